@@ -1,0 +1,44 @@
+"""One thing that can be rented, with its price and where each number comes from."""
+
+import math
+from dataclasses import dataclass
+
+from mlcd.units import Usd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """An instance type in one region of one cloud.
+
+    network_gbps             baseline bandwidth (not the burst) as the vendor documents it
+    accelerator_tflops       dense peak of ONE accelerator in the precision training uses there (see the catalog's notes)
+    accelerator_memory_gib   of ONE accelerator
+    """
+
+    cloud: str
+    name: str
+    vcpus: float
+    memory_gib: float
+    network_gbps: float
+    usd_per_hour: Usd
+    spot_usd_per_hour: Usd | None = None
+    accelerator: str | None = None
+    accelerators: int = 0
+    accelerator_tflops: float = 0.0
+    accelerator_memory_gib: float = 0.0
+
+    def price(self, *, spot: bool) -> Usd | None:
+        """USD per hour of one node; None where there is no spot market."""
+        return self.spot_usd_per_hour if spot else self.usd_per_hour
+
+    @property
+    def features(self) -> tuple[float, ...]:
+        """What a model may know of the type: log2 of size, speed, network and price. Equal length for all types."""
+        return (
+            math.log2(self.vcpus),
+            math.log2(self.memory_gib),
+            math.log2(1 + self.accelerators * self.accelerator_tflops),
+            math.log2(1 + self.accelerators * self.accelerator_memory_gib),
+            math.log2(self.network_gbps),
+            math.log2(self.usd_per_hour.dollars),
+        )

@@ -1,0 +1,89 @@
+"""The exception tree, by what the user can do about it.
+
+MlcdError                    exit 1
+├── BadInput                 exit 2   change the file or the command
+│   ├── SpecError                     names file, line, field, value, what is allowed
+│   └── CatalogError                  the same for a catalog file
+├── ProviderError            exit 7   fix credentials, quota or the provider
+├── StoreError               exit 1   the state under $MLCD_HOME cannot be read or written
+├── RunBusy                  exit 1   another process works on this run
+└── Interrupted              exit 130 resume the run
+
+Answers such as "nothing fits" are no errors: they are statuses of a Result (mlcd.trial.outcome.Status).
+"""
+
+from difflib import get_close_matches
+from typing import ClassVar
+
+
+class MlcdError(Exception):
+    """Anything mlcd refuses to do or could not do; its text is one message for the user."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class BadInput(MlcdError):
+    """The user's file or command line says something that cannot be meant."""
+
+    exit_code = 2
+
+
+class SpecError(BadInput):
+    """One mistake in a job file, with the place and the way out.
+
+    The text reads `FILE:LINE: FIELD: PROBLEM (got VALUE); allowed: ALLOWED; did you mean NEAREST?`
+    with every part left out that is not known.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        file: str = "",
+        line: int | None = None,
+        field: str = "",
+        value: object = None,
+        allowed: str = "",
+        nearest: str = "",
+    ) -> None:
+        self.problem, self.file, self.line, self.field = problem, file, line, field
+        self.value, self.allowed, self.nearest = value, allowed, nearest
+        place = file + (f":{line}" if file and line is not None else "")
+        text = ": ".join(part for part in (place, field, problem) if part)
+        if value is not None:
+            text += f" (got {value!r})"
+        if allowed:
+            text += f"; allowed: {allowed}"
+        if nearest:
+            text += f"; did you mean {nearest!r}?"
+        super().__init__(text)
+
+
+class CatalogError(BadInput):
+    """A catalog file or row that fails its sanity checks."""
+
+
+class ProviderError(MlcdError):
+    """The cloud cannot be used: no credentials, no such service, refused."""
+
+    exit_code = 7
+
+
+class StoreError(MlcdError):
+    """The state under $MLCD_HOME cannot be read or written."""
+
+
+class RunBusy(MlcdError):
+    """Another live process works on this run."""
+
+
+class Interrupted(MlcdError):
+    """The user pressed Ctrl-C; what was paid for is stored and the run can be resumed."""
+
+    exit_code = 130
+
+
+def nearest(name: str, known: list[str] | tuple[str, ...]) -> str:
+    """The known name most like `name`, or "" when none is alike."""
+    found = get_close_matches(name, known, n=1, cutoff=0.6)
+    return found[0] if found else ""

@@ -1,0 +1,69 @@
+"""What the user wants (the paper's Scenario Analyzer): fastest, cheapest or the knee, under a deadline and a budget."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlcd.units import Usd, format_seconds
+
+Floats = NDArray[np.float64]
+
+
+class Objective(StrEnum):
+    """What is minimised, over search and run together."""
+
+    TIME = "time"
+    COST = "cost"
+    KNEE = "knee"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """An objective and the limits on search plus run.
+
+    Scenario 1 is {minimize: time}; 2 is {minimize: cost, deadline}; 3 is {minimize: time, budget}; both limits may
+    stand together. The knee minimises time x cost: the point where the ratio of efficiency to execution time is
+    greatest (Eager, Zahorjan and Lazowska 1989).
+    """
+
+    minimize: Objective
+    deadline_seconds: float | None = None
+    budget: Usd | None = None
+
+    def __post_init__(self) -> None:
+        if self.deadline_seconds is not None and not self.deadline_seconds > 0:
+            raise ValueError("a deadline must lie in the future")
+        if self.budget is not None and self.budget.micros <= 0:
+            raise ValueError("a budget must be more than $0")
+
+    @property
+    def unit(self) -> str:
+        """The unit of `value`."""
+        return {Objective.TIME: "s", Objective.COST: "USD", Objective.KNEE: "sqrt(s USD)"}[self.minimize]
+
+    def value(self, seconds: float, usd: float) -> float:
+        """How good an outcome is, smaller is better: seconds, dollars, or their geometric mean."""
+        if self.minimize is Objective.TIME:
+            return seconds
+        if self.minimize is Objective.COST:
+            return usd
+        return float(np.sqrt(seconds * usd))
+
+    def scale(self, dollars_per_second: Floats) -> Floats:
+        """The factor f with value = f x seconds, for deployments that cost `dollars_per_second`."""
+        if self.minimize is Objective.TIME:
+            return np.ones_like(dollars_per_second)
+        if self.minimize is Objective.COST:
+            return dollars_per_second
+        return np.sqrt(dollars_per_second)
+
+    def __str__(self) -> str:
+        words = {Objective.TIME: "fastest", Objective.COST: "cheapest", Objective.KNEE: "knee of time and cost"}
+        limits = []
+        if self.deadline_seconds is not None:
+            limits.append(f"within {format_seconds(self.deadline_seconds)}")
+        if self.budget is not None:
+            limits.append(f"for at most {self.budget}")
+        return " ".join([words[self.minimize], *limits])

@@ -1,0 +1,133 @@
+"""The guarantee: what was spent, what is reserved, and whether a trial may start.
+
+A trial starts only when its worst case, plus what the incumbent needs at its upper bound to finish the job, fits in
+what is left, in money and in time. While nothing measured fits yet there is nothing to reserve, and a trial needs to
+fit by itself. By induction the limits hold at every instant, whatever the trials bring.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlcd.problem import Problem
+from mlcd.space import Config
+from mlcd.trial.plan import Left, Plan, best_fitting
+from mlcd.trial.trial import History
+from mlcd.units import ZERO, Usd, format_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authorisation:
+    """Leave to start one trial (or the final run), charged for at most this much."""
+
+    config: Config
+    attempt: int
+    usd: Usd
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a trial may not start, for the user."""
+
+    config: Config
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """The account at one instant. Frozen: each step of the engine makes a new one from the store's records.
+
+    spent            all trials paid so far
+    elapsed_seconds  since the first start: the wall clock on real clouds, simulated time on simulated ones
+    open             trials authorised and not yet settled
+    guarded          False only for rivals on simulated clouds, to show what happens without the guarantee
+    """
+
+    problem: Problem
+    history: History
+    spent: Usd = ZERO
+    elapsed_seconds: float = 0.0
+    open: tuple[Authorisation, ...] = ()
+    guarded: bool = True
+
+    @property
+    def committed(self) -> Usd:
+        """The worst case of the trials now running."""
+        return Usd(sum(a.usd.micros for a in self.open))
+
+    @property
+    def usd_left(self) -> Usd | None:
+        """Neither spent nor committed; None without a budget."""
+        budget = self.problem.goal.budget
+        return None if budget is None else budget - self.spent - self.committed
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until the deadline, were the running trials to take their worst case; None without one."""
+        deadline = self.problem.goal.deadline_seconds
+        if deadline is None:
+            return None
+        return deadline - self.elapsed_seconds - max((a.seconds for a in self.open), default=0.0)
+
+    def incumbent(self) -> Plan | None:
+        """The deployment that would be trained if the search ended now; what it needs is reserved."""
+        return best_fitting(self.problem, self.history, self._bare_left())
+
+    def left(self) -> Left:
+        """What a strategy may know and use."""
+        problem, size = self.problem, len(self.problem.space)
+        if not self.guarded:
+            return self._bare_left()
+        allowed = np.ones(size, dtype=bool)
+        bare = self._bare_left()
+        reserve = self.incumbent()
+        if bare.usd is not None:
+            free = bare.usd - (reserve.worst_usd if reserve else ZERO)
+            allowed &= problem.worst_trial_micros <= free.micros
+        deadline = problem.goal.deadline_seconds
+        if deadline is not None:
+            running = max((a.seconds for a in self.open), default=0.0)
+            until = deadline - self.elapsed_seconds - (reserve.worst_seconds if reserve else 0.0)
+            allowed &= np.maximum(problem.worst_trial_seconds, running) <= until
+        return Left(usd=bare.usd, seconds=bare.seconds, allowed=allowed)
+
+    def authorise(self, config: Config) -> Authorisation | Refusal:
+        """Leave for one more trial of `config` beside the open ones, or the reason why not."""
+        problem = self.problem
+        index = problem.space.index[config]
+        if not self.left().allowed[index]:
+            return Refusal(config=config, reason=self._reason(index))
+        return Authorisation(
+            config=config,
+            attempt=self.history.attempts(config) + 1,
+            usd=Usd(int(problem.worst_trial_micros[index])),
+            seconds=float(problem.worst_trial_seconds[index]),
+        )
+
+    def authorise_run(self, plan: Plan) -> Authorisation | Refusal:
+        """Leave for the final run: charged for at most its upper bound when guarded."""
+        if not self._bare_left().fits(plan):
+            return Refusal(config=plan.config, reason="its upper bound is more than what is left")
+        return Authorisation(config=plan.config, attempt=1, usd=plan.worst_usd, seconds=plan.worst_seconds)
+
+    def _bare_left(self) -> Left:
+        everything = np.ones(len(self.problem.space), dtype=bool)
+        if self.guarded:
+            return Left(usd=self.usd_left, seconds=self.seconds_left, allowed=everything)
+        goal = self.problem.goal
+        return Left(usd=goal.budget, seconds=goal.deadline_seconds, allowed=everything, guarded=False)
+
+    def _reason(self, index: int) -> str:
+        usd, seconds = Usd(int(self.problem.worst_trial_micros[index])), float(self.problem.worst_trial_seconds[index])
+        reserve = self.incumbent()
+        parts = [f"a trial may take {usd} and {format_seconds(seconds)}"]
+        if reserve is not None:
+            parts.append(
+                f"{reserve.worst_usd} and {format_seconds(reserve.worst_seconds)} are kept to train on {reserve.config}"
+            )
+        if self.usd_left is not None:
+            parts.append(f"{self.usd_left} left")
+        if self.seconds_left is not None:
+            parts.append(f"{format_seconds(self.seconds_left)} left")
+        return "; ".join(parts)

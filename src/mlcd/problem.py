@@ -1,0 +1,128 @@
+"""What a search is asked: the work, the configurations with their prices, the goal, and the rules of a trial."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlcd.goal import Goal
+from mlcd.space import Config, Space
+from mlcd.units import HOUR, Usd
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialPolicy:
+    """How long a trial takes (paper V-A) and how far it may be stretched; all of it is authorised in advance.
+
+    planned(n) = seconds + extra_seconds x floor((n - 1) / 3); set-up and warm-up are inside it.
+    worst(n)   = planned(n) x (1 + extension) + watchdog_seconds.
+    """
+
+    seconds: float = 600.0
+    extra_seconds_per_3_nodes: float = 60.0
+    extension: float = 0.5
+    watchdog_seconds: float = 120.0
+    precision: float = 0.05
+    retries: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.seconds > 0:
+            raise ValueError("a trial needs more than 0 seconds")
+        if min(self.extra_seconds_per_3_nodes, self.extension, self.watchdog_seconds, self.retries) < 0:
+            raise ValueError("a trial's extras must not be negative")
+        if not 0 < self.precision < 1:
+            raise ValueError("a trial's precision lies between 0 and 1")
+
+    def planned_seconds(self, nodes: int) -> float:
+        """What a trial of `nodes` nodes takes when nothing is unusual."""
+        return self.seconds + self.extra_seconds_per_3_nodes * ((nodes - 1) // 3)
+
+    def extended_seconds(self, nodes: int) -> float:
+        """The longest the profiler may measure."""
+        return self.planned_seconds(nodes) * (1 + self.extension)
+
+    def worst_seconds(self, nodes: int) -> float:
+        """The longest a trial can be charged for: extended to the full, then ended by the watchdog."""
+        return self.extended_seconds(nodes) + self.watchdog_seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A search problem, frozen. `usd_per_hour` is the price of each whole configuration, in the space's order.
+
+    work_samples  S, what the training has to process
+    noise         relative deviation between two runs of one configuration, as the cloud states it
+    assurance     the confidence of every "this fits": the reserve uses the upper bound at this level
+    stretch       expected run time over undisturbed run time, >= 1 (spot interruptions), in the space's order
+    """
+
+    name: str
+    work_samples: float
+    space: Space
+    goal: Goal
+    usd_per_hour: tuple[Usd, ...]
+    trial: TrialPolicy = TrialPolicy()
+    max_trials: int = 30
+    noise: float = 0.03
+    assurance: float = 0.999999
+    stretch: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.usd_per_hour) != len(self.space):
+            raise ValueError("every configuration needs a price")
+        if min(price.micros for price in self.usd_per_hour) <= 0:
+            raise ValueError("a price must be more than $0")
+        if not (self.work_samples > 0 and np.isfinite(self.work_samples)):
+            raise ValueError("there must be work to do")
+        if not 0.5 <= self.assurance < 1:
+            raise ValueError("assurance lies in [0.5, 1)")
+        if self.max_trials < 1:
+            raise ValueError("max_trials must be at least 1")
+        if not 0 <= self.noise < 1:
+            raise ValueError("noise lies in [0, 1)")
+        if self.stretch and (len(self.stretch) != len(self.space) or min(self.stretch) < 1):
+            raise ValueError("stretch needs a factor of at least 1 for every configuration")
+
+    def price(self, config: Config) -> Usd:
+        """USD per hour of the whole configuration."""
+        return self.usd_per_hour[self.space.index[config]]
+
+    def stretch_of(self, config: Config) -> float:
+        """How much longer than undisturbed the final run is expected to take there."""
+        return self.stretch[self.space.index[config]] if self.stretch else 1.0
+
+    @cached_property
+    def dollars_per_second(self) -> Floats:
+        """(N,) for models and pictures; accounts use `price`."""
+        return np.array([price.dollars / HOUR for price in self.usd_per_hour])
+
+    @cached_property
+    def stretches(self) -> Floats:
+        """(N,) `stretch` as numbers, 1 where none is stated."""
+        return np.array(self.stretch) if self.stretch else np.ones(len(self.space))
+
+    @cached_property
+    def nodes(self) -> NDArray[np.intp]:
+        """(N,) the node counts."""
+        return np.array([config.nodes for config in self.space], dtype=np.intp)
+
+    @cached_property
+    def planned_trial_seconds(self) -> Floats:
+        """(N,) what a trial takes."""
+        return np.array([self.trial.planned_seconds(int(n)) for n in self.nodes])
+
+    @cached_property
+    def worst_trial_seconds(self) -> Floats:
+        """(N,) the longest a trial can take."""
+        return np.array([self.trial.worst_seconds(int(n)) for n in self.nodes])
+
+    @cached_property
+    def worst_trial_micros(self) -> NDArray[np.int64]:
+        """(N,) the most a trial can cost, in micro-dollars, exact."""
+        return np.array(
+            [p.for_seconds(s).micros for p, s in zip(self.usd_per_hour, self.worst_trial_seconds, strict=True)],
+            dtype=np.int64,
+        )

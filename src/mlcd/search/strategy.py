@@ -1,0 +1,43 @@
+"""The seam between engine and strategies: who decides what to try next."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from mlcd.problem import Problem
+from mlcd.trial.plan import Left, Plan, best_fitting
+from mlcd.trial.trial import History, Suggestion
+
+
+class Strategy(Protocol):
+    """Decides what to try next. Pure: a function of its arguments, its options and its seed.
+
+    name     as the user writes it
+    guarded  whether it looks at the limits; one that does not may run on simulated clouds only
+    """
+
+    name: ClassVar[str]
+    guarded: ClassVar[bool]
+
+    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+        """At most `count` configurations to try now, the best first; none means the search is done.
+
+        Each is in the space, was not tried before, is not repeated, and is `left.allowed`.
+        """
+        ...
+
+    def recommend(self, problem: Problem, history: History, left: Left) -> Plan | None:
+        """The deployment to train on, or None when nothing it knows fits."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredStrategy:
+    """What most strategies share: a seed, and the best measured deployment that fits as the answer."""
+
+    guarded: ClassVar[bool] = True
+
+    seed: int = 0
+
+    def recommend(self, problem: Problem, history: History, left: Left) -> Plan | None:
+        """The incumbent: measured, and fits."""
+        return best_fitting(problem, history, left)

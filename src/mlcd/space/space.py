@@ -1,0 +1,110 @@
+"""A finite space: every configuration that may be chosen, and its numeric encoding for models."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlcd.space.config import Config, Value
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knob:
+    """One thing that can be chosen.
+
+    A *choice* has options described by feature vectors of equal length (possibly empty); a *count* has numbers, whose
+    logarithm is what matters.
+    """
+
+    name: str
+    values: tuple[Value, ...]
+    features: Mapping[Value, tuple[float, ...]] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.values:
+            raise ValueError(f"knob {self.name!r} has no values")
+        if len(set(self.values)) != len(self.values):
+            raise ValueError(f"knob {self.name!r} repeats a value")
+        if self.features is None:
+            if not all(isinstance(v, int | float) and v > 0 for v in self.values):
+                raise ValueError(f"knob {self.name!r}: a count needs positive numbers")
+        elif len({len(self.features[v]) for v in self.values}) != 1:
+            raise ValueError(f"knob {self.name!r}: feature vectors differ in length")
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether options are told apart by name and features, not by size."""
+        return self.features is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoding:
+    """The space as numbers, a row a configuration.
+
+    identity (N,)   which combination of choices the row has: rows of equal identity lie on one curve over the counts
+    features (N, d) the choices' features, each column scaled to mean 0 and deviation 1, constant columns dropped
+    counts   (N, c) log2 of each count, unscaled: one unit is a doubling
+    """
+
+    identity: NDArray[np.intp]
+    features: Floats
+    counts: Floats
+
+
+@dataclass(frozen=True)
+class Space:
+    """The configurations in a fixed order. Not always a full product: ranges may differ by instance type."""
+
+    knobs: tuple[Knob, ...]
+    configs: tuple[Config, ...]
+    index: Mapping[Config, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.configs:
+            raise ValueError("the space is empty")
+        index = {config: i for i, config in enumerate(self.configs)}
+        if len(index) != len(self.configs):
+            raise ValueError("the space repeats a configuration")
+        names = tuple(knob.name for knob in self.knobs)
+        allowed = {knob.name: set(knob.values) for knob in self.knobs}
+        for config in self.configs:
+            if tuple(name for name, _ in config.values) != names:
+                raise ValueError(f"{config} does not name the knobs {', '.join(names)} in order")
+            if any(value not in allowed[name] for name, value in config.values):
+                raise ValueError(f"{config} has a value that its knob does not offer")
+        object.__setattr__(self, "index", index)
+
+    def __len__(self) -> int:
+        return len(self.configs)
+
+    def __iter__(self) -> Iterator[Config]:
+        return iter(self.configs)
+
+    def __contains__(self, config: object) -> bool:
+        return config in self.index
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        """Computed once; see Encoding."""
+        choices = [knob for knob in self.knobs if knob.is_choice]
+        counts = [knob for knob in self.knobs if not knob.is_choice]
+        keys: dict[tuple[Value, ...], int] = {}
+        identity = np.array(
+            [keys.setdefault(tuple(c[k.name] for k in choices), len(keys)) for c in self.configs], dtype=np.intp
+        )
+        blocks = []
+        for knob in choices:
+            assert knob.features is not None
+            blocks.append(np.array([knob.features[c[knob.name]] for c in self.configs], dtype=float))
+        raw = np.hstack(blocks) if blocks else np.zeros((len(self.configs), 0))
+        spread = raw.std(axis=0)
+        varying = spread > 1e-12
+        features = (raw[:, varying] - raw[:, varying].mean(axis=0)) / spread[varying]
+        sizes = np.array([[float(c[k.name]) for k in counts] for c in self.configs], dtype=float)
+        return Encoding(
+            identity=identity, features=features, counts=np.log2(sizes.reshape(len(self.configs), len(counts)))
+        )

@@ -1,0 +1,75 @@
+"""A training job as the user wrote it, frozen. Parsed from YAML by mlcd.spec.parse; resolved by mlcd.jobs.train."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from mlcd.goal import Goal
+from mlcd.problem import TrialPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCounts:
+    """How many nodes may be chosen: one set for all types, or by glob with a default (first match wins)."""
+
+    default: tuple[int, ...]
+    by_glob: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    def for_instance(self, name: str) -> tuple[int, ...]:
+        """The counts offered for the instance type `name`."""
+        for glob, counts in self.by_glob:
+            if fnmatchcase(name, glob):
+                return counts
+        return self.default
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """Where and on what."""
+
+    infra: str = "sim/aws"
+    instance_type: tuple[str, ...] = ("aws-62",)
+    use_spot: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """The work S = samples x epochs; the rest tells simulated clouds what is trained (or which table is replayed)."""
+
+    samples: float | None = None
+    epochs: float = 1.0
+    model: str | None = None
+    batch: int = 512
+    topology: str = "ring"
+    workload: str | None = None
+    hours: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSettings:
+    """How to search. `noise` None means what the cloud states."""
+
+    strategy: str = "heterbo"
+    max_trials: int = 30
+    parallel: int = 1
+    assurance: float = 0.999999
+    noise: float | None = None
+    trial: TrialPolicy = field(default_factory=TrialPolicy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainSpec:
+    """A whole job file. `source` is its text, kept with the run so that the run can be repeated from its record."""
+
+    name: str
+    goal: Goal
+    resources: Resources = field(default_factory=Resources)
+    num_nodes: NodeCounts = field(default_factory=lambda: NodeCounts(default=tuple(range(1, 51))))
+    job: Work = field(default_factory=Work)
+    search: SearchSettings = field(default_factory=SearchSettings)
+    run: str = ""
+    setup: str = ""
+    workdir: str = ""
+    envs: Mapping[str, str] = field(default_factory=dict)
+    file: str = ""
+    source: str = ""

@@ -1,0 +1,1 @@
+"""What is tried and what came of it: frozen values that cannot be built wrong."""

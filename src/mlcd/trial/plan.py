@@ -1,0 +1,87 @@
+"""What it takes to finish the job on a measured deployment, and what may still be spent."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from mlcd.problem import Problem
+from mlcd.space import Config
+from mlcd.trial.trial import History, Measurement
+from mlcd.units import Usd
+
+
+@lru_cache(maxsize=64)
+def margin_sigmas(assurance: float) -> float:
+    """z with Pr[N(0, 1) <= z] = assurance."""
+    return float(ndtri(assurance))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Training to the end on `config`: expected, and at most (the upper bound at the problem's assurance)."""
+
+    config: Config
+    seconds: float
+    usd: Usd
+    worst_seconds: float
+    worst_usd: Usd
+
+    @classmethod
+    def of(cls, problem: Problem, trial: Measurement) -> "Plan":
+        """T = (start-up + S / speed) x stretch; the bound multiplies by exp(z x relative error) (algorithms: 1.3)."""
+        seconds = (trial.startup_seconds + problem.work_samples / trial.samples_per_second) * problem.stretch_of(
+            trial.config
+        )
+        worst = seconds * math.exp(margin_sigmas(problem.assurance) * trial.relative_error)
+        price = problem.price(trial.config)
+        return cls(
+            config=trial.config,
+            seconds=seconds,
+            usd=price.for_seconds(seconds),
+            worst_seconds=worst,
+            worst_usd=price.for_seconds(worst),
+        )
+
+    def value(self, problem: Problem) -> float:
+        """In the goal's unit."""
+        return problem.goal.value(self.seconds, self.usd.dollars)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """What the ledger says may still be spent, None where there is no limit.
+
+    allowed  (N,) whether the ledger would authorise a trial of each configuration now
+    guarded  False for a rival that does not look at limits: then everything is allowed, and `fits` counts the
+             training alone against the whole limit
+    """
+
+    usd: Usd | None
+    seconds: float | None
+    allowed: NDArray[np.bool_]
+    guarded: bool = True
+
+    def fits(self, plan: Plan) -> bool:
+        """Whether the plan ends inside what is left: at its upper bound when guarded, as measured when not."""
+        seconds, usd = (plan.worst_seconds, plan.worst_usd) if self.guarded else (plan.seconds, plan.usd)
+        return (self.seconds is None or seconds <= self.seconds) and (self.usd is None or usd <= self.usd)
+
+
+def plans(problem: Problem, history: History) -> tuple[Plan, ...]:
+    """A plan for every measured deployment, in the order measured."""
+    return tuple(Plan.of(problem, trial) for trial in history.measured)
+
+
+def best_fitting(problem: Problem, history: History, left: Left) -> Plan | None:
+    """The incumbent: of the measured deployments that fit what is left, the best in the goal's unit."""
+    return best(problem, (plan for plan in plans(problem, history) if left.fits(plan)))
+
+
+def best(problem: Problem, options: Iterable[Plan]) -> Plan | None:
+    """The best plan in the goal's unit; among equals the cheaper, then the first."""
+    return min(options, key=lambda plan: (plan.value(problem), plan.usd), default=None)

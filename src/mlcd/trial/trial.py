@@ -1,0 +1,133 @@
+"""Suggestion, Measurement, Failure, and the History of them."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from mlcd.space import Config
+from mlcd.units import Usd
+
+
+class FailureKind(StrEnum):
+    """What went wrong with a trial. A failure is a measured outcome: it was paid for and the search learns from it."""
+
+    OUT_OF_MEMORY = "out-of-memory"
+    CAPACITY = "no-capacity"
+    LAUNCH = "launch-failed"
+    INTERRUPTED = "spot-interrupted"
+    HANG = "hang"
+    ERROR = "job-failed"
+    LOST = "lost"
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether the same trial may well succeed when tried again."""
+        return self in (FailureKind.LAUNCH, FailureKind.INTERRUPTED, FailureKind.LOST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suggestion:
+    """A configuration worth a trial, and why, in words for the user."""
+
+    config: Config
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """A finished trial: the speed it measured and what it took.
+
+    relative_error  standard error of log speed, spread within the trial and between runs together
+    startup_seconds from the order to the first sample: part of `seconds`, and needed again by the final run
+    """
+
+    config: Config
+    attempt: int
+    samples_per_second: float
+    relative_error: float
+    iterations: int
+    startup_seconds: float
+    seconds: float
+    usd: Usd
+    extended: bool = False
+
+    def __post_init__(self) -> None:
+        _check_charges(self.attempt, self.seconds, self.usd)
+        if not (self.samples_per_second > 0 and math.isfinite(self.samples_per_second)):
+            raise ValueError("a measured speed must be positive and finite")
+        if not (self.relative_error >= 0 and math.isfinite(self.relative_error)):
+            raise ValueError("a relative error must not be negative")
+        if self.startup_seconds < 0 or self.startup_seconds > self.seconds:
+            raise ValueError("start-up lies within the trial")
+        if self.iterations < 1:
+            raise ValueError("a measurement needs an iteration")
+
+    def speed_interval(self, z: float = 1.96) -> tuple[float, float]:
+        """(low, high) samples/s; 95% by default."""
+        factor = math.exp(z * self.relative_error)
+        return self.samples_per_second / factor, self.samples_per_second * factor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A trial that gave no speed, with what it cost all the same."""
+
+    config: Config
+    attempt: int
+    kind: FailureKind
+    message: str
+    seconds: float
+    usd: Usd
+
+    def __post_init__(self) -> None:
+        _check_charges(self.attempt, self.seconds, self.usd)
+
+
+Trial = Measurement | Failure
+
+
+def _check_charges(attempt: int, seconds: float, usd: Usd) -> None:
+    if attempt < 1:
+        raise ValueError("attempts count from 1")
+    if not (seconds >= 0 and math.isfinite(seconds)):
+        raise ValueError("a trial takes a finite time, not a negative one")
+    if usd.micros < 0:
+        raise ValueError("a trial cannot cost less than $0")
+
+
+@dataclass(frozen=True)
+class History:
+    """The trials so far, in order. Append-only: `with_trials` gives a new one."""
+
+    trials: tuple[Trial, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.trials)
+
+    def __iter__(self) -> Iterator[Trial]:
+        return iter(self.trials)
+
+    def with_trials(self, *trials: Trial) -> "History":
+        """This history and these trials after it."""
+        return History((*self.trials, *trials))
+
+    @cached_property
+    def measured(self) -> tuple[Measurement, ...]:
+        """The trials that gave a speed."""
+        return tuple(t for t in self.trials if isinstance(t, Measurement))
+
+    @cached_property
+    def failures(self) -> tuple[Failure, ...]:
+        """The trials that gave none."""
+        return tuple(t for t in self.trials if isinstance(t, Failure))
+
+    @cached_property
+    def tried(self) -> frozenset[Config]:
+        """Every configuration with a trial: none of them is suggested again."""
+        return frozenset(t.config for t in self.trials)
+
+    def attempts(self, config: Config) -> int:
+        """How often `config` was tried."""
+        return sum(t.config == config for t in self.trials)
