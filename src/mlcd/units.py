@@ -9,7 +9,8 @@ from typing import Self
 MICROS = 1_000_000
 HOUR = 3600.0
 
-_MONEY = re.compile(r"^\s*(?:(?:USD|US\$|\$)\s*)?([0-9][0-9_,]*(?:\.[0-9]+)?|\.[0-9]+)\s*(?:USD|\$|dollars?)?\s*$", re.I)
+_AMOUNT = r"([0-9][0-9_,]*(?:\.[0-9]+)?|\.[0-9]+)"
+_MONEY = re.compile(rf"^\s*(?:(?:USD|US\$|\$)\s*)?{_AMOUNT}\s*(?:USD|\$|dollars?)?\s*$", re.I)
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(days?|d|hours?|hrs?|h|minutes?|mins?|min|m|seconds?|secs?|s)", re.I)
 _SECONDS_PER = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 
