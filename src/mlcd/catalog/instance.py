@@ -11,7 +11,7 @@ class Instance:
     """An instance type in one region of one cloud.
 
     network_gbps             baseline bandwidth (not the burst) as the vendor documents it
-    accelerator_tflops       dense peak of ONE accelerator in the precision training uses there (see the catalog's notes)
+    accelerator_tflops       dense peak of ONE accelerator in the precision training uses (see the catalog's notes)
     accelerator_memory_gib   of ONE accelerator
     """
 
@@ -26,6 +26,14 @@ class Instance:
     accelerators: int = 0
     accelerator_tflops: float = 0.0
     accelerator_memory_gib: float = 0.0
+
+    def __post_init__(self) -> None:
+        if min(self.vcpus, self.memory_gib, self.network_gbps, self.usd_per_hour.micros) <= 0:
+            raise ValueError(f"{self.name}: vCPUs, memory, network and price must be more than 0")
+        if self.spot_usd_per_hour is not None and self.spot_usd_per_hour.micros <= 0:
+            raise ValueError(f"{self.name}: a spot price must be more than 0")
+        if min(self.accelerators, self.accelerator_tflops, self.accelerator_memory_gib) < 0:
+            raise ValueError(f"{self.name}: an accelerator's figures must not be negative")
 
     def price(self, *, spot: bool) -> Usd | None:
         """USD per hour of one node; None where there is no spot market."""
