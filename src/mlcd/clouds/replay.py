@@ -1,0 +1,212 @@
+"""A cloud that answers from a table of real measurements: the known truth for comparing searches.
+
+A folder holds `instances.csv` (what each instance is and costs) and one CSV a workload with the columns `instance`,
+`nodes`, `seconds` and perhaps `status`. Repeated rows are averaged; a configuration is failed when all its rows are.
+A table with the columns batch, learning_rate, mode and samples is a family of workloads, one for each
+(batch, learning rate, mode), at the largest `samples`.
+"""
+
+import csv
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from mlcd.clouds.provider import Lease, LeaseFailed, Progress, Purpose
+from mlcd.errors import BadInput, nearest
+from mlcd.space import Config
+from mlcd.trial.trial import FailureKind
+from mlcd.units import Usd
+
+STEP_SECONDS = 60.0
+"""How often a replayed job reports progress: its speed is constant, so seldom is enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayInstance:
+    """An instance as the table's folder describes it. Columns that are missing there are None."""
+
+    name: str
+    usd_per_hour: Usd
+    vcpus: float | None = None
+    memory_gib: float | None = None
+
+    @property
+    def features(self) -> tuple[float, ...]:
+        """log2 of all that is known of the type; equal length within a folder."""
+        known = (self.vcpus, self.memory_gib, self.usd_per_hour.dollars)
+        return tuple(math.log2(value) for value in known if value is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One measured job: seconds of the whole job for each configuration, None where it failed."""
+
+    name: str
+    seconds: Mapping[Config, float | None]
+    instances: Mapping[str, ReplayInstance]
+
+    def __post_init__(self) -> None:
+        if not any(self.seconds.values()):
+            raise BadInput(f"workload {self.name!r} has no row that finished")
+
+    @property
+    def fastest_seconds(self) -> float:
+        """The shortest measured time: what `hours` scales to."""
+        return min(s for s in self.seconds.values() if s is not None)
+
+    def scaled(self, hours: float) -> "Workload":
+        """The same job made longer or shorter, so that its fastest training takes `hours`."""
+        factor = hours * 3600 / self.fastest_seconds
+        scaled = {c: None if s is None else s * factor for c, s in self.seconds.items()}
+        return Workload(name=self.name, seconds=scaled, instances=self.instances)
+
+
+class ReplayCloud:
+    """Answers with what was measured. The whole job counts as one sample: speed = 1 / seconds."""
+
+    simulated = True
+    noise = 0.0
+
+    def __init__(self, workload: Workload, *, folder: str = "table") -> None:
+        self.workload, self.name = workload, f"replay/{folder}"
+
+    def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:  # noqa: ARG002 - tables do not vary
+        """Rows are exact and repeatable: neither attempt nor purpose matters."""
+        return _ReplayLease(self.workload.seconds[config])
+
+    def true_samples_per_second(self, config: Config) -> float | None:
+        """1 / seconds, or None where the job failed."""
+        seconds = self.workload.seconds[config]
+        return None if seconds is None else 1 / seconds
+
+
+class _ReplayLease:
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
+
+    def __enter__(self) -> "_ReplayLease":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing was started."""
+
+    def progress(self) -> Iterator[Progress]:
+        yield Progress(0.0, 0.0)
+        if self.seconds is None:
+            raise LeaseFailed(FailureKind.ERROR, "the job failed there when it was measured", seconds=10 * STEP_SECONDS)
+        at = 0.0
+        while True:
+            # Minutes while a trial may be watching, then long steps: the final run takes hours.
+            at += STEP_SECONDS if at < 7200 else at / 8
+            yield Progress(at, at / self.seconds)
+
+
+def load_workloads(folder: Path) -> dict[str, Workload]:
+    """Every workload of a folder by name, in order. Raises BadInput naming file, line and field."""
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: no such folder of measured tables")
+    instances = _load_instances(folder / "instances.csv")
+    workloads: dict[str, Workload] = {}
+    for path in sorted(folder.glob("*.csv")):
+        if path.name != "instances.csv":
+            for name, rows in _split(path).items():
+                workloads[name] = Workload(name=name, seconds=_average(rows), instances=_used(path, rows, instances))
+    if not workloads:
+        raise BadInput(f"{folder}: holds no workload (a CSV beside instances.csv)")
+    return workloads
+
+
+def load_workload(folder: Path, name: str) -> Workload:
+    """One workload by name. Raises BadInput with the nearest name."""
+    workloads = load_workloads(folder)
+    if name not in workloads:
+        near = nearest(name, list(workloads))
+        hint = f"; did you mean {near!r}?" if near else f"; there are {', '.join(list(workloads)[:8])} ..."
+        raise BadInput(f"{folder}: no workload {name!r}{hint}")
+    return workloads[name]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    config: Config
+    seconds: float
+    ok: bool
+
+
+def _load_instances(path: Path) -> dict[str, ReplayInstance]:
+    instances = {}
+    for line, row in _rows(path):
+        name = row.get("instance", "")
+        price = _number(path, line, row, "usd_per_hour")
+        instances[name] = ReplayInstance(
+            name=name,
+            usd_per_hour=Usd.of(str(price)),
+            vcpus=_number(path, line, row, "vcpus") if row.get("vcpus") else None,
+            memory_gib=_number(path, line, row, "memory_gib") if row.get("memory_gib") else None,
+        )
+    return instances
+
+
+def _split(path: Path) -> dict[str, list[_Row]]:
+    """Rows by workload: one for most files, one for each (batch, learning rate, mode) of a family."""
+    raw = list(_rows(path))
+    if not raw:
+        raise BadInput(f"{path}: no rows")
+    family = "learning_rate" in raw[0][1]
+    largest = max((_number(path, line, row, "samples") for line, row in raw), default=0.0) if family else 0.0
+    split: dict[str, list[_Row]] = defaultdict(list)
+    for line, row in raw:
+        if family and _number(path, line, row, "samples") != largest:
+            continue
+        name = f"{path.stem}-b{row['batch']}-lr{row['learning_rate']}-{row['mode']}" if family else path.stem
+        nodes = _number(path, line, row, "nodes")
+        if nodes != int(nodes):
+            raise BadInput(f"{path}:{line}: nodes: must be a whole number (got {row['nodes']!r})")
+        config = Config.deployment(row.get("instance", ""), int(nodes))
+        split[name].append(_Row(config, _number(path, line, row, "seconds"), row.get("status", "ok") == "ok"))
+    return dict(split)
+
+
+def _average(rows: list[_Row]) -> dict[Config, float | None]:
+    good: dict[Config, list[float]] = {row.config: [] for row in rows}
+    for row in rows:
+        if row.ok:
+            good[row.config].append(row.seconds)
+    ordered = sorted(good, key=lambda config: (config.instance, config.nodes))
+    return {config: sum(good[config]) / len(good[config]) if good[config] else None for config in ordered}
+
+
+def _used(path: Path, rows: list[_Row], instances: dict[str, ReplayInstance]) -> dict[str, ReplayInstance]:
+    names = sorted({row.config.instance for row in rows})
+    for name in names:
+        if name not in instances:
+            raise BadInput(f"{path}: instance {name!r} is not in instances.csv")
+    return {name: instances[name] for name in names}
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            for line, row in enumerate(csv.DictReader(file), start=2):
+                yield line, {key: value or "" for key, value in row.items() if key}
+    except FileNotFoundError as error:
+        raise BadInput(f"{path}: no such file") from error
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadInput(f"{path}: cannot be read as a table: {error}") from error
+
+
+def _number(path: Path, line: int, row: dict[str, str], field: str) -> float:
+    if field not in row:
+        raise BadInput(f"{path}:{line}: {field}: column is missing")
+    try:
+        value = float(row[field])
+    except ValueError as error:
+        raise BadInput(f"{path}:{line}: {field}: not a number (got {row[field]!r})") from error
+    if not (value > 0 and math.isfinite(value)):
+        raise BadInput(f"{path}:{line}: {field}: must be positive and finite (got {row[field]!r})")
+    return value

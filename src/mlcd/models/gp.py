@@ -1,0 +1,257 @@
+r"""The one Gaussian process behind every strategy: log speed over a finite space, hyperparameters by MAP.
+
+Covariance of two configurations (algorithms: 1.3), with M the Matern 5/2 correlation:
+
+    k = B V B'  +  s1^2 M(features / lf) M(counts / lc)  +  s2^2 [same choices] M(counts / lc)  +  noise
+
+The first term is a linear trend whose coefficients have Gaussian priors and are integrated out exactly: a constant,
+the counts and their squares (speed rises with the nodes and bends down), the price of a node, and the features.
+The second lets alike types inform each other, the third gives each type a curve of its own. Hyperparameters
+theta = (ln s1, ln s2, ln lc.., ln lf.., ln noise) maximise likelihood times log-normal priors, by L-BFGS-B with
+analytic gradients, from the prior's mode and from a warm start.
+
+Everything here is a function of its arguments; nothing is remembered between calls.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import dtrsm
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
+from scipy.optimize import minimize
+
+Floats = NDArray[np.float64]
+SQRT5 = float(np.sqrt(5.0))
+_OPTIONS = {"maxiter": 40, "ftol": 1e-6}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prior:
+    """Log-normal priors of the hyperparameters: medians and log-deviations.
+
+    Lengths are in doublings (counts) and in standard deviations over the space (features).
+    """
+
+    shared: tuple[float, float] = (0.4, 0.6)
+    own: tuple[float, float] = (0.25, 0.6)
+    count_length: tuple[float, float] = (2.5, 0.5)
+    feature_length: tuple[float, float] = (2.5, 0.6)
+    noise: tuple[float, float] = (0.02, 0.5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trend:
+    """Columns of the linear trend with the prior of their coefficients. Empty columns: no trend, a zero mean."""
+
+    columns: Floats
+    means: Floats
+    deviations: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """The space as the process sees it; N rows, U distinct choices, W distinct counts.
+
+    identity (N,) in 0..U-1; features (U, d); level (N,) in 0..W-1; counts (W, c); trend columns (N, p)
+    """
+
+    identity: NDArray[np.intp]
+    features: Floats
+    level: NDArray[np.intp]
+    counts: Floats
+    trend: Trend
+
+    @classmethod
+    def of(cls, identity: NDArray[np.intp], features: Floats, counts: Floats, trend: Trend) -> "Inputs":
+        """From per-row arrays: features (N, d) equal for equal identity, counts (N, c)."""
+        first = np.unique(identity, return_index=True)[1]
+        distinct, level = np.unique(counts, axis=0, return_inverse=True)
+        return cls(
+            identity=identity,
+            features=features[first],
+            level=level.reshape(-1).astype(np.intp),
+            counts=distinct,
+            trend=trend,
+        )
+
+    @property
+    def size(self) -> int:
+        """The number of hyperparameters."""
+        return 3 + int(self.counts.shape[1]) + int(self.features.shape[1])
+
+    @cached_property
+    def feature_squares(self) -> Floats:
+        """(d, U, U) squared differences, so that a kernel is a few scaled sums."""
+        return _squares(self.features)
+
+    @cached_property
+    def count_squares(self) -> Floats:
+        """(c, W, W) likewise."""
+        return _squares(self.counts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """Observations: rows of the inputs, log speeds, and the known standard error of each."""
+
+    rows: NDArray[np.intp]
+    values: Floats
+    errors: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Posterior:
+    """The process after the data. `theta` warm-starts the next fit."""
+
+    inputs: Inputs
+    data: Data
+    theta: Floats
+    log_posterior: float
+    _lower: Floats
+    _weights: Floats
+
+    def predict(self) -> tuple[Floats, Floats]:
+        """(mean, variance) of the noise-free log speed at every row of the inputs."""
+        inputs, rows = self.inputs, self.data.rows
+        parts = _split(inputs, self.theta)
+        mean = inputs.trend.columns @ inputs.trend.means
+        cross = _kernel(inputs, parts, rows)
+        scaled = inputs.trend.columns * inputs.trend.deviations
+        mean = mean + cross @ self._weights
+        prior = parts.shared**2 + parts.own**2 + (scaled**2).sum(axis=1)
+        solved = dtrsm(1.0, self._lower, cross.T, lower=1)
+        return mean, np.maximum(prior - (solved**2).sum(axis=0), 1e-12)
+
+    def covariance(self, rows: NDArray[np.intp]) -> Floats:
+        """Posterior covariance among some rows: (len, len)."""
+        parts = _split(self.inputs, self.theta)
+        inner = _kernel(self.inputs, parts, rows)[rows]
+        solved = dtrsm(1.0, self._lower, _kernel(self.inputs, parts, self.data.rows)[rows].T, lower=1)
+        return np.asarray(inner - solved.T @ solved)
+
+
+def fit(inputs: Inputs, data: Data, *, prior: Prior | None = None, start: Floats | None = None) -> Posterior:
+    """The posterior at the hyperparameters of highest posterior density, from the prior's mode and from `start`."""
+    objective = _Objective(inputs, data, prior or Prior())
+    starts = [objective.centre] if start is None else [start, objective.centre]
+    best_theta, best_value = objective.centre, np.inf
+    for first in starts:
+        found = minimize(objective, first, jac=True, method="L-BFGS-B", bounds=objective.bounds, options=_OPTIONS)
+        if found.fun < best_value:
+            best_theta, best_value = np.asarray(found.x), float(found.fun)
+    return objective.posterior(best_theta)
+
+
+def at(inputs: Inputs, data: Data, theta: Floats) -> Posterior:
+    """The posterior at given hyperparameters, not fitted."""
+    return _Objective(inputs, data, Prior()).posterior(theta)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    shared: float
+    own: float
+    count_lengths: Floats
+    feature_lengths: Floats
+    noise: float
+
+
+def _split(inputs: Inputs, theta: Floats) -> _Parts:
+    scales = np.exp(theta)
+    counts = inputs.counts.shape[1]
+    own = float(scales[1])
+    return _Parts(float(scales[0]), own, scales[2 : 2 + counts], scales[2 + counts : -1], float(scales[-1]))
+
+
+def _squares(points: Floats) -> Floats:
+    return np.asarray((points.T[:, :, None] - points.T[:, None, :]) ** 2)
+
+
+def _matern(squares: Floats, lengths: Floats) -> tuple[Floats, Floats]:
+    """Matern 5/2 of scaled squared differences (k, a, b), and the factor g with dM/d ln l_j = g x squares_j / l_j^2."""
+    if len(lengths) == 0:
+        ones = np.ones(squares.shape[1:])
+        return ones, np.zeros_like(ones)
+    distance = SQRT5 * np.sqrt(np.tensordot(1 / lengths**2, squares, axes=1))
+    decay = np.exp(-distance)
+    slope = (5.0 / 3.0) * (1 + distance) * decay
+    return (1 + distance + distance**2 / 3) * decay, slope
+
+
+def _kernel(inputs: Inputs, parts: _Parts, rows: NDArray[np.intp]) -> Floats:
+    """(N, len(rows)) prior covariance, trend included, noise left out."""
+    identity, level = inputs.identity[rows], inputs.level[rows]
+    by_features = _matern(inputs.feature_squares[:, :, identity], parts.feature_lengths)[0]
+    by_counts = _matern(inputs.count_squares[:, :, level], parts.count_lengths)[0]
+    same = (np.arange(len(inputs.features))[:, None] == identity[None, :]).astype(float)
+    amplitude = parts.shared**2 * by_features + parts.own**2 * same
+    scaled = inputs.trend.columns * inputs.trend.deviations
+    return np.asarray(amplitude[inputs.identity] * by_counts[inputs.level] + scaled @ scaled[rows].T)
+
+
+class _Objective:
+    """Negative log posterior of theta and its gradient."""
+
+    def __init__(self, inputs: Inputs, data: Data, prior: Prior) -> None:
+        self.inputs, self.data = inputs, data
+        identity, level = inputs.identity[data.rows], inputs.level[data.rows]
+        self.by_features = inputs.feature_squares[:, identity[:, None], identity[None, :]]
+        self.by_counts = inputs.count_squares[:, level[:, None], level[None, :]]
+        self.same = (identity[:, None] == identity[None, :]).astype(float)
+        scaled = inputs.trend.columns[data.rows] * inputs.trend.deviations
+        self.fixed = scaled @ scaled.T + np.diag(data.errors**2 + 1e-10)
+        self.residual = data.values - inputs.trend.columns[data.rows] @ inputs.trend.means
+        counts, features = inputs.counts.shape[1], inputs.features.shape[1]
+        lengths = [prior.count_length] * counts + [prior.feature_length] * features
+        pairs = [prior.shared, prior.own, *lengths, prior.noise]
+        self.centre = np.log([median for median, _ in pairs])
+        self.spread = np.array([deviation for _, deviation in pairs])
+        self.bounds = [(c - 4 * s, c + 4 * s) for c, s in zip(self.centre, self.spread, strict=True)]
+
+    def __call__(self, theta: Floats) -> tuple[float, Floats]:
+        parts = _split(self.inputs, theta)
+        features, feature_slope = _matern(self.by_features, parts.feature_lengths)
+        counts, count_slope = _matern(self.by_counts, parts.count_lengths)
+        shared, own = parts.shared**2 * features, parts.own**2 * self.same
+        amplitude = shared + own
+        covariance = self.fixed + amplitude * counts
+        covariance[np.diag_indices_from(covariance)] += parts.noise**2
+        lower, info = dpotrf(covariance, lower=1)
+        if info != 0:
+            return 1e25, np.zeros_like(theta)
+        weights = dpotrs(lower, self.residual, lower=1)[0]
+        inverse = dpotri(lower, lower=1)[0]
+        inverse = np.tril(inverse) + np.tril(inverse, -1).T
+        outer = 0.5 * (inverse - np.outer(weights, weights))
+        along = outer * counts
+        across = outer * amplitude * count_slope
+        gradient = np.empty_like(theta)
+        gradient[0] = 2 * np.vdot(along, shared)
+        gradient[1] = 2 * np.vdot(along, own)
+        c = len(parts.count_lengths)
+        gradient[2 : 2 + c] = np.tensordot(self.by_counts, across, axes=2) / parts.count_lengths**2
+        slope = along * (parts.shared**2 * feature_slope)
+        gradient[2 + c : -1] = np.tensordot(self.by_features, slope, axes=2) / parts.feature_lengths**2
+        gradient[-1] = 2 * parts.noise**2 * np.trace(outer)
+        z = (theta - self.centre) / self.spread
+        value = 0.5 * self.residual @ weights + np.log(np.diag(lower)).sum() + 0.5 * z @ z
+        return float(value), gradient + z / self.spread
+
+    def posterior(self, theta: Floats) -> Posterior:
+        parts = _split(self.inputs, theta)
+        amplitude = parts.shared**2 * _matern(self.by_features, parts.feature_lengths)[0] + parts.own**2 * self.same
+        covariance = self.fixed + amplitude * _matern(self.by_counts, parts.count_lengths)[0]
+        covariance[np.diag_indices_from(covariance)] += parts.noise**2
+        lower, info = dpotrf(covariance, lower=1)
+        if info != 0:
+            raise np.linalg.LinAlgError("the covariance of the measurements is not positive definite")
+        lower = np.tril(lower)
+        z = (theta - self.centre) / self.spread
+        weights = dpotrs(lower, self.residual, lower=1)[0]
+        constant = 0.5 * len(self.residual) * np.log(2 * np.pi)
+        value = -0.5 * self.residual @ weights - np.log(np.diag(lower)).sum() - constant - 0.5 * z @ z
+        return Posterior(
+            inputs=self.inputs, data=self.data, theta=theta, log_posterior=float(value), _lower=lower, _weights=weights
+        )

@@ -1,0 +1,159 @@
+"""How a trial is measured (paper IV): warm-up dropped, throughput watched, extended while unsure, hangs ended."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.special import stdtrit
+
+from mlcd.clouds.provider import Cloud, LeaseFailed, Progress, Purpose
+from mlcd.errors import Interrupted
+from mlcd.problem import TrialPolicy
+from mlcd.space import Config
+from mlcd.trial.trial import Failure, FailureKind, Measurement, Trial
+from mlcd.units import ZERO, Usd
+
+BATCHES = 8
+"""Batch means: consecutive progress points are pooled into this many batches, whose means are nearly independent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SteadySpeed:
+    """Throughput after warm-up: mean samples/s, standard error of its logarithm, the points it rests on."""
+
+    samples_per_second: float
+    relative_error: float
+    points: int
+
+
+def measure(
+    cloud: Cloud,
+    config: Config,
+    *,
+    attempt: int,
+    policy: TrialPolicy,
+    usd_per_hour: Usd,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Trial:
+    """One trial of `config`: a Measurement, or a Failure with what it cost. Never longer than policy.worst_seconds.
+
+    Raises Interrupted when `cancelled`, and what the cloud raises besides LeaseFailed (ProviderError); the nodes are
+    released in every case.
+    """
+    watch = _Watch(policy=policy, nodes=config.nodes)
+    try:
+        with cloud.lease(config, attempt=attempt, purpose=Purpose.TRIAL) as lease:
+            for point in lease.progress():
+                if cancelled():
+                    raise Interrupted("the trial was ended with the run")
+                if watch.is_over(point):
+                    break
+    except LeaseFailed as failed:
+        seconds = min(failed.seconds, watch.worst_seconds)
+        usd = usd_per_hour.for_seconds(seconds) if failed.billed else ZERO
+        return Failure(
+            config=config, attempt=attempt, kind=failed.kind, message=failed.message, seconds=seconds, usd=usd
+        )
+    seconds = watch.end_seconds
+    usd = usd_per_hour.for_seconds(seconds)
+    speed = None if watch.hung else steady_speed(watch.points)
+    if speed is None:
+        return Failure(
+            config=config, attempt=attempt, kind=FailureKind.HANG, message=watch.complaint, seconds=seconds, usd=usd
+        )
+    return Measurement(
+        config=config,
+        attempt=attempt,
+        samples_per_second=speed.samples_per_second,
+        # What one trial cannot see, two runs of the same thing differ by: the cloud states it.
+        relative_error=math.hypot(speed.relative_error, cloud.noise),
+        iterations=speed.points,
+        startup_seconds=min(watch.points[0].seconds, seconds),
+        seconds=seconds,
+        usd=usd,
+        extended=seconds > policy.planned_seconds(config.nodes),
+    )
+
+
+@dataclass(kw_only=True)
+class _Watch:
+    """The points of one trial so far, and whether it is time to stop."""
+
+    policy: TrialPolicy
+    nodes: int
+    points: list[Progress] = field(default_factory=list)
+    hung: bool = False
+    _last_change: float = 0.0
+
+    @property
+    def worst_seconds(self) -> float:
+        return self.policy.worst_seconds(self.nodes)
+
+    @property
+    def end_seconds(self) -> float:
+        """When the trial is ended: its last point, kept inside what was authorised (a simulated step may overshoot)."""
+        return min(self.points[-1].seconds, self.worst_seconds) if self.points else self.worst_seconds
+
+    @property
+    def complaint(self) -> str:
+        if not self.points or self.points[-1].samples <= 0:
+            return "no sample was processed"
+        return f"no progress for {self.policy.watchdog_seconds:.0f} s"
+
+    def is_over(self, point: Progress) -> bool:
+        """Take in a point; True when hung, or when the planned time is over and the speed is known well enough."""
+        if not self.points or point.samples > self.points[-1].samples:
+            self._last_change = point.seconds
+        self.points.append(point)
+        if point.samples <= 0:
+            self.hung = point.seconds >= self.policy.extended_seconds(self.nodes)
+            return self.hung
+        self.hung = 0 < self.policy.watchdog_seconds <= point.seconds - self._last_change
+        if self.hung or point.seconds >= self.policy.extended_seconds(self.nodes):
+            return True
+        if point.seconds < self.policy.planned_seconds(self.nodes):
+            return False
+        speed = steady_speed(self.points)
+        return speed is not None and 1.96 * speed.relative_error <= self.policy.precision
+
+
+def steady_speed(points: list[Progress]) -> SteadySpeed | None:
+    """The throughput once warmed up, or None when there is too little to say.
+
+    The cut is where the standard error of the rest is least (MSER, White 1997), in the first half at most; the error
+    is that of batch means.
+    """
+    seconds = np.array([p.seconds for p in points])
+    samples = np.array([p.samples for p in points])
+    durations, amounts = np.diff(seconds), np.diff(samples)
+    keep = durations > 0
+    durations, amounts = durations[keep], amounts[keep]
+    if len(durations) == 0 or amounts.sum() <= 0:
+        return None
+    rates = amounts / durations
+    cut = _warm_up_cut(rates)
+    durations, amounts = durations[cut:], amounts[cut:]
+    mean = amounts.sum() / durations.sum()
+    batches = min(BATCHES, len(durations))
+    if batches < 2 or mean <= 0:
+        return None if mean <= 0 else SteadySpeed(samples_per_second=mean, relative_error=0.0, points=len(durations))
+    edges = np.linspace(0, len(durations), batches + 1).astype(int)[:-1]
+    batch_rates = np.add.reduceat(amounts, edges) / np.add.reduceat(durations, edges)
+    error = float(batch_rates.std(ddof=1) / math.sqrt(batches) / mean)
+    # Few batches: widen to what Student's t says, so that "z errors" means the same confidence everywhere.
+    widen = float(stdtrit(batches - 1, 0.975)) / 1.959964
+    return SteadySpeed(samples_per_second=float(mean), relative_error=error * widen, points=len(durations))
+
+
+def _warm_up_cut(rates: np.ndarray[tuple[int], np.dtype[np.float64]]) -> int:
+    count = len(rates)
+    if count < 4:
+        return 0
+    best, cut = math.inf, 0
+    for start in range(count // 2 + 1):
+        rest = rates[start:]
+        score = float(((rest - rest.mean()) ** 2).sum()) / len(rest) ** 2
+        if score < best:
+            best, cut = score, start
+    return cut

@@ -1,0 +1,65 @@
+"""When nothing fits: the smallest change of a limit that would have helped."""
+
+from mlcd.ledger import Ledger
+from mlcd.trial.plan import Plan, plans
+from mlcd.trial.record import Relaxation
+from mlcd.units import Usd, format_seconds
+
+
+def relaxations(ledger: Ledger) -> tuple[Relaxation, ...]:
+    """From the measured deployments when there are any, else from the price of a first trial."""
+    goal = ledger.problem.goal
+    measured = plans(ledger.problem, ledger.history)
+    if not measured:
+        return _for_a_first_trial(ledger)
+    answers = []
+    if goal.budget is not None:
+        in_time = [p for p in measured if _needed_seconds(ledger, p) <= (goal.deadline_seconds or float("inf"))]
+        if in_time:
+            cheapest = min(in_time, key=lambda p: p.worst_usd)
+            answers.append(_relaxation(cheapest, budget=ledger.spent + cheapest.worst_usd))
+    if goal.deadline_seconds is not None:
+        affordable = [p for p in measured if goal.budget is None or ledger.spent + p.worst_usd <= goal.budget]
+        if affordable:
+            fastest = min(affordable, key=lambda p: p.worst_seconds)
+            answers.append(_relaxation(fastest, seconds=_needed_seconds(ledger, fastest)))
+    if not answers:
+        plan = min(measured, key=lambda p: p.worst_usd)
+        answers.append(_relaxation(plan, budget=ledger.spent + plan.worst_usd, seconds=_needed_seconds(ledger, plan)))
+    return tuple(answers)
+
+
+def _needed_seconds(ledger: Ledger, plan: Plan) -> float:
+    return ledger.elapsed_seconds + plan.worst_seconds
+
+
+def _relaxation(plan: Plan, *, budget: Usd | None = None, seconds: float | None = None) -> Relaxation:
+    budget = None if budget is None else Usd(-(-budget.micros // 10_000) * 10_000)  # up to the cent
+    seconds = None if seconds is None else -(-seconds // 60) * 60  # up to the minute
+    needs = [f"a budget of {budget}"] if budget is not None else []
+    needs += [f"a deadline of {format_seconds(seconds)}"] if seconds is not None else []
+    return Relaxation(
+        text=f"{plan.config} would fit with {' and '.join(needs)}", budget=budget, deadline_seconds=seconds
+    )
+
+
+def _for_a_first_trial(ledger: Ledger) -> tuple[Relaxation, ...]:
+    problem = ledger.problem
+    cheapest = int(problem.worst_trial_micros.argmin())
+    config = problem.space.configs[cheapest]
+    usd, seconds = Usd(int(problem.worst_trial_micros[cheapest])), float(problem.worst_trial_seconds[cheapest])
+    goal = problem.goal
+    short_of_money = goal.budget is not None and goal.budget < usd
+    short_of_time = goal.deadline_seconds is not None and goal.deadline_seconds < seconds
+    if not (short_of_money or short_of_time):
+        return ()
+    words = " and ".join(
+        [*([str(usd)] if short_of_money else []), *([format_seconds(seconds)] if short_of_time else [])]
+    )
+    return (
+        Relaxation(
+            text=f"one trial of {config} alone may need {words}; the training comes on top",
+            budget=usd if short_of_money else None,
+            deadline_seconds=seconds if short_of_time else None,
+        ),
+    )

@@ -1,0 +1,187 @@
+"""Values as JSON and back: what the store keeps must rebuild the run without the files it came from."""
+
+import dataclasses
+import json
+from typing import Any, cast
+
+from mlcd.goal import Goal, Objective
+from mlcd.problem import Problem, TrialPolicy
+from mlcd.space import Config, Knob, Space, Value
+from mlcd.trial.plan import Plan
+from mlcd.trial.record import Naive, Relaxation
+from mlcd.trial.trial import Failure, FailureKind, Measurement, Trial
+from mlcd.units import Usd
+
+Json = dict[str, Any]
+
+
+def dump(value: object) -> str:
+    """Compact JSON."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def config_to_json(config: Config) -> Json:
+    """In the knobs' order."""
+    return config.as_dict()
+
+
+def config_from_json(data: Json) -> Config:
+    """The inverse of config_to_json."""
+    return Config.of(data)
+
+
+def problem_to_json(problem: Problem) -> Json:
+    """The whole question, prices and features included."""
+    goal, space = problem.goal, problem.space
+    return {
+        "name": problem.name,
+        "work_samples": problem.work_samples,
+        "goal": {
+            "minimize": goal.minimize.value,
+            "deadline_seconds": goal.deadline_seconds,
+            "budget_micros": goal.budget.micros if goal.budget else None,
+        },
+        "knobs": [
+            {
+                "name": knob.name,
+                "values": list(knob.values),
+                "features": [list(knob.features[v]) for v in knob.values] if knob.features is not None else None,
+            }
+            for knob in space.knobs
+        ],
+        "configs": [[value for _, value in config.values] for config in space],
+        "usd_per_hour_micros": [price.micros for price in problem.usd_per_hour],
+        "trial": dataclasses.asdict(problem.trial),
+        "max_trials": problem.max_trials,
+        "noise": problem.noise,
+        "assurance": problem.assurance,
+        "stretch": list(problem.stretch),
+    }
+
+
+def problem_from_json(data: Json) -> Problem:
+    """The inverse of problem_to_json."""
+    knobs = tuple(
+        Knob(
+            name=k["name"],
+            values=tuple(k["values"]),
+            features=None
+            if k["features"] is None
+            else {v: tuple(f) for v, f in zip(k["values"], k["features"], strict=True)},
+        )
+        for k in data["knobs"]
+    )
+    names = [knob.name for knob in knobs]
+    configs = tuple(Config(tuple(zip(names, cast(list[Value], values), strict=True))) for values in data["configs"])
+    goal = data["goal"]
+    return Problem(
+        name=data["name"],
+        work_samples=data["work_samples"],
+        space=Space(knobs, configs),
+        goal=Goal(
+            minimize=Objective(goal["minimize"]),
+            deadline_seconds=goal["deadline_seconds"],
+            budget=None if goal["budget_micros"] is None else Usd(goal["budget_micros"]),
+        ),
+        usd_per_hour=tuple(Usd(micros) for micros in data["usd_per_hour_micros"]),
+        trial=TrialPolicy(**data["trial"]),
+        max_trials=data["max_trials"],
+        noise=data["noise"],
+        assurance=data["assurance"],
+        stretch=tuple(data["stretch"]),
+    )
+
+
+def trial_to_json(trial: Trial) -> Json:
+    """Told apart by `kind`: "measured", or the kind of failure."""
+    common = {
+        "config": config_to_json(trial.config),
+        "attempt": trial.attempt,
+        "seconds": trial.seconds,
+        "usd_micros": trial.usd.micros,
+    }
+    if isinstance(trial, Failure):
+        return {"kind": trial.kind.value, **common, "message": trial.message}
+    return {
+        "kind": "measured",
+        **common,
+        "samples_per_second": trial.samples_per_second,
+        "relative_error": trial.relative_error,
+        "iterations": trial.iterations,
+        "startup_seconds": trial.startup_seconds,
+        "extended": trial.extended,
+    }
+
+
+def trial_from_json(data: Json) -> Trial:
+    """The inverse of trial_to_json."""
+    config, usd = config_from_json(data["config"]), Usd(data["usd_micros"])
+    if data["kind"] != "measured":
+        return Failure(
+            config=config,
+            attempt=data["attempt"],
+            kind=FailureKind(data["kind"]),
+            message=data["message"],
+            seconds=data["seconds"],
+            usd=usd,
+        )
+    return Measurement(
+        config=config,
+        attempt=data["attempt"],
+        samples_per_second=data["samples_per_second"],
+        relative_error=data["relative_error"],
+        iterations=data["iterations"],
+        startup_seconds=data["startup_seconds"],
+        seconds=data["seconds"],
+        usd=usd,
+        extended=data["extended"],
+    )
+
+
+def plan_to_json(plan: Plan) -> Json:
+    """Money in micro-dollars."""
+    return {
+        "config": config_to_json(plan.config),
+        "seconds": plan.seconds,
+        "usd_micros": plan.usd.micros,
+        "worst_seconds": plan.worst_seconds,
+        "worst_usd_micros": plan.worst_usd.micros,
+    }
+
+
+def plan_from_json(data: Json) -> Plan:
+    """The inverse of plan_to_json."""
+    return Plan(
+        config=config_from_json(data["config"]),
+        seconds=data["seconds"],
+        usd=Usd(data["usd_micros"]),
+        worst_seconds=data["worst_seconds"],
+        worst_usd=Usd(data["worst_usd_micros"]),
+    )
+
+
+def naive_to_json(naive: Naive) -> Json:
+    """With its plan inside."""
+    return {"label": naive.label, "plan": plan_to_json(naive.plan), "measured": naive.measured}
+
+
+def naive_from_json(data: Json) -> Naive:
+    """The inverse of naive_to_json."""
+    return Naive(label=data["label"], plan=plan_from_json(data["plan"]), measured=data["measured"])
+
+
+def relaxation_to_json(relaxation: Relaxation) -> Json:
+    """Money in micro-dollars."""
+    return {
+        "text": relaxation.text,
+        "budget_micros": relaxation.budget.micros if relaxation.budget else None,
+        "deadline_seconds": relaxation.deadline_seconds,
+    }
+
+
+def relaxation_from_json(data: Json) -> Relaxation:
+    """The inverse of relaxation_to_json."""
+    budget = data["budget_micros"]
+    return Relaxation(
+        text=data["text"], budget=None if budget is None else Usd(budget), deadline_seconds=data["deadline_seconds"]
+    )
