@@ -59,7 +59,11 @@ class SearchSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainSpec:
-    """A whole job file. `source` is its text, kept with the run so that the run can be repeated from its record."""
+    """A whole job file. `source` is its text, kept with the run so that the run can be repeated from its record.
+
+    `overrides` are the command line's changes, as (flag, text):
+    `with_overrides(parse_train(source), **dict(overrides))` is this spec again.
+    """
 
     name: str
     goal: Goal
@@ -73,3 +77,4 @@ class TrainSpec:
     envs: Mapping[str, str] = field(default_factory=dict)
     file: str = ""
     source: str = ""
+    overrides: tuple[tuple[str, str], ...] = ()

@@ -1,0 +1,166 @@
+"""YAML text as data with line numbers: no tags, no aliases, no second document, no key twice."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+from mlcd.errors import SpecError, nearest
+from mlcd.spec.node import Node
+from mlcd.spec.scalar import scalar
+
+MOST_BYTES = 256 * 1024
+MOST_DEPTH = 20
+
+# What PyYAML says, and what a person can do about it; the first fragment found in its words counts.
+_HINTS = (
+    ("scanning an alias", "a glob that begins with * needs quotes"),
+    ("'\\t' that cannot start any token", "indent with spaces, not tabs"),
+    ("cannot start any token", "put the value in quotes"),
+    ("mapping values are not allowed here", "a value with ': ' in it needs quotes"),
+    ("could not find expected ':'", "every field is written as NAME: VALUE"),
+    ("unexpected end of stream", "a quote that is opened here is never closed"),
+    ("expected ',' or", "a bracket or a comma is missing"),
+    ("<block end>", "lines of one block begin in the same column"),
+)
+
+
+def read_text(path: str | Path) -> str:
+    """The file's text. Raises SpecError where it cannot be read, is too large, or is not UTF-8."""
+    file = Path(path)
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise SpecError("there is no such file", file=str(path), nearest=_neighbour(file)) from None
+    except IsADirectoryError:
+        raise SpecError("is a directory, not a job file", file=str(path)) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SpecError(f"cannot be read: {reason}", file=str(path)) from error
+    if len(data) > MOST_BYTES:
+        raise SpecError("is too large for a job file", file=str(path), allowed=f"at most {MOST_BYTES // 1024} KiB")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise SpecError("is not UTF-8 text", file=str(path), line=line, value=data[error.start : error.end]) from None
+
+
+def document(text: str, *, file: str, path: str = "") -> Node:
+    """The only document of `text`, whatever it is, its fields named below `path`. Raises SpecError with the line."""
+    if len(text) > MOST_BYTES:
+        raise SpecError("is too large for a job file", file=file, allowed=f"at most {MOST_BYTES // 1024} KiB")
+    builder = _Builder(text, Node(value=None, file=file, line=1, path=path))
+    try:
+        return builder.document()
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise SpecError("not YAML: a character that text cannot hold", file=file, line=line) from error
+    except yaml.MarkedYAMLError as error:
+        raise _not_yaml(error, file) from error
+
+
+def _not_yaml(error: yaml.MarkedYAMLError, file: str) -> SpecError:
+    """PyYAML's complaint in one sentence, at the line where something can be done about it."""
+    words = ", ".join(part for part in (error.context, error.problem) if part)
+    mark = error.problem_mark
+    if "unexpected end of stream" in words and error.context_mark is not None:
+        mark = error.context_mark
+    hint = next((advice for fragment, advice in _HINTS if fragment in words), "")
+    return SpecError(
+        f"not YAML: {words}" + (f"; {hint}" if hint else ""),
+        file=file,
+        line=mark.line + 1 if mark is not None else None,
+    )
+
+
+def _neighbour(file: Path) -> str:
+    """The YAML file of the same folder whose name is most like the one that is missing, or ""."""
+    try:
+        names = [other.name for other in file.parent.iterdir() if other.suffix in (".yaml", ".yml")]
+    except OSError:
+        return ""
+    found = nearest(file.name, names)
+    return str(file.with_name(found)) if found else ""
+
+
+class _Builder:
+    """Nodes from PyYAML's events; composing and constructing, where YAML gets dangerous, are not used."""
+
+    def __init__(self, text: str, root: Node) -> None:
+        self._events: Iterator[Event] = iter(yaml.parse(text, Loader=yaml.BaseLoader))
+        self._root, self._file = root, root.file
+
+    def document(self) -> Node:
+        root = self._root
+        for event in self._events:
+            if isinstance(event, DocumentStartEvent):
+                root = self._node(next(self._events), root, depth=0)
+            elif isinstance(event, DocumentEndEvent):
+                break
+        for event in self._events:
+            if isinstance(event, DocumentStartEvent):
+                raise self._error("only one document is allowed in a job file; take out the ---", event)
+        return root
+
+    def _error(self, problem: str, event: Event, field: str = "", value: object = None) -> SpecError:
+        return SpecError(problem, file=self._file, line=_line(event), field=field, value=value)
+
+    def _node(self, event: Event, place: Node, depth: int) -> Node:
+        """The node that begins with `event`, at the path and line of `place`."""
+        if isinstance(event, AliasEvent):
+            problem = "YAML aliases are not allowed; write the value out, or put a glob that begins with * in quotes"
+            raise self._error(problem, event, place.path, f"*{event.anchor}")
+        anchor, tag = getattr(event, "anchor", None), getattr(event, "tag", None)
+        if anchor is not None:
+            raise self._error("YAML anchors are not allowed; write the value out", event, place.path, f"&{anchor}")
+        if tag is not None:
+            raise self._error("YAML tags are not allowed: a job file is data only", event, place.path, tag)
+        if depth > MOST_DEPTH:
+            raise self._error(f"nested deeper than {MOST_DEPTH} levels", event, place.path[:80])
+        if isinstance(event, SequenceStartEvent):
+            return self._list(place, depth)
+        if isinstance(event, MappingStartEvent):
+            return self._mapping(place, depth)
+        written: str = getattr(event, "value", "")
+        value = scalar(written) if getattr(event, "style", None) is None else written
+        return replace(place, value=value, written=written)
+
+    def _list(self, place: Node, depth: int) -> Node:
+        items: list[Node] = []
+        while not isinstance(event := next(self._events), SequenceEndEvent):
+            path = f"{place.path}[{len(items)}]"
+            items.append(self._node(event, Node(value=None, file=self._file, line=_line(event), path=path), depth + 1))
+        return replace(place, value=tuple(items))
+
+    def _mapping(self, place: Node, depth: int) -> Node:
+        fields: dict[str, Node] = {}
+        while not isinstance(event := next(self._events), MappingEndEvent):
+            name = self._node(event, Node(value=None, file=self._file, line=_line(event), path=place.path), depth + 1)
+            if not isinstance(event, ScalarEvent):
+                raise self._error("a field's name must be text", event, place.path, name.shown())
+            key = name.written
+            path = place.child_path(key)
+            if key in fields:
+                raise self._error(f"given twice; first on line {fields[key].line}", event, path)
+            below = Node(value=None, file=self._file, line=_line(event), path=path)
+            fields[key] = self._node(next(self._events), below, depth + 1)
+        return replace(place, value=fields)
+
+
+def _line(event: Event) -> int:
+    """The line where `event` begins, from 1; PyYAML marks every event that comes from text."""
+    return 1 if event.start_mark is None else event.start_mark.line + 1

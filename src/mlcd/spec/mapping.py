@@ -1,0 +1,83 @@
+"""A job given as Python values instead of text: the same nodes, without lines."""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from numbers import Integral, Real
+
+from mlcd.errors import SpecError
+from mlcd.goal import Goal
+from mlcd.spec.node import Node
+from mlcd.units import MICROS, Usd
+
+MOST_DEPTH = 20
+_UNPRINTABLE = re.compile("[\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+def tree(value: object, *, path: str = "") -> Node:
+    """`value` as nodes named below `path`.
+
+    Mappings, lists, tuples, ranges and scalars stand for themselves, money and times of Python's or mlcd's own for
+    their written forms, and a field that is None for one left out. Raises SpecError for anything else.
+    """
+    return _tree(value, Node(value=None, path=path), depth=0)
+
+
+def as_text(node: Node) -> str:
+    """YAML text (JSON, which is YAML) that reads back as the same values."""
+    text = json.dumps(node.plain(), indent=2, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+
+
+def _tree(value: object, place: Node, depth: int) -> Node:
+    if depth > MOST_DEPTH:
+        raise SpecError(f"nested deeper than {MOST_DEPTH} levels", field=place.path[:80])
+    value = _spelled(value)
+    if isinstance(value, Mapping):
+        fields = {}
+        for key, child in value.items():
+            if not isinstance(key, str):
+                raise SpecError("a field's name must be text", field=place.path, value=key)
+            if child is not None:
+                below = Node(value=None, path=place.child_path(key))
+                fields[str(key)] = _tree(child, below, depth + 1)
+        return replace(place, value=fields)
+    if isinstance(value, list | tuple | range):
+        items = (_tree(item, Node(value=None, path=f"{place.path}[{i}]"), depth + 1) for i, item in enumerate(value))
+        return replace(place, value=tuple(items))
+    if value is None or isinstance(value, bool | int | float | str):
+        return replace(place, value=value, written=str(value))
+    kind = type(value).__name__
+    raise SpecError(f"a value of Python's type {kind} is not understood", field=place.path)
+
+
+def _spelled(value: object) -> object:
+    """`value`, or the form a job file has for it."""
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case str():
+            return str(value)
+        case Usd():
+            return f"{Decimal(value.micros) / MICROS:f} USD"
+        case Goal():
+            seconds = value.deadline_seconds
+            deadline = None if seconds is None else timedelta(seconds=seconds)
+            return {"minimize": value.minimize, "deadline": deadline, "budget": value.budget}
+        case timedelta():
+            return f"{Decimal(repr(value.total_seconds())):f}s"
+        case datetime():
+            return value.isoformat()
+        case Decimal():
+            return float(value)
+        case Integral():
+            return int(value)
+        case Real():
+            return float(value)
+        case os.PathLike():
+            return os.fspath(value)
+    return value

@@ -1,0 +1,174 @@
+"""A value of a job file together with its place, so that whoever reads it can refuse it by file, line and field."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mlcd.errors import SpecError, nearest
+
+_SHOWN = 80
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_MEANT_FLAG = {"yes": "true", "y": "true", "on": "true", "no": "false", "n": "false", "off": "false"}
+
+
+class Excerpt(str):
+    """What is shown of a value too long to show whole; its repr is itself."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What a number may be: `above` and `below` exclude their ends, `least` and `most` include them."""
+
+    above: float = -math.inf
+    least: float = -math.inf
+    most: float = math.inf
+    below: float = math.inf
+
+    def __contains__(self, number: float) -> bool:
+        return number > self.above and self.least <= number <= self.most and number < self.below
+
+    def __str__(self) -> str:
+        words = (
+            ("more than", self.above),
+            ("at least", self.least),
+            ("at most", self.most),
+            ("less than", self.below),
+        )
+        return " and ".join(f"{word} {end:,.15g}" for word, end in words if math.isfinite(end))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One value: a scalar, a list or a mapping of nodes.
+
+    file, line  where it stands; line is the line of its field's name, None where there is no file
+    path        its dotted name, such as `search.trial.minutes` or `resources.instance_type[2]`
+    written     a scalar as the file spells it (`1.10` is the number 1.1)
+
+    Every method either returns what it says or raises the SpecError that names this place.
+    """
+
+    value: "bool | int | float | str | tuple[Node, ...] | Mapping[str, Node] | None"
+    file: str = ""
+    line: int | None = None
+    path: str = ""
+    written: str = ""
+
+    def error(self, problem: str, *, allowed: str = "", nearest: str = "") -> SpecError:
+        """The error that names this place and shows this value; to be raised by the caller."""
+        return SpecError(
+            problem,
+            file=self.file,
+            line=self.line,
+            field=self.path,
+            value=self.shown(),
+            allowed=allowed,
+            nearest=nearest,
+        )
+
+    def plain(self) -> object:
+        """The value without places, as lists, dicts and scalars."""
+        if isinstance(self.value, tuple):
+            return [item.plain() for item in self.value]
+        if isinstance(self.value, Mapping):
+            return {key: child.plain() for key, child in self.value.items()}
+        return self.value
+
+    def shown(self) -> object:
+        """The value for a message: whole where it is short, its beginning where it is long."""
+        value = self.plain()
+        text = repr(value)
+        return value if len(text) <= _SHOWN else Excerpt(f"{text[:_SHOWN]}...")
+
+    def child_path(self, key: str) -> str:
+        """The dotted name of the field `key` below this node."""
+        if not _PLAIN_KEY.fullmatch(key):
+            return f"{self.path}[{key!r}]"
+        return f"{self.path}.{key}" if self.path else key
+
+    def filled(self) -> "Node":
+        """This node, refused where nothing stands after its name."""
+        if self.value is None:
+            raise self.error("has no value; fill it in or take the field out")
+        return self
+
+    def mapping(self) -> Mapping[str, "Node"]:
+        """The fields, in the order written."""
+        value = self.filled().value
+        if isinstance(value, Mapping):
+            return value
+        raise self.error("must be a mapping of fields to values")
+
+    def items(self) -> tuple["Node", ...]:
+        """The elements of a list; anything else counts as a list of itself."""
+        return self.value if isinstance(self.value, tuple) else (self,)
+
+    def text(self, *, allowed: str = "") -> str:
+        """A string. A number or a boolean is refused: quotes make it a string."""
+        value = self.filled().value
+        if isinstance(value, str):
+            return value
+        if isinstance(value, bool | int | float):
+            raise self.error(f"must be text; write it as {self.written!r} with the quotes", allowed=allowed)
+        raise self.error("must be text", allowed=allowed)
+
+    def line_of_text(self, *, allowed: str = "") -> str:
+        """A string that is neither blank nor longer than a line."""
+        text = self.text(allowed=allowed)
+        if not text.strip() or "\n" in text:
+            raise self.error("must be a line of text that is not blank", allowed=allowed)
+        return text.strip()
+
+    def number(self, bounds: Bounds, *, unit: str = "") -> float:
+        """A finite number inside `bounds`; `unit` is only said in messages."""
+        allowed = f"a number {bounds} {unit}".strip()
+        value = self.filled().value
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.error("must be a number", allowed=allowed, nearest=_number_meant(value))
+        if not math.isfinite(value) or value not in bounds:
+            raise self.error("is out of range", allowed=allowed)
+        return float(value)
+
+    def whole(self, bounds: Bounds) -> int:
+        """A whole number inside `bounds`; `1e3` is one, `2.5` is none."""
+        allowed = f"a whole number {bounds}"
+        value = self.filled().value
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.error("must be a whole number", allowed=allowed, nearest=_number_meant(value))
+        if not math.isfinite(value) or value != int(value):
+            raise self.error("must be a whole number", allowed=allowed)
+        if value not in bounds:
+            raise self.error("is out of range", allowed=allowed)
+        return int(value)
+
+    def flag(self) -> bool:
+        """true or false; YAML 1.2 reads `yes` and `on` as text, which is refused with the word that is meant."""
+        value = self.filled().value
+        if isinstance(value, bool):
+            return value
+        meant = _MEANT_FLAG.get(value.lower(), "") if isinstance(value, str) else ""
+        raise self.error("must be true or false", nearest=meant)
+
+    def choice(self, words: tuple[str, ...], *, meant: Mapping[str, str] | None = None) -> str:
+        """One of `words`. `meant` maps words that people use for them to the right one."""
+        allowed = ", ".join(words)
+        text = self.filled().value
+        if not isinstance(text, str):
+            raise self.error("is not one of the choices", allowed=allowed)
+        if text in words:
+            return text
+        lowered = text.lower()
+        right = (meant or {}).get(lowered) or nearest(lowered, words)
+        raise self.error("is not one of the choices", allowed=allowed, nearest=right)
+
+
+def _number_meant(value: object) -> str:
+    """The number that a text such as `50,000` or `1_000` probably means, or ""."""
+    text = re.sub(r"[,_\s]", "", value) if isinstance(value, str) else ""
+    return text if re.fullmatch(r"[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?", text) else ""

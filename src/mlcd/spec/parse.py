@@ -1,0 +1,194 @@
+"""The job file of `mlcd train`, every field in tables; text, files and Python mappings are read through them."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from mlcd.errors import SpecError
+from mlcd.problem import TrialPolicy
+from mlcd.spec.counts import node_counts
+from mlcd.spec.document import document, read_text
+from mlcd.spec.goals import goal_record
+from mlcd.spec.mapping import as_text, tree
+from mlcd.spec.node import Node
+from mlcd.spec.quantity import flag, line_of_text, minutes, number, text, whole
+from mlcd.spec.record import Field, Record
+from mlcd.spec.train import Resources, SearchSettings, TrainSpec, Work
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+_NAME_FORM = "letters, digits and . _ - (at most 80, a letter or digit first)"
+_TYPE = re.compile(r"[A-Za-z0-9*?\[\]!._+:/-]+")
+_TYPE_FORM = "names such as p3.2xlarge, globs such as c5.*, or a named set such as aws-62"
+_ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_STRATEGY = re.compile(r"[a-z][a-z0-9-]*(?::(?P<options>[a-z][a-z0-9_-]*=[^,=\s]+(?:,[a-z][a-z0-9_-]*=[^,=\s]+)*))?")
+_TOPOLOGIES = ("ring", "ps")
+_MEANT_TOPOLOGY = {
+    **dict.fromkeys(("allreduce", "all-reduce", "ring-allreduce", "ring-all-reduce"), "ring"),
+    **dict.fromkeys(("parameter-server", "parameter_server", "parameterserver"), "ps"),
+}
+_WEEK_MINUTES = 7 * 24 * 60
+
+
+def job_name(node: Node) -> str:
+    """A name that can stand in a file name and in a cluster's name."""
+    name = node.text(allowed=_NAME_FORM)
+    if not _NAME.fullmatch(name):
+        raise node.error("is not a job's name", allowed=_NAME_FORM, nearest=_slug(name))
+    return name
+
+
+def instance_types(node: Node) -> tuple[str, ...]:
+    """Names, globs and sets, each once; whether they exist is the catalog's to say."""
+    types: list[str] = []
+    for item in node.items():
+        name = item.text(allowed=_TYPE_FORM)
+        if not _TYPE.fullmatch(name):
+            split = [part for part in re.split(r"[,\s]+", name) if _TYPE.fullmatch(part)]
+            meant = f"[{', '.join(split)}]" if len(split) > 1 else ""
+            raise item.error("is not an instance type's name", allowed=_TYPE_FORM, nearest=meant)
+        if name in types:
+            raise item.error("is given twice")
+        types.append(name)
+    if not types:
+        raise node.error("must not be empty", allowed=_TYPE_FORM)
+    return tuple(types)
+
+
+def strategy(node: Node) -> str:
+    """`NAME` or `NAME:OPTION=VALUE,...`; whether they exist is the strategies' to say."""
+    form = "NAME or NAME:OPTION=VALUE,..., such as heterbo:prune=off,start=2"
+    value = node.text(allowed=form)
+    match = _STRATEGY.fullmatch(value)
+    if match is None:
+        raise node.error("is not a strategy with options", allowed=form)
+    options = [option.partition("=")[0] for option in (match["options"] or "").split(",")]
+    for option in options:
+        if options.count(option) > 1:
+            raise node.error(f"gives the option {option!r} twice", allowed=form)
+    return value
+
+
+def environment(node: Node) -> dict[str, str]:
+    """Environment variables; a number counts as it is written."""
+    variables = {}
+    for name, child in node.mapping().items():
+        if not _ENV.fullmatch(name):
+            raise child.error("is not a variable's name", allowed="letters, digits and _, no digit first")
+        is_number = isinstance(child.value, int | float) and not isinstance(child.value, bool)
+        variables[name] = child.written if is_number else child.text()
+    return variables
+
+
+def _topology(node: Node) -> str:
+    return node.choice(_TOPOLOGIES, meant=_MEANT_TOPOLOGY)
+
+
+RESOURCES = Record(
+    make=Resources,
+    fields={
+        "infra": Field(read=line_of_text),
+        "instance_type": Field(read=instance_types),
+        "use_spot": Field(read=flag),
+    },
+    later={
+        "cloud": "write infra, such as infra: sim/aws",
+        "accelerators": "choose types with a GPU by instance_type",
+        "cpus": "choose types by instance_type",
+        "memory": "choose types by instance_type",
+        **dict.fromkeys(("region", "zone", "image_id", "disk_size", "ports", "any_of"), ""),
+    },
+)
+
+WORK = Record(
+    make=Work,
+    fields={
+        "samples": Field(read=number(above=0, most=1e18)),
+        "epochs": Field(read=number(above=0, most=1e9)),
+        "model": Field(read=line_of_text),
+        "batch": Field(read=whole(least=1, most=10**9)),
+        "topology": Field(read=_topology),
+        "workload": Field(read=line_of_text),
+        "hours": Field(read=number(above=0, most=87_600)),
+    },
+)
+
+TRIAL = Record(
+    make=TrialPolicy,
+    fields={
+        "minutes": Field(read=minutes(above=0, most=_WEEK_MINUTES), into="seconds"),
+        "extra_minutes_per_3_nodes": Field(read=minutes(least=0, most=_WEEK_MINUTES), into="extra_seconds_per_3_nodes"),
+        "extension": Field(read=number(least=0, most=10)),
+        "watchdog_minutes": Field(read=minutes(least=0, most=_WEEK_MINUTES), into="watchdog_seconds"),
+        "precision": Field(read=number(above=0, below=1)),
+        "retries": Field(read=whole(least=0, most=100)),
+    },
+)
+
+SEARCH = Record(
+    make=SearchSettings,
+    fields={
+        "strategy": Field(read=strategy),
+        "max_trials": Field(read=whole(least=1, most=100_000)),
+        "parallel": Field(read=whole(least=1, most=1000)),
+        "assurance": Field(read=number(least=0.5, below=1)),
+        "noise": Field(read=number(least=0, below=1)),
+        "trial": Field(read=TRIAL),
+    },
+)
+
+
+def train_record(now: datetime | None = None) -> Record[TrainSpec]:
+    """The reader of a whole job file; a deadline that is a point in time is counted from `now`."""
+    return Record(
+        make=TrainSpec,
+        fields={
+            "name": Field(read=job_name, required=True, allowed=_NAME_FORM),
+            "resources": Field(read=RESOURCES),
+            "num_nodes": Field(read=node_counts),
+            "workdir": Field(read=line_of_text),
+            "envs": Field(read=environment),
+            "setup": Field(read=text),
+            "run": Field(read=text),
+            "job": Field(read=WORK),
+            "goal": Field(read=goal_record(now), required=True, allowed="{minimize: time | cost | knee, ...}"),
+            "search": Field(read=SEARCH),
+        },
+        later={
+            **dict.fromkeys(("file_mounts", "volumes", "service", "config"), ""),
+            "secrets": "what is no secret can stand in envs",
+        },
+    )
+
+
+def parse_train(text: str, *, file: str = "job.yaml", now: datetime | None = None) -> TrainSpec:
+    """The job that `text` describes; `file` is its name in messages.
+
+    A deadline that is a point in time becomes seconds from `now` (with a zone; None: this moment), so that whoever
+    resumes a run passes the moment of its first start. Raises SpecError for the first mistake.
+    """
+    root = document(text, file=file)
+    if root.value is None:
+        raise SpecError("the file is empty", file=file, line=1, allowed="a job file; `mlcd init` writes one")
+    return replace(train_record(now)(root), file=file, source=text)
+
+
+def read_train(path: str | Path, *, now: datetime | None = None) -> TrainSpec:
+    """The job of a file. Raises SpecError where it cannot be read and as `parse_train` does."""
+    return parse_train(read_text(path), file=str(path), now=now)
+
+
+def spec_from_mapping(job: Mapping[str, object], *, now: datetime | None = None) -> TrainSpec:
+    """The job that a Python mapping describes, with the fields of a job file; its `source` is the same as YAML.
+
+    A field that is None counts as left out. Raises SpecError, without a line, as `parse_train` does.
+    """
+    root = tree(job)
+    return replace(train_record(now)(root), source=as_text(root))
+
+
+def _slug(name: str) -> str:
+    """`name` with what a job's name cannot hold replaced, or "" where nothing is left of it."""
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:80]
+    return slug if _NAME.fullmatch(slug) else ""

@@ -1,0 +1,76 @@
+"""A mapping with known fields, as a table: each field's name, its reader, and where its value goes."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from mlcd.errors import SpecError, nearest
+from mlcd.spec.node import Node
+
+T = TypeVar("T")
+Reader = Callable[[Node], T]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field. `into` is the value's own name for it, where the two differ (`minutes` goes into `seconds`)."""
+
+    read: Reader[object]
+    into: str = ""
+    required: bool = False
+    allowed: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record(Generic[T]):
+    """Reads a mapping into the value that `make` builds; fields left out keep `make`'s defaults.
+
+    fields  what may stand there
+    later   names that are known but do nothing yet, each with what to write instead ("" where there is nothing)
+    """
+
+    make: Callable[..., T]
+    fields: Mapping[str, Field]
+    later: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, node: Node, places: tuple[str, ...] = ()) -> T:
+        """The value. `places` are the dotted names of the whole file, to say where a misplaced field belongs.
+
+        Raises SpecError for what is no mapping, an unknown field, a missing one, or what a field's reader refuses.
+        """
+        places = places or tuple(self.places())
+        given = node.mapping()
+        for name, child in given.items():
+            if name not in self.fields:
+                raise self._unknown(name, child, places)
+        for name, known in self.fields.items():
+            if known.required and name not in given:
+                path = node.child_path(name)
+                raise SpecError("is missing", file=node.file, line=node.line, field=path, allowed=known.allowed)
+        values = {}
+        for name, child in given.items():
+            known = self.fields[name]
+            read = known.read
+            values[known.into or name] = read(child, places) if isinstance(read, Record) else read(child)
+        return self.make(**values)
+
+    def places(self, prefix: str = "") -> Iterator[str]:
+        """The dotted names of every field here and below."""
+        for name, known in self.fields.items():
+            yield prefix + name
+            if isinstance(known.read, Record):
+                yield from known.read.places(f"{prefix}{name}.")
+
+    def _unknown(self, name: str, child: Node, places: tuple[str, ...]) -> SpecError:
+        problem, right = "unknown field", ""
+        if name in self.later:
+            problem = "not supported yet" + (f"; {self.later[name]}" if self.later[name] else "")
+        elif ":" in name and name.partition(":")[0] in self.fields:
+            problem = f"unknown field; write a space after the colon of {name.partition(':')[0]!r}"
+        else:
+            known = tuple(self.fields)
+            elsewhere = [place for place in places if place.rpartition(".")[2] == name]
+            right = (elsewhere or [nearest(name, known) or nearest(name.lower().replace("-", "_"), known)])[0]
+        return SpecError(
+            problem, file=child.file, line=child.line, field=child.path, allowed=", ".join(self.fields), nearest=right
+        )
