@@ -128,7 +128,8 @@ class _Builder:
         if anchor is not None:
             raise self._error("YAML anchors are not allowed; write the value out", event, place.path, f"&{anchor}")
         if tag is not None:
-            raise self._error("YAML tags are not allowed: a job file is data only", event, place.path, tag)
+            shown = tag.replace("tag:yaml.org,2002:", "!!")
+            raise self._error("YAML tags are not allowed: a job file is data only", event, place.path, shown)
         if depth > MOST_DEPTH:
             raise self._error(f"nested deeper than {MOST_DEPTH} levels", event, place.path[:80])
         if isinstance(event, SequenceStartEvent):

@@ -15,7 +15,8 @@ from mlcd.spec.node import Node
 from mlcd.units import MICROS, Usd
 
 MOST_DEPTH = 20
-_UNPRINTABLE = re.compile("[\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
+_LARGEST = 10**100
+_NOT_PLAIN = re.compile("[\x7f-\xa0\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
 def tree(value: object, *, path: str = "") -> Node:
@@ -30,7 +31,7 @@ def tree(value: object, *, path: str = "") -> Node:
 def as_text(node: Node) -> str:
     """YAML text (JSON, which is YAML) that reads back as the same values."""
     text = json.dumps(node.plain(), indent=2, ensure_ascii=False)
-    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+    return _NOT_PLAIN.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
 def _tree(value: object, place: Node, depth: int) -> Node:
@@ -49,6 +50,8 @@ def _tree(value: object, place: Node, depth: int) -> Node:
     if isinstance(value, list | tuple | range):
         items = (_tree(item, Node(value=None, path=f"{place.path}[{i}]"), depth + 1) for i, item in enumerate(value))
         return replace(place, value=tuple(items))
+    if isinstance(value, int) and abs(value) >= _LARGEST:
+        raise SpecError("is too large a number", field=place.path)
     if value is None or isinstance(value, bool | int | float | str):
         return replace(place, value=value, written=str(value))
     kind = type(value).__name__
@@ -66,10 +69,10 @@ def _spelled(value: object) -> object:
             return f"{Decimal(value.micros) / MICROS:f} USD"
         case Goal():
             seconds = value.deadline_seconds
-            deadline = None if seconds is None else timedelta(seconds=seconds)
+            deadline = None if seconds is None else _duration(seconds)
             return {"minimize": value.minimize, "deadline": deadline, "budget": value.budget}
         case timedelta():
-            return f"{Decimal(repr(value.total_seconds())):f}s"
+            return _duration(value.total_seconds())
         case datetime():
             return value.isoformat()
         case Decimal():
@@ -81,3 +84,8 @@ def _spelled(value: object) -> object:
         case os.PathLike():
             return os.fspath(value)
     return value
+
+
+def _duration(seconds: float) -> str:
+    """All digits of `seconds`, without an exponent, which durations do not have."""
+    return f"{Decimal(repr(float(seconds))):f}s"

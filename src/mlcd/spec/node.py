@@ -171,4 +171,4 @@ class Node:
 def _number_meant(value: object) -> str:
     """The number that a text such as `50,000` or `1_000` probably means, or ""."""
     text = re.sub(r"[,_\s]", "", value) if isinstance(value, str) else ""
-    return text if re.fullmatch(r"[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?", text) else ""
+    return text if re.fullmatch(r"[-+]?[0-9]{1,20}(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,3})?", text) else ""

@@ -43,15 +43,15 @@ class Record(Generic[T]):
         for name, child in given.items():
             if name not in self.fields:
                 raise self._unknown(name, child, places)
-        for name, known in self.fields.items():
-            if known.required and name not in given:
-                path = node.child_path(name)
-                raise SpecError("is missing", file=node.file, line=node.line, field=path, allowed=known.allowed)
         values = {}
         for name, child in given.items():
             known = self.fields[name]
             read = known.read
             values[known.into or name] = read(child, places) if isinstance(read, Record) else read(child)
+        for name, known in self.fields.items():
+            if known.required and name not in given:
+                path = node.child_path(name)
+                raise SpecError("is missing", file=node.file, line=node.line, field=path, allowed=known.allowed)
         return self.make(**values)
 
     def places(self, prefix: str = "") -> Iterator[str]:
