@@ -1,0 +1,107 @@
+"""What the pictures share: the plot's frame with its axes, the legend, and which type has which colour."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mlcd.report.explain import ranked
+from mlcd.report.labels import Box, text_width
+from mlcd.report.svg import SERIES, Drawing
+from mlcd.report.ticks import Scale, Tick
+from mlcd.trial.record import RunRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """An instance type's look: `css` ends class names, `shape` is its mark."""
+
+    instance: str
+    css: str
+    shape: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plane:
+    """Where a plot lies on the page, and its two scales."""
+
+    plot: Box
+    across: Scale
+    up: Scale
+
+
+def series(record: RunRecord) -> Mapping[str, Series]:
+    """The tried types, best first; beyond the palette they share one look."""
+    tried = {trial.config.instance: None for trial in record.history}
+    chosen = {record.choice.config.instance: None} if record.choice else {}
+    best_first = {plan.config.instance: None for plan in ranked(record)}
+    order = [*{**chosen, **best_first, **tried}]
+    room = SERIES if len(order) <= SERIES else SERIES - 1
+    return {
+        instance: Series(instance=instance, css=f"s{at}" if at < room else "other", shape=at if at < room else 0)
+        for at, instance in enumerate(order)
+    }
+
+
+def legend_items(looks: Mapping[str, Series]) -> list[tuple[str, Series | None]]:
+    """(text, look) a named type, and one entry for all that share the last look."""
+    named: list[tuple[str, Series | None]] = [(s.instance, s) for s in looks.values() if s.css != "other"]
+    others = [s for s in looks.values() if s.css == "other"]
+    if others:
+        named.append((f"{len(others)} other types", others[0]))
+    return named
+
+
+def legend(drawing: Drawing, items: Sequence[tuple[str, str, int | str]], width: float) -> float:
+    """Items (text, css, mark) in rows at the top; the y below them. A mark is a shape, `line`, `box` or `cross`."""
+    left, right = 8.0, width - 8
+    x, y = left, 16.0
+    for text, css, mark in items:
+        wide = 18 + text_width(text, 12) + 14
+        if x > left and x + wide > right:
+            x, y = left, y + 19
+        if mark == "line":
+            drawing.line([(x, y), (x + 13, y)], css)
+        elif mark == "box":
+            drawing.rect(Box(x + 1, y - 5, x + 12, y + 5), css)
+        elif mark == "cross":
+            drawing.cross(x + 6, y, css, radius=4)
+        elif isinstance(mark, int):
+            drawing.mark(mark, x + 6, y, css)
+        drawing.text(x + 18, y + 4, text, "muted")
+        x += wide
+    return y + 16
+
+
+def axes(
+    drawing: Drawing,
+    plot: Box,
+    *,
+    across: tuple[Scale, Sequence[Tick], str],
+    up: tuple[Scale, Sequence[Tick], str],
+) -> None:
+    """Grid, ticks and the axes' names: `up`'s above its axis, `across`'s below."""
+    scale, ticks, name = up
+    for value, label in ticks:
+        y = scale(value)
+        drawing.line([(plot.left, y), (plot.right, y)], "grid")
+        drawing.text(plot.left - 7, y + 4, label, "muted", anchor="end", size=11)
+    drawing.text(4, plot.top - 12, name, "muted", size=11)
+    scale, ticks, name = across
+    last = -1e9
+    for value, label in ticks:
+        x, half = scale(value), text_width(label, 11) / 2
+        drawing.line([(x, plot.bottom), (x, plot.bottom + 4)], "axis")
+        if x - half > last + 6:
+            drawing.text(x, plot.bottom + 17, label, "muted", anchor="middle", size=11)
+            last = x + half
+    drawing.line([(plot.left, plot.bottom), (plot.right, plot.bottom)], "axis")
+    drawing.text((plot.left + plot.right) / 2, plot.bottom + 36, name, "muted", anchor="middle", size=11)
+
+
+def left_margin(ticks: Sequence[Tick]) -> float:
+    """Room for the labels on the left axis."""
+    return 14 + max((text_width(label, 11) for _, label in ticks), default=20)
+
+
+def empty(drawing: Drawing, width: float, height: float, text: str) -> None:
+    """A sentence in the middle where there is nothing to draw."""
+    drawing.text(width / 2, height / 2, text, "muted", anchor="middle", size=13)

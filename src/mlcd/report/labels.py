@@ -1,0 +1,99 @@
+"""Where labels go: beside their points, off other labels and points, inside the picture."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle on the page."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def overlap(self, other: "Box") -> float:
+        """The shared area."""
+        width = min(self.right, other.right) - max(self.left, other.left)
+        height = min(self.bottom, other.bottom) - max(self.top, other.top)
+        return width * height if width > 0 and height > 0 else 0.0
+
+    def inside(self, other: "Box") -> bool:
+        """Whether it lies within `other`."""
+        return (
+            self.left >= other.left
+            and self.right <= other.right
+            and self.top >= other.top
+            and self.bottom <= other.bottom
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """A text that wants to stand near (x, y); `gap` keeps it off its own mark."""
+
+    text: str
+    x: float
+    y: float
+    size: float = 11.0
+    gap: float = 7.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedLabel:
+    """A label with its baseline's middle and the box it takes."""
+
+    label: Label
+    x: float
+    y: float
+    box: Box
+
+
+def text_width(text: str, size: float) -> float:
+    """About how wide `text` is set in a system font, on the safe side."""
+    narrow = sum(character in " .,:;ijlt'|()[]1" for character in text)
+    return size * (0.62 * (len(text) - narrow) + 0.36 * narrow)
+
+
+def place(labels: Sequence[Label], bounds: Box, obstacles: Sequence[Box] = ()) -> tuple[PlacedLabel, ...]:
+    """The labels that find room, the first ones first; one that would cover another label is left out."""
+    taken: list[Box] = []
+    placed: list[PlacedLabel] = []
+    for label in labels:
+        best: tuple[float, Box] | None = None
+        for box in _candidates(label):
+            if not box.inside(bounds) or any(box.overlap(other) > 0 for other in taken):
+                continue
+            covered = sum(box.overlap(other) for other in obstacles)
+            if best is None or covered < best[0] - 1e-9:
+                best = (covered, box)
+            if covered == 0:
+                break
+        if best is not None:
+            box = best[1]
+            taken.append(box)
+            placed.append(
+                PlacedLabel(label=label, x=(box.left + box.right) / 2, y=box.bottom - label.size * 0.22, box=box)
+            )
+    return tuple(placed)
+
+
+def _candidates(label: Label) -> list[Box]:
+    half, height = text_width(label.text, label.size) / 2, label.size
+    boxes = []
+    for gap in (label.gap, label.gap + 9, label.gap + 20):
+        diagonal = gap * 0.72
+        for dx, dy in (
+            (0.0, -gap - height / 2),
+            (diagonal + half, -diagonal - height / 2 + 2),
+            (-diagonal - half, -diagonal - height / 2 + 2),
+            (gap + half, 0.0),
+            (-gap - half, 0.0),
+            (0.0, gap + height / 2),
+            (diagonal + half, diagonal + height / 2 - 2),
+            (-diagonal - half, diagonal + height / 2 - 2),
+        ):
+            x, y = label.x + dx, label.y + dy
+            boxes.append(Box(x - half, y - height / 2, x + half, y + height / 2))
+    return boxes

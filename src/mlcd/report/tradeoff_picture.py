@@ -1,0 +1,141 @@
+"""Time against cost of every measured deployment: the Pareto front, the limits, and the choice."""
+
+from itertools import pairwise
+
+from mlcd.report.frame import Plane, axes, empty, left_margin, legend, legend_items, series
+from mlcd.report.labels import Box, Label, place
+from mlcd.report.pareto import measured_plans, pareto
+from mlcd.report.svg import Drawing
+from mlcd.report.ticks import Scale, fitted_scale, money_ticks, time_ticks
+from mlcd.report.wording import plural
+from mlcd.trial.plan import Plan
+from mlcd.trial.record import RunRecord
+from mlcd.units import Usd, format_seconds
+
+
+def tradeoff_picture(record: RunRecord, width: float) -> str:
+    """The SVG. Shaded is what the search left no room for; whiskers reach to the assured upper bound."""
+    height = 440.0 if width > 560 else 400.0
+    plans, front = measured_plans(record), pareto(record)
+    drawing = Drawing(
+        key=f"tradeoff-{width:.0f}",
+        width=width,
+        height=height,
+        title="Training time against training cost of the measured deployments",
+        description=f"{plural(len(plans), 'deployment')}; {len(front)} on the Pareto front: "
+        + "; ".join(f"{p.config} {format_seconds(p.seconds)} {p.usd}" for p in front),
+    )
+    if not plans:
+        empty(drawing, width, height, "No deployment was measured.")
+        return drawing.render()
+    untried = [n.plan for n in record.naive if n.plan.config not in record.history.tried]
+    if record.choice and record.choice.config not in {p.config for p in (*plans, *untried)}:
+        untried.append(record.choice)
+    looks, (usd_left, seconds_left) = series(record), _left(record)
+    items: list[tuple[str, str, int | str]] = [
+        (text, f"mark f-{look.css}", look.shape) for text, look in legend_items(looks) if look
+    ]
+    items.append(("Pareto front", "front", "line"))
+    if untried:
+        items.append(("not tried: predicted", "hollow", 0))
+    if usd_left is not None:
+        items.append((f"over the {usd_left} left for training", "shade", "box"))
+    if seconds_left is not None:
+        items.append((f"after the {format_seconds(seconds_left)} left", "shade", "box"))
+    top = legend(drawing, items, width) + 24
+    shown = (*plans, *untried)
+    monies = [u.dollars for p in shown for u in (p.usd, p.worst_usd)]
+    times = [s for p in shown for s in (p.seconds, p.worst_seconds)]
+    if usd_left is not None and usd_left.micros > 0:
+        monies += [usd_left.dollars, usd_left.dollars * 1.15]
+    if seconds_left is not None and seconds_left > 0:
+        times += [seconds_left, seconds_left * 1.15]
+    up = fitted_scale(monies, height - 48, top, spread_for_log=12, floor=False)
+    up_ticks = money_ticks(up, 6)
+    plot = Box(left_margin(up_ticks), top, width - 16, height - 48)
+    across = fitted_scale(times, plot.left, plot.right, spread_for_log=12, floor=False)
+    plane = Plane(plot=plot, across=across, up=up)
+    _limits(drawing, plane, usd_left, seconds_left)
+    suffix = " (logarithmic)"
+    axes(
+        drawing,
+        plot,
+        across=(across, time_ticks(across, 6 if width > 560 else 4), "training time" + suffix * across.log),
+        up=(up, up_ticks, "training cost" + suffix * up.log),
+    )
+    steps = _front(front, across, up)
+    if len(steps) > 1:
+        drawing.line(steps, "front")
+    for plan in plans:
+        look = looks[plan.config.instance]
+        x, y = across(plan.seconds), up(plan.usd.dollars)
+        drawing.line([(x, y), (across(plan.worst_seconds), up(plan.worst_usd.dollars))], f"w-{look.css}")
+        drawing.mark(look.shape, x, y, f"mark f-{look.css}", _title(plan))
+    for plan in untried:
+        drawing.circle(across(plan.seconds), up(plan.usd.dollars), 5, "hollow", "Not tried, predicted\n" + _title(plan))
+    if record.choice:
+        drawing.circle(across(record.choice.seconds), up(record.choice.usd.dollars), 10, "ring", _title(record.choice))
+    _labels(drawing, record, shown, plane)
+    return drawing.render()
+
+
+def _left(record: RunRecord) -> tuple[Usd | None, float | None]:
+    goal = record.problem.goal
+    usd = None if goal.budget is None else goal.budget - record.search_usd
+    seconds = None if goal.deadline_seconds is None else goal.deadline_seconds - record.search_seconds
+    return usd, seconds
+
+
+def _limits(drawing: Drawing, plane: Plane, usd_left: Usd | None, seconds_left: float | None) -> None:
+    plot, across, up = plane.plot, plane.across, plane.up
+    if usd_left is not None:
+        y = min(plot.bottom, max(plot.top, up(usd_left.dollars)))
+        drawing.rect(Box(plot.left, plot.top, plot.right, y), "shade")
+        drawing.line([(plot.left, y), (plot.right, y)], "limit")
+    if seconds_left is not None:
+        x = min(plot.right, max(plot.left, across(seconds_left)))
+        drawing.rect(Box(x, plot.top, plot.right, plot.bottom), "shade")
+        drawing.line([(x, plot.top), (x, plot.bottom)], "limit")
+
+
+def _front(front: tuple[Plan, ...], across: Scale, up: Scale) -> list[tuple[float, float]]:
+    points: list[tuple[float, float]] = []
+    for plan in front:
+        x, y = across(plan.seconds), up(plan.usd.dollars)
+        if points:
+            points.append((x, points[-1][1]))
+        points.append((x, y))
+    return points
+
+
+def _labels(drawing: Drawing, record: RunRecord, shown: tuple[Plan, ...], plane: Plane) -> None:
+    plot, across, up = plane.plot, plane.across, plane.up
+    front = {plan.config for plan in pareto(record)}
+    naive = {n.plan.config for n in record.naive}
+    chosen = record.choice.config if record.choice else None
+
+    def weight(plan: Plan) -> int:
+        return (plan.config == chosen) * 4 + (plan.config in front) * 2 + (plan.config in naive)
+
+    labels = []
+    for plan in sorted(shown, key=weight, reverse=True):
+        text = f"chosen: {plan.config}" if plan.config == chosen else str(plan.config)
+        x, y = across(plan.seconds), up(plan.usd.dollars)
+        size, gap = (12.5, 14.0) if plan.config == chosen else (11.0, 8.0)
+        labels.append(Label(text=text, x=x, y=y, size=size, gap=gap))
+    marks = []
+    for plan in shown:
+        x, y, r = across(plan.seconds), up(plan.usd.dollars), 10 if plan.config == chosen else 5
+        marks.append(Box(x - r, y - r, x + r, y + r))
+    steps = _front(pareto(record), across, up)
+    marks += [Box(min(a, c) - 1, min(b, d) - 1, max(a, c) + 1, max(b, d) + 1) for (a, b), (c, d) in pairwise(steps)]
+    for placed in place(labels, Box(plot.left + 2, plot.top, plot.right + 10, plot.bottom), marks):
+        css = "halo chosen" if placed.label.size > 12 else "halo"
+        drawing.text(placed.x, placed.y, placed.label.text, css, anchor="middle", size=placed.label.size)
+
+
+def _title(plan: Plan) -> str:
+    return (
+        f"{plan.config}\n{format_seconds(plan.seconds)}, {plan.usd}\n"
+        f"at most {format_seconds(plan.worst_seconds)}, {plan.worst_usd}"
+    )

@@ -1,0 +1,193 @@
+"""The answer in words for standard output: the choice, the receipt, why not the others, a small plot."""
+
+from textwrap import wrap
+
+from mlcd.report.explain import Lost, WhyNot, over, ranked, why_not
+from mlcd.report.receipt import Receipt, intervals, receipt
+from mlcd.report.text_plot import text_plot
+from mlcd.report.text_table import text_table
+from mlcd.report.wording import assurance_text, plural, speed_text
+from mlcd.trial.outcome import Status
+from mlcd.trial.plan import Plan
+from mlcd.trial.record import RunRecord
+from mlcd.units import Usd, format_seconds
+
+TOP = 5
+WIDTH = 100
+
+
+def verdict(record: RunRecord, *, plain: bool = False) -> str:
+    """The whole answer, at most 100 columns wide as far as names allow, without a newline at its end.
+
+    plain  ASCII only, for terminals that cannot show more
+    """
+    parts: list[list[str]] = []
+    if record.simulated:
+        parts.append(
+            [f"SIMULATED: all time and money below is {record.cloud}'s; nothing was rented and nothing was paid."]
+        )
+    parts.append(headline(record))
+    parts.append(_relaxations(record))
+    parts.append(_failures(record) if record.status is Status.ALL_FAILED else [])
+    if record.rows or record.choice:
+        parts.append(_receipt(receipt(record), gone=record.status.is_final))
+    parts.append(_top(record))
+    parts.append(_others(record))
+    plot = text_plot(record, plain=plain)
+    if plot:
+        parts.append(["Speed (samples/s) over nodes", *plot])
+    parts.append(_more(record))
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def headline(record: RunRecord) -> list[str]:
+    """What came of it, the first line the answer itself."""
+    asked = f"{record.problem.name}: {record.problem.goal}"
+    choice = record.choice
+    if record.status is Status.INFEASIBLE:
+        return [asked, "Nothing can fit these limits; nothing was trained."]
+    if record.status is Status.NOTHING_FITS:
+        paid = plural(len(record.rows), "trial")
+        return [asked, f"Nothing measured fits what is left after {paid}; nothing was trained."]
+    if record.status is Status.ALL_FAILED:
+        return [asked, f"Every trial failed ({len(record.rows)} of {len(record.rows)}); nothing was trained."]
+    if not record.status.is_final:
+        state = "Interrupted" if record.status is Status.INTERRUPTED else "Not finished"
+        lines = [asked, f"{state} after {plural(len(record.rows), 'trial')}. Go on with: mlcd resume {record.run_id}"]
+        return lines + (_choice(record, choice) if choice else [])
+    if choice is None:
+        return [asked, "Nothing was chosen."]
+    lines = [asked, *_choice(record, choice)]
+    if record.status is Status.OVERRAN:
+        usd, seconds = over(record)
+        broken = [f"{usd} over the budget"] if usd else []
+        broken += [f"{format_seconds(seconds)} after the deadline"] if seconds else []
+        lines.append(f"The training overran its bound: {' and '.join(broken) or 'inside the limits all the same'}.")
+    return lines
+
+
+def _choice(record: RunRecord, choice: Plan) -> list[str]:
+    sure = assurance_text(record.problem.assurance)
+    known = intervals(record, choice)
+    rows = [["", "predicted", "95% interval", f"at most ({sure} sure)"]]
+    seconds = usd = "unknown"
+    if known:
+        seconds = f"{format_seconds(known.seconds[0])} .. {format_seconds(known.seconds[1])}"
+        usd = f"{known.usd[0]} .. {known.usd[1]}"
+    rows.append(["time", format_seconds(choice.seconds), seconds, format_seconds(choice.worst_seconds)])
+    rows.append(["money", str(choice.usd), usd, str(choice.worst_usd)])
+    word = "Chosen" if record.final or not record.status.is_final else "Train on"
+    return [f"{word}: {choice.config}", *text_table(rows, "<>>>")]
+
+
+def _relaxations(record: RunRecord) -> list[str]:
+    if not record.relaxations:
+        return []
+    return ["Nearest way out: " + ", or ".join(relaxation.text for relaxation in record.relaxations)]
+
+
+def _failures(record: RunRecord) -> list[str]:
+    groups: dict[str, list[str]] = {}
+    for failure in record.history.failures:
+        key = f"{failure.kind}: {failure.message}" if failure.message else str(failure.kind)
+        groups.setdefault(key, []).append(str(failure.config))
+    lines = ["What failed"]
+    for reason, configs in sorted(groups.items(), key=lambda item: -len(item[1])):
+        lines.append(f"  {len(configs)} x {reason}")
+        lines += wrap(", ".join(configs), WIDTH - 6, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    return lines
+
+
+def _receipt(paid: Receipt, *, gone: bool) -> list[str]:
+    failed = f", {paid.failed} failed" if paid.failed else ""
+    rows = [["Receipt", "time", "money"]]
+    rows.append([f"  search ({plural(paid.trials, 'trial')}{failed})", *_both(paid.search_seconds, paid.search_usd)])
+    if paid.run_seconds is not None:
+        word = "  run (predicted)" if paid.run_is_predicted else "  run"
+        rows.append([word, *_both(paid.run_seconds, paid.run_usd)])
+    rows.append(["  total" if gone else "  so far", *_both(paid.total_seconds, paid.total_usd)])
+    if paid.cap_seconds is not None or paid.cap_usd is not None:
+        rows.append(["  cap", *_both(paid.cap_seconds, paid.cap_usd)])
+        rows.append(["  left", *_both(paid.left_seconds, paid.left_usd)])
+    lines = text_table(rows, "<>>", indent=0)
+    if paid.savings:
+        lines.append("Saved, search included, against training without a search on")
+        lines += text_table(
+            [
+                [
+                    f"{s.naive.plan.config} ({s.naive.label}{'' if s.naive.measured else ', predicted'})",
+                    f"{format_seconds(s.naive.plan.seconds)}, {s.naive.plan.usd}:",
+                    f"{_saved_time(s.seconds)}, {_saved_usd(s.usd)}",
+                ]
+                for s in paid.savings
+            ],
+            "<><",
+        )
+    return lines
+
+
+def _both(seconds: float | None, usd: Usd | None) -> list[str]:
+    return ["-" if seconds is None else format_seconds(seconds), "-" if usd is None else str(usd)]
+
+
+def _saved_time(seconds: float) -> str:
+    return f"{format_seconds(seconds)} saved" if seconds >= 0 else f"{format_seconds(-seconds)} longer"
+
+
+def _saved_usd(usd: Usd) -> str:
+    return f"{usd} saved" if usd.micros >= 0 else f"{Usd(-usd.micros)} more"
+
+
+def _top(record: RunRecord) -> list[str]:
+    entries = {entry.config: entry for entry in why_not(record) if entry.plan is not None}
+    plans = list(ranked(record))
+    if not plans:
+        return []
+    shown = plans[:TOP]
+    chosen = record.choice.config if record.choice else None
+    if chosen in {plan.config for plan in plans} - {plan.config for plan in shown}:
+        shown = [*shown[: TOP - 1], *(plan for plan in plans if plan.config == chosen)]
+    speeds = {trial.config: trial.samples_per_second for trial in record.history.measured}
+    rows = [[f"Top {len(shown)}", "samples/s", "time", "money", "why not"]]
+    for plan in shown:
+        reason = "chosen" if plan.config == chosen else entries[plan.config].text
+        cells = [f"  {plan.config}", speed_text(speeds[plan.config]), format_seconds(plan.seconds), str(plan.usd)]
+        rows.append([*cells, reason])
+    return _hanging(text_table(rows, "<>>><", indent=0), rows)
+
+
+def _hanging(lines: list[str], rows: list[list[str]]) -> list[str]:
+    """The lines with a last column that is too long wrapped under itself."""
+    made = []
+    for line, row in zip(lines, rows, strict=True):
+        start = len(line) - len(row[-1])
+        wrapped = wrap(row[-1], max(24, WIDTH - start)) or [""]
+        made.append(line[:start] + wrapped[0])
+        made += [" " * start + more for more in wrapped[1:]]
+    return made
+
+
+def _others(record: RunRecord) -> list[str]:
+    entries = why_not(record)
+    failed = [e for e in entries if e.kind is Lost.FAILED and record.status is not Status.ALL_FAILED]
+    untried = [e for e in entries if e.kind in (Lost.NOT_TRIED, Lost.NOT_AFFORDABLE)]
+    rows = [[f"  {e.subject}", e.text] for e in failed]
+    groups: dict[str, list[WhyNot]] = {}
+    for entry in untried:
+        groups.setdefault(entry.text, []).append(entry)
+    for text, group in list(groups.items())[:TOP]:
+        count = sum(entry.configurations for entry in group)
+        rows.append([f"  {group[0].subject}" if len(group) == 1 else f"  {count:,} others", text])
+    if not rows:
+        return []
+    rows.insert(0, ["And why not", ""])
+    return _hanging(text_table(rows, "<<", indent=0), [[a, b] for a, b in rows])
+
+
+def _more(record: RunRecord) -> list[str]:
+    lines = []
+    if record.stopped:
+        lines.append(f"The search ended: {record.stopped}.")
+    if record.rows:
+        lines.append(f"Pictures, every trial, how to repeat it: mlcd report {record.run_id}")
+    return lines

@@ -1,0 +1,240 @@
+"""Hand-built run records for the reports' tests: a realistic search over three types, and every way it can end."""
+
+from dataclasses import replace
+
+from mlcd.goal import Goal, Objective
+from mlcd.problem import Problem
+from mlcd.space import Config, Knob, Space
+from mlcd.trial.outcome import Status
+from mlcd.trial.plan import Plan
+from mlcd.trial.record import FinalRun, Naive, Relaxation, RunRecord, TrialRow
+from mlcd.trial.trial import Failure, FailureKind, Measurement, Trial
+from mlcd.units import Usd
+
+USD_PER_NODE_HOUR = {"c5.xlarge": Usd.of("0.17"), "c5n.4xlarge": Usd.of("0.864"), "p2.xlarge": Usd.of("0.90")}
+NODES = tuple(range(1, 51))
+WORK_SAMPLES = 4.5e6
+STARTUP_SECONDS = 150.0
+
+# (instance, nodes, samples/s or a failure, reason): what a search of twelve trials saw.
+SEARCH: tuple[tuple[str, int, float | FailureKind, str], ...] = (
+    ("c5.xlarge", 1, 6.1, "single node of every type"),
+    ("c5n.4xlarge", 1, 24.3, "single node of every type"),
+    ("p2.xlarge", 1, 52.0, "single node of every type"),
+    ("p2.xlarge", 8, 301.0, "greatest expected gain for its price"),
+    ("c5n.4xlarge", 16, 262.0, "greatest expected gain for its price"),
+    ("p2.xlarge", 32, FailureKind.CAPACITY, "greatest expected gain for its price"),
+    ("p2.xlarge", 20, 452.0, "greatest expected gain for its price"),
+    ("c5.xlarge", 24, FailureKind.OUT_OF_MEMORY, "greatest expected gain for its price"),
+    ("c5.xlarge", 12, 58.0, "greatest expected gain for its price"),
+    ("p2.xlarge", 14, 411.0, "greatest expected gain for its price"),
+    ("p2.xlarge", 26, 478.0, "greatest expected gain for its price"),
+    ("p2.xlarge", 17, 446.0, "greatest expected gain for its price"),
+)
+MESSAGES = {
+    FailureKind.CAPACITY: "no capacity for 32 x p2.xlarge in us-east-1",
+    FailureKind.OUT_OF_MEMORY: "needs 9.1 GiB a node, 8 GiB there",
+    FailureKind.LAUNCH: "node 3 of 4 did not answer",
+}
+
+
+def problem(
+    goal: Goal, instances: tuple[str, ...] = tuple(USD_PER_NODE_HOUR), *, name: str = "resnet-cifar10"
+) -> Problem:
+    configs = tuple(Config.deployment(instance, n) for instance in instances for n in NODES)
+    knobs = (
+        Knob(name="instance", values=instances, features={i: (USD_PER_NODE_HOUR[i].dollars,) for i in instances}),
+        Knob(name="nodes", values=NODES),
+    )
+    return Problem(
+        name=name,
+        work_samples=WORK_SAMPLES,
+        space=Space(knobs, configs),
+        goal=goal,
+        usd_per_hour=tuple(USD_PER_NODE_HOUR[c.instance] * c.nodes for c in configs),
+    )
+
+
+def measurement(asked: Problem, instance: str, nodes: int, speed: float, *, error: float = 0.012) -> Measurement:
+    config = Config.deployment(instance, nodes)
+    seconds = asked.trial.planned_seconds(nodes)
+    return Measurement(
+        config=config,
+        attempt=1,
+        samples_per_second=speed,
+        relative_error=error,
+        iterations=240,
+        startup_seconds=STARTUP_SECONDS,
+        seconds=seconds,
+        usd=asked.price(config).for_seconds(seconds),
+    )
+
+
+def failure(asked: Problem, instance: str, nodes: int, kind: FailureKind, *, seconds: float = 95.0) -> Failure:
+    config = Config.deployment(instance, nodes)
+    usd = Usd(0) if kind is FailureKind.CAPACITY else asked.price(config).for_seconds(seconds)
+    message = MESSAGES.get(kind, "it ended with exit code 1")
+    return Failure(config=config, attempt=1, kind=kind, message=message, seconds=seconds, usd=usd)
+
+
+def rows(
+    asked: Problem, search: tuple[tuple[str, int, float | FailureKind, str], ...] = SEARCH
+) -> tuple[TrialRow, ...]:
+    made: list[TrialRow] = []
+    clock = 0.0
+    for number, (instance, nodes, outcome, reason) in enumerate(search, start=1):
+        trial: Trial
+        if isinstance(outcome, FailureKind):
+            trial = failure(asked, instance, nodes, outcome)
+        else:
+            trial = measurement(asked, instance, nodes, outcome)
+        worst = asked.trial.worst_seconds(nodes)
+        price = asked.price(trial.config)
+        made.append(
+            TrialRow(
+                number=number,
+                round=number,
+                reason=reason,
+                usd_per_hour=price,
+                authorised_usd=price.for_seconds(worst),
+                authorised_seconds=worst,
+                started_seconds=clock,
+                trial=trial,
+            )
+        )
+        clock += trial.seconds
+    return tuple(made)
+
+
+def record(
+    goal: Goal,
+    *,
+    status: Status = Status.DONE,
+    chosen: tuple[str, int] | None = None,
+    search: tuple[tuple[str, int, float | FailureKind, str], ...] = SEARCH,
+    simulated: bool = True,
+    name: str = "resnet-cifar10",
+    stopped: str = "no trial is expected to bring more than it costs",
+    relaxations: tuple[Relaxation, ...] = (),
+    overrun: float = 1.0,
+) -> RunRecord:
+    """A record of `search` under `goal`, trained on `chosen`; the final run takes `overrun` x its prediction."""
+    asked = problem(goal, name=name)
+    made = rows(asked, search)
+    plans = {row.trial.config: Plan.of(asked, row.trial) for row in made if isinstance(row.trial, Measurement)}
+    choice = plans[Config.deployment(*chosen)] if chosen else None
+    final = None
+    if choice is not None and status in (Status.DONE, Status.OVERRAN):
+        seconds = choice.seconds * overrun
+        final = FinalRun(seconds=seconds, usd=asked.price(choice.config).for_seconds(seconds))
+    single = {config.instance: plan for config, plan in plans.items() if config.nodes == 1}
+    naive = tuple(
+        Naive(label=label, plan=single[instance], measured=True)
+        for label, instance in (("most popular type", "c5.xlarge"), ("most expensive type", "p2.xlarge"))
+        if instance in single
+    )
+    return RunRecord(
+        run_id="resnet-cifar10-7f3a9c",
+        created="2026-03-02T09:30:00Z",
+        cloud="sim/aws" if simulated else "aws",
+        simulated=simulated,
+        strategy="heterbo",
+        seed=7,
+        parallel=1,
+        version="0.1.0",
+        catalog_date="2026-02-01",
+        problem=asked,
+        status=status,
+        rows=made,
+        search_seconds=made[-1].started_seconds + made[-1].trial.seconds if made else 0.0,
+        choice=choice,
+        stopped=stopped,
+        final=final,
+        naive=naive,
+        relaxations=relaxations,
+    )
+
+
+BUDGET = Goal(minimize=Objective.TIME, budget=Usd.of(85))
+DEADLINE = Goal(minimize=Objective.COST, deadline_seconds=8 * 3600.0)
+
+
+def budget_run() -> RunRecord:
+    """Fastest for at most $85: the fastest measured deployment does not fit, the next one does."""
+    return record(BUDGET, chosen=("p2.xlarge", 20))
+
+
+def no_limit_run() -> RunRecord:
+    return record(Goal(minimize=Objective.TIME), chosen=("p2.xlarge", 26), simulated=False)
+
+
+def deadline_run() -> RunRecord:
+    return record(DEADLINE, chosen=("p2.xlarge", 8))
+
+
+def both_limits_run() -> RunRecord:
+    goal = Goal(minimize=Objective.TIME, budget=Usd.of(85), deadline_seconds=8 * 3600.0)
+    return record(goal, chosen=("p2.xlarge", 20))
+
+
+def knee_run() -> RunRecord:
+    return record(Goal(minimize=Objective.KNEE), chosen=("p2.xlarge", 14))
+
+
+def infeasible_run() -> RunRecord:
+    goal = Goal(minimize=Objective.TIME, budget=Usd.of("0.01"))
+    relax = (Relaxation(text="needs $24.03 (8 x p2.xlarge)", budget=Usd.of("24.03")),)
+    return record(goal, status=Status.INFEASIBLE, search=(), stopped="no trial fits the budget", relaxations=relax)
+
+
+def nothing_fits_run() -> RunRecord:
+    goal = Goal(minimize=Objective.TIME, budget=Usd.of(30), deadline_seconds=3 * 3600.0)
+    relax = (
+        Relaxation(text="needs $131", budget=Usd.of(131)),
+        Relaxation(text="7 h 40 min", deadline_seconds=7 * 3600 + 40 * 60.0),
+    )
+    return record(
+        goal, status=Status.NOTHING_FITS, search=SEARCH[:5], stopped="no further trial fits", relaxations=relax
+    )
+
+
+def all_failed_run() -> RunRecord:
+    search = (
+        ("c5.xlarge", 1, FailureKind.OUT_OF_MEMORY, "single node of every type"),
+        ("c5n.4xlarge", 1, FailureKind.ERROR, "single node of every type"),
+        ("p2.xlarge", 1, FailureKind.ERROR, "single node of every type"),
+        ("p2.xlarge", 4, FailureKind.LAUNCH, "greatest expected gain for its price"),
+    )
+    return record(BUDGET, status=Status.ALL_FAILED, search=search, stopped="every type failed")
+
+
+def interrupted_run() -> RunRecord:
+    return record(BUDGET, status=Status.INTERRUPTED, search=SEARCH[:6], stopped="")
+
+
+def overran_run() -> RunRecord:
+    return record(BUDGET, status=Status.OVERRAN, chosen=("p2.xlarge", 20), overrun=3.0)
+
+
+def hostile_run() -> RunRecord:
+    """User text that would break a page that does not escape it."""
+    made = record(
+        BUDGET, chosen=("p2.xlarge", 20), name="<script>alert(1)</script>&\"'", stopped='<b>bold</b> & "quoted"'
+    )
+    evil = tuple(replace(row, reason="<img src=x onerror=alert(1)>") for row in made.rows)
+    return replace(made, rows=evil, run_id='x"><script>', strategy="heterbo:<i>", cloud="sim/<u>")
+
+
+SAMPLES = {
+    "budget": budget_run,
+    "no-limit": no_limit_run,
+    "deadline": deadline_run,
+    "both-limits": both_limits_run,
+    "knee": knee_run,
+    "infeasible": infeasible_run,
+    "nothing-fits": nothing_fits_run,
+    "all-failed": all_failed_run,
+    "interrupted": interrupted_run,
+    "overran": overran_run,
+    "hostile": hostile_run,
+}
