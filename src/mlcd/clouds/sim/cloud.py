@@ -1,0 +1,151 @@
+"""The simulated cloud: a lease answers in simulated time, at once, and always the same for the same question."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mlcd.catalog.instance import Instance
+from mlcd.clouds.provider import Lease, LeaseFailed, Purpose
+from mlcd.clouds.chance import generator, share
+from mlcd.clouds.sim.lease import OutOfMemoryLease, RunLease, TrialLease
+from mlcd.clouds.sim.models import SimJob
+from mlcd.clouds.sim.physics import samples_per_second
+from mlcd.errors import BadInput, nearest
+from mlcd.space import Config
+from mlcd.trial.trial import FailureKind
+from mlcd.units import HOUR
+
+RECOVERY_SECONDS = 600.0
+"""What a spot interruption costs a run beside new nodes: half a checkpoint interval of 20 minutes is done again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """How often things go wrong in a trial. All are chances for a small cluster; they grow with the nodes.
+
+    launch      a node does not come up, paid for a few minutes
+    capacity    the order is refused, unpaid; for 50 nodes at $1/h each, rising with nodes and price
+    straggler   share of the time in which a slow node holds the others up
+    hang        the job stops making progress
+    spot        interruptions per node-hour, where spot is used; each type has between half and 1.5 times it
+    """
+
+    launch: float = 0.003
+    capacity: float = 0.01
+    straggler: float = 0.01
+    hang: float = 0.001
+    spot: float = 0.005
+
+    def __post_init__(self) -> None:
+        if not all(0 <= rate < 1 for rate in (self.launch, self.capacity, self.straggler, self.hang, self.spot)):
+            raise ValueError("a rate lies in [0, 1)")
+
+
+CALM = Rates(launch=0.0, capacity=0.0, straggler=0.0, hang=0.0, spot=0.0)
+"""Nothing ever goes wrong."""
+
+
+class SimCloud:
+    """`instances` of one cloud that train `job`; see mlcd.clouds.provider for the contract.
+
+    Trials differ from the truth by log-normal noise of deviation `noise`, keyed by (seed, configuration, attempt); the
+    final run takes the true mean, on spot stretched by the interruptions to be expected.
+    """
+
+    simulated = True
+
+    def __init__(
+        self,
+        *,
+        cloud: str,
+        instances: Mapping[str, Instance],
+        job: SimJob,
+        seed: int = 0,
+        use_spot: bool = False,
+        noise: float = 0.03,
+        rates: Rates | None = None,
+    ) -> None:
+        if not 0 <= noise < 1:
+            raise ValueError("noise lies in [0, 1)")
+        self.name = f"sim/{cloud}"
+        self.noise = noise
+        self.instances, self.job, self.seed, self.use_spot = dict(instances), job, seed, use_spot
+        self.rates = rates if rates is not None else Rates()
+        self._speeds: dict[Config, float | None] = {}
+
+    def true_samples_per_second(self, config: Config) -> float | None:
+        """The mean speed while undisturbed; None where the job cannot run (out of memory, fewer samples than nodes)."""
+        if config not in self._speeds:
+            self._speeds[config] = samples_per_second(self._instance(config), self.job, config.nodes)
+        return self._speeds[config]
+
+    def startup_seconds(self, config: Config) -> float:
+        """Mean time from the order to the first sample: boot, drivers, data, rendezvous of all nodes."""
+        is_accelerated = self._instance(config).accelerators > 0
+        return (110.0 if is_accelerated else 80.0) + 9.0 * math.sqrt(config.nodes) + 0.4 * config.nodes
+
+    def stretch(self, config: Config) -> float:
+        """Expected time of a run over its undisturbed time, at least 1: lost work and new nodes after interruptions."""
+        return 1 + self._interruptions_per_second(config) * (RECOVERY_SECONDS + self.startup_seconds(config))
+
+    def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
+        """Raises LeaseFailed for trials that no nodes were had for, BadInput for an unknown type."""
+        speed = self.true_samples_per_second(config)
+        startup_seconds = self.startup_seconds(config)
+        if purpose is Purpose.TRIAL:
+            self._refuse(config, attempt)
+        if speed is None:
+            return OutOfMemoryLease(config, seconds=startup_seconds + 45.0, too_many=config.nodes > self.job.batch)
+        if purpose is Purpose.RUN:
+            return RunLease(startup_seconds=startup_seconds, samples_per_second=speed / self.stretch(config))
+        random = generator("trial", self.seed, config, attempt)
+        factor = math.exp(self.noise * random.gauss())
+        return TrialLease(
+            startup_seconds=startup_seconds * math.exp(0.1 * random.gauss()),
+            samples_per_second=speed * factor,
+            step_seconds=self.job.batch / speed,
+            straggler=self.rates.straggler,
+            interrupted_at=self._interrupted_at(config, attempt),
+            hangs_at=self._hangs_at(config, attempt),
+            random=random,
+        )
+
+    def _instance(self, config: Config) -> Instance:
+        name = config.instance
+        if name not in self.instances:
+            near = nearest(name, list(self.instances))
+            hint = f"; did you mean {near!r}?" if near else ""
+            raise BadInput(f"{self.name} has no instance type {name!r}{hint}")
+        return self.instances[name]
+
+    def _chance(self, what: str, config: Config, attempt: int) -> float:
+        return share(what, self.seed, config, attempt)
+
+    def _refuse(self, config: Config, attempt: int) -> None:
+        instance, nodes = self._instance(config), config.nodes
+        price = instance.price(spot=self.use_spot)
+        if price is None:
+            raise LeaseFailed(FailureKind.CAPACITY, f"{instance.name} has no spot market", seconds=5.0, billed=False)
+        scarcity = self.rates.capacity * (nodes / 50) ** 1.5 * (0.5 + instance.usd_per_hour.dollars) ** 0.5
+        chance = self._chance("capacity", config, attempt)
+        if chance < scarcity / (1 + scarcity):
+            seconds = 60 + 60 * self._chance("capacity-seconds", config, attempt)
+            raise LeaseFailed(FailureKind.CAPACITY, f"no capacity for {config}", seconds=seconds, billed=False)
+        broken = 1 - (1 - self.rates.launch) ** (1 + nodes / 20)
+        if self._chance("launch", config, attempt) < broken:
+            seconds = 90 + 120 * self._chance("launch-seconds", config, attempt)
+            raise LeaseFailed(FailureKind.LAUNCH, f"a node of {config} did not come up", seconds=seconds)
+
+    def _interruptions_per_second(self, config: Config) -> float:
+        if not self.use_spot:
+            return 0.0
+        eagerness = 0.5 + share("spot", self._instance(config).cloud, config.instance)
+        return self.rates.spot * eagerness * config.nodes / HOUR
+
+    def _interrupted_at(self, config: Config, attempt: int) -> float | None:
+        rate = self._interruptions_per_second(config)
+        return generator("interrupted", self.seed, config, attempt).expovariate(rate) if rate > 0 else None
+
+    def _hangs_at(self, config: Config, attempt: int) -> float | None:
+        hangs = self._chance("hang", config, attempt) < 1 - (1 - self.rates.hang) ** (1 + config.nodes / 20)
+        return self.startup_seconds(config) + 300 * self._chance("hang-at", config, attempt) if hangs else None

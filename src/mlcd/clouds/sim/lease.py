@@ -1,0 +1,118 @@
+"""What happens on leased nodes, in simulated seconds: nothing sleeps."""
+
+import math
+import random as random_module
+from collections.abc import Iterator
+from types import TracebackType
+
+from mlcd.clouds.provider import LeaseFailed, Progress
+from mlcd.space import Config
+from mlcd.trial.trial import FailureKind
+
+REPORT_SECONDS = 15.0
+WARM_UP_SECONDS = 90.0
+WARM_UP_DEPTH = 0.45
+SLOWED_TO = 0.6
+"""A straggling node holds the others at this share of their speed."""
+STEP_JITTER = 0.05
+"""Relative deviation of one training step."""
+
+
+class SimLease:
+    """Nodes that need no release."""
+
+    def __enter__(self) -> "SimLease":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing was started."""
+
+    def progress(self) -> Iterator[Progress]:
+        """See mlcd.clouds.provider.Lease."""
+        raise NotImplementedError
+
+
+class OutOfMemoryLease(SimLease):
+    """A job that dies in its first step."""
+
+    def __init__(self, config: Config, *, seconds: float, too_many: bool) -> None:
+        self.config, self.seconds, self.too_many = config, seconds, too_many
+
+    def progress(self) -> Iterator[Progress]:
+        """Raises LeaseFailed before any progress."""
+        if self.too_many:
+            message = f"the global batch has fewer samples than {self.config} has nodes"
+            raise LeaseFailed(FailureKind.ERROR, message, seconds=self.seconds)
+        raise LeaseFailed(FailureKind.OUT_OF_MEMORY, f"out of memory on {self.config}", seconds=self.seconds)
+        yield  # pragma: no cover - makes this a generator: the failure comes when progress is watched
+
+
+class RunLease(SimLease):
+    """The final run: constant speed from the end of start-up on, reported ever more seldom."""
+
+    def __init__(self, *, startup_seconds: float, samples_per_second: float) -> None:
+        self.startup_seconds, self.samples_per_second = startup_seconds, samples_per_second
+
+    def progress(self) -> Iterator[Progress]:
+        """Without end; steps grow with the time gone, so that days take few points."""
+        trained = 0.0
+        while True:
+            yield Progress(self.startup_seconds + trained, trained * self.samples_per_second)
+            trained += max(60.0, trained / 16)
+
+
+class TrialLease(SimLease):
+    """A trial: warm-up, then steps that jitter around `samples_per_second`, whatever befalls it in between.
+
+    Once warm, the expected speed is exactly `samples_per_second`: stragglers' losses are within it.
+    """
+
+    def __init__(
+        self,
+        *,
+        startup_seconds: float,
+        samples_per_second: float,
+        step_seconds: float,
+        straggler: float,
+        interrupted_at: float | None,
+        hangs_at: float | None,
+        random: random_module.Random,
+    ) -> None:
+        self.startup_seconds, self.samples_per_second = startup_seconds, samples_per_second
+        self.jitter = STEP_JITTER / math.sqrt(max(1.0, REPORT_SECONDS / step_seconds))
+        self.straggler, self.interrupted_at, self.hangs_at = straggler, interrupted_at, hangs_at
+        self.random_state = random.getstate()
+
+    def progress(self) -> Iterator[Progress]:
+        """Without end, a point every REPORT_SECONDS; the same points each time it is asked."""
+        random = random_module.Random()  # noqa: S311 - a simulation
+        random.setstate(self.random_state)
+        self._check_interruption(self.startup_seconds)
+        trained = samples = 0.0
+        undisturbed = self.samples_per_second / (1 - self.straggler * (1 - SLOWED_TO))
+        while True:
+            now = self.startup_seconds + trained
+            yield Progress(now, samples)
+            self._check_interruption(now + REPORT_SECONDS)
+            warmth = _warmth(trained, trained + REPORT_SECONDS)
+            slowed = SLOWED_TO if random.random() < self.straggler else 1.0
+            rate = undisturbed * warmth * slowed * max(0.05, 1 + self.jitter * random.gauss())
+            if self.hangs_at is None or now < self.hangs_at:
+                samples += rate * REPORT_SECONDS
+            trained += REPORT_SECONDS
+
+    def _check_interruption(self, until: float) -> None:
+        if self.interrupted_at is not None and self.interrupted_at <= until:
+            raise LeaseFailed(FailureKind.INTERRUPTED, "a spot node was taken back", seconds=self.interrupted_at)
+
+
+def _warmth(start: float, end: float) -> float:
+    """Mean of 1 - depth x (1 - t / warm-up)^2 over the interval; 1 once warm."""
+
+    def lost(at: float) -> float:
+        left = max(0.0, 1 - at / WARM_UP_SECONDS)
+        return WARM_UP_DEPTH * WARM_UP_SECONDS / 3 * (1 - left**3)
+
+    return 1 - (lost(end) - lost(start)) / (end - start)
