@@ -7,7 +7,7 @@ from mlcd.report.speed_picture import speed_picture
 from mlcd.report.tradeoff_picture import tradeoff_picture
 from mlcd.trial.record import RunRecord
 
-WIDE, NARROW = 760.0, 380.0
+WIDE, NARROW = 860.0, 380.0
 
 
 class PictureKind(StrEnum):

@@ -14,13 +14,27 @@ _FONT = "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-s
 
 _PALETTES = {
     "light": {
-        **{"ink": "#16202c", "muted": "#5b6775", "grid": "#e4e9ef", "paper": "#ffffff", "other": "#5b6775"},
-        **{"accent": "#d61f69", "bad": "#c81e1e", "spent": "#0b6bcb", "kept": "#a9d0f5"},
+        "ink": "#16202c",
+        "muted": "#5b6775",
+        "grid": "#e4e9ef",
+        "paper": "#ffffff",
+        "other": "#5b6775",
+        "accent": "#d61f69",
+        "bad": "#c81e1e",
+        "spent": "#0b6bcb",
+        "kept": "#a9d0f5",
         **{f"s{at}": colour for at, colour in enumerate(_LIGHT)},
     },
     "dark": {
-        **{"ink": "#e8edf3", "muted": "#9aa7b5", "grid": "#2a3542", "paper": "#151c25", "other": "#9aa7b5"},
-        **{"accent": "#ff6fa5", "bad": "#ff7b7b", "spent": "#6cb2ff", "kept": "#2c5680"},
+        "ink": "#e8edf3",
+        "muted": "#9aa7b5",
+        "grid": "#2a3542",
+        "paper": "#151c25",
+        "other": "#9aa7b5",
+        "accent": "#ff6fa5",
+        "bad": "#ff7b7b",
+        "spent": "#6cb2ff",
+        "kept": "#2c5680",
         **{f"s{at}": colour for at, colour in enumerate(_DARK)},
     },
 }

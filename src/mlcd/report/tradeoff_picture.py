@@ -39,9 +39,9 @@ def tradeoff_picture(record: RunRecord, width: float) -> str:
     if untried:
         items.append(("not tried: predicted", "hollow", 0))
     if usd_left is not None:
-        items.append((f"over the {usd_left} left for training", "shade", "box"))
+        items.append((f"over the {usd_left} left for training", "limit", "line"))
     if seconds_left is not None:
-        items.append((f"after the {format_seconds(seconds_left)} left", "shade", "box"))
+        items.append((f"after the {format_seconds(seconds_left)} left", "limit", "line"))
     top = legend(drawing, items, width) + 24
     shown = (*plans, *untried)
     monies = [u.dollars for p in shown for u in (p.usd, p.worst_usd)]

@@ -1,0 +1,286 @@
+"""A run as one HTML file: the answer, the receipt, pictures, every trial, and how to repeat it. Works offline."""
+
+from html import escape
+
+from mlcd.report.explain import WhyNot, why_not
+from mlcd.report.pareto import pareto
+from mlcd.report.pictures import NARROW, WIDE, PictureKind, picture
+from mlcd.report.receipt import Receipt, Saving, intervals, receipt
+from mlcd.report.stylesheet import CSS
+from mlcd.report.verdict import headline
+from mlcd.report.wording import assurance_text, plural, speed_text
+from mlcd.trial.outcome import Status
+from mlcd.trial.plan import Plan
+from mlcd.trial.record import RunRecord, TrialRow
+from mlcd.trial.trial import Failure
+from mlcd.units import Usd, format_seconds
+
+_TITLES = {PictureKind.SPEED: "The search", PictureKind.MONEY: "The money", PictureKind.TRADEOFF: "Time against cost"}
+_CAPTIONS = {
+    PictureKind.SPEED: """Measured speed over nodes, a curve a type. Numbers and the dotted path are the order of the
+trials; the bars are 95% intervals; crosses gave no speed.""",
+    PictureKind.MONEY: """After each trial: what was spent, and what was kept back so that the training could still be
+finished.""",
+    PictureKind.TRADEOFF: """What the whole training takes on each measured deployment. On the front nothing else is
+both faster and cheaper; each whisker reaches to the assured upper bound.""",
+}
+
+
+def html_report(record: RunRecord) -> str:
+    """The page, whole: no script, nothing loaded from elsewhere, every word from outside escaped."""
+    name = escape(record.problem.name)
+    body = [_hero(record), _receipt_section(record)]
+    body += [_figure(record, kind) for kind in PictureKind if record.rows]
+    body += [_why_not(record), _trials(record), _repeat(record)]
+    banner = (
+        f'<p class="banner" role="note"><b>SIMULATED</b> All time and money here is {escape(record.cloud)}&#8217;s. '
+        "Nothing was rented and nothing was paid.</p>"
+        if record.simulated
+        else ""
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{name}: {escape(_answer(record))} - mlcd</title>\n<style>{CSS}</style>\n</head>\n<body>\n"
+        f'<header class="top"><b>mlcd</b><span>{escape(record.created)}</span>'
+        f"<span>{escape(record.run_id)}</span></header>\n"
+        f"<main>\n{banner}\n" + "\n".join(part for part in body if part) + "\n</main>\n"
+        f"<footer>mlcd {escape(record.version)}, prices of {escape(record.catalog_date)}</footer>\n</body>\n</html>\n"
+    )
+
+
+def _answer(record: RunRecord) -> str:
+    if record.status is Status.INFEASIBLE:
+        return "Nothing can fit"
+    if record.status is Status.NOTHING_FITS:
+        return "Nothing fits"
+    if record.status is Status.ALL_FAILED:
+        return "Every trial failed"
+    if not record.status.is_final:
+        return "Not finished"
+    return str(record.choice.config) if record.choice else "Nothing was chosen"
+
+
+def _hero(record: RunRecord) -> str:
+    lines = headline(record)
+    lead = "" if record.choice and record.status is Status.DONE else lines[1]
+    if record.status is Status.OVERRAN:
+        lead = lines[-1]
+    parts = [
+        f'<p class="asked">{escape(lines[0])}</p><h1>{escape(_answer(record))}</h1>',
+        f'<p class="lead{" bad" if record.status.is_final else ""}">{escape(lead)}</p>' if lead else "",
+    ]
+    if record.relaxations:
+        items = "".join(f"<li>{escape(relaxation.text)}</li>" for relaxation in record.relaxations)
+        parts.append(f"<p class='lead'>Nearest ways out:</p><ul>{items}</ul>")
+    if record.choice:
+        parts.append(_tiles(record, record.choice))
+    return f'<section class="card hero">{"".join(parts)}</section>'
+
+
+def _tiles(record: RunRecord, choice: Plan) -> str:
+    known, paid = intervals(record, choice), receipt(record)
+    sure = f"{assurance_text(record.problem.assurance)} sure"
+    time = money = ""
+    if known:
+        time = f"95%: {format_seconds(known.seconds[0])} to {format_seconds(known.seconds[1])}<br>"
+        money = f"95%: {known.usd[0]} to {known.usd[1]}<br>"
+    tiles = [
+        _tile(
+            "Training time, predicted",
+            format_seconds(choice.seconds),
+            f"{time}at most {format_seconds(choice.worst_seconds)}, {sure}",
+        ),
+        _tile("Training cost, predicted", str(choice.usd), f"{money}at most {choice.worst_usd}, {sure}"),
+    ]
+    word = "predicted" if paid.run_is_predicted else "as it went"
+    left = []
+    if paid.left_usd is not None:
+        left.append(_left(paid.left_usd.micros < 0, str(Usd(abs(paid.left_usd.micros))), f"of {paid.cap_usd}"))
+    if paid.left_seconds is not None and paid.cap_seconds is not None:
+        amount = format_seconds(abs(paid.left_seconds))
+        left.append(_left(paid.left_seconds < 0, amount, f"of {format_seconds(paid.cap_seconds)}"))
+    total = f"{format_seconds(paid.total_seconds)}, {paid.total_usd}"
+    tiles.append(_tile(f"Search and training, {word}", total, "<br>".join(left) or "no limit was set"))
+    return f'<div class="tiles">{"".join(tiles)}</div>'
+
+
+def _tile(what: str, value: str, small: str) -> str:
+    parts = (("what", what), ("value", value), ("small", small))
+    inner = "".join(f'<div class="{css}">{text}</div>' for css, text in parts)
+    return f'<div class="tile">{inner}</div>'
+
+
+def _left(broken: bool, amount: str, cap: str) -> str:
+    return f'<span class="{"over" if broken else "good"}">{amount} {"over" if broken else "left"}</span> {cap}'
+
+
+def _receipt_section(record: RunRecord) -> str:
+    if not record.rows and not record.choice:
+        return ""
+    paid = receipt(record)
+    failed = f", {paid.failed} failed" if paid.failed else ""
+    rows = [_money_row(f"Search: {plural(paid.trials, 'trial')}{failed}", paid.search_seconds, paid.search_usd)]
+    if paid.run_seconds is not None:
+        word = "Training (predicted)" if paid.run_is_predicted else "Training"
+        rows.append(_money_row(word, paid.run_seconds, paid.run_usd))
+    rows.append(_money_row("Total", paid.total_seconds, paid.total_usd, css="sum"))
+    if paid.cap_seconds is not None or paid.cap_usd is not None:
+        rows.append(_money_row("Cap", paid.cap_seconds, paid.cap_usd))
+        rows.append(_money_row("Left", paid.left_seconds, paid.left_usd, css="sum"))
+    table = _table(["", "n:Time", "n:Money"], rows)
+    note = "Every node-second of every trial is in it."
+    first = f'<section class="card"><h2>Receipt</h2><p class="sub">{note}</p>{table}</section>'
+    second = _savings(paid)
+    return f'<div class="pair">{first}{second}</div>' if second else first
+
+
+def _savings(paid: Receipt) -> str:
+    if not paid.savings:
+        return ""
+    rows = [
+        f'<tr><th scope="row">{escape(str(s.naive.plan.config))}<br><span class="dim">{escape(s.naive.label)}'
+        f"{'' if s.naive.measured else ', predicted'}</span></th>"
+        f'<td class="n">{format_seconds(s.naive.plan.seconds)}<br>{_saved_time(s)}</td>'
+        f'<td class="n">{s.naive.plan.usd}<br>{_saved_usd(s)}</td></tr>'
+        for s in paid.savings
+    ]
+    return (
+        '<section class="card"><h2>Against not searching</h2><p class="sub">Training alone on a usual choice, and what '
+        f"this run saved, its search included.</p>{_table(['', 'n:Time', 'n:Money'], rows)}</section>"
+    )
+
+
+def _saved_time(saving: Saving) -> str:
+    if saving.seconds >= 0:
+        return f'<span class="good">{format_seconds(saving.seconds)} saved</span>'
+    return f'<span class="dim">{format_seconds(-saving.seconds)} longer</span>'
+
+
+def _saved_usd(saving: Saving) -> str:
+    if saving.usd.micros >= 0:
+        return f'<span class="good">{saving.usd} saved</span>'
+    return f'<span class="dim">{Usd(-saving.usd.micros)} more</span>'
+
+
+def _figure(record: RunRecord, kind: PictureKind) -> str:
+    title, caption = _TITLES[kind], _CAPTIONS[kind]
+    return (
+        f'<section class="card"><figure><figcaption><h2>{title}</h2><p class="sub">{caption}</p></figcaption>'
+        f'<div class="wide">{picture(record, kind, width=WIDE)}</div>'
+        f'<div class="narrow">{picture(record, kind, width=NARROW)}</div></figure></section>'
+    )
+
+
+def _why_not(record: RunRecord) -> str:
+    entries = why_not(record)
+    if not entries:
+        return ""
+    front = {plan.config for plan in pareto(record)}
+    rows = [_why_row(entry, on_front=entry.config in front) for entry in entries]
+    heads = ["Deployment", "n:samples/s", "n:Time", "n:Money", "Why not"]
+    note = "Best first in the goal&#8217;s own unit; time and money are the whole training&#8217;s."
+    return f'<section class="card"><h2>Why not the others</h2><p class="sub">{note}</p>{_table(heads, rows, css="stack")}</section>'
+
+
+def _why_row(entry: WhyNot, *, on_front: bool) -> str:
+    speed = speed_text(entry.samples_per_second) if entry.samples_per_second is not None else ""
+    time, usd = (format_seconds(entry.plan.seconds), str(entry.plan.usd)) if entry.plan else ("", "")
+    tail = ' <span class="dim">(on the Pareto front)</span>' if on_front else ""
+    return (
+        f'<tr><th scope="row">{escape(entry.subject)}</th>{_cell("samples/s", speed)}{_cell("time", time)}'
+        f'{_cell("money", usd)}<td class="why">{escape(entry.text)}{tail}</td></tr>'
+    )
+
+
+def _cell(label: str, text: str) -> str:
+    return f'<td class="n" data-l="{label}">{text}</td>'
+
+
+def _trials(record: RunRecord) -> str:
+    if not record.rows:
+        return ""
+    rows = [_trial_row(record, row) for row in record.rows]
+    heads = ["n:#", "Deployment", "n:samples/s (95%)", "n:Took", "n:Cost", "n:Could have cost", "Why it was tried"]
+    ended = f" The search ended: {escape(record.stopped)}." if record.stopped else ""
+    return (
+        f'<section class="card"><h2>Every trial</h2><p class="sub">In order, with what each was allowed to cost '
+        f"before it began.{ended}</p>{_table(heads, rows, css='stack')}</section>"
+    )
+
+
+def _trial_row(record: RunRecord, row: TrialRow) -> str:
+    trial = row.trial
+    css = ""
+    if isinstance(trial, Failure):
+        css = "failed"
+        what = escape(f"{trial.kind}: {trial.message}" if trial.message else str(trial.kind))
+        result = f'<td class="what">{what}</td>'
+    else:
+        low, high = trial.speed_interval()
+        result = (
+            f'<td class="n" data-l="samples/s">{speed_text(trial.samples_per_second)} '
+            f'<span class="dim">({speed_text(low)} to {speed_text(high)})</span></td>'
+        )
+    tag = ""
+    if record.choice and trial.config == record.choice.config and not isinstance(trial, Failure):
+        css, tag = "chosen", ' <span class="tag">chosen</span>'
+    attempt = f' <span class="dim">attempt {trial.attempt}</span>' if trial.attempt > 1 else ""
+    return (
+        f'<tr class="{css}"><td class="n">{row.number}</td>'
+        f'<td class="c">{escape(str(trial.config))}{attempt}{tag}</td>{result}'
+        f"{_cell('took', format_seconds(trial.seconds))}{_cell('cost', str(trial.usd))}"
+        f'{_cell("could have cost", str(row.authorised_usd))}<td class="why">{escape(row.reason)}</td></tr>'
+    )
+
+
+def _repeat(record: RunRecord) -> str:
+    problem, policy = record.problem, record.problem.trial
+    types: dict[str, list[int]] = {}
+    for config in problem.space:
+        types.setdefault(config.instance, []).append(config.nodes)
+    shown = ", ".join(f"{name} ({min(nodes)} to {max(nodes)} nodes)" for name, nodes in list(types.items())[:12])
+    more = f" and {len(types) - 12} more types" if len(types) > 12 else ""
+    facts = {
+        "Strategy": record.strategy,
+        "Seed": str(record.seed),
+        "Parallel trials": str(record.parallel),
+        "Version": f"mlcd {record.version}",
+        "Catalog": f"prices of {record.catalog_date}",
+        "Cloud": record.cloud + (" (simulated)" if record.simulated else ""),
+        "Goal": str(problem.goal),
+        "Work": f"{problem.work_samples:,.0f} samples",
+        "Space": f"{plural(len(problem.space), 'configuration')}: {shown}{more}",
+        "Most trials": str(problem.max_trials),
+        "Assurance": assurance_text(problem.assurance),
+        "Noise": f"{problem.noise:.1%} between two runs",
+        "A trial": f"{format_seconds(policy.seconds)}, {format_seconds(policy.extra_seconds_per_3_nodes)} more for "
+        f"every 3 nodes, stretched by at most {policy.extension:.0%}, ended by the watchdog after "
+        f"{format_seconds(policy.watchdog_seconds)} more",
+    }
+    items = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in facts.items())
+    command = f"mlcd resume {record.run_id}" if not record.status.is_final else f"mlcd show {record.run_id}"
+    return (
+        f'<section class="card"><h2>How to repeat it</h2><p class="sub">The same settings and seed give the same '
+        f"decisions for the same measurements. <code>{escape(command)}</code></p><dl>{items}</dl></section>"
+    )
+
+
+def _money_row(name: str, seconds: float | None, usd: Usd | None, css: str = "") -> str:
+    time = "" if seconds is None else format_seconds(seconds)
+    return (
+        f'<tr class="{css}"><th scope="row">{escape(name)}</th><td class="n">{time}</td>'
+        f'<td class="n">{"" if usd is None else usd}</td></tr>'
+    )
+
+
+def _table(heads: list[str], rows: list[str], css: str = "") -> str:
+    """A table that scrolls by itself where it is too wide; a head that starts with `n:` stands over numbers."""
+    cells = "".join(
+        f'<th class="n">{escape(head[2:])}</th>' if head.startswith("n:") else f"<th>{escape(head)}</th>"
+        for head in heads
+    )
+    body = "".join(rows)
+    return (
+        f'<div class="scroll"><table class="{css}"><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
