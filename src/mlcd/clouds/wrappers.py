@@ -5,8 +5,8 @@ import time
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 
-from mlcd.clouds.provider import Cloud, Lease, LeaseFailed, Progress, Purpose
 from mlcd.clouds.chance import generator
+from mlcd.clouds.provider import Cloud, Lease, LeaseFailed, Progress, Purpose
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
 

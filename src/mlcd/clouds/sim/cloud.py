@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mlcd.catalog.instance import Instance
-from mlcd.clouds.provider import Lease, LeaseFailed, Purpose
 from mlcd.clouds.chance import generator, share
+from mlcd.clouds.provider import Lease, LeaseFailed, Purpose
 from mlcd.clouds.sim.lease import OutOfMemoryLease, RunLease, TrialLease
 from mlcd.clouds.sim.models import SimJob
 from mlcd.clouds.sim.physics import samples_per_second
@@ -48,7 +48,7 @@ CALM = Rates(launch=0.0, capacity=0.0, straggler=0.0, hang=0.0, spot=0.0)
 class SimCloud:
     """`instances` of one cloud that train `job`; see mlcd.clouds.provider for the contract.
 
-    Trials differ from the truth by log-normal noise of deviation `noise`, keyed by (seed, configuration, attempt); the
+    Trials differ from the truth, in speed and in start-up, by log-normal noise of deviation `noise`, keyed by (seed, configuration, attempt); the
     final run takes the true mean, on spot stretched by the interruptions to be expected.
     """
 
@@ -101,7 +101,7 @@ class SimCloud:
         random = generator("trial", self.seed, config, attempt)
         factor = math.exp(self.noise * random.gauss())
         return TrialLease(
-            startup_seconds=startup_seconds * math.exp(0.1 * random.gauss()),
+            startup_seconds=startup_seconds * math.exp(self.noise * random.gauss()),
             samples_per_second=speed * factor,
             step_seconds=self.job.batch / speed,
             straggler=self.rates.straggler,

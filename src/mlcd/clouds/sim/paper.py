@@ -112,19 +112,19 @@ PAPER_JOBS: Mapping[str, PaperJob] = {
     "zero-8b": PaperJob(
         figures="19",
         job=SimJob(model="zero-8b", batch=1024, topology="ring"),
-        samples=500_000,
+        samples=4_000_000,
         epochs=1,
         instances=("p3.16xlarge", "p3dn.24xlarge", "p4d.24xlarge"),
         max_nodes=50,
-        ours="500,000 sequences of 1,024 tokens; the paper too simulated 8B and 20B",
+        ours="4,000,000 sequences of 1,024 tokens; the paper too simulated 8B and 20B",
     ),
     "zero-20b": PaperJob(
         figures="19",
         job=SimJob(model="zero-20b", batch=1024, topology="ring"),
-        samples=500_000,
+        samples=2_000_000,
         epochs=1,
         instances=("p3.16xlarge", "p3dn.24xlarge", "p4d.24xlarge"),
         max_nodes=50,
-        ours="as zero-8b",
+        ours="2,000,000 sequences of 1,024 tokens",
     ),
 }
