@@ -48,8 +48,8 @@ CALM = Rates(launch=0.0, capacity=0.0, straggler=0.0, hang=0.0, spot=0.0)
 class SimCloud:
     """`instances` of one cloud that train `job`; see mlcd.clouds.provider for the contract.
 
-    Trials differ from the truth, in speed and in start-up, by log-normal noise of deviation `noise`, keyed by (seed, configuration, attempt); the
-    final run takes the true mean, on spot stretched by the interruptions to be expected.
+    Trials differ from the truth, in speed and in start-up, by log-normal noise of deviation `noise`, keyed by (seed,
+    configuration, attempt); the final run takes the true mean, on spot stretched by the interruptions to be expected.
     """
 
     simulated = True
