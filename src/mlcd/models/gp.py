@@ -2,12 +2,13 @@ r"""The one Gaussian process behind every strategy: log speed over a finite spac
 
 Covariance of two configurations (algorithms: 1.3), with M the Matern 5/2 correlation:
 
-    k = B V B'  +  s1^2 M(features / lf) M(counts / lc)  +  s2^2 [same choices] M(counts / lc)  +  noise
+    k = B V B'  +  (s1^2 M(features / lf) + s2^2 [same choices]) M(counts / lc)  +  s3^2 M(totals / lt)  +  noise
 
 The first term is a linear trend whose coefficients have Gaussian priors and are integrated out exactly: a constant,
 the counts and their squares (speed rises with the nodes and bends down), the price of a node, and the features.
-The second lets alike types inform each other, the third gives each type a curve of its own. Hyperparameters
-theta = (ln s1, ln s2, ln lc.., ln lf.., ln noise) maximise likelihood times log-normal priors, by L-BFGS-B with
+The second lets alike types inform each other and gives each type a curve of its own; the third is for what depends on
+the whole cluster, such as whether the data fit into its memory. Hyperparameters
+theta = (ln s1, ln s2, ln lc.., ln lf.., ln s3, ln lt.., ln noise) maximise likelihood times log-normal priors, by L-BFGS-B with
 analytic gradients, from the prior's mode and from a warm start.
 
 Everything here is a function of its arguments; nothing is remembered between calls.
@@ -38,6 +39,8 @@ class Prior:
     own: tuple[float, float] = (0.25, 0.6)
     count_length: tuple[float, float] = (2.5, 0.5)
     feature_length: tuple[float, float] = (2.5, 0.6)
+    whole: tuple[float, float] = (0.2, 0.6)
+    total_length: tuple[float, float] = (1.0, 0.5)
     noise: tuple[float, float] = (0.02, 0.5)
 
 
@@ -52,34 +55,37 @@ class Trend:
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """The space as the process sees it; N rows, U distinct choices, W distinct counts.
+    """The space as the process sees it; N rows, U distinct choices, W distinct counts, Q distinct totals.
 
-    identity (N,) in 0..U-1; features (U, d); level (N,) in 0..W-1; counts (W, c); trend columns (N, p)
+    identity (N,) in 0..U-1; features (U, d); level (N,) in 0..W-1; counts (W, c); whole (N,) in 0..Q-1;
+    totals (Q, t), t = 0 where the space has none; trend columns (N, p)
     """
 
     identity: NDArray[np.intp]
     features: Floats
     level: NDArray[np.intp]
     counts: Floats
+    whole: NDArray[np.intp]
+    totals: Floats
     trend: Trend
 
     @classmethod
-    def of(cls, identity: NDArray[np.intp], features: Floats, counts: Floats, trend: Trend) -> "Inputs":
-        """From per-row arrays: features (N, d) equal for equal identity, counts (N, c)."""
+    def of(
+        cls, identity: NDArray[np.intp], features: Floats, counts: Floats, totals: Floats, trend: Trend
+    ) -> "Inputs":
+        """From per-row arrays: features (N, d) equal for equal identity, counts (N, c), totals (N, t)."""
         first = np.unique(identity, return_index=True)[1]
         distinct, level = np.unique(counts, axis=0, return_inverse=True)
+        sums, whole = np.unique(totals, axis=0, return_inverse=True)
         return cls(
             identity=identity,
             features=features[first],
             level=level.reshape(-1).astype(np.intp),
             counts=distinct,
+            whole=whole.reshape(-1).astype(np.intp),
+            totals=sums,
             trend=trend,
         )
-
-    @property
-    def size(self) -> int:
-        """The number of hyperparameters."""
-        return 3 + int(self.counts.shape[1]) + int(self.features.shape[1])
 
     @cached_property
     def feature_squares(self) -> Floats:
@@ -90,6 +96,11 @@ class Inputs:
     def count_squares(self) -> Floats:
         """(c, W, W) likewise."""
         return _squares(self.counts)
+
+    @cached_property
+    def total_squares(self) -> Floats:
+        """(t, Q, Q) likewise."""
+        return _squares(self.totals)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +131,7 @@ class Posterior:
         cross = _kernel(inputs, parts, rows)
         scaled = inputs.trend.columns * inputs.trend.deviations
         mean = mean + cross @ self._weights
-        prior = parts.shared**2 + parts.own**2 + (scaled**2).sum(axis=1)
+        prior = parts.shared**2 + parts.own**2 + parts.whole**2 + (scaled**2).sum(axis=1)
         solved = dtrsm(1.0, self._lower, cross.T, lower=1)
         return mean, np.maximum(prior - (solved**2).sum(axis=0), 1e-12)
 
@@ -155,14 +166,25 @@ class _Parts:
     own: float
     count_lengths: Floats
     feature_lengths: Floats
+    whole: float
+    total_lengths: Floats
     noise: float
 
 
 def _split(inputs: Inputs, theta: Floats) -> _Parts:
+    """The hyperparameters by name; without totals the third term is switched off."""
     scales = np.exp(theta)
-    counts = inputs.counts.shape[1]
-    own = float(scales[1])
-    return _Parts(float(scales[0]), own, scales[2 : 2 + counts], scales[2 + counts : -1], float(scales[-1]))
+    features = 2 + inputs.counts.shape[1]
+    whole = features + inputs.features.shape[1]
+    return _Parts(
+        shared=float(scales[0]),
+        own=float(scales[1]),
+        count_lengths=scales[2:features],
+        feature_lengths=scales[features:whole],
+        whole=float(scales[whole]) if inputs.totals.shape[1] else 0.0,
+        total_lengths=scales[whole + 1 : -1],
+        noise=float(scales[-1]),
+    )
 
 
 def _squares(points: Floats) -> Floats:
@@ -188,7 +210,11 @@ def _kernel(inputs: Inputs, parts: _Parts, rows: NDArray[np.intp]) -> Floats:
     same = (np.arange(len(inputs.features))[:, None] == identity[None, :]).astype(float)
     amplitude = parts.shared**2 * by_features + parts.own**2 * same
     scaled = inputs.trend.columns * inputs.trend.deviations
-    return np.asarray(amplitude[inputs.identity] * by_counts[inputs.level] + scaled @ scaled[rows].T)
+    covariance = amplitude[inputs.identity] * by_counts[inputs.level] + scaled @ scaled[rows].T
+    if parts.whole:
+        by_totals = _matern(inputs.total_squares[:, :, inputs.whole[rows]], parts.total_lengths)[0]
+        covariance += (parts.whole**2 * by_totals)[inputs.whole]
+    return np.asarray(covariance)
 
 
 class _Objective:
@@ -199,13 +225,16 @@ class _Objective:
         identity, level = inputs.identity[data.rows], inputs.level[data.rows]
         self.by_features = inputs.feature_squares[:, identity[:, None], identity[None, :]]
         self.by_counts = inputs.count_squares[:, level[:, None], level[None, :]]
+        whole = inputs.whole[data.rows]
+        self.by_totals = inputs.total_squares[:, whole[:, None], whole[None, :]]
         self.same = (identity[:, None] == identity[None, :]).astype(float)
         scaled = inputs.trend.columns[data.rows] * inputs.trend.deviations
         self.fixed = scaled @ scaled.T + np.diag(data.errors**2 + 1e-10)
         self.residual = data.values - inputs.trend.columns[data.rows] @ inputs.trend.means
         counts, features = inputs.counts.shape[1], inputs.features.shape[1]
         lengths = [prior.count_length] * counts + [prior.feature_length] * features
-        pairs = [prior.shared, prior.own, *lengths, prior.noise]
+        totals = [prior.total_length] * inputs.totals.shape[1]
+        pairs = [prior.shared, prior.own, *lengths, prior.whole, *totals, prior.noise]
         self.centre = np.log([median for median, _ in pairs])
         self.spread = np.array([deviation for _, deviation in pairs])
         self.bounds = [(c - 4 * s, c + 4 * s) for c, s in zip(self.centre, self.spread, strict=True)]
@@ -216,7 +245,8 @@ class _Objective:
         counts, count_slope = _matern(self.by_counts, parts.count_lengths)
         shared, own = parts.shared**2 * features, parts.own**2 * self.same
         amplitude = shared + own
-        covariance = self.fixed + amplitude * counts
+        totals, total_slope = _matern(self.by_totals, parts.total_lengths)
+        covariance = self.fixed + amplitude * counts + parts.whole**2 * totals
         covariance[np.diag_indices_from(covariance)] += parts.noise**2
         lower, info = dpotrf(covariance, lower=1)
         if info != 0:
@@ -230,10 +260,14 @@ class _Objective:
         gradient = np.empty_like(theta)
         gradient[0] = 2 * np.vdot(along, shared)
         gradient[1] = 2 * np.vdot(along, own)
-        c = len(parts.count_lengths)
-        gradient[2 : 2 + c] = np.tensordot(self.by_counts, across, axes=2) / parts.count_lengths**2
+        features_at = 2 + len(parts.count_lengths)
+        whole_at = features_at + len(parts.feature_lengths)
+        gradient[2:features_at] = np.tensordot(self.by_counts, across, axes=2) / parts.count_lengths**2
         slope = along * (parts.shared**2 * feature_slope)
-        gradient[2 + c : -1] = np.tensordot(self.by_features, slope, axes=2) / parts.feature_lengths**2
+        gradient[features_at:whole_at] = np.tensordot(self.by_features, slope, axes=2) / parts.feature_lengths**2
+        gradient[whole_at] = 2 * parts.whole**2 * np.vdot(outer, totals)
+        slope = parts.whole**2 * outer * total_slope
+        gradient[whole_at + 1 : -1] = np.tensordot(self.by_totals, slope, axes=2) / parts.total_lengths**2
         gradient[-1] = 2 * parts.noise**2 * np.trace(outer)
         z = (theta - self.centre) / self.spread
         value = 0.5 * self.residual @ weights + np.log(np.diag(lower)).sum() + 0.5 * z @ z
@@ -243,6 +277,7 @@ class _Objective:
         parts = _split(self.inputs, theta)
         amplitude = parts.shared**2 * _matern(self.by_features, parts.feature_lengths)[0] + parts.own**2 * self.same
         covariance = self.fixed + amplitude * _matern(self.by_counts, parts.count_lengths)[0]
+        covariance += parts.whole**2 * _matern(self.by_totals, parts.total_lengths)[0]
         covariance[np.diag_indices_from(covariance)] += parts.noise**2
         lower, info = dpotrf(covariance, lower=1)
         if info != 0:

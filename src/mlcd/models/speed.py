@@ -82,7 +82,7 @@ class _Key:
 @lru_cache(maxsize=8)
 def _inputs(key: _Key) -> gp.Inputs:
     encoding = key.problem.space.encoding
-    return gp.Inputs.of(encoding.identity, encoding.features, encoding.counts, trend(key.problem))
+    return gp.Inputs.of(encoding.identity, encoding.features, encoding.counts, encoding.totals, trend(key.problem))
 
 
 @lru_cache(maxsize=256)

@@ -16,7 +16,9 @@ class Strategy(Protocol):
     """
 
     name: ClassVar[str]
-    guarded: ClassVar[bool]
+
+    @property
+    def guarded(self) -> bool: ...  # noqa: D102
 
     def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
         """At most `count` configurations to try now, the best first; none means the search is done.
@@ -34,9 +36,14 @@ class Strategy(Protocol):
 class MeasuredStrategy:
     """What most strategies share: a seed, and the best measured deployment that fits as the answer."""
 
-    guarded: ClassVar[bool] = True
+    name: ClassVar[str]
 
     seed: int = 0
+
+    @property
+    def guarded(self) -> bool:
+        """Most do; a rival that does not says so."""
+        return True
 
     def recommend(self, problem: Problem, history: History, left: Left) -> Plan | None:
         """The incumbent: measured, and fits."""

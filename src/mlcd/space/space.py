@@ -17,12 +17,14 @@ class Knob:
     """One thing that can be chosen.
 
     A *choice* has options described by feature vectors of equal length (possibly empty); a *count* has numbers, whose
-    logarithm is what matters.
+    logarithm is what matters. `log2_sizes` of a choice is the logarithm of a quantity that adds up over the counts,
+    such as a node's memory.
     """
 
     name: str
     values: tuple[Value, ...]
     features: Mapping[Value, tuple[float, ...]] | None = None
+    log2_sizes: Mapping[Value, float] | None = None
 
     def __post_init__(self) -> None:
         if not self.values:
@@ -48,11 +50,13 @@ class Encoding:
     identity (N,)   which combination of choices the row has: rows of equal identity lie on one curve over the counts
     features (N, d) the choices' features, each column scaled to mean 0 and deviation 1, constant columns dropped
     counts   (N, c) log2 of each count, unscaled: one unit is a doubling
+    totals   (N, t) log2 of what all nodes have together (memory), a column for each choice that states its size
     """
 
     identity: NDArray[np.intp]
     features: Floats
     counts: Floats
+    totals: Floats
 
 
 @dataclass(frozen=True)
@@ -96,15 +100,25 @@ class Space:
         identity = np.array(
             [keys.setdefault(tuple(c[k.name] for k in choices), len(keys)) for c in self.configs], dtype=np.intp
         )
-        blocks = []
-        for knob in choices:
-            assert knob.features is not None
-            blocks.append(np.array([knob.features[c[knob.name]] for c in self.configs], dtype=float))
+        blocks = [
+            np.array([knob.features[c[knob.name]] for c in self.configs], dtype=float)
+            for knob in choices
+            if knob.features is not None
+        ]
         raw = np.hstack(blocks) if blocks else np.zeros((len(self.configs), 0))
         spread = raw.std(axis=0)
         varying = spread > 1e-12
         features = (raw[:, varying] - raw[:, varying].mean(axis=0)) / spread[varying]
         sizes = np.array([[float(c[k.name]) for k in counts] for c in self.configs], dtype=float)
+        log_counts = np.log2(sizes.reshape(len(self.configs), len(counts)))
+        totals = [
+            np.array([knob.log2_sizes[c[knob.name]] for c in self.configs]) + log_counts.sum(axis=1)
+            for knob in choices
+            if knob.log2_sizes is not None
+        ]
         return Encoding(
-            identity=identity, features=features, counts=np.log2(sizes.reshape(len(self.configs), len(counts)))
+            identity=identity,
+            features=features,
+            counts=log_counts,
+            totals=np.stack(totals, axis=1) if totals else np.zeros((len(self.configs), 0)),
         )

@@ -1,0 +1,28 @@
+"""Closed forms for log-normal quantities: what a trial may bring."""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+Floats = NDArray[np.float64]
+
+
+def expected_saving(mean: Floats, variance: Floats, incumbent: float, log_cap: Floats | None = None) -> Floats:
+    """E[(k - V)^+ ; V <= cap] of a value V to be minimised with ln V ~ N(mean, variance), against an incumbent k.
+
+    With d = (min(ln k, ln cap) - m) / s:  k Phi(d) - exp(m + v / 2) Phi(d - s)   (algorithms: 1.3). The cap is the
+    value above which the deployment would not fit: improvement and feasibility are taken together, since both are
+    decided by the same unknown speed.
+    """
+    deviation = np.sqrt(variance)
+    bound = np.full_like(mean, np.log(incumbent)) if log_cap is None else np.minimum(np.log(incumbent), log_cap)
+    d = (bound - mean) / deviation
+    saving = incumbent * ndtr(d) - np.exp(mean + variance / 2) * ndtr(d - deviation)
+    return np.maximum(np.where(np.isfinite(saving), saving, 0.0), 0.0)
+
+
+def expected_rise(mean: Floats, variance: Floats, best: float) -> Floats:
+    """E[(s - y)^+] of a speed s to be maximised with ln s ~ N(mean, variance), against the best speed y (eq. 4)."""
+    deviation = np.sqrt(variance)
+    d = (mean - np.log(best)) / deviation
+    return np.maximum(np.exp(mean + variance / 2) * ndtr(d + deviation) - best * ndtr(d), 0.0)

@@ -1,0 +1,49 @@
+"""Which configurations are still worth considering."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlcd.problem import Problem
+from mlcd.trial.plan import Left
+from mlcd.trial.trial import FailureKind, History, Measurement
+
+Mask = NDArray[np.bool_]
+
+
+def open_rows(problem: Problem, history: History, left: Left) -> Mask:
+    """(N,) allowed by the ledger, not tried yet, and not ruled out by a failure.
+
+    Out of memory on n nodes rules out fewer nodes of that type; a refusal for want of capacity rules out more.
+    """
+    mask = left.allowed.copy()
+    identity, nodes = problem.space.encoding.identity, problem.nodes
+    for config in history.tried:
+        mask[problem.space.index[config]] = False
+    for failure in history.failures:
+        row = problem.space.index[failure.config]
+        if failure.kind in (FailureKind.OUT_OF_MEMORY, FailureKind.ERROR):
+            mask &= ~((identity == identity[row]) & (nodes <= nodes[row]))
+        elif failure.kind is FailureKind.CAPACITY:
+            mask &= ~((identity == identity[row]) & (nodes >= nodes[row]))
+    return mask
+
+
+def rising_rows(problem: Problem, history: History) -> Mask:
+    """(N,) not beyond the top of a type's curve: HeterBO's concave prior (paper III-C).
+
+    Of two nearby deployments of one type (n1 < n2, n2 - n1 <= max(4, n2 / 4)), when the larger is slower with 95%
+    probability given both measurements' errors, no more than n2 nodes of that type are worth a trial.
+    """
+    mask = np.ones(len(problem.space), dtype=bool)
+    identity, nodes = problem.space.encoding.identity, problem.nodes
+    by_type: dict[int, list[Measurement]] = {}
+    for trial in history.measured:
+        by_type.setdefault(int(identity[problem.space.index[trial.config]]), []).append(trial)
+    for kind, trials in by_type.items():
+        trials.sort(key=lambda t: t.config.nodes)
+        for small, large in zip(trials, trials[1:], strict=False):
+            n1, n2 = small.config.nodes, large.config.nodes
+            fall = np.log(small.samples_per_second / large.samples_per_second)
+            if n2 - n1 <= max(4, n2 / 4) and fall > 1.645 * np.hypot(small.relative_error, large.relative_error):
+                mask &= ~((identity == kind) & (nodes > n2))
+    return mask

@@ -1,0 +1,99 @@
+"""CherryPick (Alipourfard et al., NSDI 2017), as the paper runs it: constrained expected improvement, early stop."""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from mlcd.models.speed import SpeedModel, speed_model
+from mlcd.problem import Problem
+from mlcd.search.acquisition import expected_saving
+from mlcd.search.candidates import open_rows
+from mlcd.search.strategy import MeasuredStrategy
+from mlcd.trial.plan import Left, best, plans
+from mlcd.trial.trial import History, Suggestion
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CherryPick(MeasuredStrategy):
+    """`start` quasi-random trials, then expected improvement times the probability that the training alone fits.
+
+    Stops when the expected improvement is under `threshold` of the best value and at least `least` trials were made.
+    `types` keeps only instance types matching one of some globs, joined by `+`: the experience that the paper grants
+    it. Looks at no limit on search plus run, and at no trial's price.
+    """
+
+    name: ClassVar[str] = "cherrypick"
+    start: int = 3
+    least: int = 6
+    steps: int = 30
+    threshold: float = 0.1
+    types: str = "*"
+
+    @property
+    def guarded(self) -> bool:
+        """It does not look at what the search itself spends."""
+        return False
+
+    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+        """Spread out first, then by constrained expected improvement."""
+        candidates = open_rows(problem, history, left) & self._known_good(problem)
+        count = min(count, self.steps - len(history.tried), int(candidates.sum()))
+        if count <= 0:
+            return ()
+        model = speed_model(problem, history)
+        if model is None or len(history.tried) < self.start:
+            return self._first(problem, history, candidates, min(count, max(self.start - len(history.tried), 1)))
+        score, gain, target = self._score(problem, history, model, left)
+        wanted = np.where(candidates, score, -np.inf)
+        if len(history.tried) >= self.least and gain[int(wanted.argmax())] < self.threshold * target:
+            return ()
+        rows = np.argsort(-wanted, kind="stable")[:count]
+        reason = "largest EI times probability of fitting"
+        return tuple(Suggestion(config=problem.space.configs[row], reason=reason) for row in rows)
+
+    def _known_good(self, problem: Problem) -> NDArray[np.bool_]:
+        globs = self.types.split("+")
+        return np.array([any(fnmatchcase(c.instance, glob) for glob in globs) for c in problem.space], dtype=bool)
+
+    def _first(
+        self, problem: Problem, history: History, candidates: NDArray[np.bool_], count: int
+    ) -> tuple[Suggestion, ...]:
+        """Points of an additive quasi-random sequence over (types by price, node counts)."""
+        rows = np.flatnonzero(candidates)
+        rows = rows[np.lexsort((problem.nodes[rows], problem.dollars_per_second[rows] / problem.nodes[rows]))]
+        types = np.unique(problem.space.encoding.identity[rows], return_index=True)[1]
+        identities = problem.space.encoding.identity[rows][np.sort(types)]
+        offset = np.random.default_rng(self.seed).random(2)
+        chosen: list[int] = []
+        for k in range(len(history.tried), len(history.tried) + count):
+            u, v = (offset + k * np.array([0.7548776662, 0.5698402910])) % 1
+            kind = identities[int(u * len(identities))]
+            curve = [row for row in rows if problem.space.encoding.identity[row] == kind and row not in chosen]
+            if curve:
+                chosen.append(int(curve[int(v * len(curve))]))
+        return tuple(Suggestion(config=problem.space.configs[r], reason="a quasi-random start") for r in chosen)
+
+    def _score(
+        self, problem: Problem, history: History, model: SpeedModel, left: Left
+    ) -> tuple[Floats, Floats, float]:
+        """(EI x probability of fitting, EI, incumbent's value); the training alone is held against the limits."""
+        mean = model.log_seconds + np.log(problem.goal.scale(problem.dollars_per_second))
+        options = plans(problem, history)
+        incumbent = best(problem, (p for p in options if left.fits(p))) or best(problem, options)
+        target = incumbent.value(problem) if incumbent else float(np.exp(mean.min()))
+        gain = expected_saving(mean, model.variance, target)
+        chance = np.ones_like(gain)
+        deviation = np.sqrt(model.variance)
+        goal = problem.goal
+        if goal.deadline_seconds is not None:
+            chance = chance * ndtr((np.log(goal.deadline_seconds) - model.log_seconds) / deviation)
+        if goal.budget is not None:
+            log_usd = model.log_seconds + np.log(problem.dollars_per_second)
+            chance = chance * ndtr((np.log(goal.budget.dollars) - log_usd) / deviation)
+        return gain * chance, gain, target

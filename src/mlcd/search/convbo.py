@@ -1,0 +1,83 @@
+"""Conventional Bayesian optimisation, the paper's ConvBO: every trial is thought to cost the same."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from mlcd.models.speed import SpeedModel, speed_model
+from mlcd.problem import Problem
+from mlcd.search.acquisition import expected_saving
+from mlcd.search.candidates import open_rows
+from mlcd.search.strategy import MeasuredStrategy
+from mlcd.trial.plan import Left, best, plans
+from mlcd.trial.trial import History, Suggestion
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvBO(MeasuredStrategy):
+    """`start` random trials, then the largest expected improvement of the objective, until it is small.
+
+    Stops when the expected improvement is under `threshold` of the best value, or after `steps` trials. Looks at no
+    limit and at no trial's price.
+    """
+
+    name: ClassVar[str] = "convbo"
+    acquisition: Literal["ei", "ucb", "poi"] = "ei"
+    start: int = 2
+    steps: int = 15
+    threshold: float = 0.01
+
+    @property
+    def guarded(self) -> bool:
+        """It does not look at limits."""
+        return False
+
+    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+        """Random first, then by the acquisition."""
+        candidates = open_rows(problem, history, left)
+        count = min(count, self.steps - len(history.tried))
+        if not candidates.any() or count <= 0:
+            return ()
+        model = speed_model(problem, history)
+        if model is None or len(history.tried) < self.start:
+            return self._first(problem, history, candidates, min(count, max(self.start - len(history.tried), 1)))
+        return self._by_acquisition(problem, history, model, candidates, count)
+
+    def _first(
+        self, problem: Problem, history: History, candidates: NDArray[np.bool_], count: int
+    ) -> tuple[Suggestion, ...]:
+        rows = np.flatnonzero(candidates)
+        rng = np.random.default_rng([self.seed, len(history)])
+        chosen = rng.choice(rows, size=min(count, len(rows)), replace=False)
+        return tuple(Suggestion(config=problem.space.configs[row], reason="a random start") for row in chosen)
+
+    def _by_acquisition(
+        self, problem: Problem, history: History, model: SpeedModel, candidates: NDArray[np.bool_], count: int
+    ) -> tuple[Suggestion, ...]:
+        score, gain = self.score(problem, history, model)
+        wanted = np.where(candidates, score, -np.inf)
+        incumbent = best(problem, plans(problem, history))
+        if incumbent is None or gain[int(wanted.argmax())] < self.threshold * incumbent.value(problem):
+            return ()
+        rows = [row for row in np.argsort(-wanted, kind="stable")[:count] if candidates[row]]
+        reason = f"largest {self.acquisition.upper()}"
+        return tuple(Suggestion(config=problem.space.configs[row], reason=reason) for row in rows)
+
+    def score(self, problem: Problem, history: History, model: SpeedModel) -> tuple[Floats, Floats]:
+        """(acquisition to be maximised, expected improvement in the goal's unit), both (N,)."""
+        scale = np.log(problem.goal.scale(problem.dollars_per_second))
+        mean = model.log_seconds + scale
+        incumbent = best(problem, plans(problem, history))
+        target = incumbent.value(problem) if incumbent else float(np.exp(mean.min()))
+        gain = expected_saving(mean, model.variance, target)
+        deviation = np.sqrt(model.variance)
+        if self.acquisition == "ucb":
+            return -(mean - 2 * deviation), gain
+        if self.acquisition == "poi":
+            return ndtr((np.log(target) - mean) / deviation), gain
+        return gain, gain

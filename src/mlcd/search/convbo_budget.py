@@ -1,0 +1,28 @@
+"""BO_imprd of the paper: conventional Bayesian optimisation that stops before a trial would break the reserve."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlcd.problem import Problem
+from mlcd.search.convbo import ConvBO
+from mlcd.search.stopping import everything, within
+from mlcd.trial.plan import Left
+from mlcd.trial.trial import History, Suggestion
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvBOBudget(ConvBO):
+    """ConvBO that ends when the ledger refuses its choice; its random start is drawn from what is allowed."""
+
+    name: ClassVar[str] = "convbo-budget"
+
+    @property
+    def guarded(self) -> bool:
+        """Stops in time."""
+        return True
+
+    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+        """What ConvBO would try, as far as the ledger allows it."""
+        if len(history.tried) < self.start or not history.measured:
+            return super().suggest(problem, history, left, count)
+        return within(super().suggest(problem, history, everything(left), count), problem, left)

@@ -1,0 +1,33 @@
+"""Exhaustive search: every configuration, or an even selection of them (paper, Fig. 2: 180 of 3,100)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from mlcd.problem import Problem
+from mlcd.search.candidates import open_rows
+from mlcd.search.strategy import MeasuredStrategy
+from mlcd.trial.plan import Left
+from mlcd.trial.trial import History, Suggestion
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exhaustive(MeasuredStrategy):
+    """Tries all, in the space's order; with `points` only so many, evenly spread. Looks at no limit."""
+
+    name: ClassVar[str] = "exhaustive"
+    points: int = 0
+
+    @property
+    def guarded(self) -> bool:
+        """It does not look at limits."""
+        return False
+
+    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+        """The next in order."""
+        size = len(problem.space)
+        wanted = np.zeros(size, dtype=bool)
+        wanted[np.linspace(0, size - 1, min(self.points or size, size)).round().astype(int)] = True
+        rows = np.flatnonzero(wanted & open_rows(problem, history, left))[:count]
+        return tuple(Suggestion(config=problem.space.configs[row], reason="every one is tried") for row in rows)

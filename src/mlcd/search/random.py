@@ -1,0 +1,34 @@
+"""Random search: a fixed number of configurations drawn at random (paper, Fig. 12)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from mlcd.problem import Problem
+from mlcd.search.candidates import open_rows
+from mlcd.search.strategy import MeasuredStrategy
+from mlcd.trial.plan import Left
+from mlcd.trial.trial import History, Suggestion
+
+
+@dataclass(frozen=True, kw_only=True)
+class Random(MeasuredStrategy):
+    """`steps` trials, drawn without replacement. Looks at no limit."""
+
+    name: ClassVar[str] = "random"
+    steps: int = 8
+
+    @property
+    def guarded(self) -> bool:
+        """It does not look at limits."""
+        return False
+
+    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+        """The next of the seed's own order."""
+        rows = np.flatnonzero(open_rows(problem, history, left))
+        count = min(count, self.steps - len(history.tried), len(rows))
+        if count <= 0:
+            return ()
+        chosen = np.random.default_rng([self.seed, len(history)]).choice(rows, size=count, replace=False)
+        return tuple(Suggestion(config=problem.space.configs[row], reason="drawn at random") for row in chosen)
