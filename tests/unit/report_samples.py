@@ -225,6 +225,24 @@ def hostile_run() -> RunRecord:
     return replace(made, rows=evil, run_id='x"><script>', strategy="heterbo:<i>", cloud="sim/<u>")
 
 
+def untried_choice_run() -> RunRecord:
+    """An analytical strategy's answer: chosen without a trial, by a plan of its own."""
+    made = record(Goal(minimize=Objective.TIME), search=(), status=Status.RUNNING)
+    plan = Plan.of(made.problem, measurement(made.problem, "p2.xlarge", 16, 400.0))
+    final = FinalRun(seconds=plan.seconds, usd=plan.usd)
+    naive = (Naive(label="most popular type", plan=plan, measured=False),)
+    return replace(made, status=Status.DONE, choice=plan, final=final, naive=naive, strategy="paleo")
+
+
+def crowded_run() -> RunRecord:
+    """Thirty trials of one type close to each other, and one type that failed: labels must fight for room."""
+    search: list[tuple[str, int, float | FailureKind, str]] = [
+        ("p2.xlarge", n, 50.0 * n**0.8, "close") for n in range(1, 30)
+    ]
+    search += [("c5.xlarge", n, FailureKind.OUT_OF_MEMORY, "close") for n in range(40, 46)]
+    return record(Goal(minimize=Objective.TIME), chosen=("p2.xlarge", 29), search=tuple(search))
+
+
 SAMPLES = {
     "budget": budget_run,
     "no-limit": no_limit_run,
@@ -237,4 +255,6 @@ SAMPLES = {
     "interrupted": interrupted_run,
     "overran": overran_run,
     "hostile": hostile_run,
+    "untried-choice": untried_choice_run,
+    "crowded": crowded_run,
 }

@@ -1,0 +1,1 @@
+"""How a run is shown: pure functions from a RunRecord or the engine's events to text, JSON, SVG and HTML."""

@@ -84,7 +84,8 @@ def axes(
         y = scale(value)
         drawing.line([(plot.left, y), (plot.right, y)], "grid")
         drawing.text(plot.left - 7, y + 4, label, "muted", anchor="end", size=11)
-    drawing.text(4, plot.top - 12, name, "muted", size=11)
+    if name:
+        drawing.text(4, plot.top - 12, name, "muted", size=11)
     scale, ticks, name = across
     last = -1e9
     for value, label in ticks:
@@ -94,7 +95,8 @@ def axes(
             drawing.text(x, plot.bottom + 17, label, "muted", anchor="middle", size=11)
             last = x + half
     drawing.line([(plot.left, plot.bottom), (plot.right, plot.bottom)], "axis")
-    drawing.text((plot.left + plot.right) / 2, plot.bottom + 36, name, "muted", anchor="middle", size=11)
+    if name:
+        drawing.text((plot.left + plot.right) / 2, plot.bottom + 36, name, "muted", anchor="middle", size=11)
 
 
 def left_margin(ticks: Sequence[Tick]) -> float:

@@ -180,7 +180,8 @@ def _why_not(record: RunRecord) -> str:
     rows = [_why_row(entry, on_front=entry.config in front) for entry in entries]
     heads = ["Deployment", "n:samples/s", "n:Time", "n:Money", "Why not"]
     note = "Best first in the goal&#8217;s own unit; time and money are the whole training&#8217;s."
-    return f'<section class="card"><h2>Why not the others</h2><p class="sub">{note}</p>{_table(heads, rows, css="stack")}</section>'
+    table = _table(heads, rows, css="stack")
+    return f'<section class="card"><h2>Why not the others</h2><p class="sub">{note}</p>{table}</section>'
 
 
 def _why_row(entry: WhyNot, *, on_front: bool) -> str:

@@ -1,0 +1,64 @@
+import json
+
+import jsonschema
+import pytest
+from report_samples import SAMPLES, budget_run
+
+from mlcd.report.as_json import record_json, schema
+
+
+def test_the_schema_is_a_schema():
+    jsonschema.Draft202012Validator.check_schema(schema())
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_record_is_as_the_schema_says(name):
+    text = json.dumps(record_json(SAMPLES[name]()), allow_nan=False)
+    jsonschema.validate(json.loads(text), schema(), cls=jsonschema.Draft202012Validator)
+
+
+def test_a_key_that_the_schema_does_not_know_is_refused():
+    made = record_json(budget_run())
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**made, "cost": 3}, schema())
+
+
+def objects(node):
+    if isinstance(node, dict):
+        if "properties" in node:
+            yield node
+        for value in node.values():
+            yield from objects(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from objects(value)
+
+
+def test_the_schema_closes_and_requires_everything():
+    for node in objects(schema()):
+        assert node["additionalProperties"] is False
+        assert set(node["required"]) == set(node["properties"])
+
+
+def test_the_numbers_are_the_records():
+    run = budget_run()
+    made = record_json(run)
+    assert made["schema"] == 1
+    assert (made["status"], made["exit_code"], made["simulated"]) == ("done", 0, True)
+    assert made["choice"]["config"] == {"instance": "p2.xlarge", "nodes": 20}
+    assert made["choice"]["usd"] == run.choice.usd.micros / 1e6
+    assert made["choice"]["usd_interval"][0] < made["choice"]["usd"] < made["choice"]["usd_interval"][1]
+    assert made["receipt"]["total_usd"] == run.total_usd.dollars
+    assert made["receipt"]["left_usd"] == pytest.approx(85 - run.total_usd.dollars)
+    assert [trial["number"] for trial in made["trials"]] == list(range(1, 13))
+    failed = made["trials"][7]
+    assert failed["measured"] is None
+    assert failed["failure"]["kind"] == "out-of-memory"
+    assert made["goal"] == {
+        "text": "fastest for at most $85.00",
+        "minimize": "time",
+        "budget_usd": 85.0,
+        "deadline_seconds": None,
+    }
+    assert len(made["naive"]) == 2
+    assert made["why_not"][0]["kind"] == "over-budget"

@@ -1,0 +1,179 @@
+import io
+import re
+
+import pytest
+from report_samples import SAMPLES, all_failed_run, both_limits_run, budget_run, no_limit_run, overran_run
+
+from mlcd.events import Money, RunProgress, SearchEnded, TrialFinished, TrialStarted
+from mlcd.report.account import account
+from mlcd.report.progress import ProgressLines
+from mlcd.report.text_plot import text_plot
+from mlcd.report.verdict import verdict
+from mlcd.report.wording import assurance_text, percent_text, short_seconds, shortened, speed_text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1234.5, "1,230"), (452.0, "452"), (45.64, "45.6"), (0.01234, "0.0123"), (999.9, "1,000")]
+)
+def test_speeds_have_three_digits(value, text):
+    assert speed_text(value) == text
+
+
+def test_small_words():
+    assert [percent_text(f) for f in (0.124, 0.034, 0.0004, -0.5)] == ["12%", "3.4%", "under 0.1%", "50%"]
+    assert [assurance_text(a) for a in (0.999999, 0.95)] == ["99.9999%", "95%"]
+    assert [short_seconds(s) for s in (8.2, 725, 11520, 190800, -60)] == ["8.2s", "12m05s", "3h12m", "2d05h", "-1m00s"]
+    assert shortened("50 x Standard_ND96amsr_A100_v4", 20) == "50 x Stand…r_A100_v4"
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_verdict_is_never_wide_nor_empty(name):
+    text = verdict(SAMPLES[name]())
+    assert text
+    assert max(len(line) for line in text.splitlines()) <= 120
+    assert "nan" not in text.lower().split()
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_plain_verdict_is_ascii(name):
+    assert verdict(SAMPLES[name](), plain=True).isascii()
+
+
+def test_the_verdict_says_the_numbers():
+    run = budget_run()
+    text = verdict(run)
+    assert text.startswith("SIMULATED: ")
+    for part in (
+        "20 x p2.xlarge",
+        "$50.53",
+        "2 h 48 min",
+        "$53.49",
+        "$24.35",
+        "$74.88",
+        "$85.00",
+        "$10.12",
+        "99.9999%",
+    ):
+        assert part in text
+    assert "most popular type" in text
+    assert "most expensive type" in text
+    assert "mlcd report resnet-cifar10-7f3a9c" in text
+    assert "138 others" in text
+
+
+def test_a_real_run_does_not_say_simulated():
+    assert "SIMULATED" not in verdict(no_limit_run())
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("infeasible", "Nothing can fit these limits; nothing was trained."),
+        ("nothing-fits", "Nearest way out: needs $131, or 7 h 40 min"),
+        ("all-failed", "Every trial failed (4 of 4)"),
+        ("interrupted", "Go on with: mlcd resume resnet-cifar10-7f3a9c"),
+        ("overran", "The training overran its bound: $90.94 over the budget."),
+        ("both-limits", "fastest within 8 h for at most $85.00"),
+    ],
+)
+def test_every_ending_has_its_words(name, words):
+    assert words in verdict(SAMPLES[name]())
+
+
+def test_the_overrun_is_the_difference():
+    run = overran_run()
+    assert str(run.total_usd - run.problem.goal.budget) == "$90.94"
+
+
+def test_failures_are_grouped():
+    text = verdict(all_failed_run())
+    assert "2 x job-failed: it ended with exit code 1\n      1 x c5n.4xlarge, 1 x p2.xlarge" in text
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_plot_is_small(name):
+    lines = text_plot(SAMPLES[name]())
+    assert len(lines) <= 15
+    assert all(len(line) <= 100 for line in lines)
+
+
+def test_the_plot_marks_choice_and_failures():
+    lines = text_plot(budget_run())
+    assert sum(line.count("★") for line in lines) == 2  # in the plot and in its legend
+    assert sum(line.count("✗") for line in lines) == 3
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def played(run, stream, *, color=False):
+    """The run's events, as the engine would tell them."""
+    observer, goal = ProgressLines(stream, color), run.problem.goal
+    money = None
+    for row, step in zip(run.rows, account(run), strict=True):
+        money = Money(
+            spent=step.spent,
+            reserved=step.reserved,
+            left=None if goal.budget is None else goal.budget - step.spent - step.reserved,
+            elapsed_seconds=step.elapsed_seconds,
+            reserved_seconds=step.reserved_seconds,
+            seconds_left=goal.deadline_seconds and goal.deadline_seconds - step.elapsed_seconds - step.reserved_seconds,
+        )
+        observer(TrialStarted(number=row.number, config=row.trial.config, reason=row.reason, money=money))
+        observer(TrialFinished(row=row, incumbent=step.incumbent, money=money))
+    observer(SearchEnded(stopped=run.stopped, choice=run.choice, money=money))
+    if run.choice:
+        for percent in range(0, 101, 2):
+            observer(RunProgress(config=run.choice.config, fraction=percent / 100, money=money))
+    return stream.getvalue()
+
+
+def test_a_line_a_trial_with_speed_money_and_best():
+    lines = played(budget_run(), io.StringIO()).splitlines()
+    seventh = next(line for line in lines if line.startswith("  7 "))
+    assert seventh.split() == [
+        *("7", "20", "x", "p2.xlarge", "452", "±2.4%"),
+        *("$10.02", "$53.49", "$21.49", "#7", "2h48m", "$50.53"),
+    ]
+    assert all(len(line) <= 100 for line in lines)
+    assert sum(line.startswith("Training on") for line in lines) == 5
+
+
+def test_columns_of_trials_line_up():
+    lines = [line for line in played(both_limits_run(), io.StringIO()).splitlines() if re.match(r" +\d+ ", line)]
+    assert len({line.index("#") for line in lines[3:]}) == 1
+    assert all(len(line) <= 100 for line in lines)
+
+
+def test_a_failure_shows_kind_and_message():
+    text = played(budget_run(), io.StringIO())
+    assert re.search(r"8 24 x c5.xlarge +out-of-memory", text)
+    assert "needs 9.1 GiB a node, 8 GiB there" in text
+
+
+def test_on_a_terminal_lines_are_overwritten():
+    text = played(budget_run(), Terminal())
+    assert "\rTraining on 20 x p2.xlarge" in text
+    assert "greatest expected gain" in text
+    assert text.count("\n") < 20
+
+
+def test_colour_only_on_request():
+    assert "\x1b" not in played(budget_run(), io.StringIO())
+    assert "\x1b[31m" in played(budget_run(), io.StringIO(), color=True)
+
+
+def test_a_poor_encoding_gets_ascii():
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    observer = ProgressLines(stream, False)
+    run = budget_run()
+    step = account(run)[0]
+    money = Money(
+        spent=step.spent, reserved=step.reserved, left=None, elapsed_seconds=1, reserved_seconds=1, seconds_left=None
+    )
+    observer(TrialFinished(row=run.rows[0], incumbent=step.incumbent, money=money))
+    observer(RunProgress(config=run.rows[0].trial.config, fraction=0.5, money=money))
+    assert b"6.10 +-2.4%" in raw.getvalue()
