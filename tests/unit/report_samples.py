@@ -155,6 +155,12 @@ def record(
     )
 
 
+def choice_of(run: RunRecord) -> Plan:
+    """Its choice, for a run that has one."""
+    assert run.choice is not None
+    return run.choice
+
+
 BUDGET = Goal(minimize=Objective.TIME, budget=Usd.of(85))
 DEADLINE = Goal(minimize=Objective.COST, deadline_seconds=8 * 3600.0)
 

@@ -1,27 +1,36 @@
 from dataclasses import replace
 
 import pytest
-from report_samples import SAMPLES, budget_run, deadline_run, knee_run, no_limit_run, nothing_fits_run
+from report_samples import SAMPLES, budget_run, choice_of, deadline_run, knee_run, no_limit_run, nothing_fits_run
 
 from mlcd.report.account import account, keeps_reserve
-from mlcd.report.explain import Lost, why_not
+from mlcd.report.explain import Lost, WhyNot, why_not
 from mlcd.report.pareto import measured_plans, pareto
-from mlcd.report.receipt import intervals, receipt
+from mlcd.report.receipt import Intervals, intervals, receipt
+from mlcd.trial.plan import Plan
+from mlcd.trial.record import RunRecord
 from mlcd.units import Usd
 
 
-def reasons(run):
+def reasons(run: RunRecord) -> dict[str, WhyNot]:
     return {entry.subject: entry for entry in why_not(run)}
 
 
-def test_every_configuration_but_the_choice_is_accounted_for():
+def known_intervals(run: RunRecord, plan: Plan) -> Intervals:
+    known = intervals(run, plan)
+    assert known is not None
+    return known
+
+
+def test_every_configuration_but_the_choice_is_accounted_for() -> None:
     run = budget_run()
     assert sum(entry.configurations for entry in why_not(run)) == len(run.problem.space) - 1
 
 
-def test_a_faster_deployment_over_the_budget_says_by_how_much():
+def test_a_faster_deployment_over_the_budget_says_by_how_much() -> None:
     run = budget_run()
     entry = reasons(run)["26 x p2.xlarge"]
+    assert entry.plan is not None
     total = run.search_usd + entry.plan.usd
     assert entry.kind is Lost.OVER_BUDGET
     assert "faster, but would cost" in entry.text
@@ -29,22 +38,23 @@ def test_a_faster_deployment_over_the_budget_says_by_how_much():
     assert f"{total - Usd.of(85)} over the budget" in entry.text
 
 
-def test_a_slower_deployment_says_by_how_much():
+def test_a_slower_deployment_says_by_how_much() -> None:
     run = budget_run()
     entry = reasons(run)["17 x p2.xlarge"]
     assert entry.kind is Lost.SLOWER
-    assert entry.text == f"{(entry.plan.seconds / run.choice.seconds - 1) * 100:.1f}% slower"
+    assert entry.plan is not None
+    assert entry.text == f"{(entry.plan.seconds / choice_of(run).seconds - 1) * 100:.1f}% slower"
     assert reasons(run)["1 x p2.xlarge"].text == "takes 8.6 times as long"
 
 
-def test_a_cheaper_deployment_after_the_deadline_says_how_late():
+def test_a_cheaper_deployment_after_the_deadline_says_how_late() -> None:
     entry = reasons(deadline_run())["1 x p2.xlarge"]
     assert entry.kind is Lost.LATE
     assert entry.text.endswith("would end 18 h 21 min late")
     assert "cheaper, but" in entry.text
 
 
-def test_a_bound_that_breaks_the_limit_is_told_from_an_expectation_that_does():
+def test_a_bound_that_breaks_the_limit_is_told_from_an_expectation_that_does() -> None:
     run = replace(budget_run(), rows=budget_run().rows[:11])
     plan = next(p for p in measured_plans(run) if p.config.nodes == 26)
     budget = run.search_usd + plan.usd + Usd.of("0.5")
@@ -52,27 +62,27 @@ def test_a_bound_that_breaks_the_limit_is_told_from_an_expectation_that_does():
     assert "could cost up to" in reasons(lax)["26 x p2.xlarge"].text
 
 
-def test_failures_carry_their_kind_and_message():
+def test_failures_carry_their_kind_and_message() -> None:
     entry = reasons(budget_run())["24 x c5.xlarge"]
     assert (entry.kind, entry.text) == (Lost.FAILED, "out-of-memory: needs 9.1 GiB a node, 8 GiB there")
 
 
-def test_what_could_not_be_afforded_says_so():
+def test_what_could_not_be_afforded_says_so() -> None:
     entries = why_not(SAMPLES["infeasible"]())
     assert {entry.kind for entry in entries} == {Lost.NOT_AFFORDABLE}
     assert "$0.0100 left" in entries[0].text
 
 
-def test_the_knee_compares_time_times_cost():
+def test_the_knee_compares_time_times_cost() -> None:
     assert reasons(knee_run())["8 x p2.xlarge"].kind is Lost.WORSE_KNEE
 
 
-def test_both_broken_limits_are_named():
+def test_both_broken_limits_are_named() -> None:
     text = reasons(nothing_fits_run())["8 x p2.xlarge"].text
     assert "over the budget and would end" in text
 
 
-def test_the_front_is_what_brute_force_finds():
+def test_the_front_is_what_brute_force_finds() -> None:
     run = budget_run()
     plans = measured_plans(run)
     expected = {
@@ -87,9 +97,10 @@ def test_the_front_is_what_brute_force_finds():
     assert [p.seconds for p in front] == sorted(p.seconds for p in front)
 
 
-def test_the_receipt_adds_up():
+def test_the_receipt_adds_up() -> None:
     run = budget_run()
     paid = receipt(run)
+    assert paid.run_usd is not None
     assert paid.search_usd + paid.run_usd == paid.total_usd == run.total_usd
     assert paid.left_usd == Usd.of(85) - run.total_usd
     assert paid.total_seconds == pytest.approx(run.total_seconds)
@@ -98,34 +109,36 @@ def test_the_receipt_adds_up():
     assert (paid.trials, paid.failed, paid.run_is_predicted) == (12, 2, False)
 
 
-def test_a_run_that_was_not_trained_is_predicted():
+def test_a_run_that_was_not_trained_is_predicted() -> None:
     paid = receipt(replace(budget_run(), final=None))
     assert paid.run_is_predicted
-    assert paid.run_usd == budget_run().choice.usd
+    assert paid.run_usd == choice_of(budget_run()).usd
 
 
-def test_intervals_hold_the_prediction_and_lie_under_the_bound():
+def test_intervals_hold_the_prediction_and_lie_under_the_bound() -> None:
     run = budget_run()
-    known = intervals(run, run.choice)
-    assert known.seconds[0] < run.choice.seconds < known.seconds[1] < run.choice.worst_seconds
-    assert known.usd[0] < run.choice.usd < known.usd[1] < run.choice.worst_usd
+    choice = choice_of(run)
+    known = known_intervals(run, choice)
+    assert known.seconds[0] < choice.seconds < known.seconds[1] < choice.worst_seconds
+    assert known.usd[0] < choice.usd < known.usd[1] < choice.worst_usd
 
 
-def test_the_interval_of_an_untried_choice_comes_from_its_bound():
+def test_the_interval_of_an_untried_choice_comes_from_its_bound() -> None:
     tried, untried = budget_run(), replace(budget_run(), rows=())
-    assert intervals(untried, tried.choice).seconds == pytest.approx(intervals(tried, tried.choice).seconds)
+    choice = choice_of(tried)
+    assert known_intervals(untried, choice).seconds == pytest.approx(known_intervals(tried, choice).seconds)
 
 
-def test_the_account_is_the_ledgers():
+def test_the_account_is_the_ledgers() -> None:
     run = budget_run()
     steps = account(run)
     assert keeps_reserve(run)
     assert steps[-1].spent == run.search_usd
-    assert steps[-1].reserved == run.choice.worst_usd
+    assert steps[-1].reserved == choice_of(run).worst_usd
     assert all(step.spent + step.reserved <= Usd.of(85) for step in steps)
 
 
-def test_a_strategy_without_a_reserve_is_shown_without_one():
+def test_a_strategy_without_a_reserve_is_shown_without_one() -> None:
     run = budget_run()
     tight = replace(run, problem=replace(run.problem, goal=replace(run.problem.goal, budget=Usd.of(60))))
     assert not keeps_reserve(tight)

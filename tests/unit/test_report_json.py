@@ -1,29 +1,31 @@
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import jsonschema
 import pytest
-from report_samples import SAMPLES, budget_run
+from report_samples import SAMPLES, budget_run, choice_of
 
 from mlcd.report.as_json import record_json, schema
 
 
-def test_the_schema_is_a_schema():
+def test_the_schema_is_a_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(schema())
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_every_record_is_as_the_schema_says(name):
+def test_every_record_is_as_the_schema_says(name: str) -> None:
     text = json.dumps(record_json(SAMPLES[name]()), allow_nan=False)
     jsonschema.validate(json.loads(text), schema(), cls=jsonschema.Draft202012Validator)
 
 
-def test_a_key_that_the_schema_does_not_know_is_refused():
+def test_a_key_that_the_schema_does_not_know_is_refused() -> None:
     made = record_json(budget_run())
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**made, "cost": 3}, schema())
 
 
-def objects(node):
+def objects(node: Any) -> Iterator[dict[str, Any]]:
     if isinstance(node, dict):
         if "properties" in node:
             yield node
@@ -34,19 +36,19 @@ def objects(node):
             yield from objects(value)
 
 
-def test_the_schema_closes_and_requires_everything():
+def test_the_schema_closes_and_requires_everything() -> None:
     for node in objects(schema()):
         assert node["additionalProperties"] is False
         assert set(node["required"]) == set(node["properties"])
 
 
-def test_the_numbers_are_the_records():
+def test_the_numbers_are_the_records() -> None:
     run = budget_run()
-    made = record_json(run)
+    made: dict[str, Any] = record_json(run)
     assert made["schema"] == 1
     assert (made["status"], made["exit_code"], made["simulated"]) == ("done", 0, True)
     assert made["choice"]["config"] == {"instance": "p2.xlarge", "nodes": 20}
-    assert made["choice"]["usd"] == run.choice.usd.micros / 1e6
+    assert made["choice"]["usd"] == choice_of(run).usd.micros / 1e6
     assert made["choice"]["usd_interval"][0] < made["choice"]["usd"] < made["choice"]["usd_interval"][1]
     assert made["receipt"]["total_usd"] == run.total_usd.dollars
     assert made["receipt"]["left_usd"] == pytest.approx(85 - run.total_usd.dollars)

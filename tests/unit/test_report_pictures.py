@@ -1,5 +1,6 @@
 import math
 import re
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from itertools import combinations, pairwise
 from xml.etree import ElementTree as ET
@@ -12,6 +13,7 @@ from mlcd.report.labels import Box, Label, place
 from mlcd.report.pictures import PictureKind, picture
 from mlcd.report.svg import Drawing, number
 from mlcd.report.ticks import Scale, doubling_ticks, fitted_scale, money_ticks, number_ticks, time_ticks
+from mlcd.trial.record import RunRecord
 
 SVG = "{http://www.w3.org/2000/svg}"
 ALL = [(name, kind) for name in SAMPLES for kind in PictureKind]
@@ -19,60 +21,60 @@ ALL = [(name, kind) for name in SAMPLES for kind in PictureKind]
 
 @pytest.mark.parametrize(("name", "kind"), ALL)
 @pytest.mark.parametrize("width", [380, 860])
-def test_a_picture_is_well_formed_and_inside_its_page(name, kind, width):
+def test_a_picture_is_well_formed_and_inside_its_page(name: str, kind: PictureKind, width: int) -> None:
     text = picture(SAMPLES[name](), kind, width=width)
     assert not re.search(r"\b(nan|inf|None)\b", text)
     root = ET.fromstring(text)
-    assert root.find(f"{SVG}title").text
-    assert root.find(f"{SVG}desc").text
-    height = float(root.get("viewBox").split()[3])
+    assert root.findtext(f"{SVG}title")
+    assert root.findtext(f"{SVG}desc")
+    height = float(root.attrib["viewBox"].split()[3])
     for element in root.iter():
         for key, limit in (("x", width), ("cx", width), ("y", height), ("cy", height)):
-            if element.get(key):
-                assert -1 <= float(element.get(key)) <= limit + 1, ET.tostring(element)
+            if key in element.attrib:
+                assert -1 <= float(element.attrib[key]) <= limit + 1, ET.tostring(element)
         for pair in (element.get("points") or "").split():
             x, y = map(float, pair.split(","))
             assert -1 <= x <= width + 1
             assert -1 <= y <= height + 1
 
 
-def label_boxes(text):
+def label_boxes(text: str) -> Iterator[Box]:
     root = ET.fromstring(text)
     for element in root.iter(f"{SVG}text"):
         if "halo" in (element.get("class") or ""):
-            size = float(element.get("font-size"))
-            half = size * 0.5 * len(element.text) / 2
-            x, y = float(element.get("x")), float(element.get("y"))
+            size = float(element.attrib["font-size"])
+            half = size * 0.5 * len(element.text or "") / 2
+            x, y = float(element.attrib["x"]), float(element.attrib["y"])
             yield Box(x - half, y - size * 0.7, x + half, y)
 
 
 @pytest.mark.parametrize("make", [budget_run, crowded_run, no_limit_run])
 @pytest.mark.parametrize("kind", [PictureKind.SPEED, PictureKind.TRADEOFF])
 @pytest.mark.parametrize("width", [380, 860])
-def test_labels_do_not_overlap(make, kind, width):
+def test_labels_do_not_overlap(make: Callable[[], RunRecord], kind: PictureKind, width: int) -> None:
     boxes = list(label_boxes(picture(make(), kind, width=width)))
     assert boxes
     assert all(a.overlap(b) == 0 for a, b in combinations(boxes, 2))
 
 
-def test_tick_labels_do_not_overlap():
+def test_tick_labels_do_not_overlap() -> None:
     for make in (budget_run, crowded_run):
         for kind in PictureKind:
             root = ET.fromstring(picture(make(), kind, width=380))
-            spans = {}
+            spans: dict[str, list[tuple[float, float]]] = {}
             for e in root.iter(f"{SVG}text"):
                 if e.get("text-anchor") == "middle" and "halo" not in (e.get("class") or ""):
-                    half = 11 * 0.5 * len(e.text) / 2
-                    spans.setdefault(e.get("y"), []).append((float(e.get("x")) - half, float(e.get("x")) + half))
+                    half, x = 11 * 0.5 * len(e.text or "") / 2, float(e.attrib["x"])
+                    spans.setdefault(e.attrib["y"], []).append((x - half, x + half))
             for row in spans.values():
                 row.sort()
                 assert all(a[1] <= b[0] + 1 for a, b in pairwise(row))
 
 
-def test_the_search_is_drawn_trial_by_trial():
+def test_the_search_is_drawn_trial_by_trial() -> None:
     run = budget_run()
     text = picture(run, "speed")
-    titles = [t.text for t in ET.fromstring(text).iter(f"{SVG}title")]
+    titles = [t.text or "" for t in ET.fromstring(text).iter(f"{SVG}title")]
     for row in run.rows:
         assert any(t.startswith(f"Trial {row.number}: {row.trial.config}\n") for t in titles)
     assert "7: chosen, 20 x p2.xlarge" in text
@@ -80,25 +82,25 @@ def test_the_search_is_drawn_trial_by_trial():
     assert text.count('class="ring"') == 1
 
 
-def test_the_money_picture_reaches_the_total_and_the_cap():
+def test_the_money_picture_reaches_the_total_and_the_cap() -> None:
     text = picture(budget_run(), PictureKind.MONEY)
     assert "cap $85.00" in text
     assert "The training took $50.53: $74.88 in all" in text
     assert "cap $" not in picture(no_limit_run(), PictureKind.MONEY)
 
 
-def test_limits_are_shaded_where_there_are_limits():
+def test_limits_are_shaded_where_there_are_limits() -> None:
     assert picture(budget_run(), PictureKind.TRADEOFF).count('class="shade"') == 1
     assert picture(SAMPLES["both-limits"](), PictureKind.TRADEOFF).count('class="shade"') == 2
     assert picture(no_limit_run(), PictureKind.TRADEOFF).count('class="shade"') == 0
 
 
-def test_unknown_pictures_are_refused():
+def test_unknown_pictures_are_refused() -> None:
     with pytest.raises(ValueError, match="circle"):
         picture(budget_run(), "circle")
 
 
-def test_nothing_infinite_is_drawn():
+def test_nothing_infinite_is_drawn() -> None:
     with pytest.raises(ValueError, match="finite"):
         number(math.nan)
     drawing = Drawing(key="k", width=10, height=10, title="<t>", description="&")
@@ -106,7 +108,7 @@ def test_nothing_infinite_is_drawn():
     assert "&lt;b&gt;&amp;" in drawing.render()
 
 
-def test_ticks_are_round_and_inside():
+def test_ticks_are_round_and_inside() -> None:
     linear = Scale(low=0, high=478, start=0, end=1)
     assert [label for _, label in number_ticks(linear)] == ["0", "100", "200", "300", "400"]
     assert [label for _, label in money_ticks(Scale(low=0, high=0.31, start=0, end=1))][:2] == ["$0.00", "$0.10"]
@@ -123,7 +125,7 @@ def test_ticks_are_round_and_inside():
         Scale(low=1, high=1, start=0, end=1)
 
 
-def test_labels_keep_off_each_other_and_inside():
+def test_labels_keep_off_each_other_and_inside() -> None:
     bounds = Box(0, 0, 200, 100)
     placed = place([Label(text="12", x=100, y=50) for _ in range(40)], bounds)
     assert 8 <= len(placed) < 40
@@ -136,22 +138,24 @@ class Page(HTMLParser):
 
     VOID = frozenset({"meta", "br", "img", "link"})
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
-        self.open, self.tags, self.links = [], set(), []
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.links: list[str | None] = []
 
-    def handle_starttag(self, tag, attrs):
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
         self.links += [value for key, value in attrs if key in ("src", "href")]
         if tag not in self.VOID:
             self.open.append(tag)
 
-    def handle_endtag(self, tag):
+    def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_report_is_one_balanced_self_contained_page(name):
+def test_a_report_is_one_balanced_self_contained_page(name: str) -> None:
     text = html_report(SAMPLES[name]())
     page = Page()
     page.feed(text)
@@ -164,14 +168,14 @@ def test_a_report_is_one_balanced_self_contained_page(name):
     assert "url(" not in text
 
 
-def test_user_text_is_escaped():
+def test_user_text_is_escaped() -> None:
     text = html_report(hostile_run())
     for evil in ("<script", "<img", "<b>bold", "<i>", "<u>"):
         assert evil not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;&amp;&quot;&#x27;" in text
 
 
-def test_the_report_shows_the_answer_the_receipt_and_how_to_repeat():
+def test_the_report_shows_the_answer_the_receipt_and_how_to_repeat() -> None:
     text = html_report(budget_run())
     for part in ("SIMULATED", "<h1>20 x p2.xlarge</h1>", "$74.88", "$10.12 left", "heterbo", "2026-02-01", "99.9999%"):
         assert part in text
@@ -179,6 +183,6 @@ def test_the_report_shows_the_answer_the_receipt_and_how_to_repeat():
     assert "$90.94 over" in html_report(SAMPLES["overran"]())
 
 
-def test_ids_are_unique():
+def test_ids_are_unique() -> None:
     ids = re.findall(r'\bid="([^"]+)"', html_report(budget_run()))
     assert len(ids) == len(set(ids)) == 12

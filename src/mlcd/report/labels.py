@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+_COVER = 30.0  # the area of marks that a label may cover: a third of a point
+
 
 @dataclass(frozen=True, slots=True)
 class Box:
@@ -31,13 +33,17 @@ class Box:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """A text that wants to stand near (x, y); `gap` keeps it off its own mark."""
+    """A text that wants to stand near (x, y); `gap` keeps it off its own mark.
+
+    must  whether it may cover marks rather than be left out
+    """
 
     text: str
     x: float
     y: float
     size: float = 11.0
     gap: float = 7.0
+    must: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +63,7 @@ def text_width(text: str, size: float) -> float:
 
 
 def place(labels: Sequence[Label], bounds: Box, obstacles: Sequence[Box] = ()) -> tuple[PlacedLabel, ...]:
-    """The labels that find room, the first ones first; one that would cover another label is left out."""
+    """The labels that find room, the first ones first; one that would cover a label, or much of a mark, is left out."""
     taken: list[Box] = []
     placed: list[PlacedLabel] = []
     for label in labels:
@@ -70,7 +76,7 @@ def place(labels: Sequence[Label], bounds: Box, obstacles: Sequence[Box] = ()) -
                 best = (covered, box)
             if covered == 0:
                 break
-        if best is not None:
+        if best is not None and (label.must or best[0] <= _COVER):
             box = best[1]
             taken.append(box)
             placed.append(

@@ -78,8 +78,8 @@ def _places(record: RunRecord, across: Scale, up: Scale, *, strip: float) -> dic
         if isinstance(row.trial, Measurement):
             places[row.number] = (x, up(row.trial.samples_per_second))
         else:
-            while any(abs(x - other) < 12 for other in crosses):
-                x += 12
+            while any(abs(x - other) < 5 for other in crosses):
+                x += 5
             crosses.append(x)
             places[row.number] = (min(x, across.end - 6), strip)
     return places
@@ -118,7 +118,7 @@ def _labels(drawing: Drawing, record: RunRecord, places: Mapping[int, tuple[floa
         x, y = places[row.number]
         if record.choice and row.trial.config == record.choice.config and isinstance(row.trial, Measurement):
             text = f"{row.number}: chosen, {row.trial.config}"
-            labels.insert(0, Label(text=text, x=x, y=y, size=12.5, gap=14))
+            labels.insert(0, Label(text=text, x=x, y=y, size=12.5, gap=14, must=True))
         else:
             labels.append(Label(text=str(row.number), x=x, y=y))
     rings = {row.number for row in record.rows if record.choice and row.trial.config == record.choice.config}

@@ -32,8 +32,9 @@ def tradeoff_picture(record: RunRecord, width: float) -> str:
     if record.choice and record.choice.config not in {p.config for p in (*plans, *untried)}:
         untried.append(record.choice)
     looks, (usd_left, seconds_left) = series(record), _left(record)
+    drawn = {instance: looks[instance] for instance in looks if instance in {p.config.instance for p in plans}}
     items: list[tuple[str, str, int | str]] = [
-        (text, f"mark f-{look.css}", look.shape) for text, look in legend_items(looks) if look
+        (text, f"mark f-{look.css}", look.shape) for text, look in legend_items(drawn) if look
     ]
     items.append(("Pareto front", "front", "line"))
     if untried:
@@ -122,7 +123,7 @@ def _labels(drawing: Drawing, record: RunRecord, shown: tuple[Plan, ...], plane:
         text = f"chosen: {plan.config}" if plan.config == chosen else str(plan.config)
         x, y = across(plan.seconds), up(plan.usd.dollars)
         size, gap = (12.5, 14.0) if plan.config == chosen else (11.0, 8.0)
-        labels.append(Label(text=text, x=x, y=y, size=size, gap=gap))
+        labels.append(Label(text=text, x=x, y=y, size=size, gap=gap, must=plan.config == chosen))
     marks = []
     for plan in shown:
         x, y, r = across(plan.seconds), up(plan.usd.dollars), 10 if plan.config == chosen else 5
