@@ -1,6 +1,7 @@
 import math
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import combinations, pairwise
 from xml.etree import ElementTree as ET
@@ -14,6 +15,7 @@ from mlcd.report.pictures import PictureKind, picture
 from mlcd.report.svg import Drawing, number
 from mlcd.report.ticks import Scale, doubling_ticks, fitted_scale, money_ticks, number_ticks, time_ticks
 from mlcd.trial.record import RunRecord
+from mlcd.units import Usd
 
 SVG = "{http://www.w3.org/2000/svg}"
 ALL = [(name, kind) for name in SAMPLES for kind in PictureKind]
@@ -93,6 +95,15 @@ def test_limits_are_shaded_where_there_are_limits() -> None:
     assert picture(budget_run(), PictureKind.TRADEOFF).count('class="shade"') == 1
     assert picture(SAMPLES["both-limits"](), PictureKind.TRADEOFF).count('class="shade"') == 2
     assert picture(no_limit_run(), PictureKind.TRADEOFF).count('class="shade"') == 0
+
+
+def test_a_far_limit_is_named_and_does_not_flatten_the_picture() -> None:
+    run = budget_run()
+    rich = replace(run, problem=replace(run.problem, goal=replace(run.problem.goal, budget=Usd.of(5000))))
+    money, tradeoff = picture(rich, PictureKind.MONEY), picture(rich, PictureKind.TRADEOFF)
+    assert "cap $5,000.00, far above" in money
+    assert money.count('class="limit"') == tradeoff.count('class="limit"') == 1  # the legend's
+    assert 'class="shade"' not in tradeoff
 
 
 def test_unknown_pictures_are_refused() -> None:

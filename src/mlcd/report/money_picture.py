@@ -9,6 +9,8 @@ from mlcd.report.ticks import Scale, Tick, money_ticks
 from mlcd.trial.record import RunRecord
 from mlcd.trial.trial import Failure
 
+_FAR = 4.0  # a cap so many times above all that was spent would flatten the picture
+
 
 def money_picture(record: RunRecord, width: float) -> str:
     """The SVG: a step a trial, then the training itself."""
@@ -34,22 +36,19 @@ def money_picture(record: RunRecord, width: float) -> str:
         items.append(
             ("training, predicted", "run-predicted", "box") if paid.run_is_predicted else ("training", "run", "box")
         )
+    highest = max(*((step.spent + step.reserved).dollars for step in steps), paid.total_usd.dollars, 1e-6)
+    far = cap is not None and cap.dollars > _FAR * highest
     if cap is not None:
-        items.append((f"cap {cap}", "limit", "line"))
+        items.append((f"cap {cap}{', far above' if far else ''}", "limit", "line"))
+        highest = highest if far else max(highest, cap.dollars)
     if record.history.failures:
         items.append(("failed trial", "x-other", "cross"))
     top = legend(drawing, items, width) + 24
-    highest = max(
-        *((step.spent + step.reserved).dollars for step in steps),
-        paid.total_usd.dollars,
-        cap.dollars if cap else 0.0,
-        1e-6,
-    )
     up = Scale(low=0.0, high=highest * 1.06, start=height - 48, end=top)
     ticks = money_ticks(up, 6)
     plot = Box(left_margin(ticks), top, width - 12, height - 48)
     _steps(drawing, record, plot, up, ticks)
-    if cap is not None:
+    if cap is not None and not far:
         drawing.line([(plot.left, up(cap.dollars)), (plot.right, up(cap.dollars))], "limit")
     return drawing.render()
 

@@ -28,7 +28,7 @@ def text_plot(record: RunRecord, *, width: int = 72, height: int = 11, plain: bo
     highest = max(2, *(trial.config.nodes for trial in record.history))
     across = Scale(low=0.93, high=highest * 1.08, start=0, end=columns * 2 - 1, log=True)
     types = [*{plan.config.instance: None for plan in ranked(record)}]
-    marks = dict(zip(types, _PLAIN_MARKS if plain else _MARKS, strict=False))
+    marks = dict(zip(_named(types, width), _PLAIN_MARKS if plain else _MARKS, strict=False))
     cells = [[" "] * columns for _ in range(height)]
     if not plain:
         _curves(record, list(marks), across, up, cells)
@@ -52,6 +52,18 @@ def text_plot(record: RunRecord, *, width: int = 72, height: int = 11, plain: bo
         legend.append(f"{'X' if plain else '✗'} failed")
     lines.append(" " * (gutter + 2) + "   ".join(legend))
     return tuple(lines)
+
+
+def _named(types: list[str], width: int) -> list[str]:
+    """The first types, as many as a legend of one line has room for."""
+    room = width - 30
+    named: list[str] = []
+    for instance in types:
+        room -= len(instance) + 5
+        if named and room < 0:
+            break
+        named.append(instance)
+    return named
 
 
 def _curves(record: RunRecord, types: list[str], across: Scale, up: Scale, cells: list[list[str]]) -> None:

@@ -12,6 +12,8 @@ from mlcd.trial.plan import Plan
 from mlcd.trial.record import RunRecord
 from mlcd.units import Usd, format_seconds
 
+_FAR = 4.0  # a limit so many times beyond all deployments is named, and not drawn
+
 
 def tradeoff_picture(record: RunRecord, width: float) -> str:
     """The SVG. Shaded is what the search left no room for; whiskers reach to the assured upper bound."""
@@ -47,9 +49,9 @@ def tradeoff_picture(record: RunRecord, width: float) -> str:
     shown = (*plans, *untried)
     monies = [u.dollars for p in shown for u in (p.usd, p.worst_usd)]
     times = [s for p in shown for s in (p.seconds, p.worst_seconds)]
-    if usd_left is not None and usd_left.micros > 0:
+    if usd_left is not None and 0 < usd_left.dollars < _FAR * max(monies):
         monies += [usd_left.dollars, usd_left.dollars * 1.15]
-    if seconds_left is not None and seconds_left > 0:
+    if seconds_left is not None and 0 < seconds_left < _FAR * max(times):
         times += [seconds_left, seconds_left * 1.15]
     up = fitted_scale(monies, height - 48, top, spread_for_log=12, floor=False)
     up_ticks = money_ticks(up, 6)
@@ -92,11 +94,13 @@ def _limits(drawing: Drawing, plane: Plane, usd_left: Usd | None, seconds_left: 
     if usd_left is not None:
         y = min(plot.bottom, max(plot.top, up(usd_left.dollars)))
         drawing.rect(Box(plot.left, plot.top, plot.right, y), "shade")
-        drawing.line([(plot.left, y), (plot.right, y)], "limit")
+        if y > plot.top:
+            drawing.line([(plot.left, y), (plot.right, y)], "limit")
     if seconds_left is not None:
         x = min(plot.right, max(plot.left, across(seconds_left)))
         drawing.rect(Box(x, plot.top, plot.right, plot.bottom), "shade")
-        drawing.line([(x, plot.top), (x, plot.bottom)], "limit")
+        if x < plot.right:
+            drawing.line([(x, plot.top), (x, plot.bottom)], "limit")
 
 
 def _front(front: tuple[Plan, ...], across: Scale, up: Scale) -> list[tuple[float, float]]:
