@@ -1,8 +1,8 @@
 """The only loop: ask the strategy, authorise, measure, store; then choose and train.
 
 Only this file starts a trial, and only after the ledger has authorised its worst case and the store has written that
-down. Killed at any instant, a run goes on from the store: on a simulated cloud trials in flight are measured again (they
-give the same answer), on a real one they are charged for their elapsed time as failed.
+down. Killed at any instant, a run goes on from the store: on a simulated cloud trials in flight are measured again
+(they give the same answer), on a real one they are charged for their elapsed time as failed.
 """
 
 import math
@@ -45,7 +45,8 @@ class Engine:
     parallel: int = 1
     naive: Sequence[tuple[str, Config]] = ()
     observer: Observer = ignore
-    _stop: threading.Event = field(default_factory=threading.Event)
+    _stop: threading.Event = field(default_factory=threading.Event, init=False)
+    _rows: list[TrialRow] = field(default_factory=list, init=False)
 
     def run(self) -> RunRecord:
         """Search, choose, train. Raises Interrupted on Ctrl-C; the run can then be resumed."""
@@ -53,6 +54,7 @@ class Engine:
             record = self.store.record(self.run_id)
             if record.status.is_final:
                 return record
+            self._rows = list(record.rows)
             try:
                 if record.status is Status.INTERRUPTED:
                     self.store.set_status(self.run_id, Status.RUNNING)
@@ -73,7 +75,7 @@ class Engine:
         self._settle_in_flight()
         while True:
             ledger = self._ledger()
-            round_number = 1 + max((row.round for row in self.store.rows(self.run_id)), default=0)
+            round_number = 1 + max((row.round for row in self._rows), default=0)
             started, stopped = self._next_round(ledger, round_number)
             if not started:
                 return self._conclude(stopped)
@@ -151,8 +153,10 @@ class Engine:
 
     def _settle(self, started: StartedTrial, trial: Trial) -> None:
         self.store.end_trial(self.run_id, started.number, trial)
+        row = started.ended(trial)
+        self._rows = sorted([*self._rows, row], key=lambda r: r.number)
         ledger = self._ledger()
-        self._tell(TrialFinished(row=started.ended(trial), incumbent=ledger.incumbent(), money=self._money(ledger)))
+        self._tell(TrialFinished(row=row, incumbent=ledger.incumbent(), money=self._money(ledger)))
 
     def _settle_in_flight(self) -> None:
         """After a kill: simulated trials are measured again, real ones are charged for the time that went by."""
@@ -264,19 +268,18 @@ class Engine:
     # ---- accounts
 
     def _ledger(self) -> Ledger:
-        rows = self.store.rows(self.run_id)
         return Ledger(
             problem=self.problem,
-            history=History(tuple(row.trial for row in rows)),
-            spent=Usd(sum(row.trial.usd.micros for row in rows)),
-            elapsed_seconds=self._elapsed(rows),
+            history=History(tuple(row.trial for row in self._rows)),
+            spent=Usd(sum(row.trial.usd.micros for row in self._rows)),
+            elapsed_seconds=self._elapsed(),
             guarded=self.strategy.guarded,
         )
 
-    def _elapsed(self, rows: tuple[TrialRow, ...]) -> float:
+    def _elapsed(self) -> float:
         """Since the first start: simulated time, or the wall clock with all downtime."""
         if self.cloud.simulated:
-            return simulated_elapsed(rows)
+            return simulated_elapsed(tuple(self._rows))
         first = self.store.first_start(self.run_id)
         return 0.0 if first is None else max(time.time() - first, 0.0)
 

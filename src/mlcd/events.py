@@ -66,5 +66,5 @@ Event = TrialStarted | TrialFinished | SearchEnded | RunProgress
 Observer = Callable[[Event], None]
 
 
-def ignore(event: Event) -> None:  # noqa: ARG001 - the observer that watches nothing
+def ignore(event: Event) -> None:
     """For callers that do not want to know."""

@@ -1,5 +1,6 @@
 """What a search is asked: the work, the configurations with their prices, the goal, and the rules of a trial."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -49,6 +50,21 @@ class TrialPolicy:
         return self.extended_seconds(nodes) + self.watchdog_seconds
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blueprint:
+    """What an analytical model needs to know without a trial: the network trained and the machines' data sheets.
+
+    flops_per_sample  forward and backward
+    batch             the global batch: what one step processes
+    machines          instance type -> (peak FLOP/s of a node, bytes/s of its network)
+    """
+
+    flops_per_sample: float
+    parameter_bytes: float
+    batch: int
+    machines: Mapping[str, tuple[float, float]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """A search problem, frozen. `usd_per_hour` is the price of each whole configuration, in the space's order.
@@ -57,6 +73,7 @@ class Problem:
     noise         relative deviation between two runs of one configuration, as the cloud states it
     assurance     the confidence of every "this fits": the reserve uses the upper bound at this level
     stretch       expected run time over undisturbed run time, >= 1 (spot interruptions), in the space's order
+    blueprint     what is known of network and machines beforehand, where it is
     """
 
     name: str
@@ -69,6 +86,7 @@ class Problem:
     noise: float = 0.03
     assurance: float = 0.999999
     stretch: tuple[float, ...] = ()
+    blueprint: Blueprint | None = None
 
     def __post_init__(self) -> None:
         if len(self.usd_per_hour) != len(self.space):

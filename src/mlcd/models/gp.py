@@ -2,14 +2,14 @@ r"""The one Gaussian process behind every strategy: log speed over a finite spac
 
 Covariance of two configurations (algorithms: 1.3), with M the Matern 5/2 correlation:
 
-    k = B V B'  +  (s1^2 M(features / lf) + s2^2 [same choices]) M(counts / lc)  +  s3^2 M(totals / lt)  +  noise
+    k = B V B' + (s1^2 M(features / lf) + s2^2 [same choices]) M(counts / lc) + s3^2 M(totals / lt) + noise
 
 The first term is a linear trend whose coefficients have Gaussian priors and are integrated out exactly: a constant,
 the counts and their squares (speed rises with the nodes and bends down), the price of a node, and the features.
 The second lets alike types inform each other and gives each type a curve of its own; the third is for what depends on
 the whole cluster, such as whether the data fit into its memory. Hyperparameters
-theta = (ln s1, ln s2, ln lc.., ln lf.., ln s3, ln lt.., ln noise) maximise likelihood times log-normal priors, by L-BFGS-B with
-analytic gradients, from the prior's mode and from a warm start.
+theta = (ln s1, ln s2, ln lc.., ln lf.., ln s3, ln lt.., ln noise) maximise likelihood times log-normal priors, by
+L-BFGS-B with analytic gradients, from the prior's mode and from a warm start.
 
 Everything here is a function of its arguments; nothing is remembered between calls.
 """
@@ -25,7 +25,6 @@ from scipy.optimize import minimize
 
 Floats = NDArray[np.float64]
 SQRT5 = float(np.sqrt(5.0))
-_OPTIONS = {"maxiter": 40, "ftol": 1e-6}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +69,7 @@ class Inputs:
     trend: Trend
 
     @classmethod
-    def of(
-        cls, identity: NDArray[np.intp], features: Floats, counts: Floats, totals: Floats, trend: Trend
-    ) -> "Inputs":
+    def of(cls, identity: NDArray[np.intp], features: Floats, counts: Floats, totals: Floats, trend: Trend) -> "Inputs":
         """From per-row arrays: features (N, d) equal for equal identity, counts (N, c), totals (N, t)."""
         first = np.unique(identity, return_index=True)[1]
         distinct, level = np.unique(counts, axis=0, return_inverse=True)
@@ -96,11 +93,6 @@ class Inputs:
     def count_squares(self) -> Floats:
         """(c, W, W) likewise."""
         return _squares(self.counts)
-
-    @cached_property
-    def total_squares(self) -> Floats:
-        """(t, Q, Q) likewise."""
-        return _squares(self.totals)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +141,14 @@ def fit(inputs: Inputs, data: Data, *, prior: Prior | None = None, start: Floats
     starts = [objective.centre] if start is None else [start, objective.centre]
     best_theta, best_value = objective.centre, np.inf
     for first in starts:
-        found = minimize(objective, first, jac=True, method="L-BFGS-B", bounds=objective.bounds, options=_OPTIONS)
+        found = minimize(
+            objective,
+            first,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=objective.bounds,
+            options={"maxiter": 40, "ftol": 1e-6},
+        )
         if found.fun < best_value:
             best_theta, best_value = np.asarray(found.x), float(found.fun)
     return objective.posterior(best_theta)
@@ -212,7 +211,8 @@ def _kernel(inputs: Inputs, parts: _Parts, rows: NDArray[np.intp]) -> Floats:
     scaled = inputs.trend.columns * inputs.trend.deviations
     covariance = amplitude[inputs.identity] * by_counts[inputs.level] + scaled @ scaled[rows].T
     if parts.whole:
-        by_totals = _matern(inputs.total_squares[:, :, inputs.whole[rows]], parts.total_lengths)[0]
+        squares = (inputs.totals.T[:, :, None] - inputs.totals[inputs.whole[rows]].T[:, None, :]) ** 2
+        by_totals = _matern(squares, parts.total_lengths)[0]
         covariance += (parts.whole**2 * by_totals)[inputs.whole]
     return np.asarray(covariance)
 
@@ -225,8 +225,7 @@ class _Objective:
         identity, level = inputs.identity[data.rows], inputs.level[data.rows]
         self.by_features = inputs.feature_squares[:, identity[:, None], identity[None, :]]
         self.by_counts = inputs.count_squares[:, level[:, None], level[None, :]]
-        whole = inputs.whole[data.rows]
-        self.by_totals = inputs.total_squares[:, whole[:, None], whole[None, :]]
+        self.by_totals = _squares(inputs.totals[inputs.whole[data.rows]])
         self.same = (identity[:, None] == identity[None, :]).astype(float)
         scaled = inputs.trend.columns[data.rows] * inputs.trend.deviations
         self.fixed = scaled @ scaled.T + np.diag(data.errors**2 + 1e-10)

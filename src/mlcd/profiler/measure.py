@@ -72,7 +72,7 @@ def measure(
         startup_seconds=min(watch.points[0].seconds, seconds),
         seconds=seconds,
         usd=usd,
-        extended=seconds > policy.planned_seconds(config.nodes),
+        extended=watch.extended,
     )
 
 
@@ -84,6 +84,7 @@ class _Watch:
     nodes: int
     points: list[Progress] = field(default_factory=list)
     hung: bool = False
+    extended: bool = False
     _last_change: float = 0.0
 
     @property
@@ -115,7 +116,8 @@ class _Watch:
         if point.seconds < self.policy.planned_seconds(self.nodes):
             return False
         speed = steady_speed(self.points)
-        return speed is not None and 1.96 * speed.relative_error <= self.policy.precision
+        self.extended = speed is None or 1.96 * speed.relative_error > self.policy.precision
+        return not self.extended
 
 
 def steady_speed(points: list[Progress]) -> SteadySpeed | None:

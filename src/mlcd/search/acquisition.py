@@ -25,4 +25,4 @@ def expected_rise(mean: Floats, variance: Floats, best: float) -> Floats:
     """E[(s - y)^+] of a speed s to be maximised with ln s ~ N(mean, variance), against the best speed y (eq. 4)."""
     deviation = np.sqrt(variance)
     d = (mean - np.log(best)) / deviation
-    return np.maximum(np.exp(mean + variance / 2) * ndtr(d + deviation) - best * ndtr(d), 0.0)
+    return np.asarray(np.maximum(np.exp(mean + variance / 2) * ndtr(d + deviation) - best * ndtr(d), 0.0))

@@ -1,5 +1,7 @@
 """Which configurations are still worth considering."""
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,7 +43,7 @@ def rising_rows(problem: Problem, history: History) -> Mask:
         by_type.setdefault(int(identity[problem.space.index[trial.config]]), []).append(trial)
     for kind, trials in by_type.items():
         trials.sort(key=lambda t: t.config.nodes)
-        for small, large in zip(trials, trials[1:], strict=False):
+        for small, large in pairwise(trials):
             n1, n2 = small.config.nodes, large.config.nodes
             fall = np.log(small.samples_per_second / large.samples_per_second)
             if n2 - n1 <= max(4, n2 / 4) and fall > 1.645 * np.hypot(small.relative_error, large.relative_error):

@@ -79,9 +79,7 @@ class CherryPick(MeasuredStrategy):
                 chosen.append(int(curve[int(v * len(curve))]))
         return tuple(Suggestion(config=problem.space.configs[r], reason="a quasi-random start") for r in chosen)
 
-    def _score(
-        self, problem: Problem, history: History, model: SpeedModel, left: Left
-    ) -> tuple[Floats, Floats, float]:
+    def _score(self, problem: Problem, history: History, model: SpeedModel, left: Left) -> tuple[Floats, Floats, float]:
         """(EI x probability of fitting, EI, incumbent's value); the training alone is held against the limits."""
         mean = model.log_seconds + np.log(problem.goal.scale(problem.dollars_per_second))
         options = plans(problem, history)

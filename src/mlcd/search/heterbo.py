@@ -133,13 +133,14 @@ class HeterBO(MeasuredStrategy):
         if incumbent is None:
             chance = CDF((_log_seconds_that_fit(problem, left) - log_seconds) / np.sqrt(variance))
             share = _share_of_limits(problem)
-            if MODE=='pf': return chance - share, passes
-            if MODE=='pfl':
-                return chance - share - self._opp(problem,left,log_seconds,variance,share,chance), passes
+            if MODE == "pf":
+                return chance - share, passes
+            if MODE == "pfl":
+                return chance - share - self._opp(problem, left, log_seconds, variance, share, chance), passes
             cap = _log_seconds_that_fit(problem, left) + scale
             target = UNFINISHED * _likely_value(mean, variance, cap)
             gain = expected_saving(mean, variance, target, cap)
-            return gain-prices*(MODE!='virt0'), passes
+            return gain - prices * (MODE != "virt0"), passes
         cap = _log_seconds_that_fit(problem, left) + scale
         target = incumbent.value(problem)
         gain = expected_saving(mean, variance, target, cap)
@@ -149,13 +150,18 @@ class HeterBO(MeasuredStrategy):
 
     def _opp(self, problem, left, log_seconds, variance, share, chance):
         import dataclasses
-        grid=np.linspace(0,1,9)*share.max()
-        best=[]
+
+        grid = np.linspace(0, 1, 9) * share.max()
+        best = []
         for g in grid:
-            l=dataclasses.replace(left,usd=None if left.usd is None else Usd(int(left.usd.micros-g*problem.goal.budget.micros)),seconds=None if left.seconds is None else left.seconds-g*problem.goal.deadline_seconds)
-            c=CDF((_log_seconds_that_fit(problem, l) - log_seconds) / np.sqrt(variance))
+            l = dataclasses.replace(
+                left,
+                usd=None if left.usd is None else Usd(int(left.usd.micros - g * problem.goal.budget.micros)),
+                seconds=None if left.seconds is None else left.seconds - g * problem.goal.deadline_seconds,
+            )
+            c = CDF((_log_seconds_that_fit(problem, l) - log_seconds) / np.sqrt(variance))
             best.append(c.max())
-        return best[0]-np.interp(share,grid,best)
+        return best[0] - np.interp(share, grid, best)
 
     def _reason(self, problem: Problem, score: float) -> str:
         return f"expected to save {score:.3g} {problem.goal.unit} net of its price"
@@ -164,10 +170,14 @@ class HeterBO(MeasuredStrategy):
 import os
 from scipy.special import ndtr
 from mlcd.units import Usd
-MODE=os.environ.get('MODE','pf')
-DF=float(os.environ.get('DF','0'))
+
+MODE = os.environ.get("MODE", "pf")
+DF = float(os.environ.get("DF", "0"))
 from scipy.special import stdtr
-CDF=(lambda z: stdtr(DF,z)) if DF else ndtr
+
+CDF = (lambda z: stdtr(DF, z)) if DF else ndtr
+
+
 def _share_of_limits(problem: Problem) -> Floats:
     """(N,) a trial's price as a share of the limits, the tighter of the two."""
     share = np.zeros(len(problem.space))

@@ -1,4 +1,4 @@
-"""What makes a rival of the paper keep its limits: it chooses as before, and ends when the ledger refuses the choice."""
+"""What makes a rival of the paper keep its limits: it chooses as before and ends when the ledger refuses."""
 
 import numpy as np
 

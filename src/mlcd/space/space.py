@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +24,8 @@ class Knob:
 
     name: str
     values: tuple[Value, ...]
-    features: Mapping[Value, tuple[float, ...]] | None = None
-    log2_sizes: Mapping[Value, float] | None = None
+    features: Mapping[Any, tuple[float, ...]] | None = None
+    log2_sizes: Mapping[Any, float] | None = None
 
     def __post_init__(self) -> None:
         if not self.values:

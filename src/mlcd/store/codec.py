@@ -5,7 +5,7 @@ import json
 from typing import Any, cast
 
 from mlcd.goal import Goal, Objective
-from mlcd.problem import Problem, TrialPolicy
+from mlcd.problem import Blueprint, Problem, TrialPolicy
 from mlcd.space import Config, Knob, Space, Value
 from mlcd.trial.plan import Plan
 from mlcd.trial.record import Naive, Relaxation
@@ -46,6 +46,7 @@ def problem_to_json(problem: Problem) -> Json:
                 "name": knob.name,
                 "values": list(knob.values),
                 "features": [list(knob.features[v]) for v in knob.values] if knob.features is not None else None,
+                "log2_sizes": [knob.log2_sizes[v] for v in knob.values] if knob.log2_sizes is not None else None,
             }
             for knob in space.knobs
         ],
@@ -56,6 +57,7 @@ def problem_to_json(problem: Problem) -> Json:
         "noise": problem.noise,
         "assurance": problem.assurance,
         "stretch": list(problem.stretch),
+        "blueprint": dataclasses.asdict(problem.blueprint) if problem.blueprint else None,
     }
 
 
@@ -68,6 +70,7 @@ def problem_from_json(data: Json) -> Problem:
             features=None
             if k["features"] is None
             else {v: tuple(f) for v, f in zip(k["values"], k["features"], strict=True)},
+            log2_sizes=None if k["log2_sizes"] is None else dict(zip(k["values"], k["log2_sizes"], strict=True)),
         )
         for k in data["knobs"]
     )
@@ -89,7 +92,13 @@ def problem_from_json(data: Json) -> Problem:
         noise=data["noise"],
         assurance=data["assurance"],
         stretch=tuple(data["stretch"]),
+        blueprint=_blueprint(data["blueprint"]) if data["blueprint"] else None,
     )
+
+
+def _blueprint(data: Json) -> Blueprint:
+    machines = {name: (flops, network) for name, (flops, network) in data["machines"].items()}
+    return Blueprint(**{**data, "machines": machines})
 
 
 def trial_to_json(trial: Trial) -> Json:

@@ -1,0 +1,151 @@
+"""Where a job runs: names become machines, prices and a problem to search."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mlcd.catalog import Catalog, Instance
+from mlcd.clouds.provider import Cloud
+from mlcd.clouds.replay import ReplayCloud, ReplayInstance, load_workload
+from mlcd.clouds.sim import MODELS, SimCloud, SimJob
+from mlcd.errors import SpecError
+from mlcd.problem import Blueprint, Problem
+from mlcd.space import Config, Knob, Space
+from mlcd.spec import TrainSpec
+from mlcd.units import Usd
+
+FLOPS_PER_VCPU = 40e9
+"""Peak fp32 of a vCPU (half a core, 8-wide fused multiply-add at 2.5 GHz): data-sheet arithmetic, for paleo only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A problem, the cloud that answers it, and what the receipt compares the answer with."""
+
+    problem: Problem
+    cloud: Cloud
+    naive: tuple[tuple[str, Config], ...]
+
+
+def simulated(spec: TrainSpec, name: str, catalog: Catalog, seed: int) -> Setting:
+    """A job on `sim/NAME`."""
+    work = spec.job
+    if work.samples is None:
+        raise SpecError("a simulated cloud needs the number of samples", file=spec.file, field="job.samples")
+    if work.model is None:
+        raise SpecError(
+            "a simulated cloud needs a model it knows", file=spec.file, field="job.model", allowed=", ".join(MODELS)
+        )
+    instances = catalog.select(spec.resources.instance_type, cloud=name)
+    job = SimJob(model=work.model, batch=work.batch, topology=work.topology)
+    use_spot = spec.resources.use_spot
+    cloud = SimCloud(
+        cloud=name,
+        instances={i.name: i for i in instances},
+        job=job,
+        seed=seed,
+        use_spot=use_spot,
+        noise=0.03 if spec.search.noise is None else spec.search.noise,
+    )
+    prices = {i.name: _price(i, spec) for i in instances}
+    configs = tuple(Config.deployment(i.name, n) for i in instances for n in spec.num_nodes.for_instance(i.name))
+    space = _space(
+        configs,
+        features={i.name: i.features for i in instances},
+        memory_gib={i.name: i.memory_gib for i in instances},
+    )
+    blueprint = Blueprint(
+        flops_per_sample=job.spec.gflop_per_sample * 1e9,
+        parameter_bytes=job.spec.parameters * 4,
+        batch=work.batch,
+        machines={i.name: (_peak_flops(i), i.network_gbps * 1e9 / 8) for i in instances},
+    )
+    problem = replace(
+        _problem(spec, space, prices, work_samples=work.samples * work.epochs, noise=cloud.noise),
+        blueprint=blueprint,
+        stretch=tuple(cloud.stretch(config) for config in space) if use_spot else (),
+    )
+    return Setting(problem=problem, cloud=cloud, naive=_naive(space, prices, catalog.popular.get(name, ())))
+
+
+def replayed(spec: TrainSpec, folder: str, catalog: Catalog) -> Setting:
+    """A job on `replay/FOLDER`: the whole job is one sample of work."""
+    workload = load_workload(Path(folder).expanduser(), spec.job.workload or spec.name)
+    if spec.job.hours is not None:
+        workload = workload.scaled(spec.job.hours)
+    cloud = ReplayCloud(workload, folder=Path(folder).name)
+    space = replay_space(workload.instances, tuple(workload.seconds))
+    prices = {name: instance.usd_per_hour for name, instance in workload.instances.items()}
+    noise = cloud.noise if spec.search.noise is None else spec.search.noise
+    popular = tuple(name for names in catalog.popular.values() for name in names)
+    problem = _problem(spec, space, prices, work_samples=1.0, noise=noise)
+    return Setting(problem=problem, cloud=cloud, naive=_naive(space, prices, popular))
+
+
+def replay_space(instances: Mapping[str, ReplayInstance], configs: tuple[Config, ...]) -> Space:
+    """The space of a measured table."""
+    memory = {name: instance.memory_gib for name, instance in instances.items()}
+    known = {name: size for name, size in memory.items() if size is not None}
+    return _space(
+        configs,
+        features={name: instance.features for name, instance in instances.items()},
+        memory_gib=known if len(known) == len(memory) else None,
+    )
+
+
+def _space(
+    configs: tuple[Config, ...],
+    *,
+    features: Mapping[str, tuple[float, ...]],
+    memory_gib: Mapping[str, float] | None,
+) -> Space:
+    sizes = None if memory_gib is None else {name: math.log2(size) for name, size in memory_gib.items()}
+    instance = Knob(name="instance", values=tuple(features), features=features, log2_sizes=sizes)
+    return Space((instance, Knob(name="nodes", values=tuple(sorted({c.nodes for c in configs})))), configs)
+
+
+def _problem(spec: TrainSpec, space: Space, prices: Mapping[str, Usd], *, work_samples: float, noise: float) -> Problem:
+    return Problem(
+        name=spec.name,
+        work_samples=work_samples,
+        space=space,
+        goal=spec.goal,
+        usd_per_hour=tuple(prices[config.instance] * config.nodes for config in space),
+        trial=spec.search.trial,
+        max_trials=spec.search.max_trials,
+        noise=noise,
+        assurance=spec.search.assurance,
+    )
+
+
+def _naive(space: Space, prices: Mapping[str, Usd], popular: Sequence[str]) -> tuple[tuple[str, Config], ...]:
+    """Fewest nodes of the most popular type offered (else the cheapest), and of the most expensive type."""
+    fewest: dict[str, Config] = {}
+    for config in space:
+        kept = fewest.get(config.instance)
+        if kept is None or config.nodes < kept.nodes:
+            fewest[config.instance] = config
+    usual = next((name for name in popular if name in fewest), None)
+    label = "the most popular type" if usual else "the cheapest type"
+    usual = usual or min(fewest, key=lambda name: prices[name])
+    dearest = max(fewest, key=lambda name: prices[name])
+    return ((label, fewest[usual]), ("the most expensive type", fewest[dearest]))
+
+
+def _price(instance: Instance, spec: TrainSpec) -> Usd:
+    price = instance.price(spot=spec.resources.use_spot)
+    if price is None:
+        raise SpecError(
+            f"{instance.name} has no spot price",
+            file=spec.file,
+            field="resources.use_spot",
+            allowed="false, or instance types with a spot market",
+        )
+    return price
+
+
+def _peak_flops(instance: Instance) -> float:
+    if instance.accelerators:
+        return instance.accelerators * instance.accelerator_tflops * 1e12
+    return instance.vcpus * FLOPS_PER_VCPU

@@ -1,0 +1,101 @@
+"""The training job: from a job file to a run, and from a stored run back to work."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from mlcd.catalog import Catalog, load_catalog
+from mlcd.engine import Engine
+from mlcd.errors import BadInput, ProviderError
+from mlcd.events import Observer, ignore
+from mlcd.jobs.setting import Setting, replayed, simulated
+from mlcd.search.registry import strategy
+from mlcd.search.strategy import Strategy
+from mlcd.spec import TrainSpec, parse_train, with_overrides
+from mlcd.store.store import Store
+from mlcd.trial.outcome import Status
+from mlcd.trial.record import RunRecord
+from mlcd.version import __version__
+
+LATER = ("local", "minicloud", "slurm", "lithops")
+"""Kinds of infra that are settled names and not in this version."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A job resolved against catalog and cloud: all that a run needs."""
+
+    setting: Setting
+    strategy: Strategy
+    catalog_date: str
+
+
+def prepare(spec: TrainSpec, *, seed: int = 0, catalog: Catalog | None = None) -> Prepared:
+    """Names become machines and prices. Raises BadInput, SpecError, CatalogError, ProviderError; spends nothing."""
+    chosen = strategy(spec.search.strategy, seed=seed)
+    catalog = catalog or load_catalog()
+    kind, _, rest = spec.resources.infra.partition("/")
+    if kind == "sim":
+        setting = simulated(spec, rest, catalog, seed)
+    elif kind == "replay":
+        setting = replayed(spec, rest, catalog)
+    else:
+        what = "comes with a later version" if kind in LATER else "is reached through SkyPilot, in a later version"
+        raise ProviderError(f"resources.infra: {spec.resources.infra!r} {what}; now: sim/CLOUD, replay/FOLDER")
+    if not chosen.guarded and not setting.cloud.simulated:
+        raise BadInput(f"search.strategy: {chosen.name} does not keep limits and runs on simulated clouds only")
+    return Prepared(setting=setting, strategy=chosen, catalog_date=catalog.date.isoformat())
+
+
+def train(spec: TrainSpec, *, store: Store, seed: int = 0, observer: Observer = ignore) -> RunRecord:
+    """Search, choose, train; everything is in the store. Raises what `prepare` raises, StoreError, Interrupted."""
+    now = datetime.now(UTC)
+    prepared = prepare(spec, seed=seed)
+    record = RunRecord(
+        run_id=f"{spec.name}-{secrets.token_hex(3)}",
+        created=now.isoformat(timespec="seconds"),
+        cloud=prepared.setting.cloud.name,
+        simulated=prepared.setting.cloud.simulated,
+        strategy=spec.search.strategy,
+        seed=seed,
+        parallel=spec.search.parallel,
+        version=__version__,
+        catalog_date=prepared.catalog_date,
+        problem=prepared.setting.problem,
+        status=Status.RUNNING,
+    )
+    store.add_run(record, kind="train", spec=_spec_to_json(spec, now))
+    return _engine(record, prepared, store, observer).run()
+
+
+def resume(run_id: str, *, store: Store, observer: Observer = ignore) -> RunRecord:
+    """Go on with a run from where the store says it stands; a finished run is only shown again."""
+    record = store.record(run_id)
+    if record.status.is_final:
+        return record
+    spec = _spec_from_json(store.spec(record.run_id))
+    return _engine(record, prepare(spec, seed=record.seed), store, observer).run()
+
+
+def _engine(record: RunRecord, prepared: Prepared, store: Store, observer: Observer) -> Engine:
+    return Engine(
+        run_id=record.run_id,
+        problem=record.problem,
+        cloud=prepared.setting.cloud,
+        strategy=prepared.strategy,
+        store=store,
+        parallel=record.parallel,
+        naive=prepared.setting.naive,
+        observer=observer,
+    )
+
+
+def _spec_to_json(spec: TrainSpec, now: datetime) -> dict[str, Any]:
+    return {"source": spec.source, "file": spec.file, "overrides": dict(spec.overrides), "now": now.isoformat()}
+
+
+def _spec_from_json(data: Mapping[str, Any]) -> TrainSpec:
+    now = datetime.fromisoformat(data["now"])
+    return with_overrides(parse_train(data["source"], file=data["file"], now=now), now=now, **data["overrides"])

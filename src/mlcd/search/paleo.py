@@ -1,0 +1,57 @@
+"""Paleo (Qi et al., ICLR 2017), as the paper compares with it: an analytical model, and no trial at all."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlcd.errors import BadInput
+from mlcd.problem import Problem
+from mlcd.trial.plan import Left, Plan, best
+from mlcd.trial.trial import History, Suggestion
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paleo:
+    """Takes what the data sheets say, trains there unseen, and so can break a limit.
+
+    A step is FLOPs over the share `compute` of the peak, then a tree all-reduce of the gradients at the share
+    `network` of the bandwidth.
+    """
+
+    name: ClassVar[str] = "paleo"
+    seed: int = 0
+    compute: float = 0.35
+    network: float = 0.6
+
+    @property
+    def guarded(self) -> bool:
+        """It measures nothing."""
+        return False
+
+    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:  # noqa: ARG002
+        """No trials."""
+        return ()
+
+    def recommend(self, problem: Problem, history: History, left: Left) -> Plan | None:  # noqa: ARG002
+        """The best deployment by the model whose training fits the limits."""
+        seconds = problem.work_samples / self.samples_per_second(problem)
+        plans = (
+            Plan(config=c, seconds=float(s), usd=p.for_seconds(s), worst_seconds=float(s), worst_usd=p.for_seconds(s))
+            for c, s, p in zip(problem.space, seconds, problem.usd_per_hour, strict=True)
+        )
+        return best(problem, (plan for plan in plans if left.fits(plan)))
+
+    def samples_per_second(self, problem: Problem) -> Floats:
+        """(N,) batch / (compute + 2 ceil(log2 n) W / bandwidth). Raises BadInput where the network is not known."""
+        if problem.blueprint is None:
+            raise BadInput("paleo needs to know the network that is trained: set job.model, on a sim/CLOUD")
+        blueprint, nodes = problem.blueprint, problem.nodes
+        peaks = np.array([blueprint.machines[c.instance] for c in problem.space])
+        compute = blueprint.flops_per_sample * blueprint.batch / nodes / (peaks[:, 0] * self.compute)
+        rounds = 2 * np.ceil(np.log2(nodes))
+        exchange = rounds * blueprint.parameter_bytes / (peaks[:, 1] * self.network)
+        return np.asarray(blueprint.batch / (compute + exchange))
