@@ -1,0 +1,122 @@
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from mlcd.cli.output import output_option, print_json, table
+from mlcd.errors import BadInput
+
+if TYPE_CHECKING:
+    from mlcd.catalog import Catalog, Instance
+
+OLD_DAYS = 180
+"""Prices older than this come with a warning."""
+
+
+@click.command()
+@click.argument("patterns", metavar="[PATTERN...]", nargs=-1)
+@click.option("--cloud", metavar="NAME", help="Only this cloud: aws, azure or gcp.")
+@click.option("--gpu", is_flag=True, help="Only types with an accelerator.")
+@click.option("--spot", is_flag=True, help="Only types with a spot price.")
+@click.option(
+    "--sort",
+    type=click.Choice(["name", "price", "vcpus", "memory", "network"]),
+    help="By default in the catalog's order.",
+)
+@output_option
+def catalog(patterns: tuple[str, ...], cloud: str | None, gpu: bool, spot: bool, sort: str | None, output: str) -> None:
+    """List instance types and prices, with date and sources.
+
+    A PATTERN is a name, a glob such as 'c5.*', or a named set such as aws-62; without one, everything is shown. The
+    file named by MLCD_CATALOG (CSV or YAML) is laid over the packaged prices.
+    """
+    from mlcd.catalog import load_catalog
+
+    loaded = load_catalog()
+    shown = [i for i in _chosen(loaded, patterns, cloud) if (i.accelerators or not gpu)]
+    shown = [i for i in shown if i.spot_usd_per_hour is not None or not spot]
+    if sort is not None:
+        shown.sort(key=_KEYS[sort])
+    age = loaded.age_days(datetime.now(UTC).date())
+    if output == "json":
+        print_json(_json(loaded, shown, age))
+        return
+    if shown:
+        click.echo(table([_HEAD, *(_row(instance) for instance in shown)], "<<>>><>>"))
+    else:
+        click.echo("No instance type is left with these filters.")
+    click.echo(f"\n{len(shown)} of {len(loaded.instances)} types; USD an hour as of {loaded.date} ({age_text(age)}).")
+    for note in loaded.notes:
+        click.echo(f"  {note}")
+    click.echo(f"Named sets: {', '.join(f'{name} ({len(types)})' for name, types in loaded.sets.items())}")
+
+
+def age_text(days: int) -> str:
+    """`106 days old`, with a warning when that is long for a price."""
+    text = f"{max(days, 0)} days old"
+    return (
+        f"{text}: OLD, check them before you spend, or set MLCD_CATALOG to your own file" if days > OLD_DAYS else text
+    )
+
+
+_HEAD = ["cloud", "type", "vCPUs", "GiB", "Gbit/s", "accelerators", "$/h", "spot $/h"]
+_KEYS: "dict[str, Callable[[Instance], tuple[object, ...]]]" = {
+    "name": lambda i: (i.name,),
+    "price": lambda i: (i.usd_per_hour, i.name),
+    "vcpus": lambda i: (i.vcpus, i.name),
+    "memory": lambda i: (i.memory_gib, i.name),
+    "network": lambda i: (i.network_gbps, i.name),
+}
+
+
+def _chosen(loaded: "Catalog", patterns: tuple[str, ...], cloud: str | None) -> "list[Instance]":
+    """What the patterns name, in one cloud or in whichever has it. Raises CatalogError for what is nowhere."""
+    if cloud is not None:
+        return list(loaded.select(patterns or ("*",), cloud=cloud))
+    if not patterns:
+        return list(loaded.instances)
+    found: dict[tuple[str, str], Instance] = {}
+    for pattern in patterns:
+        matches, refusals = [], []
+        for name in loaded.clouds:
+            try:
+                matches += loaded.select((pattern,), cloud=name)
+            except BadInput as error:
+                refusals.append(error)
+        if not matches:
+            raise next((e for e in refusals if "did you mean" in str(e)), refusals[0])
+        found.update(((i.cloud, i.name), i) for i in matches)
+    return list(found.values())
+
+
+def _row(i: "Instance") -> list[str]:
+    accelerators = f"{i.accelerators} x {i.accelerator}" if i.accelerators else ""
+    spot = "" if i.spot_usd_per_hour is None else f"{i.spot_usd_per_hour.dollars:.4f}"
+    sizes = [f"{value:g}" for value in (i.vcpus, i.memory_gib, i.network_gbps)]
+    return [i.cloud, i.name, *sizes, accelerators, f"{i.usd_per_hour.dollars:.4f}", spot]
+
+
+def _json(loaded: "Catalog", shown: "list[Instance]", age: int) -> dict[str, object]:
+    return {
+        "date": loaded.date.isoformat(),
+        "age_days": age,
+        "sources": list(loaded.notes),
+        "sets": {name: list(types) for name, types in loaded.sets.items()},
+        "instances": [
+            {
+                "cloud": i.cloud,
+                "name": i.name,
+                "vcpus": i.vcpus,
+                "memory_gib": i.memory_gib,
+                "network_gbps": i.network_gbps,
+                "accelerator": i.accelerator,
+                "accelerators": i.accelerators,
+                "accelerator_tflops": i.accelerator_tflops,
+                "accelerator_memory_gib": i.accelerator_memory_gib,
+                "usd_per_hour": i.usd_per_hour.dollars,
+                "spot_usd_per_hour": None if i.spot_usd_per_hour is None else i.spot_usd_per_hour.dollars,
+            }
+            for i in shown
+        ],
+    }

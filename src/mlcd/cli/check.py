@@ -1,0 +1,97 @@
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.util import find_spec
+
+import click
+
+from mlcd.cli.catalog import OLD_DAYS, age_text
+from mlcd.cli.output import output_option, print_json, wants_colour
+from mlcd.errors import MlcdError
+from mlcd.version import __version__
+
+EXTRAS = {"compare": ("sklearn", "scikit-learn, timed beside ours by `mlcd bench suggest`")}
+"""Extra -> (the module that shows it is there, what it is for)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at. `state` is ok, warning, problem, or later (comes with a later version)."""
+
+    what: str
+    state: str
+    text: str
+
+
+@click.command()
+@output_option
+@click.pass_context
+def check(ctx: click.Context, output: str) -> None:
+    """Say what this machine and account can do now.
+
+    Opens the state under MLCD_HOME (and makes it when there is none), reads the catalog, looks for optional parts.
+    Starts nothing, spends nothing, uses no network. The exit code is 1 when there is a problem.
+    """
+    findings = [*_machine(), *_clouds(), *_extras()]
+    problem = any(finding.state == "problem" for finding in findings)
+    if output == "json":
+        print_json({"version": __version__, "ok": not problem, "findings": [asdict(f) for f in findings]})
+    else:
+        width = max(len(finding.what) for finding in findings)
+        for finding in findings:
+            mark = click.style(f"{finding.state:<7}", fg=_COLOURS[finding.state], bold=finding.state == "problem")
+            mark = mark if wants_colour(sys.stdout) else f"{finding.state:<7}"
+            click.echo(f"{mark}  {finding.what:<{width}}  {finding.text}")
+    ctx.exit(1 if problem else 0)
+
+
+_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red", "later": "bright_black"}
+
+
+def _machine() -> Iterator[Finding]:
+    yield Finding("mlcd", "ok", f"{__version__}, Python {platform.python_version()}, {os.cpu_count()} CPUs")
+    from mlcd.store.store import SCHEMA, Store, home
+
+    try:
+        with Store(home()) as store:
+            count = len(store.runs())
+        yield Finding("state", "ok", f"{home()} can be written, schema {SCHEMA}, {count} runs")
+    except MlcdError as error:
+        yield Finding("state", "problem", str(error))
+
+
+def _clouds() -> Iterator[Finding]:
+    from mlcd.catalog import load_catalog
+
+    try:
+        catalog = load_catalog()
+    except MlcdError as error:
+        yield Finding("catalog", "problem", str(error))
+        return
+    age = catalog.age_days(datetime.now(UTC).date())
+    own = f", with {path} over it" if (path := os.environ.get("MLCD_CATALOG")) else ""
+    text = f"{len(catalog.instances)} instance types as of {catalog.date}{own}, {age_text(age)}"
+    yield Finding("catalog", "warning" if age > OLD_DAYS else "ok", text)
+    from mlcd.clouds.sim import MODELS
+
+    for cloud in catalog.clouds:
+        yield Finding(f"sim/{cloud}", "ok", f"simulated, {len(catalog.for_cloud(cloud))} types, {len(MODELS)} models")
+    yield Finding("replay/FOLDER", "ok", "replays tables of measured runs; docs/job-file.md has the format")
+    for name, what in (
+        ("local", "real trials on this machine"),
+        ("minicloud", "real isolated nodes on this machine"),
+        ("slurm", "a Slurm cluster"),
+        ("aws gcp azure", "through SkyPilot; no account is looked at yet"),
+    ):
+        yield Finding(name, "later", f"{what}: comes with a later version")
+
+
+def _extras() -> Iterator[Finding]:
+    for extra, (module, what) in EXTRAS.items():
+        if find_spec(module):
+            yield Finding(f"[{extra}]", "ok", what)
+        else:
+            yield Finding(f"[{extra}]", "warning", f"not installed: {what}; pip install 'mlcd[{extra}]'")

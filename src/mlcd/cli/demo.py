@@ -1,0 +1,53 @@
+import sys
+from pathlib import Path
+
+import click
+
+from mlcd.cli.output import output_option, print_record, progress, wants_colour, writable, write_file
+
+
+@click.command()
+@click.option(
+    "--out",
+    metavar="FILE.html",
+    type=click.Path(path_type=Path),
+    default=Path("mlcd-demo.html"),
+    show_default=True,
+    help="Where the report goes.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of every random choice.")
+@output_option
+@click.pass_context
+def demo(ctx: click.Context, out: Path, seed: int, output: str) -> None:
+    """Watch a whole search, on a simulated cloud.
+
+    ResNet-152 on CIFAR-10 is to be trained on AWS as fast as $100 allow, the search included. Nothing is rented and
+    nothing is paid. The job is the one that `mlcd init` writes.
+    """
+    from mlcd.jobs.train import prepare, train
+    from mlcd.report.html import html_report
+    from mlcd.spec import parse_train, template
+    from mlcd.store.store import Store, home
+    from mlcd.units import Usd
+
+    writable(out)
+    spec = parse_train(template(), file="(demo)")
+    problem = prepare(spec, seed=seed).setting.problem
+    types = len({config.instance for config in problem.space})
+    prices = [Usd(int(micros)) for micros in problem.worst_trial_micros]
+    title = "mlcd demo: what should ResNet-152 be trained on, and on how many of it?"
+    click.echo(click.style(title, bold=True) if wants_colour(sys.stderr) else title, err=True)
+    click.echo(
+        f"Goal: {problem.goal}, search and training together. {len(problem.space):,} deployments of {types} instance\n"
+        f"types on {spec.resources.infra}; a short trial of one costs {min(prices)} to {max(prices)} at"
+        " most. Watch what is tried, and why the\nbudget cannot break: what the best so far needs is always reserved.\n",
+        err=True,
+    )
+    with Store(home()) as store:
+        record = train(spec, store=store, seed=seed, observer=progress())
+    click.echo("", err=True)
+    print_record(record, output)
+    write_file(out, html_report(record))
+    click.echo(f"\nThe same as a page with pictures: {out.absolute()}", err=output == "json")
+    click.echo("Your own job: mlcd init, then mlcd train job.yaml", err=True)
+    ctx.exit(record.status.exit_code)

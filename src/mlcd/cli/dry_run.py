@@ -1,0 +1,125 @@
+"""What `mlcd train --dry-run` says: the question, what a trial may cost, what would be tried first."""
+
+import sys
+
+import click
+
+from mlcd.cli.output import print_json, table, wants_colour
+from mlcd.jobs.train import Prepared
+from mlcd.ledger import Authorisation, Ledger
+from mlcd.problem import Problem
+from mlcd.relaxation import relaxations
+from mlcd.spec import TrainSpec
+from mlcd.trial.outcome import Status
+from mlcd.trial.trial import History, Suggestion
+from mlcd.units import Usd, format_seconds
+
+FIRST = 5
+"""How many first suggestions are shown."""
+
+
+def print_dry_run(spec: TrainSpec, prepared: Prepared, output: str) -> int:
+    """Prints it; the exit code: 0, or that of an infeasible run when not even a trial fits. Spends and writes nothing."""
+    problem = prepared.setting.problem
+    ledger = Ledger(problem=problem, history=History(), guarded=prepared.strategy.guarded)
+    left = ledger.left()
+    count = min(FIRST, problem.max_trials)
+    first = [
+        (suggestion, answer)
+        for suggestion in prepared.strategy.suggest(problem, History(), left, count)
+        if isinstance(answer := ledger.authorise(suggestion.config), Authorisation)
+    ]
+    fits = bool(left.allowed.any())
+    if output == "json":
+        print_json(_json(spec, prepared, first, ledger))
+    else:
+        click.echo("\n".join(_lines(spec, prepared, first, ledger)))
+    return 0 if fits else Status.INFEASIBLE.exit_code
+
+
+def _prices(problem: Problem) -> tuple[Usd, Usd, Usd, Usd]:
+    """The least and most that a trial is planned to cost, then the same at worst."""
+    planned = [
+        price.for_seconds(seconds)
+        for price, seconds in zip(problem.usd_per_hour, problem.planned_trial_seconds.tolist(), strict=True)
+    ]
+    worst = problem.worst_trial_micros.tolist()
+    return min(planned), max(planned), Usd(min(worst)), Usd(max(worst))
+
+
+def _lines(
+    spec: TrainSpec, prepared: Prepared, first: list[tuple[Suggestion, Authorisation]], ledger: Ledger
+) -> list[str]:
+    problem, cloud = prepared.setting.problem, prepared.setting.cloud
+    goal = problem.goal
+    low, high, worst_low, worst_high = _prices(problem)
+    seconds = problem.worst_trial_seconds
+    types = len({config.instance for config in problem.space})
+    real = "simulated: nothing real is spent" if cloud.simulated else "real money"
+    facts = [
+        ["job", f"{problem.name}: {goal}"],
+        ["where", f"{cloud.name} ({real}), prices of {prepared.catalog_date}"],
+        ["space", f"{len(problem.space):,} deployments of {types} instance types"],
+        ["budget", "none" if goal.budget is None else f"{goal.budget}, search and training together"],
+        ["deadline", "none" if goal.deadline_seconds is None else f"{format_seconds(goal.deadline_seconds)} in all"],
+        ["strategy", f"{spec.search.strategy}, at most {problem.max_trials} trials, {spec.search.parallel} at a time"],
+        ["a trial, planned", f"{low} .. {high}"],
+        [
+            "a trial, at worst",
+            f"{worst_low} .. {worst_high}, {format_seconds(float(seconds.min()))}"
+            f" .. {format_seconds(float(seconds.max()))}",
+        ],
+        ["within the limits", f"a first trial of {int(ledger.left().allowed.sum()):,} of them"],
+    ]
+    title = "Dry run: nothing is spent and nothing is written."
+    lines = [click.style(title, bold=True) if wants_colour(sys.stdout) else title]
+    width = max(len(name) for name, _ in facts)
+    lines += [f"  {name:<{width}}   {text}" for name, text in facts]
+    lines.append("")
+    if first:
+        rows = [["First trials", "authorised for at most", "why"]]
+        rows += [[f"  {s.config}", f"{a.usd}, {format_seconds(a.seconds)}", s.reason] for s, a in first]
+        lines.append(table(rows, "<><"))
+    elif not ledger.left().allowed.any():
+        lines.append("Nothing can fit: " + "; ".join(r.text for r in relaxations(ledger)))
+    else:
+        lines.append(f"{spec.search.strategy} tries nothing before it chooses.")
+    return lines
+
+
+def _json(
+    spec: TrainSpec, prepared: Prepared, first: list[tuple[Suggestion, Authorisation]], ledger: Ledger
+) -> dict[str, object]:
+    problem, cloud = prepared.setting.problem, prepared.setting.cloud
+    low, high, worst_low, worst_high = _prices(problem)
+    budget = problem.goal.budget
+    return {
+        "dry_run": True,
+        "name": problem.name,
+        "cloud": cloud.name,
+        "simulated": cloud.simulated,
+        "catalog_date": prepared.catalog_date,
+        "goal": {
+            "text": str(problem.goal),
+            "minimize": str(problem.goal.minimize),
+            "budget_usd": None if budget is None else budget.dollars,
+            "deadline_seconds": problem.goal.deadline_seconds,
+        },
+        "strategy": spec.search.strategy,
+        "max_trials": problem.max_trials,
+        "parallel": spec.search.parallel,
+        "configurations": len(problem.space),
+        "configurations_within_limits": int(ledger.left().allowed.sum()),
+        "trial_planned_usd": [low.dollars, high.dollars],
+        "trial_worst_usd": [worst_low.dollars, worst_high.dollars],
+        "trial_worst_seconds": [float(problem.worst_trial_seconds.min()), float(problem.worst_trial_seconds.max())],
+        "first_trials": [
+            {
+                "config": suggestion.config.as_dict(),
+                "reason": suggestion.reason,
+                "authorised_usd": leave.usd.dollars,
+                "authorised_seconds": leave.seconds,
+            }
+            for suggestion, leave in first
+        ],
+    }

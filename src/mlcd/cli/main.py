@@ -1,0 +1,116 @@
+"""The way in from the command line, and the edge where errors become one message and an exit code."""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+
+import click
+
+from mlcd.errors import MlcdError, nearest
+from mlcd.version import __version__
+
+COMMANDS = ("demo", "init", "train", "runs", "show", "resume", "report", "catalog", "check", "bench")
+"""In the order in which a new user meets them; the command NAME is the attribute NAME of mlcd.cli.NAME."""
+
+BUG = 1
+USAGE = 2
+INTERRUPTED = 130
+
+
+class LazyCommands(click.Group):
+    """Commands that are imported when they are asked for, so that `mlcd --help` stays quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands of this installation."""
+        return [name for name in COMMANDS if find_spec(f"mlcd.cli.{name}")]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command called `cmd_name`, or None."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command: click.Command = getattr(import_module(f"mlcd.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's, with the nearest right name in the message."""
+        name, known = args[0], self.list_commands(ctx)
+        if name not in known and not name.startswith("-"):
+            near = nearest(name, known)
+            hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(known)}"
+            raise click.UsageError(f"there is no command {name!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=LazyCommands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Start with `mlcd demo`. State is kept in $MLCD_HOME, by default ~/.mlcd.",
+)
+@click.version_option(__version__, message="mlcd %(version)s")
+def cli() -> None:
+    """On what should I run this, and how many?
+
+    mlcd finds the instance type and the number of nodes for a training job with few short trials, inside your budget
+    and deadline, then trains there and hands over a receipt.
+    """
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """One command to its end: the exit code. All that goes wrong is one message on standard error."""
+    try:
+        code = cli.main(args=args, prog_name="mlcd", standalone_mode=False)
+        sys.stdout.flush()
+    except MlcdError as error:
+        return _refuse(str(error), error.exit_code)
+    except click.UsageError as error:
+        return _refuse(_usage(error), USAGE)
+    except click.ClickException as error:
+        return _refuse(_sentence(error.format_message()), USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        return _refuse("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        _silence()
+        return BUG
+    except Exception as error:  # the edge: whatever it is, the user gets one message and not a traceback
+        if os.environ.get("MLCD_DEBUG"):
+            traceback.print_exc()
+        text = " ".join(str(error).split())
+        what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        return _refuse(f"unexpected {what}; this is a bug in mlcd: set MLCD_DEBUG=1 for the traceback", BUG)
+    return code if isinstance(code, int) else 0
+
+
+def main() -> None:
+    """The `mlcd` program."""
+    sys.exit(run())
+
+
+def _refuse(message: str, code: int) -> int:
+    try:
+        click.echo(f"mlcd: {message}", err=True)
+    except BrokenPipeError:
+        _silence()
+    return code
+
+
+def _sentence(text: str) -> str:
+    """Click's message as the first part of one of ours."""
+    text = " ".join(text.split())
+    return (text[:1].lower() + text[1:]).rstrip(".")
+
+
+def _usage(error: click.UsageError) -> str:
+    """The mistake, and the nearest right name or where to look."""
+    text = _sentence(error.format_message()).replace("'. Did you mean", "'; did you mean")
+    where = error.ctx.command_path if error.ctx else "mlcd"
+    return text if text.endswith("?") else f"{text}; `{where} --help` shows how it is used"
+
+
+def _silence() -> None:
+    """Nobody reads standard output any more: let Python's own flush at exit go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,0 +1,37 @@
+from pathlib import Path
+
+import click
+
+from mlcd.cli.output import output_option, print_json, writable, write_file
+
+
+@click.command()
+@click.argument("run")
+@click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="By default RUN.html or RUN-KIND.svg.")
+@click.option("--picture", metavar="KIND", help="One picture as SVG in place of the page: speed, money or tradeoff.")
+@output_option
+def report(run: str, out: Path | None, picture: str | None, output: str) -> None:
+    """Write a run as one HTML file, with pictures.
+
+    The file needs nothing beside it and can be sent to anyone. RUN is a name from `mlcd runs`, or the beginning of
+    one.
+    """
+    from mlcd.errors import BadInput, nearest
+    from mlcd.report.html import html_report
+    from mlcd.report.pictures import PictureKind
+    from mlcd.report.pictures import picture as drawn
+    from mlcd.store.store import Store, home
+
+    kinds = [str(kind) for kind in PictureKind]
+    if picture is not None and picture not in kinds:
+        near = nearest(picture, kinds)
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise BadInput(f"--picture: there is no picture {picture!r}; allowed: {', '.join(kinds)}{hint}")
+    with Store(home()) as store:
+        record = store.record(run)
+    file = writable(out or Path(f"{record.run_id}-{picture}.svg" if picture else f"{record.run_id}.html"))
+    write_file(file, drawn(record, picture) if picture else html_report(record))
+    if output == "json":
+        print_json({"run_id": record.run_id, "file": str(file)})
+    else:
+        click.echo(f"{file} is written.")

@@ -1,0 +1,82 @@
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mlcd.cli.output import output_option, print_record, progress, writable, write_file
+from mlcd.errors import BadInput
+
+if TYPE_CHECKING:
+    from mlcd.jobs.train import Prepared
+
+
+@click.command()
+@click.argument("job", metavar="JOB.yaml")
+@click.option("--on", metavar="INFRA", help="Where to run, such as sim/aws; as resources.infra.")
+@click.option("--budget", metavar="MONEY", help="Cap on search and training together, such as '100 USD'.")
+@click.option("--deadline", metavar="TIME", help="Such as 6h30m, or 2026-12-01T18:00Z.")
+@click.option("--strategy", metavar="NAME[:OPTIONS]", help="Who searches, such as heterbo or convbo:acquisition=ucb.")
+@click.option("--parallel", metavar="N", help="Trials side by side.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of every random choice.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done; spend and write nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before spending real money.")
+@click.option("--picture", metavar="FILE.svg", type=click.Path(path_type=Path), help="Draw speed over nodes there.")
+@output_option
+@click.pass_context
+def train(
+    ctx: click.Context,
+    job: str,
+    on: str | None,
+    budget: str | None,
+    deadline: str | None,
+    strategy: str | None,
+    parallel: str | None,
+    seed: int,
+    dry_run: bool,
+    yes: bool,
+    picture: Path | None,
+    output: str,
+) -> None:
+    """Find the deployment for a job, then train there.
+
+    JOB.yaml is a job file; `mlcd init` writes one. Trials and training together stay inside the job's budget and
+    deadline. The verdict goes to standard output, progress to standard error; the exit code says how it ended.
+    """
+    from mlcd.jobs.train import prepare
+    from mlcd.jobs.train import train as run_job
+    from mlcd.spec import read_train, with_overrides
+    from mlcd.store.store import Store, home
+
+    spec = with_overrides(
+        read_train(job), on=on, budget=budget, deadline=deadline, strategy=strategy, parallel=parallel
+    )
+    prepared = prepare(spec, seed=seed)
+    if dry_run:
+        from mlcd.cli.dry_run import print_dry_run
+
+        ctx.exit(print_dry_run(spec, prepared, output))
+    if picture is not None:
+        writable(picture)
+    if not yes:
+        _ask(prepared)
+    with Store(home()) as store:
+        record = run_job(spec, store=store, seed=seed, observer=progress())
+    print_record(record, output)
+    if picture is not None:
+        from mlcd.report.pictures import picture as drawn
+
+        write_file(picture, drawn(record))
+    ctx.exit(record.status.exit_code)
+
+
+def _ask(prepared: "Prepared") -> None:
+    """Leave to spend, unless nothing real is spent. Raises BadInput off a terminal, Abort for a no."""
+    cloud, goal = prepared.setting.cloud, prepared.setting.problem.goal
+    if cloud.simulated:
+        return
+    most = f"at most {goal.budget}" if goal.budget is not None else "an amount that no budget limits"
+    if not sys.stdin.isatty():
+        raise BadInput(f"this would spend real money on {cloud.name} ({most}) and there is no one to ask: give -y")
+    if not click.confirm(f"This spends real money on {cloud.name}: {most}. Go on?", err=True):
+        raise BadInput("nothing was started and nothing was spent")
