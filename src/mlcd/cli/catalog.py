@@ -25,7 +25,9 @@ OLD_DAYS = 180
     help="By default in the catalog's order.",
 )
 @output_option
-def catalog(patterns: tuple[str, ...], cloud: str | None, gpu: bool, spot: bool, sort: str | None, output: str) -> None:
+def catalog(
+    *, patterns: tuple[str, ...], cloud: str | None, gpu: bool, spot: bool, sort: str | None, output: str
+) -> None:
     """List instance types and prices, with date and sources.
 
     A PATTERN is a name, a glob such as 'c5.*', or a named set such as aws-62; without one, everything is shown. The
@@ -78,7 +80,8 @@ def _chosen(loaded: "Catalog", patterns: tuple[str, ...], cloud: str | None) -> 
         return list(loaded.instances)
     found: dict[tuple[str, str], Instance] = {}
     for pattern in patterns:
-        matches, refusals = [], []
+        matches: list[Instance] = []
+        refusals: list[BadInput] = []
         for name in loaded.clouds:
             try:
                 matches += loaded.select((pattern,), cloud=name)

@@ -38,9 +38,10 @@ def demo(ctx: click.Context, out: Path, seed: int, output: str) -> None:
     title = "mlcd demo: what should ResNet-152 be trained on, and on how many of it?"
     click.echo(click.style(title, bold=True) if wants_colour(sys.stderr) else title, err=True)
     click.echo(
-        f"Goal: {problem.goal}, search and training together. {len(problem.space):,} deployments of {types} instance\n"
-        f"types on {spec.resources.infra}; a short trial of one costs {min(prices)} to {max(prices)} at"
-        " most. Watch what is tried, and why the\nbudget cannot break: what the best so far needs is always reserved.\n",
+        f"Goal: {problem.goal}, search and training together.\n"
+        f"{len(problem.space):,} deployments of {types} instance types on {spec.resources.infra}; one short trial of"
+        f" one may cost {min(prices)} to {max(prices)}.\n"
+        "What the best deployment so far needs to finish is always reserved: the budget cannot break.\n",
         err=True,
     )
     with Store(home()) as store:

@@ -19,7 +19,7 @@ FIRST = 5
 
 
 def print_dry_run(spec: TrainSpec, prepared: Prepared, output: str) -> int:
-    """Prints it; the exit code: 0, or that of an infeasible run when not even a trial fits. Spends and writes nothing."""
+    """Prints it, spends and writes nothing; the exit code: that of an infeasible run when not even a trial fits."""
     problem = prepared.setting.problem
     ledger = Ledger(problem=problem, history=History(), guarded=prepared.strategy.guarded)
     left = ledger.left()
@@ -47,13 +47,18 @@ def _prices(problem: Problem) -> tuple[Usd, Usd, Usd, Usd]:
     return min(planned), max(planned), Usd(min(worst)), Usd(max(worst))
 
 
+def _worst_seconds(problem: Problem) -> tuple[float, float]:
+    """The least and most that a trial can take."""
+    return float(problem.worst_trial_seconds.min()), float(problem.worst_trial_seconds.max())
+
+
 def _lines(
     spec: TrainSpec, prepared: Prepared, first: list[tuple[Suggestion, Authorisation]], ledger: Ledger
 ) -> list[str]:
     problem, cloud = prepared.setting.problem, prepared.setting.cloud
     goal = problem.goal
     low, high, worst_low, worst_high = _prices(problem)
-    seconds = problem.worst_trial_seconds
+    shortest, longest = (format_seconds(s) for s in _worst_seconds(problem))
     types = len({config.instance for config in problem.space})
     real = "simulated: nothing real is spent" if cloud.simulated else "real money"
     facts = [
@@ -64,11 +69,7 @@ def _lines(
         ["deadline", "none" if goal.deadline_seconds is None else f"{format_seconds(goal.deadline_seconds)} in all"],
         ["strategy", f"{spec.search.strategy}, at most {problem.max_trials} trials, {spec.search.parallel} at a time"],
         ["a trial, planned", f"{low} .. {high}"],
-        [
-            "a trial, at worst",
-            f"{worst_low} .. {worst_high}, {format_seconds(float(seconds.min()))}"
-            f" .. {format_seconds(float(seconds.max()))}",
-        ],
+        ["a trial, at worst", f"{worst_low} .. {worst_high}, {shortest} .. {longest}"],
         ["within the limits", f"a first trial of {int(ledger.left().allowed.sum()):,} of them"],
     ]
     title = "Dry run: nothing is spent and nothing is written."
@@ -112,7 +113,7 @@ def _json(
         "configurations_within_limits": int(ledger.left().allowed.sum()),
         "trial_planned_usd": [low.dollars, high.dollars],
         "trial_worst_usd": [worst_low.dollars, worst_high.dollars],
-        "trial_worst_seconds": [float(problem.worst_trial_seconds.min()), float(problem.worst_trial_seconds.max())],
+        "trial_worst_seconds": list(_worst_seconds(problem)),
         "first_trials": [
             {
                 "config": suggestion.config.as_dict(),

@@ -23,7 +23,7 @@ INTERRUPTED = 130
 class LazyCommands(click.Group):
     """Commands that are imported when they are asked for, so that `mlcd --help` stays quick."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """The commands of this installation."""
         return [name for name in COMMANDS if find_spec(f"mlcd.cli.{name}")]
 
@@ -53,7 +53,7 @@ class LazyCommands(click.Group):
 )
 @click.version_option(__version__, message="mlcd %(version)s")
 def cli() -> None:
-    """On what should I run this, and how many?
+    """Find out on what to run a training job, and on how many of it.
 
     mlcd finds the instance type and the number of nodes for a training job with few short trials, inside your budget
     and deadline, then trains there and hands over a receipt.

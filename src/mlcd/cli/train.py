@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def train(
     ctx: click.Context,
+    *,
     job: str,
     on: str | None,
     budget: str | None,
