@@ -408,9 +408,8 @@ def _spec(
     spec = job if isinstance(job, TrainSpec) else _parsed(job, None if goal is None else parse_goal(goal))
     if isinstance(job, TrainSpec) and goal is not None:
         spec = replace(_parsed(spec.source, parse_goal(goal)), file=spec.file, overrides=())
-        spec = with_overrides(
-            spec, **{flag: text for flag, text in job.overrides if flag not in ("budget", "deadline")}
-        )
+        kept = dict(job.overrides)
+        spec = with_overrides(spec, on=kept.get("on"), strategy=kept.get("strategy"), parallel=kept.get("parallel"))
     if isinstance(budget, Usd):
         budget = f"{Decimal(budget.micros) / MICROS:f} USD"
     if isinstance(deadline, timedelta):

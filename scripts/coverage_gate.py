@@ -1,0 +1,49 @@
+"""Fails when a room that must be well tested is not: `coverage_gate.py COVERAGE.json`."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOMS = ("spec/", "ledger.py", "trial/", "search/", "engine.py")
+"""Below src/mlcd/; a folder counts as one."""
+
+LEAST = 0.95
+
+
+def shares(report: Mapping[str, Any], room: str) -> tuple[float, float]:
+    """The shares of statements and of branches that the tests ran, 1 where there are none. Raises KeyError for no file."""
+    found = [
+        file["summary"]
+        for name, file in report["files"].items()
+        if f"/mlcd/{room}" in "/" + Path(name).as_posix() and (room.endswith("/") or name.endswith(f"/mlcd/{room}"))
+    ]
+    if not found:
+        raise KeyError(room)
+    lines, branches = (sum(f[key] for f in found) for key in ("num_statements", "num_branches"))
+    ran_lines, ran_branches = (sum(f[key] for f in found) for key in ("covered_lines", "covered_branches"))
+    return ran_lines / lines if lines else 1.0, ran_branches / branches if branches else 1.0
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code: 0 when every room has enough, 1 otherwise."""
+    report = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
+    short = []
+    for room in ROOMS:
+        try:
+            lines, branches = shares(report, room)
+        except KeyError:
+            print(f"coverage: no file of {room} was measured")
+            short.append(room)
+            continue
+        print(f"coverage: {room:<12} statements {lines:6.1%}  branches {branches:6.1%}")
+        if min(lines, branches) < LEAST:
+            short.append(room)
+    if short:
+        print(f"coverage: below {LEAST:.0%}: {', '.join(short)}")
+    return 1 if short else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,107 @@
+"""Writes what the docs say from the product itself: `.venv/bin/python scripts/make_docs.py [--pictures]`.
+
+docs/cli.md is the help texts; the tables between the marks in docs/output.md are result.schema.json's fields. With
+--pictures, docs/images/demo.svg is drawn from the demo run: what `mlcd demo`, then
+`mlcd report RUN --picture speed --out docs/images/demo.svg` give. A test compares the pages with what is here.
+"""
+
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+DOCS = Path(__file__).parents[1] / "docs"
+BEGIN = "<!-- begin: scripts/make_docs.py -->"
+END = "<!-- end: scripts/make_docs.py -->"
+
+
+def cli_page() -> str:
+    """docs/cli.md: the help text of every command."""
+    from mlcd.cli.main import cli
+
+    parts = [
+        "# Command line",
+        "The help texts, written here by `scripts/make_docs.py`. What the commands print with `-o json` is in"
+        " [output.md](output.md), their exit codes are in [exit-codes.md](exit-codes.md).",
+    ]
+    for path, text in _helps(cli, "mlcd", None):
+        parts += [f"## {path}", f"```text\n{text}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _helps(command: click.Command, path: str, parent: click.Context | None) -> Iterator[tuple[str, str]]:
+    context = click.Context(command, info_name=path.rpartition(" ")[2], parent=parent, terminal_width=100)
+    yield path, "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            if below is not None:
+                yield from _helps(below, f"{path} {name}", context)
+
+
+def output_tables() -> str:
+    """The fields of a result, a row each, from its schema."""
+    from mlcd.report.as_json import schema
+
+    whole: dict[str, Any] = dict(schema())
+    lines = ["| field | type | meaning |", "|---|---|---|", *_rows(whole, whole, "")]
+    return "\n".join(lines)
+
+
+def _rows(node: Mapping[str, Any], whole: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    for name, raw in node.get("properties", {}).items():
+        field = {**_resolved(raw, whole), **raw}
+        yield f"| `{prefix}{name}` | {_type(field)} | {field.get('description', '')} |"
+        yield from _rows(field, whole, f"{prefix}{name}.")
+        if "items" in field and isinstance(field["items"], Mapping):
+            yield from _rows(_resolved(field["items"], whole), whole, f"{prefix}{name}[].")
+
+
+def _resolved(node: Mapping[str, Any], whole: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "$ref" not in node:
+        return node
+    target: Any = whole
+    for part in node["$ref"].removeprefix("#/").split("/"):
+        target = target[part]
+    return _resolved(target, whole)
+
+
+def _type(field: Mapping[str, Any]) -> str:
+    if "const" in field:
+        return f"`{field['const']}`"
+    if "enum" in field:
+        return ", ".join(f"`{value}`" for value in field["enum"])
+    kind = field.get("type", "")
+    return " or ".join(kind) if isinstance(kind, list) else str(kind)
+
+
+def output_page(page: str) -> str:
+    """docs/output.md with its tables brought up to date."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{output_tables()}\n\n{END}{after}"
+
+
+def draw_demo(file: Path) -> None:
+    """The demo's picture: speed over nodes, with the search path."""
+    import mlcd
+    from mlcd.spec import template
+
+    with tempfile.TemporaryDirectory() as home:
+        mlcd.train(template(), home=home).plot("speed").save(file)
+
+
+def main(arguments: list[str]) -> None:
+    """Writes the pages, and the picture when asked for."""
+    (DOCS / "cli.md").write_text(cli_page(), encoding="utf-8")
+    output = DOCS / "output.md"
+    output.write_text(output_page(output.read_text(encoding="utf-8")), encoding="utf-8")
+    if "--pictures" in arguments:
+        draw_demo(DOCS / "images" / "demo.svg")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
