@@ -1,0 +1,287 @@
+"""A small world for tests: problems and a cloud with speeds known in closed form, nothing shared with the simulator."""
+
+import math
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from mlcd.clouds.provider import Cloud, Lease, LeaseFailed, Progress, Purpose
+from mlcd.engine import Engine
+from mlcd.events import Observer, ignore
+from mlcd.goal import Goal, Objective
+from mlcd.problem import Blueprint, Problem, TrialPolicy
+from mlcd.search.registry import strategy
+from mlcd.search.strategy import Strategy
+from mlcd.space import Config, Knob, Space
+from mlcd.store.store import Store
+from mlcd.trial.outcome import Status
+from mlcd.trial.record import RunRecord
+from mlcd.trial.trial import Failure, FailureKind, Measurement, Trial
+from mlcd.units import Usd
+
+FASTEST = Goal(minimize=Objective.TIME)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """A made-up instance type: its price, its speed alone, and what every further node costs in efficiency."""
+
+    usd_per_hour: float
+    speed: float
+    drag: float = 0.05
+    memory_gib: float = 16.0
+    fewest: int = 1
+
+    def samples_per_second(self, nodes: int) -> float | None:
+        """speed n / (1 + drag (n - 1) + drag^2 n (n - 1)); None (out of memory) under `fewest` nodes."""
+        if nodes < self.fewest:
+            return None
+        return self.speed * nodes / (1 + self.drag * (nodes - 1) + self.drag**2 * nodes * (nodes - 1))
+
+
+MACHINES: Mapping[str, Machine] = {
+    "c5.small": Machine(usd_per_hour=0.17, speed=10.0, drag=0.04),
+    "c5.big": Machine(usd_per_hour=0.68, speed=34.0, drag=0.06),
+    "p2.one": Machine(usd_per_hour=0.90, speed=60.0, drag=0.25, memory_gib=61.0),
+}
+
+
+def make_problem(
+    *,
+    machines: Mapping[str, Machine] = MACHINES,
+    counts: Sequence[int] = (1, 2, 3, 4, 6, 8, 12, 16),
+    goal: Goal = FASTEST,
+    work_samples: float = 2e6,
+    sizes: bool = True,
+    **others: object,
+) -> Problem:
+    """The product of `machines` and `counts`, with features, sizes and a blueprint as a real job has them."""
+    features = {n: (math.log2(m.speed), math.log2(m.memory_gib), float(m.drag > 0.1)) for n, m in machines.items()}
+    memory = {name: math.log2(machine.memory_gib) for name, machine in machines.items()}
+    knobs = (
+        Knob(name="instance", values=tuple(machines), features=features, log2_sizes=memory if sizes else None),
+        Knob(name="nodes", values=tuple(counts)),
+    )
+    configs = tuple(Config.deployment(name, n) for name in machines for n in counts)
+    blueprint = Blueprint(
+        flops_per_sample=1e9,
+        parameter_bytes=1e8,
+        batch=512,
+        machines={name: (m.speed * 4e9, 1.25e9) for name, m in machines.items()},
+    )
+    return Problem(
+        name="synthetic",
+        work_samples=work_samples,
+        space=Space(knobs, configs),
+        goal=goal,
+        usd_per_hour=tuple(Usd.of(machines[c.instance].usd_per_hour) * c.nodes for c in configs),
+        blueprint=blueprint,
+        **others,  # type: ignore[arg-type]  # the caller names Problem's own fields
+    )
+
+
+class SyntheticCloud:
+    """Answers with a machine's closed form; trials are off by log-normal noise keyed by (seed, config, attempt).
+
+    Counts what is leased and what is released, so that tests can see a leak or a second payment.
+    """
+
+    name = "synthetic"
+
+    def __init__(
+        self,
+        machines: Mapping[str, Machine] = MACHINES,
+        *,
+        noise: float = 0.0,
+        seed: int = 0,
+        step_seconds: float = 30.0,
+        simulated: bool = True,
+    ) -> None:
+        self.machines, self.noise, self.seed, self.step_seconds = dict(machines), noise, seed, step_seconds
+        self.simulated = simulated
+        self.leased: list[tuple[Config, int, Purpose]] = []
+        self.released = 0
+        self._lock = threading.Lock()
+
+    def true_samples_per_second(self, config: Config) -> float | None:
+        return self.machines[config.instance].samples_per_second(config.nodes)
+
+    def startup_seconds(self, config: Config) -> float:
+        return 40.0 + 2.0 * config.nodes
+
+    def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
+        with self._lock:
+            self.leased.append((config, attempt, purpose))
+        speed = self.true_samples_per_second(config)
+        factor = math.exp(self.noise * random.Random(f"{self.seed}|{config}|{attempt}").gauss())
+        if speed is not None and purpose is Purpose.TRIAL:
+            speed *= factor
+        return SyntheticLease(self, speed, self.startup_seconds(config))
+
+    def trials_leased(self) -> list[tuple[Config, int]]:
+        return [(config, attempt) for config, attempt, purpose in self.leased if purpose is Purpose.TRIAL]
+
+
+class SyntheticLease:
+    def __init__(self, cloud: SyntheticCloud, speed: float | None, startup_seconds: float) -> None:
+        self.cloud, self.speed, self.startup_seconds = cloud, speed, startup_seconds
+
+    def __enter__(self) -> "SyntheticLease":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self.cloud._lock:
+            self.cloud.released += 1
+
+    def progress(self) -> Iterator[Progress]:
+        if self.speed is None:
+            raise LeaseFailed(FailureKind.OUT_OF_MEMORY, "out of memory", seconds=self.startup_seconds)
+        trained = 0.0
+        while True:
+            yield Progress(self.startup_seconds + trained, trained * self.speed)
+            trained += self.cloud.step_seconds if trained < 3600 else trained / 8
+
+
+@dataclass
+class ScriptedLease:
+    """A lease that plays the given points (seconds, samples), then fails, goes on for ever, or ends."""
+
+    points: Sequence[tuple[float, float]]
+    failure: LeaseFailed | None = None
+    tail: Callable[[int], tuple[float, float]] | None = None
+    released: int = 0
+
+    def __enter__(self) -> "ScriptedLease":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.released += 1
+
+    def progress(self) -> Iterator[Progress]:
+        for seconds, samples in self.points:
+            yield Progress(seconds, samples)
+        if self.failure is not None:
+            raise self.failure
+        step = 0
+        while self.tail is not None:
+            yield Progress(*self.tail(step))
+            step += 1
+
+
+@dataclass
+class ScriptedCloud:
+    """One lease for whatever is asked."""
+
+    script: ScriptedLease | LeaseFailed
+    noise: float = 0.0
+    simulated: bool = True
+    name: str = "scripted"
+    asked: list[tuple[Config, int, Purpose]] = field(default_factory=list)
+
+    def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
+        self.asked.append((config, attempt, purpose))
+        if isinstance(self.script, LeaseFailed):
+            raise self.script
+        return self.script
+
+
+def measured(
+    problem: Problem,
+    config: Config,
+    speed: float,
+    *,
+    error: float = 0.02,
+    seconds: float | None = None,
+    attempt: int = 1,
+    startup: float = 0.0,
+) -> Measurement:
+    """A trial of `config` that took its planned time."""
+    seconds = problem.trial.planned_seconds(config.nodes) if seconds is None else seconds
+    return Measurement(
+        config=config,
+        attempt=attempt,
+        samples_per_second=speed,
+        relative_error=error,
+        iterations=20,
+        startup_seconds=startup,
+        seconds=seconds,
+        usd=problem.price(config).for_seconds(seconds),
+    )
+
+
+def failed(
+    problem: Problem,
+    config: Config,
+    kind: FailureKind = FailureKind.ERROR,
+    *,
+    seconds: float = 100.0,
+    attempt: int = 1,
+) -> Failure:
+    """A trial of `config` that failed; want of capacity is not paid."""
+    usd = Usd(0) if kind is FailureKind.CAPACITY else problem.price(config).for_seconds(seconds)
+    return Failure(config=config, attempt=attempt, kind=kind, message=f"made: {kind}", seconds=seconds, usd=usd)
+
+
+def true_trial(problem: Problem, config: Config, *, attempt: int = 1, noise: float = 0.02) -> Trial:
+    """What a trial of `config` on MACHINES brings, with noise keyed by the configuration."""
+    speed = MACHINES[config.instance].samples_per_second(config.nodes)
+    if speed is None:
+        return failed(problem, config, FailureKind.OUT_OF_MEMORY, attempt=attempt)
+    factor = math.exp(noise * random.Random(f"true|{config}|{attempt}").gauss())
+    return measured(problem, config, speed * factor, error=noise, attempt=attempt, startup=60.0)
+
+
+def make_record(problem: Problem, cloud: Cloud, text: str, *, run_id: str, seed: int, parallel: int) -> RunRecord:
+    """A run before its first trial."""
+    return RunRecord(
+        run_id=run_id,
+        created="2026-08-01T12:00:00+00:00",
+        cloud=cloud.name,
+        simulated=cloud.simulated,
+        strategy=text,
+        seed=seed,
+        parallel=parallel,
+        version="test",
+        catalog_date="2026-08-01",
+        problem=problem,
+        status=Status.RUNNING,
+    )
+
+
+def make_engine(
+    problem: Problem,
+    cloud: Cloud,
+    store: Store,
+    text: str = "heterbo",
+    *,
+    run_id: str = "run-1",
+    seed: int = 0,
+    parallel: int = 1,
+    observer: Observer = ignore,
+    naive: Sequence[tuple[str, Config]] = (),
+    chosen: Strategy | None = None,
+    add: bool = True,
+) -> Engine:
+    """An engine on a new run of `store` (with add=False on one that is there already)."""
+    if add:
+        record = make_record(problem, cloud, text, run_id=run_id, seed=seed, parallel=parallel)
+        store.add_run(record, kind="train", spec={})
+    return Engine(
+        run_id=run_id,
+        problem=problem,
+        cloud=cloud,
+        strategy=chosen or strategy(text, seed=seed),
+        store=store,
+        parallel=parallel,
+        naive=naive,
+        observer=observer,
+    )
+
+
+QUICK_TRIALS = TrialPolicy(seconds=300.0, extra_seconds_per_3_nodes=30.0, extension=0.5, watchdog_seconds=60.0)
