@@ -51,6 +51,12 @@ class Goal:
             return usd
         return float(np.sqrt(seconds * usd))
 
+    def values(self, seconds: Floats, usd: Floats) -> Floats:
+        """`value` of many."""
+        if self.minimize is Objective.TIME:
+            return seconds
+        return usd if self.minimize is Objective.COST else np.sqrt(seconds * usd)
+
     def scale(self, dollars_per_second: Floats) -> Floats:
         """The factor f with value = f x seconds, for deployments that cost `dollars_per_second`."""
         if self.minimize is Objective.TIME:

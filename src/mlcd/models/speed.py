@@ -1,6 +1,6 @@
 """What a history says of every configuration's speed: the Gaussian process applied to a problem."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -45,6 +45,18 @@ def speed_model(problem: Problem, history: History) -> SpeedModel | None:
     return SpeedModel(
         log_speed=mean, variance=variance, log_seconds=log_seconds, startup_seconds=startup, posterior=posterior
     )
+
+
+def as_expected(model: SpeedModel, row: int) -> SpeedModel:
+    """The model had the trial of `row` come out at its mean: the means stay, the doubt shrinks."""
+    before = model.posterior
+    data = gp.Data(
+        rows=np.append(before.data.rows, row),
+        values=np.append(before.data.values, model.log_speed[row]),
+        errors=np.append(before.data.errors, float(before.data.errors.mean())),
+    )
+    after = gp.at(before.inputs, data, before.theta)
+    return replace(model, variance=after.predict()[1], posterior=after)
 
 
 def trend(problem: Problem) -> gp.Trend:

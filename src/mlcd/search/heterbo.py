@@ -1,35 +1,44 @@
-"""HeterBO (Yi et al., IPDPS 2020): Bayesian optimisation that knows what each trial costs and what must be kept back."""
+"""HeterBO (Yi et al., IPDPS 2020): Bayesian optimisation that knows what a trial costs and what must be kept back."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtr
 
-from mlcd.models import gp
-from mlcd.models.speed import SpeedModel, speed_model
+from mlcd.models.speed import SpeedModel, as_expected, speed_model
 from mlcd.problem import Problem
 from mlcd.search.acquisition import expected_rise, expected_saving
 from mlcd.search.candidates import open_rows, rising_rows
 from mlcd.search.strategy import MeasuredStrategy
-from mlcd.trial.plan import Left, Plan, best_fitting, margin_sigmas
-from mlcd.trial.trial import History, Suggestion
+from mlcd.trial.plan import Left, Plan, best_fitting, margin_sigmas, plans
+from mlcd.trial.trial import Failure, FailureKind, History, Suggestion
+from mlcd.units import format_seconds
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 UNFINISHED = 3.0
-"""While nothing measured fits, ending empty-handed counts as this many times the best run expected."""
+"""While nothing measured fits, ending empty-handed counts as this many times the run that most probably fits."""
+
+TAIL_DEGREES = 2.0
+"""Student's t instead of the normal law for "might this fit after all": a model of few trials is wrong more often than
+it thinks, and giving up is the worst outcome."""
+
+OPTIMISM = 1.645
+"""One-sided 95%: the paper's confidence interval on what a trial may bring."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeterBO(MeasuredStrategy):
-    """Single nodes first, cheapest first; then the trial with the largest net gain, until none is worth its price.
+    """Single nodes first; then the trial with the largest net gain, until none is worth its price.
 
-    start        how many types are tried on their fewest nodes first: a number, "all" (the paper), or "auto"
+    start        how many types are tried on their fewest nodes first: a number, `all` (the paper), or `auto`: the
+                 cheapest and the median-priced type, and as many as run side by side where only time counts
     acquisition  net: expected improvement in the goal's unit where it fits, less the trial's price
-                 tei: equations 5-6 as repaired (slack after the trial and the expected run)
-                 tei-literal: equations 5-6 as printed
+                 tei: equations 5 and 6 as repaired (slack left after the trial and the run it lets expect)
+                 tei-literal: equations 5 and 6 as printed
     price        off: trials are thought to cost nothing
     prune        off: no concave prior on the speed over nodes
     gate         off: no test that the optimistic bound pays for the trial
@@ -44,69 +53,75 @@ class HeterBO(MeasuredStrategy):
     gate: bool = True
     reserve: bool = True
 
+    def __post_init__(self) -> None:
+        if self.start not in ("auto", "all") and not (self.start.isdigit() and int(self.start) >= 1):
+            raise ValueError(f"start is all, auto or a number from 1 (got {self.start!r})")
+
     @property
     def guarded(self) -> bool:
         """Unless its reserve is switched off."""
         return self.reserve
 
     def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
-        """The start, then by the acquisition; several at once as if each had come out as expected."""
+        """The start, then by the acquisition; several at once as if each came out as expected."""
         candidates = open_rows(problem, history, left)
         if self.prune:
             candidates &= rising_rows(problem, history)
-        picks = [
-            Suggestion(config=problem.space.configs[row], reason="fewest nodes of a type not tried yet")
-            for row in self._start(problem, history, left, candidates)[:count]
-        ]
+        rows = self._start(problem, history, candidates, count)
         model = speed_model(problem, history)
-        if model is None or picks:
-            return tuple(picks)
-        return self._by_acquisition(problem, history, left, model, candidates, count)
+        if rows or model is None:
+            return tuple(
+                Suggestion(config=problem.space.configs[row], reason="first look at a type, on its fewest nodes")
+                for row in rows
+            )
+        return self._by_acquisition(problem, history, left, model=model, candidates=candidates, count=count)
 
     # ---- start
 
-    def _start(self, problem: Problem, history: History, left: Left, candidates: Mask) -> list[int]:
-        """The rows still to try: each type's fewest nodes, cheapest trial first."""
-        identity = problem.space.encoding.identity
-        known = {int(identity[problem.space.index[t.config]]) for t in history.measured}
-        wanted = len(np.unique(identity)) if self.start == "all" else 0
+    def _start(self, problem: Problem, history: History, candidates: Mask, count: int) -> list[int]:
+        """The rows still to try before the model is asked, at most `count`."""
+        firsts, known = _first_rows(problem, history, candidates)
+        wanted = self._start_size(problem, len(firsts) + known, count) - known
+        if self.start != "auto" or count > 1:
+            return firsts[: max(min(wanted, count), 0)]
+        if wanted <= 0 or not firsts:
+            return []
+        return [firsts[len(firsts) // 2] if known else firsts[0]]
+
+    def _start_size(self, problem: Problem, types: int, count: int) -> int:
+        if self.start == "all":
+            return types
         if self.start == "auto":
-            wanted = 2
-        elif self.start != "all":
-            wanted = int(self.start)
-        firsts = []
-        for kind in np.unique(identity[candidates]):
-            if int(kind) not in known:
-                rows = np.flatnonzero(candidates & (identity == kind))
-                firsts.append(int(rows[problem.nodes[rows].argmin()]))
-        firsts.sort(key=lambda row: (problem.worst_trial_micros[row], row))
-        return firsts[: max(wanted - len(known), 0)]
+            only_time_counts = problem.goal.budget is None and problem.goal.unit == "s"
+            return max(2, count) if only_time_counts else 2
+        return int(self.start)
 
     # ---- acquisition
 
     def _by_acquisition(
-        self, problem: Problem, history: History, left: Left, model: SpeedModel, candidates: Mask, count: int
+        self, problem: Problem, history: History, left: Left, *, model: SpeedModel, candidates: Mask, count: int
     ) -> tuple[Suggestion, ...]:
         incumbent = best_fitting(problem, history, left)
         picks: list[Suggestion] = []
-        log_seconds, variance, posterior = model.log_seconds, model.variance, model.posterior
-        candidates = candidates.copy()
         round_seconds = 0.0
-        while len(picks) < count and candidates.any():
+        while len(picks) < count:
             prices = self._trial_price(problem, round_seconds)
-            score, passes = self._net(problem, left, incumbent, log_seconds, variance, prices)
-            eligible = candidates & passes
-            if not eligible.any():
+            if self.acquisition == "net":
+                score, reason = self._net(problem, left, incumbent, model, prices)
+            else:
+                score, reason = self._tei(problem, history, left, incumbent=incumbent, model=model, prices=prices)
+            if self.gate and incumbent is not None:
+                candidates = candidates & _may_pay(problem, incumbent, model, prices)
+            row = int(np.where(candidates, score, -np.inf).argmax())
+            if not candidates[row] or score[row] <= 0:
                 break
-            row = int(np.where(eligible, score, -np.inf).argmax())
-            if score[row] <= 0:
-                break
-            picks.append(Suggestion(config=problem.space.configs[row], reason=self._reason(problem, score[row])))
+            picks.append(
+                Suggestion(config=problem.space.configs[row], reason=reason.format(_amount(problem, score[row])))
+            )
+            candidates = candidates.copy()
             candidates[row] = False
             round_seconds = max(round_seconds, float(problem.planned_trial_seconds[row]))
-            if len(picks) < count:
-                posterior = _as_expected(posterior, row)
-                variance = posterior.predict()[1]
+            model = as_expected(model, row) if len(picks) < count else model
         return tuple(picks)
 
     def _trial_price(self, problem: Problem, round_seconds: float) -> Floats:
@@ -114,85 +129,87 @@ class HeterBO(MeasuredStrategy):
         if not self.price:
             return np.zeros(len(problem.space))
         seconds = problem.planned_trial_seconds
-        usd = seconds * problem.dollars_per_second
         extra = np.maximum(seconds - round_seconds, 0.0)
-        return np.array([problem.goal.value(s, u) for s, u in zip(extra, usd, strict=True)])
+        return problem.goal.values(extra, seconds * problem.dollars_per_second)
 
     def _net(
+        self, problem: Problem, left: Left, incumbent: Plan | None, model: SpeedModel, prices: Floats
+    ) -> tuple[Floats, str]:
+        """(N,) what the trial is expected to save net of its price, and the reason to give."""
+        scale = np.log(problem.goal.scale(problem.dollars_per_second))
+        mean = model.log_seconds + scale
+        log_cap = _log_seconds_that_fit(problem, left) + scale
+        if incumbent is not None:
+            gain = expected_saving(mean, model.variance, incumbent.value(problem), log_cap)
+            return gain - prices, "expected to save {} net of its price"
+        distance = (log_cap - mean) / np.sqrt(model.variance)
+        empty_handed = UNFINISHED * float(np.exp(mean[int(distance.argmax())]))
+        chance = stdtr(TAIL_DEGREES, distance)
+        worth = chance * np.maximum(1 - np.exp(np.minimum(mean, log_cap)) / empty_handed, 0.0)
+        score = worth - prices / empty_handed - (_share_of_limits(problem) if self.price else 0.0)
+        return score, "nothing fits yet: the best chance for its price"
+
+    def _tei(
         self,
         problem: Problem,
+        history: History,
         left: Left,
+        *,
         incumbent: Plan | None,
-        log_seconds: Floats,
-        variance: Floats,
+        model: SpeedModel,
         prices: Floats,
-    ) -> tuple[Floats, Mask]:
-        scale = np.log(problem.goal.scale(problem.dollars_per_second))
-        mean = log_seconds + scale
-        passes = np.ones(len(mean), dtype=bool)
-        if incumbent is None:
-            chance = CDF((_log_seconds_that_fit(problem, left) - log_seconds) / np.sqrt(variance))
-            share = _share_of_limits(problem)
-            if MODE == "pf":
-                return chance - share, passes
-            if MODE == "pfl":
-                return chance - share - self._opp(problem, left, log_seconds, variance, share, chance), passes
-            cap = _log_seconds_that_fit(problem, left) + scale
-            target = UNFINISHED * _likely_value(mean, variance, cap)
-            gain = expected_saving(mean, variance, target, cap)
-            return gain - prices * (MODE != "virt0"), passes
-        cap = _log_seconds_that_fit(problem, left) + scale
-        target = incumbent.value(problem)
-        gain = expected_saving(mean, variance, target, cap)
-        if self.gate and incumbent is not None:
-            passes = np.exp(mean - 1.645 * np.sqrt(variance)) + prices < target
-        return gain - prices, passes
+    ) -> tuple[Floats, str]:
+        """Equations 5 and 6: the slack that the trial and the run after it leave, less the incumbent's own slack.
 
-    def _opp(self, problem, left, log_seconds, variance, share, chance):
-        import dataclasses
-
-        grid = np.linspace(0, 1, 9) * share.max()
-        best = []
-        for g in grid:
-            l = dataclasses.replace(
-                left,
-                usd=None if left.usd is None else Usd(int(left.usd.micros - g * problem.goal.budget.micros)),
-                seconds=None if left.seconds is None else left.seconds - g * problem.goal.deadline_seconds,
-            )
-            c = CDF((_log_seconds_that_fit(problem, l) - log_seconds) / np.sqrt(variance))
-            best.append(c.max())
-        return best[0] - np.interp(share, grid, best)
-
-    def _reason(self, problem: Problem, score: float) -> str:
-        return f"expected to save {score:.3g} {problem.goal.unit} net of its price"
+        As repaired, the run is S / (y0 + EI) with y0 the incumbent's speed; as printed it is S / EI, and only slack
+        that is left at all counts. Money where there is a budget, else time; without a limit, the goal's unit.
+        """
+        options = plans(problem, history)
+        by_speed = incumbent or min(options, key=lambda plan: plan.seconds)
+        best_speed = problem.work_samples / by_speed.seconds
+        rise = expected_rise(np.log(problem.work_samples) - model.log_seconds, model.variance, best_speed)
+        literal = self.acquisition == "tei-literal"
+        with np.errstate(divide="ignore", over="ignore"):
+            run_seconds = problem.work_samples / (rise if literal else best_speed + rise)
+        if left.usd is not None:
+            trial = problem.planned_trial_seconds * problem.dollars_per_second
+            slack = left.usd.dollars - (trial if self.price else 0.0) - run_seconds * problem.dollars_per_second
+            floor = left.usd.dollars - by_speed.usd.dollars
+        elif left.seconds is not None:
+            slack = left.seconds - (problem.planned_trial_seconds if self.price else 0.0) - run_seconds
+            floor = left.seconds - by_speed.seconds
+        else:
+            slack = -prices - run_seconds * problem.goal.scale(problem.dollars_per_second)
+            floor = -by_speed.value(problem)
+        return slack - (0.0 if literal and left.is_limited else floor), "largest true expected improvement"
 
 
-import os
-from scipy.special import ndtr
-from mlcd.units import Usd
+def _first_rows(problem: Problem, history: History, candidates: Mask) -> tuple[list[int], int]:
+    """(the fewest nodes of each type without a speed, cheapest trial first; the number of types with one).
 
-MODE = os.environ.get("MODE", "pf")
-DF = float(os.environ.get("DF", "0"))
-from scipy.special import stdtr
+    After a failure on n nodes a type is tried next on more than n, after running out of memory on at least 2 n.
+    """
+    identity, nodes = problem.space.encoding.identity, problem.nodes
+    known = {int(identity[problem.space.index[trial.config]]) for trial in history.measured}
+    least: dict[int, int] = {}
+    for trial in history:
+        if isinstance(trial, Failure):
+            kind = int(identity[problem.space.index[trial.config]])
+            more = 2 * trial.config.nodes if trial.kind is FailureKind.OUT_OF_MEMORY else trial.config.nodes + 1
+            least[kind] = max(least.get(kind, 1), more)
+    firsts = []
+    for kind in np.unique(identity[candidates]).tolist():
+        rows = np.flatnonzero(candidates & (identity == kind) & (nodes >= least.get(kind, 1)))
+        if kind not in known and len(rows):
+            firsts.append(int(rows[nodes[rows].argmin()]))
+    return sorted(firsts, key=lambda row: (problem.worst_trial_micros[row], row)), len(known)
 
-CDF = (lambda z: stdtr(DF, z)) if DF else ndtr
 
-
-def _share_of_limits(problem: Problem) -> Floats:
-    """(N,) a trial's price as a share of the limits, the tighter of the two."""
-    share = np.zeros(len(problem.space))
-    seconds = problem.planned_trial_seconds
-    if problem.goal.deadline_seconds is not None:
-        share = np.maximum(share, seconds / problem.goal.deadline_seconds)
-    if problem.goal.budget is not None:
-        share = np.maximum(share, seconds * problem.dollars_per_second / problem.goal.budget.dollars)
-    return share
-
-
-def _likely_value(mean: Floats, variance: Floats, log_cap: Floats) -> float:
-    """The value expected of the deployment that most probably fits."""
-    row = int(((log_cap - mean) / np.sqrt(variance)).argmax())
-    return float(np.exp(mean[row]))
+def _may_pay(problem: Problem, incumbent: Plan, model: SpeedModel, prices: Floats) -> Mask:
+    """(N,) the optimistic end of the 95% interval, plus the trial's price, beats the incumbent (paper III-C)."""
+    scale = problem.goal.scale(problem.dollars_per_second)
+    optimistic = np.exp(model.log_seconds - OPTIMISM * np.sqrt(model.variance)) * scale
+    return np.asarray(optimistic + prices < incumbent.value(problem))
 
 
 def _log_seconds_that_fit(problem: Problem, left: Left) -> Floats:
@@ -203,17 +220,23 @@ def _log_seconds_that_fit(problem: Problem, left: Left) -> Floats:
         longest = np.minimum(longest, left.seconds - trial)
     if left.usd is not None:
         longest = np.minimum(longest, left.usd.dollars / problem.dollars_per_second - trial)
-    margin = margin_sigmas(problem.assurance) * problem.noise
+    margin = margin_sigmas(problem.assurance) * problem.noise if left.guarded else 0.0
     with np.errstate(divide="ignore"):
-        return np.log(np.maximum(longest, 0.0)) - margin
+        return np.asarray(np.log(np.maximum(longest, 0.0)) - margin)
 
 
-def _as_expected(posterior: gp.Posterior, row: int) -> gp.Posterior:
-    """The process had the trial of `row` come out at its mean: the mean stays, the doubt shrinks."""
-    mean = posterior.predict()[0]
-    data = gp.Data(
-        rows=np.append(posterior.data.rows, row),
-        values=np.append(posterior.data.values, mean[row]),
-        errors=np.append(posterior.data.errors, float(posterior.data.errors.mean())),
-    )
-    return gp.at(posterior.inputs, data, posterior.theta)
+def _share_of_limits(problem: Problem) -> Floats:
+    """(N,) a trial's price as a share of the limits, of the tighter one."""
+    share = np.zeros(len(problem.space))
+    seconds = problem.planned_trial_seconds
+    if problem.goal.deadline_seconds is not None:
+        share = np.maximum(share, seconds / problem.goal.deadline_seconds)
+    if problem.goal.budget is not None:
+        share = np.maximum(share, seconds * problem.dollars_per_second / problem.goal.budget.dollars)
+    return share
+
+
+def _amount(problem: Problem, value: float) -> str:
+    if problem.goal.unit == "s":
+        return format_seconds(value)
+    return f"${value:.2f}" if problem.goal.unit == "USD" else f"{value:.3g} {problem.goal.unit}"

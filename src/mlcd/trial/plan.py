@@ -66,6 +66,11 @@ class Left:
     allowed: NDArray[np.bool_]
     guarded: bool = True
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a limit at all."""
+        return self.usd is not None or self.seconds is not None
+
     def fits(self, plan: Plan) -> bool:
         """Whether the plan ends inside what is left: at its upper bound when guarded, as measured when not."""
         seconds, usd = (plan.worst_seconds, plan.worst_usd) if self.guarded else (plan.seconds, plan.usd)
