@@ -1,0 +1,167 @@
+"""Whole searches, a few hundred at random: nothing is ever overspent, and the books are right to the micro-dollar."""
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from tests.synthetic import Machine, SyntheticCloud, make_engine, make_problem
+
+from mlcd.clouds.provider import Cloud
+from mlcd.clouds.wrappers import Flaky
+from mlcd.events import Event, SearchEnded, TrialFinished, TrialStarted
+from mlcd.goal import Goal, Objective
+from mlcd.problem import Problem, TrialPolicy
+from mlcd.store.store import Store
+from mlcd.trial.outcome import Status
+from mlcd.trial.plan import plans
+from mlcd.trial.record import RunRecord
+from mlcd.trial.trial import Failure, FailureKind
+from mlcd.units import Usd
+
+GUARDED = ("heterbo", "heterbo:start=all", "heterbo:acquisition=tei", "heterbo:prune=off,gate=off", "convbo-budget",
+           "cherrypick-budget")  # fmt: skip
+
+
+def a_search(rng: random.Random) -> tuple[Problem, Cloud, str, int]:
+    """A problem, a cloud that answers it, a strategy and how many trials at once, all from one seed."""
+    machines = {
+        f"m{i}": Machine(
+            usd_per_hour=round(10 ** rng.uniform(-1.5, 1.5), 4),
+            speed=10 ** rng.uniform(0, 2),
+            drag=rng.uniform(0.0, 0.3),
+            memory_gib=2 ** rng.uniform(2, 8),
+            fewest=rng.choice((1, 1, 1, 2, 5)),
+        )
+        for i in range(rng.randint(1, 4))
+    }
+    counts = sorted(rng.sample(range(1, 41), rng.randint(1, 8)))
+    hours = 10 ** rng.uniform(-0.5, 1.5)
+    reference = next(iter(machines.values()))
+    work = hours * 3600 * reference.speed
+    runs = [
+        (work / speed, work / speed * machine.usd_per_hour / 3600 * n)
+        for machine in machines.values()
+        for n in counts
+        if (speed := machine.samples_per_second(n)) is not None
+    ] or [(3600.0, 1.0)]
+    tightness = 10 ** rng.uniform(-0.2, 1.2)  # from hopeless to loose
+    budget = Usd.of(max(min(usd for _, usd in runs) * tightness, 1e-3)) if rng.random() < 0.6 else None
+    deadline = min(seconds for seconds, _ in runs) * tightness if rng.random() < 0.6 else None
+    noise = rng.choice((0.0, 0.01, 0.03, 0.1))
+    problem = make_problem(
+        machines=machines,
+        counts=counts,
+        work_samples=work,
+        goal=Goal(minimize=rng.choice(list(Objective)), budget=budget, deadline_seconds=deadline),
+        trial=TrialPolicy(seconds=rng.choice((60.0, 300.0, 600.0)), retries=rng.randint(0, 2)),
+        max_trials=rng.randint(1, 20),
+        noise=noise,
+        sizes=rng.random() < 0.5,
+    )
+    seed = rng.randrange(10**6)
+    cloud: Cloud = SyntheticCloud(machines, noise=noise, seed=seed)
+    if rng.random() < 0.5:
+        cloud = Flaky(cloud, rate=rng.choice((0.1, 0.4, 1.0)), seed=seed)
+    return problem, cloud, rng.choice((*GUARDED, "heterbo", "heterbo")), rng.randint(1, 4)
+
+
+def run_search(seed: int) -> tuple[RunRecord, list[Event]]:
+    problem, cloud, text, parallel = a_search(random.Random(seed))
+    events: list[Event] = []
+    with Store(None) as store:
+        record = make_engine(problem, cloud, store, text, seed=seed, parallel=parallel, observer=events.append).run()
+    return record, events
+
+
+def check_limits(record: RunRecord, events: list[Event]) -> None:
+    goal = record.problem.goal
+    if goal.budget is not None:
+        assert record.total_usd <= goal.budget
+    if goal.deadline_seconds is not None:
+        assert record.total_seconds <= goal.deadline_seconds
+    for event in events:
+        if isinstance(event, TrialStarted | TrialFinished | SearchEnded):
+            assert event.money.left is None or event.money.left.micros >= 0
+            assert event.money.seconds_left is None or event.money.seconds_left >= -1e-6
+    assert record.status is not Status.OVERRAN
+
+
+def check_books(record: RunRecord, events: list[Event]) -> None:
+    problem = record.problem
+    finished = [event.row for event in events if isinstance(event, TrialFinished)]
+    assert sorted(finished, key=lambda row: row.number) == list(record.rows)
+    assert [row.number for row in record.rows] == list(range(1, len(record.rows) + 1))
+    assert record.search_usd.micros == sum(row.trial.usd.micros for row in finished)
+    for row in record.rows:
+        trial, price = row.trial, problem.price(row.trial.config)
+        unpaid = isinstance(trial, Failure) and trial.kind is FailureKind.CAPACITY
+        assert trial.usd == (Usd(0) if unpaid else price.for_seconds(trial.seconds))
+        assert trial.usd <= row.authorised_usd
+        assert trial.seconds <= row.authorised_seconds
+    assert len(record.rows) <= problem.max_trials
+    attempts = Counter((row.trial.config, row.trial.attempt) for row in record.rows)
+    assert set(attempts.values()) <= {1}
+    assert max((row.trial.attempt for row in record.rows), default=1) <= 1 + problem.trial.retries
+    final = record.final.usd.micros if record.final else 0
+    assert record.total_usd.micros == record.search_usd.micros + final
+
+
+def check_status(record: RunRecord) -> None:
+    problem, goal, history = record.problem, record.problem.goal, record.history
+    fits = [
+        plan
+        for plan in plans(problem, history)
+        if (goal.budget is None or record.search_usd + plan.worst_usd <= goal.budget)
+        and (goal.deadline_seconds is None or plan.worst_seconds <= goal.deadline_seconds - record.search_seconds)
+    ]
+    if fits:
+        assert record.status is Status.DONE
+        assert record.choice in fits
+        assert record.final is not None
+        assert record.final.seconds <= record.choice.worst_seconds if record.choice else False
+        return
+    assert record.choice is None
+    assert record.final is None
+    if history.measured:
+        assert record.status is Status.NOTHING_FITS
+    elif len(history):
+        assert record.status is Status.ALL_FAILED
+    else:
+        assert record.status is Status.INFEASIBLE
+        too_dear = goal.budget is not None and problem.worst_trial_micros.min() > goal.budget.micros
+        too_long = goal.deadline_seconds is not None and problem.worst_trial_seconds.min() > goal.deadline_seconds
+        apart = goal.budget is not None and goal.deadline_seconds is not None
+        assert too_dear or too_long or apart
+        assert record.relaxations or apart
+
+
+@settings(max_examples=250, deadline=None, phases=(Phase.explicit, Phase.generate), derandomize=True,
+          suppress_health_check=[HealthCheck.too_slow])  # fmt: skip
+@given(st.integers(0, 2**32))
+def test_a_search_keeps_its_promise(seed: int) -> None:
+    record, events = run_search(seed)
+    check_limits(record, events)
+    check_books(record, events)
+    check_status(record)
+
+
+def test_the_searches_cover_what_can_happen() -> None:
+    """Else the test above would prove little: every end is seen, tight ends among them."""
+    seen: Counter[str] = Counter()
+    for seed in range(150):
+        record, _ = run_search(seed)
+        seen[record.status] += 1
+        budget = record.problem.goal.budget
+        if record.status is Status.DONE and budget is not None:
+            seen["tight"] += record.total_usd.micros > 0.8 * budget.micros
+        seen["failures"] += bool(record.history.failures)
+    for what in (Status.DONE, Status.NOTHING_FITS, Status.ALL_FAILED, Status.INFEASIBLE, "tight", "failures"):
+        assert seen[what] >= 2, seen
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_search_can_be_repeated_from_its_seed(seed: int) -> None:
+    first, second = run_search(seed)[0], run_search(seed)[0]
+    assert first == second
