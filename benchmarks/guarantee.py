@@ -1,0 +1,281 @@
+"""Ten thousand randomised searches: how many overspend their budget or deadline? The promise is none.
+
+    .venv/bin/python benchmarks/guarantee.py --searches 10000 --seed 0 -o json
+
+Half of the searches run on the simulated cloud, half on a synthetic table under Noisy and Flaky. Spaces, prices,
+noise (up to 10%), failures, limits (from hopeless to loose), goals, strategies that keep limits, and the number of
+trials at once are all drawn from the seed; a search is repeated by `--only NUMBER`.
+"""
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices; the processes already use every core
+
+import argparse
+import json
+import math
+import random
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import cast
+
+from joblib import Parallel, delayed
+
+from mlcd.catalog import load_catalog
+from mlcd.clouds.provider import Cloud, KnownTruth
+from mlcd.clouds.replay import ReplayCloud, ReplayInstance, Workload
+from mlcd.clouds.sim import MODELS, Rates, SimCloud, SimJob
+from mlcd.clouds.wrappers import Flaky, Noisy
+from mlcd.engine import Engine
+from mlcd.goal import Goal, Objective
+from mlcd.problem import Problem, TrialPolicy
+from mlcd.search.registry import strategy
+from mlcd.space import Config, Knob, Space
+from mlcd.store.store import Store
+from mlcd.trial.outcome import Status
+from mlcd.trial.record import RunRecord
+from mlcd.units import Usd
+
+STRATEGIES = ("heterbo", "heterbo", "heterbo:start=all", "heterbo:acquisition=tei", "heterbo:prune=off,gate=off",
+              "convbo-budget", "cherrypick-budget")  # fmt: skip
+SIM_TYPES = ("c5.xlarge", "c5.4xlarge", "c5n.4xlarge", "c4.2xlarge", "m4.4xlarge", "p2.xlarge", "p3.2xlarge")
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """What one search is about, before its limits are drawn."""
+
+    cloud: Cloud
+    prices: dict[str, Usd]
+    features: dict[str, tuple[float, ...]]
+    memory_gib: dict[str, float]
+    configs: tuple[Config, ...]
+    speeds: dict[Config, float]
+    work_samples: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One search, as far as the promise is concerned. Shares are of the limit: 1 is all of it."""
+
+    number: int
+    cloud: str
+    strategy: str
+    status: str
+    overspent_usd: bool
+    overspent_seconds: bool
+    budget_share: float | None
+    deadline_share: float | None
+    trials: int
+    margin: float | None
+
+
+def simulated_world(rng: random.Random) -> World:
+    """Some types of the AWS catalog training one of the simulator's models."""
+    catalog = load_catalog().for_cloud("aws")
+    names = rng.sample(SIM_TYPES, rng.randint(1, 4))
+    job = SimJob(model=rng.choice(list(MODELS)[:5]), batch=rng.choice((128, 512)), topology=rng.choice(("ring", "ps")))
+    use_spot = rng.random() < 0.2
+    rough = Rates(launch=0.05, capacity=0.1, straggler=0.05, hang=0.02, spot=0.05)
+    cloud = SimCloud(
+        cloud="aws",
+        instances={name: catalog[name] for name in names},
+        job=job,
+        seed=rng.randrange(10**9),
+        use_spot=use_spot,
+        noise=rng.choice((0.0, 0.01, 0.03, 0.1)),
+        rates=rng.choice((Rates(), rough)),
+    )
+    prices = {name: catalog[name].price(spot=use_spot) or catalog[name].usd_per_hour for name in names}
+    configs = _product(names, sorted(rng.sample(range(1, 51), rng.randint(1, 12))))
+    speeds = {c: speed / cloud.stretch(c) for c in configs if (speed := cloud.true_samples_per_second(c)) is not None}
+    fastest = max(speeds.values(), default=1.0)
+    return World(
+        cloud=cloud,
+        prices=prices,
+        features={name: catalog[name].features for name in names},
+        memory_gib={name: catalog[name].memory_gib for name in names},
+        configs=configs,
+        speeds=speeds,
+        work_samples=fastest * 3600 * 10 ** rng.uniform(-0.3, 1.2),
+    )
+
+
+def tabled_world(rng: random.Random) -> World:
+    """A table of made-up curves that rise and fall, some of its rows failed, under noise and failures."""
+    names = [f"type-{i}" for i in range(rng.randint(1, 5))]
+    prices = {name: Usd.of(round(10 ** rng.uniform(-1.3, 1.3), 4)) for name in names}
+    counts = sorted(rng.sample(range(1, 61), rng.randint(1, 12)))
+    seconds: dict[Config, float | None] = {}
+    for name in names:
+        alone, serial, talk = 3600 * 10 ** rng.uniform(0, 2), rng.uniform(0, 0.3), rng.uniform(0, 0.02)
+        for n in counts:
+            wiggle = math.exp(rng.gauss(0, 0.1))
+            time_taken = alone * (serial + (1 - serial) / n + talk * n) * wiggle
+            seconds[Config.deployment(name, n)] = None if rng.random() < 0.05 else time_taken
+    if not any(seconds.values()):
+        seconds[next(iter(seconds))] = 3600.0
+    instances = {name: ReplayInstance(name=name, usd_per_hour=prices[name]) for name in names}
+    cloud: Cloud = ReplayCloud(Workload(name="made-up", seconds=seconds, instances=instances))
+    if rng.random() < 0.6:
+        cloud = Flaky(cloud, rate=rng.choice((0.05, 0.2, 0.6)), seed=rng.randrange(10**9))
+    if rng.random() < 0.8:
+        cloud = Noisy(cloud, sigma=rng.uniform(0, 0.1), seed=rng.randrange(10**9))
+    return World(
+        cloud=cloud,
+        prices=prices,
+        features={name: (math.log2(price.dollars),) for name, price in prices.items()},
+        memory_gib={},
+        configs=tuple(seconds),
+        speeds={c: 1 / s for c, s in seconds.items() if s is not None},
+        work_samples=1.0,
+    )
+
+
+def _product(names: list[str], counts: list[int]) -> tuple[Config, ...]:
+    return tuple(Config.deployment(name, n) for name in names for n in counts)
+
+
+def a_problem(world: World, rng: random.Random) -> Problem:
+    """Limits around what the best deployment needs plus some trials: that is where a promise is hard to keep."""
+    policy = TrialPolicy(seconds=rng.choice((60.0, 300.0, 600.0)), retries=rng.randint(0, 2))
+    runs = [
+        (world.work_samples / speed, world.prices[c.instance].dollars * c.nodes / 3600 * world.work_samples / speed)
+        for c, speed in world.speeds.items()
+    ] or [(3600.0, 10.0)]
+    room = rng.choice((1.0, 1.1, 1.3, 1.6, 2.0, 4.0, 10.0)) * rng.uniform(0.9, 1.3)
+    trials = rng.randint(0, 6)
+    cheapest_rate = min(price.dollars for price in world.prices.values()) / 3600
+    usd = min(u for _, u in runs) * room + trials * 600 * cheapest_rate
+    seconds = min(s for s, _ in runs) * room + trials * 600
+    which = rng.choice(("none", "usd", "usd", "seconds", "seconds", "both", "both"))
+    features, memory = world.features, world.memory_gib
+    instance = Knob(
+        name="instance",
+        values=tuple(features),
+        features=features,
+        log2_sizes={name: math.log2(size) for name, size in memory.items()} if memory else None,
+    )
+    counts = Knob(name="nodes", values=tuple(sorted({c.nodes for c in world.configs})))
+    is_spot = isinstance(world.cloud, SimCloud) and world.cloud.use_spot
+    return Problem(
+        name="guarantee",
+        work_samples=world.work_samples,
+        space=Space((instance, counts), world.configs),
+        goal=Goal(
+            minimize=rng.choice(list(Objective)),
+            budget=Usd.of(usd) if which in ("usd", "both") else None,
+            deadline_seconds=seconds if which in ("seconds", "both") else None,
+        ),
+        usd_per_hour=tuple(world.prices[c.instance] * c.nodes for c in world.configs),
+        trial=policy,
+        max_trials=rng.randint(2, 20),
+        noise=world.cloud.noise,
+        stretch=tuple(cast(SimCloud, world.cloud).stretch(c) for c in world.configs) if is_spot else (),
+    )
+
+
+def search(seed: int, number: int) -> Outcome:
+    """The search `number` of `seed`, from nothing but these two numbers."""
+    rng = random.Random(f"{seed}/{number}")
+    world = simulated_world(rng) if rng.random() < 0.5 else tabled_world(rng)
+    problem = a_problem(world, rng)
+    text, parallel = rng.choice(STRATEGIES), rng.choice((1, 1, 2, 3, 4))
+    record = RunRecord(
+        run_id=f"g-{number}", created="", cloud=world.cloud.name, simulated=True, strategy=text, seed=number,
+        parallel=parallel, version="", catalog_date="", problem=problem, status=Status.RUNNING,
+    )  # fmt: skip
+    with Store(None) as store:
+        store.add_run(record, kind="train", spec={})
+        record = Engine(
+            run_id=record.run_id,
+            problem=problem,
+            cloud=world.cloud,
+            strategy=strategy(text, seed=number),
+            store=store,
+            parallel=parallel,
+        ).run()
+    return judge(record, number, world)
+
+
+def judge(record: RunRecord, number: int, world: World) -> Outcome:
+    """`margin` is how much of the run's upper bound was used: over 1 the bound itself was wrong."""
+    goal, final, choice = record.problem.goal, record.final, record.choice
+    usd_share = None if goal.budget is None else record.total_usd.micros / goal.budget.micros
+    seconds_share = None if goal.deadline_seconds is None else record.total_seconds / goal.deadline_seconds
+    assert hasattr(world.cloud, "true_samples_per_second"), cast(KnownTruth, world.cloud)
+    return Outcome(
+        number=number,
+        cloud=record.cloud,
+        strategy=record.strategy,
+        status=record.status.value,
+        overspent_usd=goal.budget is not None and record.total_usd > goal.budget,
+        overspent_seconds=goal.deadline_seconds is not None and record.total_seconds > goal.deadline_seconds,
+        budget_share=usd_share,
+        deadline_share=seconds_share,
+        trials=len(record.rows),
+        margin=final.seconds / choice.worst_seconds if final and choice else None,
+    )
+
+
+def summary(outcomes: list[Outcome], wall_seconds: float) -> dict[str, object]:
+    """What is printed: overspends, ends, and how near to the limit the finished runs came."""
+    done = [o for o in outcomes if o.status in (Status.DONE, Status.OVERRAN)]
+    shares = [max(s for s in (o.budget_share, o.deadline_share) if s is not None)
+              for o in done if o.budget_share is not None or o.deadline_share is not None]  # fmt: skip
+    margins = [o.margin for o in done if o.margin is not None]
+    return {
+        "searches": len(outcomes),
+        "overspent_budget": sum(o.overspent_usd for o in outcomes),
+        "overspent_deadline": sum(o.overspent_seconds for o in outcomes),
+        "bounds_exceeded": sum(m > 1 for m in margins),
+        "offenders": [asdict(o) for o in outcomes if o.overspent_usd or o.overspent_seconds],
+        "exceeding": [asdict(o) for o in done if o.margin is not None and o.margin > 1],
+        "statuses": dict(Counter(o.status for o in outcomes)),
+        "clouds": dict(Counter(o.cloud for o in outcomes)),
+        "limit_used": {f"p{p}": _percentile(shares, p) for p in (5, 25, 50, 75, 95, 100)},
+        "within_5_percent_of_limit": sum(s > 0.95 for s in shares),
+        "limited_and_done": len(shares),
+        "trials": sum(o.trials for o in outcomes),
+        "wall_seconds": round(wall_seconds, 1),
+    }
+
+
+def _percentile(values: list[float], percent: int) -> float | None:
+    if not values:
+        return None
+    return round(sorted(values)[min(len(values) - 1, len(values) * percent // 100)], 4)
+
+
+def main() -> int:
+    """0 when no search overspent, 1 when any did."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--searches", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=-1, help="processes; -1 is one a core")
+    parser.add_argument("--only", type=int, metavar="NUMBER", help="this one search, in this process")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    options = parser.parse_args()
+    start = time.perf_counter()
+    numbers = [options.only] if options.only is not None else list(range(options.searches))
+    chunks = [numbers[i : i + 100] for i in range(0, len(numbers), 100)]
+    jobs = 1 if options.only is not None else options.jobs
+    answers = Parallel(n_jobs=jobs)(delayed(_searches)(options.seed, chunk) for chunk in chunks)
+    outcomes = [outcome for chunk in answers for outcome in chunk]
+    found = {"seed": options.seed, **summary(outcomes, time.perf_counter() - start)}
+    if options.output == "json":
+        print(json.dumps(found, indent=2))
+    else:
+        for name, value in found.items():
+            print(f"{name:28} {value}")
+    return int(any(o.overspent_usd or o.overspent_seconds for o in outcomes))
+
+
+def _searches(seed: int, numbers: list[int]) -> list[Outcome]:
+    return [search(seed, number) for number in numbers]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
