@@ -13,7 +13,7 @@ LEAST = 0.95
 
 
 def shares(report: Mapping[str, Any], room: str) -> tuple[float, float]:
-    """The shares of statements and of branches that the tests ran, 1 where there are none. Raises KeyError for no file."""
+    """The shares of statements and of branches that ran, 1 where there are none. Raises KeyError for no file."""
     found = [
         file["summary"]
         for name, file in report["files"].items()

@@ -13,6 +13,11 @@ from typing import Any
 
 import click
 
+import mlcd
+from mlcd.cli.main import cli
+from mlcd.report.as_json import schema
+from mlcd.spec import template
+
 DOCS = Path(__file__).parents[1] / "docs"
 BEGIN = "<!-- begin: scripts/make_docs.py -->"
 END = "<!-- end: scripts/make_docs.py -->"
@@ -20,12 +25,10 @@ END = "<!-- end: scripts/make_docs.py -->"
 
 def cli_page() -> str:
     """docs/cli.md: the help text of every command."""
-    from mlcd.cli.main import cli
-
     parts = [
         "# Command line",
-        "The help texts, written here by `scripts/make_docs.py`. What the commands print with `-o json` is in"
-        " [output.md](output.md), their exit codes are in [exit-codes.md](exit-codes.md).",
+        "The help texts, written here by `scripts/make_docs.py`.",
+        "For programs: [what `-o json` prints](output.md), [exit codes](exit-codes.md).",
     ]
     for path, text in _helps(cli, "mlcd", None):
         parts += [f"## {path}", f"```text\n{text}\n```"]
@@ -33,7 +36,8 @@ def cli_page() -> str:
 
 
 def _helps(command: click.Command, path: str, parent: click.Context | None) -> Iterator[tuple[str, str]]:
-    context = click.Context(command, info_name=path.rpartition(" ")[2], parent=parent, terminal_width=100)
+    settings = {**command.context_settings, "terminal_width": 100}
+    context = click.Context(command, info_name=path.rpartition(" ")[2], parent=parent, **settings)
     yield path, "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
@@ -44,8 +48,6 @@ def _helps(command: click.Command, path: str, parent: click.Context | None) -> I
 
 def output_tables() -> str:
     """The fields of a result, a row each, from its schema."""
-    from mlcd.report.as_json import schema
-
     whole: dict[str, Any] = dict(schema())
     lines = ["| field | type | meaning |", "|---|---|---|", *_rows(whole, whole, "")]
     return "\n".join(lines)
@@ -87,9 +89,6 @@ def output_page(page: str) -> str:
 
 def draw_demo(file: Path) -> None:
     """The demo's picture: speed over nodes, with the search path."""
-    import mlcd
-    from mlcd.spec import template
-
     with tempfile.TemporaryDirectory() as home:
         mlcd.train(template(), home=home).plot("speed").save(file)
 

@@ -15,7 +15,7 @@ from mlcd.version import __version__
 COMMANDS = ("demo", "init", "train", "runs", "show", "resume", "report", "catalog", "check", "bench")
 """In the order in which a new user meets them; the command NAME is the attribute NAME of mlcd.cli.NAME."""
 
-BUG = 1
+FAILED = 1
 USAGE = 2
 INTERRUPTED = 130
 
@@ -75,13 +75,17 @@ def run(args: Sequence[str] | None = None) -> int:
         return _refuse("interrupted", INTERRUPTED)
     except BrokenPipeError:
         _silence()
-        return BUG
+        return FAILED
+    except OSError as error:
+        _silence()
+        place = f"{error.filename}: " if error.filename else "the output cannot be written: "
+        return _refuse(f"{place}{error.strerror or error}", FAILED)
     except Exception as error:  # the edge: whatever it is, the user gets one message and not a traceback
         if os.environ.get("MLCD_DEBUG"):
             traceback.print_exc()
         text = " ".join(str(error).split())
         what = f"{type(error).__name__}: {text}" if text else type(error).__name__
-        return _refuse(f"unexpected {what}; this is a bug in mlcd: set MLCD_DEBUG=1 for the traceback", BUG)
+        return _refuse(f"unexpected {what}; this is a bug in mlcd: set MLCD_DEBUG=1 for the traceback", FAILED)
     return code if isinstance(code, int) else 0
 
 

@@ -1,0 +1,644 @@
+"""The command line as its users meet it: answers, exit codes, and one clear message for every kind of bad input."""
+
+import json
+import os
+import pty
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from mlcd.cli.main import COMMANDS, run
+from mlcd.report.as_json import schema
+from mlcd.spec import template
+
+MLCD = [sys.executable, "-c", "from mlcd.cli.main import main; main()"]
+
+SMALL = """\
+name: small
+resources: {infra: sim/aws, instance_type: [c5.xlarge, c5.4xlarge, p3.2xlarge]}
+num_nodes: 1..8
+job: {model: resnet152, samples: 50000, epochs: 10}
+goal: {minimize: time, budget: 40 USD}
+search: {max_trials: 6}
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Mlcd = Callable[..., Answer]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder with its own home."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
+    for name in ("MLCD_CATALOG", "MLCD_DEBUG", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "job.yaml").write_text(SMALL)
+    return tmp_path
+
+
+@pytest.fixture
+def mlcd(folder: Path, capsys: pytest.CaptureFixture[str]) -> Mlcd:
+    def call(*args: str) -> Answer:
+        capsys.readouterr()
+        code = run(args)
+        captured = capsys.readouterr()
+        return Answer(code, captured.out, captured.err)
+
+    return call
+
+
+def process(*args: str, folder: Path, **more: Any) -> "subprocess.CompletedProcess[str]":
+    env = {**os.environ, "MLCD_HOME": str(folder / "home"), **more.pop("env", {})}
+    return subprocess.run(
+        [*MLCD, *args], cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False, **more
+    )
+
+
+# ---- what works
+
+
+def test_demo_shows_progress_a_verdict_and_where_the_report_is(mlcd: Mlcd, folder: Path) -> None:
+    answer = mlcd("demo")
+    assert answer.code == 0
+    for part in ("SIMULATED", "Chosen: ", "Receipt", "Speed (samples/s) over nodes", str(folder / "mlcd-demo.html")):
+        assert part in answer.out
+    for part in ("spent", "reserved", "left", "best so far"):
+        assert part in answer.err
+    page = (folder / "mlcd-demo.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert "<svg" in page
+
+
+def test_demo_is_the_same_every_time(mlcd: Mlcd) -> None:
+    def told() -> Any:
+        result = mlcd("demo", "-o", "json").json
+        return {key: value for key, value in result.items() if key not in ("run_id", "created")}
+
+    assert told() == told()
+
+
+def test_train_json_follows_the_schema_and_keeps_standard_output_clean(mlcd: Mlcd) -> None:
+    answer = mlcd("train", "job.yaml", "-o", "json")
+    jsonschema.validate(answer.json, dict(schema()))
+    assert answer.code == answer.json["exit_code"] == 0
+    assert answer.json["receipt"]["total_usd"] <= 40
+    assert "Search ended" in answer.err
+
+
+def test_train_takes_the_command_line_over_the_file(mlcd: Mlcd) -> None:
+    flags = ["--budget", "30 USD", "--deadline", "20h", "--strategy", "random:steps=3", "--parallel", "2"]
+    result = mlcd("train", "job.yaml", *flags, "--seed", "4", "-o", "json").json
+    assert (result["goal"]["budget_usd"], result["goal"]["deadline_seconds"]) == (30, 72000)
+    assert (result["strategy"], result["parallel"], result["seed"]) == ("random:steps=3", 2, 4)
+
+
+def test_train_draws_a_picture(mlcd: Mlcd, folder: Path) -> None:
+    assert mlcd("train", "job.yaml", "--picture", "speed.svg").code == 0
+    assert (folder / "speed.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_a_dry_run_spends_and_writes_nothing(mlcd: Mlcd, folder: Path) -> None:
+    before = sorted(folder.rglob("*"))
+    answer = mlcd("train", "job.yaml", "--dry-run")
+    assert answer.code == 0
+    for part in ("24 deployments of 3 instance types", "$40.00", "a trial, at worst", "1 x c5.xlarge", "First trials"):
+        assert part in answer.out
+    plan = mlcd("train", "job.yaml", "--dry-run", "-o", "json").json
+    assert plan["configurations"] == 24
+    assert plan["trial_planned_usd"][0] < plan["trial_worst_usd"][0] == plan["first_trials"][0]["authorised_usd"]
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_dry_run_says_when_nothing_can_fit(mlcd: Mlcd) -> None:
+    answer = mlcd("train", "job.yaml", "--dry-run", "--budget", "0.01")
+    assert answer.code == 3
+    assert "Nothing can fit: one trial of 1 x c5.xlarge alone may need" in answer.out
+
+
+def test_a_dry_run_of_a_strategy_without_trials(mlcd: Mlcd) -> None:
+    assert "paleo tries nothing" in mlcd("train", "job.yaml", "--dry-run", "--strategy", "paleo").out
+
+
+def test_init_writes_a_job_that_runs_and_keeps_what_is_there(mlcd: Mlcd, folder: Path) -> None:
+    assert mlcd("init", "my job!.yaml").code == 0
+    assert "name: my-job\n" in (folder / "my job!.yaml").read_text(encoding="utf-8")
+    assert mlcd("train", "my job!.yaml", "--dry-run").code == 0
+    refused = mlcd("init")
+    assert refused.code == 2
+    assert "--force" in refused.err
+    assert (folder / "job.yaml").read_text() == SMALL
+    assert mlcd("init", "--force", "-o", "json").json == {"file": "job.yaml"}
+    assert (folder / "job.yaml").read_text(encoding="utf-8") == template()
+
+
+def test_runs_show_report_and_resume_a_finished_run(mlcd: Mlcd, folder: Path) -> None:
+    assert "no runs" in mlcd("runs").out
+    assert mlcd("runs", "-o", "json").json == {"runs": []}
+    first = mlcd("train", "job.yaml", "-o", "json").json
+    run_id = first["run_id"]
+    assert run_id in mlcd("runs").out
+    (listed,) = mlcd("runs", "-o", "json").json["runs"]
+    assert (listed["run_id"], listed["status"], listed["trials"]) == (run_id, "done", len(first["trials"]))
+    assert listed["spent_usd"] == pytest.approx(first["receipt"]["total_usd"])
+    assert mlcd("show", "small", "-o", "json").json == first
+    assert mlcd("resume", run_id, "-o", "json").json == first
+    assert "Receipt" in mlcd("show", run_id).out
+    assert mlcd("report", run_id[:7]).code == 0
+    assert (folder / f"{run_id}.html").exists()
+    for kind in ("speed", "money", "tradeoff"):
+        wrote = mlcd("report", run_id, "--picture", kind, "-o", "json").json
+        assert wrote == {"run_id": run_id, "file": f"{run_id}-{kind}.svg"}
+        assert (folder / wrote["file"]).read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_catalog_filters_sorts_and_names_its_date_and_sources(mlcd: Mlcd) -> None:
+    text = mlcd("catalog", "p3.*").out
+    for part in ("p3.16xlarge", "3 of ", "as of 2026-08-01", "days old", "Prices: ", "aws-62 (62)"):
+        assert part in text
+    found = mlcd("catalog", "--cloud", "gcp", "--gpu", "--spot", "--sort", "price", "-o", "json").json
+    prices = [instance["usd_per_hour"] for instance in found["instances"]]
+    assert prices
+    assert prices == sorted(prices)
+    assert all(i["accelerators"] and i["spot_usd_per_hour"] and i["cloud"] == "gcp" for i in found["instances"])
+    assert len(mlcd("catalog", "aws-62", "-o", "json").json["instances"]) == 62
+    assert len(mlcd("catalog", "-o", "json").json["instances"]) >= 150
+    assert "No instance type is left" in mlcd("catalog", "c5.*", "--gpu").out
+    for key in ("name", "vcpus", "memory", "network"):
+        assert mlcd("catalog", "c5.*", "--sort", key).code == 0
+
+
+def test_catalog_shows_what_a_users_file_lays_over_it(
+    mlcd: Mlcd, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "own.csv").write_text("cloud,name,usd_per_hour\naws,c5.large,0.05\n")
+    monkeypatch.setenv("MLCD_CATALOG", "own.csv")
+    (instance,) = mlcd("catalog", "c5.large", "-o", "json").json["instances"]
+    assert instance["usd_per_hour"] == 0.05
+    assert "own.csv over it" in mlcd("check").out
+
+
+def test_check_is_honest(mlcd: Mlcd, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = mlcd("check")
+    assert answer.code == 0
+    for part in ("Python 3.", "schema 1", "sim/aws", "replay/FOLDER", "later    minicloud", "SkyPilot", "days old"):
+        assert part in answer.out
+    told = mlcd("check", "-o", "json").json
+    assert told["ok"]
+    assert {"what", "state", "text"} == set(told["findings"][0])
+    monkeypatch.setattr("mlcd.cli.check.find_spec", lambda name: None)
+    monkeypatch.setattr("mlcd.cli.check.OLD_DAYS", -1)
+    monkeypatch.setattr("mlcd.cli.catalog.OLD_DAYS", -1)
+    again = mlcd("check").out
+    assert "pip install 'mlcd[compare]'" in again
+    assert "OLD, check them before you spend" in again
+
+
+def test_help_and_version(mlcd: Mlcd) -> None:
+    answer = mlcd("--help")
+    assert answer.code == 0
+    for name in ("train", "demo", "init", "check", "runs", "show", "resume", "report", "catalog"):
+        assert f"  {name} " in answer.out
+    assert mlcd("--version").out.startswith("mlcd 0.")
+    for name in COMMANDS[:9]:
+        assert mlcd(name, "-h").code == 0
+
+
+# ---- exit codes of answers
+
+
+def test_nothing_can_fit_is_3(mlcd: Mlcd) -> None:
+    answer = mlcd("train", "job.yaml", "--budget", "0.01")
+    assert answer.code == 3
+    assert "Nothing can fit these limits" in answer.out
+
+
+def test_nothing_measured_fits_is_4(mlcd: Mlcd) -> None:
+    answer = mlcd("train", "job.yaml", "--budget", "0.30")
+    assert answer.code == 4
+    assert "Nearest way out" in answer.out
+
+
+def test_overrunning_is_5(mlcd: Mlcd) -> None:
+    codes = {
+        mlcd("train", "job.yaml", "--strategy", "convbo", "--budget", "14", "--seed", str(s)).code for s in range(6)
+    }
+    assert 5 in codes
+
+
+def test_every_trial_failing_is_6(mlcd: Mlcd, folder: Path) -> None:
+    big = SMALL.replace("resnet152", "zero-20b").replace("[c5.xlarge, c5.4xlarge, p3.2xlarge]", "[c5.xlarge]")
+    (folder / "big.yaml").write_text(big)
+    answer = mlcd("train", "big.yaml")
+    assert answer.code == 6
+    assert "Every trial failed" in answer.out
+
+
+# ---- leave to spend
+
+
+class _Real:
+    """Makes a simulated cloud call itself real."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from mlcd.clouds.sim import SimCloud
+
+        monkeypatch.setattr(SimCloud, "simulated", False)
+
+
+def test_real_money_off_a_terminal_needs_yes(mlcd: Mlcd, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _Real(monkeypatch)
+    with Path(os.devnull).open() as nothing:
+        monkeypatch.setattr("sys.stdin", nothing)
+        answer = mlcd("train", "job.yaml")
+    assert answer.code == 2
+    assert "at most $40.00" in answer.err
+    assert "give -y" in answer.err
+    assert not (folder / "home").exists()
+    assert mlcd("train", "job.yaml", "-y").code == 0
+
+
+@pytest.mark.parametrize(("reply", "code"), [("n\n", 2), ("y\n", 0)])
+def test_real_money_on_a_terminal_is_asked_for(folder: Path, reply: str, code: int) -> None:
+    script = "from mlcd.clouds.sim import SimCloud; SimCloud.simulated = False\nfrom mlcd.cli.main import main; main()"
+    ours, theirs = pty.openpty()
+    os.write(ours, reply.encode())
+    done = subprocess.run(
+        [sys.executable, "-c", script, "train", "job.yaml"],
+        cwd=folder, stdin=theirs, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    os.close(ours)
+    os.close(theirs)
+    assert done.returncode == code, done.stderr
+    assert "This spends real money on sim/aws: at most $40.00. Go on?" in done.stderr
+    assert ("nothing was spent" in done.stderr) == (code == 2)
+
+
+def test_simulated_clouds_never_ask(folder: Path) -> None:
+    assert process("train", "job.yaml", folder=folder, stdin=subprocess.DEVNULL).returncode == 0
+
+
+# ---- bad input
+
+
+@dataclass(frozen=True)
+class Bad:
+    """One kind of bad input: what is there, what is typed, and what must come back."""
+
+    args: tuple[str, ...]
+    code: int
+    says: tuple[str, ...]
+    files: Mapping[str, str | bytes] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def job(old: str, new: str) -> dict[str, str]:
+    assert old in SMALL
+    return {"bad.yaml": SMALL.replace(old, new)}
+
+
+TRAIN_BAD = ("train", "bad.yaml")
+INSTANCES = "instance,vcpus,memory_gib,usd_per_hour\na,2,4,0.1\n"
+
+BAD: dict[str, Bad] = {
+    # the command line
+    "unknown command": Bad(("trian", "job.yaml"), 2, ("'trian'", "did you mean 'train'?")),
+    "command like no other": Bad(("xyzzy",), 2, ("'xyzzy'", "there are: demo, init")),
+    "unknown option": Bad(("train", "job.yaml", "--bugdet", "3"), 2, ("--bugdet", "did you mean '--budget'")),
+    "unknown global option": Bad(("--verbsion",), 2, ("--verbsion", "did you mean '--version'")),
+    "missing argument": Bad(("train",), 2, ("missing argument", "`mlcd train --help`")),
+    "extra argument": Bad(("runs", "all"), 2, ("unexpected extra argument", "all")),
+    "option without value": Bad(("train", "job.yaml", "--budget"), 2, ("--budget", "requires an argument")),
+    "unknown output": Bad(("runs", "-o", "xml"), 2, ("'xml'", "json")),
+    "seed not a number": Bad(("train", "job.yaml", "--seed", "lucky"), 2, ("--seed", "'lucky'")),
+    "seed negative": Bad(("demo", "--seed", "-1"), 2, ("--seed", "x>=0")),
+    "budget negative": Bad(("train", "job.yaml", "--budget", "-5 USD"), 2, ("--budget", "negative")),
+    "budget zero": Bad(("train", "job.yaml", "--budget", "0"), 2, ("--budget", "0")),
+    "budget not money": Bad(("train", "job.yaml", "--budget", "lots"), 2, ("--budget", "'lots'", "100 USD")),
+    "budget in euros": Bad(("train", "job.yaml", "--budget", "90 EUR"), 2, ("--budget", "EUR")),
+    "deadline without unit": Bad(("train", "job.yaml", "--deadline", "6"), 2, ("--deadline", "unit")),
+    "deadline in the past": Bad(("train", "job.yaml", "--deadline", "2001-01-01T00:00Z"), 2, ("--deadline", "past")),
+    "parallel zero": Bad(("train", "job.yaml", "--parallel", "0"), 2, ("--parallel", "at least 1")),
+    "unknown strategy": Bad(("train", "job.yaml", "--strategy", "hetrbo"), 2, ("did you mean 'heterbo'?",)),
+    "unknown strategy option": Bad(("train", "job.yaml", "--strategy", "heterbo:prun=off"), 2, ("prun", "prune")),
+    "bad strategy option": Bad(("train", "job.yaml", "--strategy", "heterbo:prune=maybe"), 2, ("'maybe'", "on, off")),
+    "unknown cloud": Bad(("train", "job.yaml", "--on", "sim/awz"), 2, ("'awz'", "did you mean 'aws'?")),
+    "real cloud of later": Bad(("train", "job.yaml", "--on", "aws"), 7, ("'aws'", "SkyPilot", "sim/CLOUD")),
+    "local of later": Bad(("train", "job.yaml", "--on", "local"), 7, ("'local'", "later version")),
+    "picture in no folder": Bad(("train", "job.yaml", "--picture", "no/where.svg"), 2, ("no/where.svg", "no folder")),
+    "report into a folder": Bad(("demo", "--out", "."), 2, ("is a folder",)),
+    "init in no folder": Bad(("init", "no/where.yaml"), 2, ("no/where.yaml", "no folder")),
+    "init over a file": Bad(("init", "job.yaml"), 2, ("job.yaml is there already", "--force")),
+    "unknown run to show": Bad(("show", "nosuch-123"), 2, ("'nosuch-123'", "mlcd runs")),
+    "unknown run to resume": Bad(("resume", "nosuch-123"), 2, ("'nosuch-123'",)),
+    "unknown run to report": Bad(("report", "nosuch-123"), 2, ("'nosuch-123'",)),
+    "unknown picture": Bad(("report", "x", "--picture", "sped"), 2, ("'sped'", "did you mean 'speed'?")),
+    "unknown type in catalog": Bad(("catalog", "p3.2xlrge"), 2, ("'p3.2xlrge'", "did you mean 'p3.2xlarge'?")),
+    "unknown cloud in catalog": Bad(("catalog", "--cloud", "asw"), 2, ("'asw'", "allowed: aws, azure, gcp")),
+    "glob of nothing in catalog": Bad(("catalog", "zz*"), 2, ("no instance type matches 'zz*'",)),
+    "unknown sort": Bad(("catalog", "--sort", "colour"), 2, ("'colour'", "price")),
+    # the job file
+    "no such file": Bad(("train", "jb.yaml"), 2, ("jb.yaml", "no such file", "did you mean 'job.yaml'?")),
+    "a directory": Bad(("train", "."), 2, ("directory",)),
+    "empty file": Bad(TRAIN_BAD, 2, ("bad.yaml:1", "empty", "mlcd init"), {"bad.yaml": ""}),
+    "not YAML": Bad(TRAIN_BAD, 2, ("bad.yaml:", "not YAML"), {"bad.yaml": "name: [a\ngoal: }"}),
+    "not text": Bad(TRAIN_BAD, 2, ("bad.yaml", "UTF-8"), {"bad.yaml": b"name: \xff\xfe\x00"}),
+    "not a mapping": Bad(TRAIN_BAD, 2, ("bad.yaml", "mapping"), {"bad.yaml": "- a\n- b\n"}),
+    "YAML that would run code": Bad(TRAIN_BAD, 2, ("bad.yaml:1",), {"bad.yaml": "!!python/name:os.getcwd\n"}),
+    "unknown field": Bad(TRAIN_BAD, 2, ("bad.yaml:3", "num_node", "num_nodes"), job("num_nodes:", "num_node:")),
+    "no goal": Bad(TRAIN_BAD, 2, ("goal",), job("goal: {minimize: time, budget: 40 USD}\n", "")),
+    "unknown objective": Bad(TRAIN_BAD, 2, ("bad.yaml:5", "goal.minimize", "time, cost, knee"), job("time,", "fun,")),
+    "negative money": Bad(TRAIN_BAD, 2, ("bad.yaml:5", "goal.budget", "negative"), job("40 USD", "-40 USD")),
+    "empty range": Bad(TRAIN_BAD, 2, ("bad.yaml:3", "num_nodes"), job("1..8", "8..1")),
+    "no nodes": Bad(TRAIN_BAD, 2, ("bad.yaml:3", "num_nodes"), job("1..8", "[]")),
+    "half a node": Bad(TRAIN_BAD, 2, ("bad.yaml:3", "num_nodes"), job("1..8", "0.5")),
+    "unknown instance": Bad(TRAIN_BAD, 2, ("'p3.2xlrge'", "did you mean 'p3.2xlarge'?"), job("p3.2xla", "p3.2xl")),
+    "types of another cloud": Bad(TRAIN_BAD, 2, ("aws-62", "gcp"), job(
+        "infra: sim/aws, instance_type: [c5.xlarge, c5.4xlarge, p3.2xlarge]", "infra: sim/gcp, instance_type: aws-62")),
+    "no type": Bad(TRAIN_BAD, 2, ("instance_type", "empty"), job("[c5.xlarge, c5.4xlarge, p3.2xlarge]", "[]")),
+    "spot where there is none": Bad(TRAIN_BAD, 2, ("p3.2xlarge", "spot"), job("2xlarge]", "2xlarge], use_spot: true")),
+    "unknown model": Bad(TRAIN_BAD, 2, ("'resnet15'", "resnet152"), job("resnet152", "resnet15")),
+    "no model": Bad(TRAIN_BAD, 2, ("job.model",), job("model: resnet152, ", "")),
+    "no samples": Bad(TRAIN_BAD, 2, ("job.samples",), job("samples: 50000, ", "")),
+    "negative samples": Bad(TRAIN_BAD, 2, ("bad.yaml:4", "job.samples"), job("50000", "-1")),
+    "assurance of 1": Bad(TRAIN_BAD, 2, ("search.assurance",), job("max_trials: 6", "assurance: 1")),
+    "no trials": Bad(TRAIN_BAD, 2, ("search.max_trials",), job("max_trials: 6", "max_trials: 0")),
+    "a name for no file": Bad(TRAIN_BAD, 2, ("bad.yaml:1", "name"), job("name: small", "name: ../small")),
+    # measured tables
+    "no replay folder": Bad(("train", "job.yaml", "--on", "replay/nowhere"), 2, ("nowhere", "no such folder")),
+    "replay without instances": Bad(("train", "job.yaml", "--on", "replay/t"), 2, ("instances.csv",), {
+        "t/small.csv": ""}),
+    "replay without workload": Bad(("train", "job.yaml", "--on", "replay/t"), 2, ("no workload",), {
+        "t/instances.csv": INSTANCES}),
+    "replay of another workload": Bad(("train", "job.yaml", "--on", "replay/t"), 2, ("'small'", "'smell'"), {
+        "t/instances.csv": INSTANCES, "t/smell.csv": "instance,nodes,seconds\na,1,100\n"}),
+    "replay with a bad number": Bad(("train", "job.yaml", "--on", "replay/t"), 2, ("small.csv:2", "seconds"), {
+        "t/instances.csv": INSTANCES, "t/small.csv": "instance,nodes,seconds\na,1,soon\n"}),
+    "replay of an unknown type": Bad(("train", "job.yaml", "--on", "replay/t"), 2, ("'b'", "instances.csv"), {
+        "t/instances.csv": INSTANCES, "t/small.csv": "instance,nodes,seconds\nb,1,100\n"}),
+    # the user's catalog
+    "no catalog file": Bad(("catalog",), 2, ("own.csv", "cannot be read"), env={"MLCD_CATALOG": "own.csv"}),
+    "price 0": Bad(("train", "job.yaml"), 2, ("own.csv:2", "usd_per_hour", "above 0"), {
+        "own.csv": "cloud,name,usd_per_hour\naws,c5.large,0\n"}, {"MLCD_CATALOG": "own.csv"}),
+    "spot dearer than on demand": Bad(("train", "job.yaml"), 2, ("own.csv:2", "spot"), {
+        "own.csv": "cloud,name,usd_per_hour,spot_usd_per_hour\naws,c5.large,0.1,0.2\n"}, {"MLCD_CATALOG": "own.csv"}),
+    "unknown catalog field": Bad(("catalog",), 2, ("own.csv:1", "prize"), {
+        "own.csv": "cloud,name,prize\naws,c5.large,1\n"}, {"MLCD_CATALOG": "own.csv"}),
+    "catalog of another kind": Bad(("catalog",), 2, ("own.txt", ".csv"), {"own.txt": "x"}, {"MLCD_CATALOG": "own.txt"}),
+    # the state
+    "home is a file": Bad(("train", "job.yaml"), 1, ("MLCD_HOME",), {"afile": "x"}, {"MLCD_HOME": "afile"}),
+    "home below a file": Bad(("runs",), 1, ("MLCD_HOME",), {"afile": "x"}, {"MLCD_HOME": "afile/home"}),
+    "home that cannot be made": Bad(("demo",), 1, ("MLCD_HOME",), env={"MLCD_HOME": "/proc/mlcd"}),
+    "not a database": Bad(("runs",), 1, ("mlcd.sqlite3", "damaged"), {
+        "home/mlcd.sqlite3": "no database, just text" * 99}),
+    "a folder as database": Bad(("runs",), 1, ("mlcd.sqlite3",), {"home/mlcd.sqlite3/x": ""}),
+}  # fmt: skip
+
+
+def takes_output(bad: Bad) -> bool:
+    """Whether `-o json` can stand after the arguments."""
+    return "-o" not in bad.args and not bad.args[-1].startswith("--")
+
+
+CASES = [(kind, ()) for kind in BAD] + [(kind, ("-o", "json")) for kind, bad in BAD.items() if takes_output(bad)]
+
+
+@pytest.mark.parametrize(("kind", "more"), CASES, ids=[" ".join((kind, *more)) for kind, more in CASES])
+def test_bad_input_gives_one_message_and_the_right_code(
+    kind: str, more: tuple[str, ...], mlcd: Mlcd, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = BAD[kind]
+    for name, content in bad.files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+    for name, value in bad.env.items():
+        monkeypatch.setenv(name, value)
+    answer = mlcd(*bad.args, *more)
+    assert_refused(answer, bad.code, *bad.says)
+
+
+def assert_refused(answer: Answer, code: int, *says: str) -> None:
+    assert answer.code == code, answer
+    assert "Traceback" not in answer.err
+    assert "unexpected" not in answer.err or "extra argument" in answer.err
+    message = answer.err.splitlines()[-1]
+    assert message.startswith("mlcd: ")
+    assert sum(line.startswith("mlcd: ") for line in answer.err.splitlines()) == 1
+    for part in says:
+        assert part in message
+    assert answer.out == ""
+
+
+def test_there_are_at_least_forty_kinds() -> None:
+    assert len(BAD) >= 40
+
+
+# ---- bad state
+
+
+def test_a_damaged_database_is_named(mlcd: Mlcd, folder: Path) -> None:
+    mlcd("train", "job.yaml")
+    database = folder / "home" / "mlcd.sqlite3"
+    data = bytearray(database.read_bytes())
+    data[4096:] = b"\xa5" * (len(data) - 4096)
+    database.write_bytes(bytes(data))
+    for rest in ("-wal", "-shm"):
+        database.with_name(database.name + rest).unlink(missing_ok=True)
+    assert_refused(mlcd("runs"), 1, "mlcd.sqlite3", "damaged")
+
+
+def test_a_newer_schema_is_left_alone(mlcd: Mlcd, folder: Path) -> None:
+    (folder / "home").mkdir()
+    with sqlite3.connect(folder / "home" / "mlcd.sqlite3") as db:
+        db.execute("PRAGMA user_version = 99")
+    assert_refused(mlcd("train", "job.yaml"), 1, "newer mlcd", "schema 99", "upgrade")
+    told = mlcd("check", "-o", "json")
+    assert told.code == 1
+    assert not told.json["ok"]
+
+
+def test_a_full_disk_keeps_what_was_paid(mlcd: Mlcd, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert mlcd("train", "job.yaml").code == 0
+    connect = sqlite3.connect
+
+    def small(*args: Any, **options: Any) -> sqlite3.Connection:
+        db: sqlite3.Connection = connect(*args, **options)
+        pages = db.execute("PRAGMA page_count").fetchone()[0]
+        db.execute(f"PRAGMA max_page_count = {pages + 2}")
+        return db
+
+    monkeypatch.setattr("mlcd.store.store.sqlite3.connect", small)
+    (folder / "wide.yaml").write_text(SMALL.replace("1..8", "1..400"))
+    assert_refused(mlcd("train", "wide.yaml"), 1, "the disk is full", "free some space")
+    monkeypatch.setattr("mlcd.store.store.sqlite3.connect", connect)
+    assert len(mlcd("runs", "-o", "json").json["runs"]) >= 1
+
+
+def test_a_prefix_of_two_runs_is_not_guessed(mlcd: Mlcd) -> None:
+    mlcd("train", "job.yaml")
+    mlcd("train", "job.yaml", "--seed", "1")
+    assert_refused(mlcd("show", "small"), 2, "'small'")
+
+
+def test_a_run_that_another_process_holds_is_refused(mlcd: Mlcd, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlcd.store.store import Store
+    from mlcd.trial.outcome import Status
+
+    run_id = mlcd("train", "job.yaml", "-o", "json").json["run_id"]
+    with Store(folder / "home") as store:
+        store.set_status(run_id, Status.INTERRUPTED)
+        with store.lock(run_id):
+            assert_refused(mlcd("resume", run_id), 1, run_id, "another mlcd process")
+
+
+# ---- the edge
+
+
+def test_a_bug_is_one_line_and_a_traceback_only_on_request(mlcd: Mlcd, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: object, **options: object) -> None:
+        raise ZeroDivisionError("two\nlines")
+
+    monkeypatch.setattr("mlcd.jobs.train.prepare", broken)
+    answer = mlcd("train", "job.yaml")
+    assert answer.code == 1
+    assert answer.err == (
+        "mlcd: unexpected ZeroDivisionError: two lines; this is a bug in mlcd: set MLCD_DEBUG=1 for the traceback\n"
+    )
+    monkeypatch.setenv("MLCD_DEBUG", "1")
+    assert "Traceback" in mlcd("train", "job.yaml").err
+
+
+def test_ctrl_c_outside_a_run_is_130(mlcd: Mlcd, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mlcd.catalog.load_catalog", interrupted)
+    answer = mlcd("catalog")
+    assert answer.code == 130
+    assert answer.err.strip() == "mlcd: interrupted"
+
+
+def test_ctrl_c_in_a_run_is_130_and_the_run_goes_on_later(folder: Path) -> None:
+    long = SMALL.replace("max_trials: 6", "max_trials: 60, strategy: exhaustive").replace("1..8", "1..40")
+    (folder / "long.yaml").write_text(long.replace(", budget: 40 USD", ""))
+    env = {**os.environ, "MLCD_HOME": str(folder / "home")}
+    started = subprocess.Popen(
+        [*MLCD, "train", "long.yaml", "-o", "json"],
+        cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert started.stderr is not None
+    for _ in range(6):
+        started.stderr.readline()
+    started.send_signal(signal.SIGINT)
+    out, err = started.communicate(timeout=60)
+    assert started.returncode == 130, err
+    assert "Traceback" not in err
+    assert out == ""
+    hint = next(line for line in err.splitlines() if line.startswith("mlcd: "))
+    run_id = hint.partition("mlcd resume ")[2].partition("`")[0]
+    resumed = process("resume", run_id, "-o", "json", folder=folder)
+    assert resumed.returncode == 0, resumed.stderr
+    whole = process("train", "long.yaml", "-o", "json", folder=folder)
+    names = ("trials", "choice", "receipt", "stopped", "status")
+    assert [json.loads(resumed.stdout)[n] for n in names] == [json.loads(whole.stdout)[n] for n in names]
+
+
+def test_a_closed_pipe_is_quiet(folder: Path) -> None:
+    env = {**os.environ, "MLCD_HOME": str(folder / "home")}
+    reader = subprocess.Popen(
+        [*MLCD, "catalog"], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert reader.stdout is not None
+    assert reader.stderr is not None
+    reader.stdout.close()
+    assert reader.stderr.read() == ""
+    reader.wait(timeout=60)
+    reader.stderr.close()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_that_cannot_be_written_is_said(folder: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*MLCD, "catalog"], cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr == "mlcd: the output cannot be written: No space left on device\n"
+
+
+def test_colour_is_for_terminals_only(folder: Path) -> None:
+    (folder / "home").mkdir()
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "MLCD_HOME": str(folder / "home"), "TERM": "xterm"}
+    child = subprocess.Popen([*MLCD, "train", "job.yaml"], cwd=folder, env=env, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    text = b""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            chunk = os.read(ours, 65536)
+        except OSError:
+            break
+        if not chunk:
+            break
+        text += chunk
+    child.wait(timeout=60)
+    os.close(ours)
+    assert b"\x1b[1m" in text
+    plain = process("train", "job.yaml", folder=folder)
+    assert "\x1b[" not in plain.stdout + plain.stderr
+
+
+def test_ascii_terminals_get_ascii(folder: Path) -> None:
+    done = process("demo", folder=folder, env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout + done.stderr).isascii()
+
+
+# ---- weight
+
+
+def loaded(statement: str) -> set[str]:
+    code = f"import sys\n{statement}\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in done.stdout.split("\n")[-2].split()}
+
+
+HEAVY = {"numpy", "scipy", "torch", "sklearn", "joblib", "yaml", "sqlite3", "filelock"}
+
+
+def test_importing_mlcd_is_light() -> None:
+    assert not loaded("import mlcd") & HEAVY
+
+
+def test_help_is_light() -> None:
+    assert not loaded("from mlcd.cli.main import run\nrun(['--help'])") & HEAVY
+
+
+def test_the_catalog_needs_no_mathematics() -> None:
+    assert not loaded("from mlcd.cli.main import run\nrun(['catalog', 'c5.*', '-o', 'json'])") & {"numpy", "scipy"}
+
+
+def test_the_core_does_not_need_the_extras() -> None:
+    assert not loaded("import mlcd\nmlcd.train") & {"torch", "sklearn", "jsonschema", "hypothesis"}

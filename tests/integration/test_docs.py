@@ -1,0 +1,95 @@
+"""The docs say what the product does: generated pages are up to date, examples run, links lead somewhere."""
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import click
+import pytest
+
+from mlcd.cli.main import cli
+from mlcd.trial.outcome import Status
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def text(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def test_every_command_is_documented() -> None:
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        assert f"## mlcd {name}\n" in text(DOCS / "cli.md")
+
+
+def test_the_help_page_is_up_to_date() -> None:
+    assert text(DOCS / "cli.md") == script("make_docs").cli_page(), "run .venv/bin/python scripts/make_docs.py"
+
+
+def test_the_output_page_is_up_to_date() -> None:
+    page = text(DOCS / "output.md")
+    assert page == script("make_docs").output_page(page), "run .venv/bin/python scripts/make_docs.py"
+
+
+def test_every_exit_code_is_documented() -> None:
+    page = text(DOCS / "exit-codes.md")
+    for code in {0, 1, 2, 7, 130} | {status.exit_code for status in Status}:
+        assert f"| {code} |" in page
+
+
+def test_the_python_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
+    names: dict[str, object] = {}
+    blocks = re.findall(r"```python\n(.*?)```", text(DOCS / "python.md"), re.S)
+    assert len(blocks) >= 5
+    for block in blocks:
+        exec(compile(block, "docs/python.md", "exec"), names)
+    assert (tmp_path / "speed.svg").exists()
+    assert (tmp_path / "report.html").exists()
+
+
+def test_the_readme_job_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
+    page = text(ROOT / "README.md")
+    (job,) = re.findall(r"```yaml\n(.*?)```", page, re.S)
+    (tmp_path / "job.yaml").write_text(job)
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    exec(compile(example, "README.md", "exec"), {})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)", text(page)):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_the_coverage_gate_can_fail(tmp_path: Path) -> None:
+    gate = script("coverage_gate")
+    rooms = ("spec/a.py", "ledger.py", "trial/b.py", "search/c.py", "engine.py")
+
+    def verdict(branches: int, names: tuple[str, ...] = rooms) -> int:
+        summary = {"num_statements": 100, "covered_lines": 100, "num_branches": 100, "covered_branches": branches}
+        files = {f"src/mlcd/{name}": {"summary": summary} for name in names}
+        (tmp_path / "c.json").write_text(f'{{"files": {files}}}'.replace("'", '"'))
+        code: int = gate.main([str(tmp_path / "c.json")])
+        return code
+
+    assert verdict(95) == 0
+    assert verdict(94) == 1
+    assert verdict(100, rooms[:4]) == 1
