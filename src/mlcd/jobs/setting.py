@@ -1,7 +1,7 @@
 """Where a job runs: names become machines, prices and a problem to search."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -49,12 +49,7 @@ def simulated(spec: TrainSpec, name: str, catalog: Catalog, seed: int) -> Settin
         noise=0.03 if spec.search.noise is None else spec.search.noise,
     )
     prices = {i.name: _price(i, spec) for i in instances}
-    configs = tuple(Config.deployment(i.name, n) for i in instances for n in spec.num_nodes.for_instance(i.name))
-    space = _space(
-        configs,
-        features={i.name: i.features for i in instances},
-        memory_gib={i.name: i.memory_gib for i in instances},
-    )
+    space = sim_space(instances, spec.num_nodes.for_instance)
     blueprint = Blueprint(
         flops_per_sample=job.spec.gflop_per_sample * 1e9,
         parameter_bytes=job.spec.parameters * 4,
@@ -81,6 +76,15 @@ def replayed(spec: TrainSpec, folder: str, catalog: Catalog) -> Setting:
     popular = tuple(name for names in catalog.popular.values() for name in names)
     problem = _problem(spec, space, prices, work_samples=1.0, noise=noise)
     return Setting(problem=problem, cloud=cloud, naive=_naive(space, prices, popular))
+
+
+def sim_space(instances: Sequence[Instance], counts: Callable[[str], tuple[int, ...]]) -> Space:
+    """Every type with each of its node counts."""
+    return _space(
+        tuple(Config.deployment(i.name, n) for i in instances for n in counts(i.name)),
+        features={i.name: i.features for i in instances},
+        memory_gib={i.name: i.memory_gib for i in instances},
+    )
 
 
 def replay_space(instances: Mapping[str, ReplayInstance], configs: tuple[Config, ...]) -> Space:

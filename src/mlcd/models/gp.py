@@ -190,12 +190,17 @@ def _squares(points: Floats) -> Floats:
     return np.asarray((points.T[:, :, None] - points.T[:, None, :]) ** 2)
 
 
+def _contract(squares: Floats, weights: Floats) -> Floats:
+    """(k,) the sum over both points of squares (k, a, b) times weights (a, b)."""
+    return np.asarray(squares.reshape(len(squares), -1) @ weights.reshape(-1))
+
+
 def _matern(squares: Floats, lengths: Floats) -> tuple[Floats, Floats]:
     """Matern 5/2 of scaled squared differences (k, a, b), and the factor g with dM/d ln l_j = g x squares_j / l_j^2."""
     if len(lengths) == 0:
         ones = np.ones(squares.shape[1:])
         return ones, np.zeros_like(ones)
-    distance = SQRT5 * np.sqrt(np.tensordot(1 / lengths**2, squares, axes=1))
+    distance = SQRT5 * np.sqrt((1 / lengths**2 @ squares.reshape(len(lengths), -1)).reshape(squares.shape[1:]))
     decay = np.exp(-distance)
     slope = (5.0 / 3.0) * (1 + distance) * decay
     return (1 + distance + distance**2 / 3) * decay, slope
@@ -246,14 +251,15 @@ class _Objective:
         amplitude = shared + own
         totals, total_slope = _matern(self.by_totals, parts.total_lengths)
         covariance = self.fixed + amplitude * counts + parts.whole**2 * totals
-        covariance[np.diag_indices_from(covariance)] += parts.noise**2
+        size = len(covariance)
+        covariance.flat[:: size + 1] += parts.noise**2
         lower, info = dpotrf(covariance, lower=1)
         if info != 0:
             return 1e25, np.zeros_like(theta)
         weights = dpotrs(lower, self.residual, lower=1)[0]
-        inverse = dpotri(lower, lower=1)[0]
-        inverse = np.tril(inverse) + np.tril(inverse, -1).T
-        outer = 0.5 * (inverse - np.outer(weights, weights))
+        inverse = dpotri(lower, lower=1)[0]  # its lower triangle; the upper one is zero
+        outer = 0.5 * (inverse + inverse.T - weights[:, None] * weights)
+        outer.flat[:: size + 1] -= 0.5 * inverse.flat[:: size + 1]
         along = outer * counts
         across = outer * amplitude * count_slope
         gradient = np.empty_like(theta)
@@ -261,12 +267,12 @@ class _Objective:
         gradient[1] = 2 * np.vdot(along, own)
         features_at = 2 + len(parts.count_lengths)
         whole_at = features_at + len(parts.feature_lengths)
-        gradient[2:features_at] = np.tensordot(self.by_counts, across, axes=2) / parts.count_lengths**2
+        gradient[2:features_at] = _contract(self.by_counts, across) / parts.count_lengths**2
         slope = along * (parts.shared**2 * feature_slope)
-        gradient[features_at:whole_at] = np.tensordot(self.by_features, slope, axes=2) / parts.feature_lengths**2
+        gradient[features_at:whole_at] = _contract(self.by_features, slope) / parts.feature_lengths**2
         gradient[whole_at] = 2 * parts.whole**2 * np.vdot(outer, totals)
         slope = parts.whole**2 * outer * total_slope
-        gradient[whole_at + 1 : -1] = np.tensordot(self.by_totals, slope, axes=2) / parts.total_lengths**2
+        gradient[whole_at + 1 : -1] = _contract(self.by_totals, slope) / parts.total_lengths**2
         gradient[-1] = 2 * parts.noise**2 * np.trace(outer)
         z = (theta - self.centre) / self.spread
         value = 0.5 * self.residual @ weights + np.log(np.diag(lower)).sum() + 0.5 * z @ z
@@ -277,7 +283,7 @@ class _Objective:
         amplitude = parts.shared**2 * _matern(self.by_features, parts.feature_lengths)[0] + parts.own**2 * self.same
         covariance = self.fixed + amplitude * _matern(self.by_counts, parts.count_lengths)[0]
         covariance += parts.whole**2 * _matern(self.by_totals, parts.total_lengths)[0]
-        covariance[np.diag_indices_from(covariance)] += parts.noise**2
+        covariance.flat[:: len(covariance) + 1] += parts.noise**2
         lower, info = dpotrf(covariance, lower=1)
         if info != 0:
             raise np.linalg.LinAlgError("the covariance of the measurements is not positive definite")

@@ -5,6 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from mlcd.models import gp
 from mlcd.problem import Problem
@@ -36,8 +37,9 @@ def speed_model(problem: Problem, history: History) -> SpeedModel | None:
     rows = tuple(problem.space.index[t.config] for t in measured)
     values = tuple(float(np.log(t.samples_per_second)) for t in measured)
     errors = tuple(t.relative_error for t in measured)
-    posterior = _posterior(_Key(problem), rows, values, errors)
-    mean, variance = posterior.predict()
+    with _blas().limit(limits=1, user_api="blas"):  # matrices of some thirty rows: more threads only get in the way
+        posterior = _posterior(_Key(problem), rows, values, errors)
+        mean, variance = posterior.predict()
     startup = float(np.mean([t.startup_seconds for t in measured]))
     log_seconds = np.log(problem.work_samples) - mean + np.log(problem.stretches)
     # Start-up shifts the run time; the log-normal keeps its shape, which is close enough for minutes against hours.
@@ -74,6 +76,12 @@ def trend(problem: Problem) -> gp.Trend:
     means = [0.0, *[0.45] * width, *[-0.02] * width, 0.45, *[0.0] * depth]
     deviations = [10.0, *[0.25] * width, *[0.03] * width, 0.25, *[0.2] * depth]
     return gp.Trend(columns=np.hstack(columns), means=np.array(means), deviations=np.array(deviations))
+
+
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    """Looked up once: finding the libraries takes milliseconds, limiting their threads microseconds."""
+    return ThreadpoolController()
 
 
 class _Key:

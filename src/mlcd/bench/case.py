@@ -1,0 +1,177 @@
+"""One benchmark run: a workload whose truth is known, a goal derived from it, a strategy, a seed; what came of it."""
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from mlcd.clouds.provider import Cloud
+from mlcd.engine import Engine
+from mlcd.goal import Goal, Objective
+from mlcd.problem import Problem
+from mlcd.search.registry import strategy
+from mlcd.store.store import Store
+from mlcd.trial.outcome import Status
+from mlcd.trial.record import RunRecord
+from mlcd.units import HOUR, Usd
+from mlcd.version import __version__
+
+DEADLINE_FACTOR = 2.5
+"""`cheapest` gets a deadline of so many times the fastest configuration's training."""
+BUDGET_FACTOR = 1.5
+"""`budget` gets so many times the cheapest configuration's training cost."""
+UNFINISHED_RATIO = 3.0
+"""What a run counts at least that broke a limit or did not finish."""
+
+
+class GoalKind(StrEnum):
+    """What is asked of every workload."""
+
+    FASTEST = "fastest"
+    CHEAPEST = "cheapest"
+    BUDGET = "budget"
+    BOTH = "both"
+
+
+def is_unseen(workload: str) -> bool:
+    """Workloads whose sha256(name) is even are never looked at while tuning."""
+    return int(hashlib.sha256(workload.encode()).hexdigest(), 16) % 2 == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """A workload with everything known: seconds of the whole training for each configuration of `problem.space`.
+
+    None where it cannot run. `problem` has no limits; `with_goal` derives them.
+    """
+
+    name: str
+    problem: Problem
+    seconds: tuple[float | None, ...]
+
+    @property
+    def is_unseen(self) -> bool:
+        """Never looked at while tuning."""
+        return is_unseen(self.name)
+
+    def outcomes(self) -> list[tuple[float, Usd]]:
+        """(seconds, money) of every configuration that can run."""
+        prices = self.problem.usd_per_hour
+        return [(s, p.for_seconds(s)) for s, p in zip(self.seconds, prices, strict=True) if s is not None]
+
+    def with_goal(self, kind: GoalKind, hours: float) -> Problem:
+        """The problem with the goal and limits that follow from the truth (fastest training = `hours`)."""
+        budget = min(usd for _, usd in self.outcomes()).micros * BUDGET_FACTOR
+        deadline = DEADLINE_FACTOR * hours * HOUR
+        goals = {
+            GoalKind.FASTEST: Goal(minimize=Objective.TIME),
+            GoalKind.CHEAPEST: Goal(minimize=Objective.COST, deadline_seconds=deadline),
+            GoalKind.BUDGET: Goal(minimize=Objective.TIME, budget=Usd(math.ceil(budget))),
+            GoalKind.BOTH: Goal(minimize=Objective.TIME, deadline_seconds=deadline, budget=Usd(math.ceil(budget))),
+        }
+        return replace(self.problem, goal=goals[kind])
+
+    def optimum(self, goal: Goal) -> float | None:
+        """The best configuration's training in the goal's unit, searched for free; None when none is feasible."""
+        feasible = [
+            goal.value(seconds, usd.dollars)
+            for seconds, usd in self.outcomes()
+            if (goal.deadline_seconds is None or seconds <= goal.deadline_seconds)
+            and (goal.budget is None or usd <= goal.budget)
+        ]
+        return min(feasible, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One run, as `mlcd bench train -o json` prints it."""
+
+    workload: str
+    unseen: bool
+    strategy: str
+    goal: str
+    hours: float
+    seed: int
+    status: str
+    trials: int
+    probe_seconds: float
+    probe_usd: float
+    train_seconds: float | None
+    train_usd: float | None
+    total_seconds: float | None
+    total_usd: float | None
+    limit_seconds: float | None
+    limit_usd: float | None
+    optimum: float
+    ratio: float | None
+
+    @property
+    def counted_ratio(self) -> float:
+        """The ratio with unfinished and violated runs counting at least UNFINISHED_RATIO."""
+        if self.status == "done" and self.ratio is not None:
+            return self.ratio
+        return max(self.ratio or 0.0, UNFINISHED_RATIO)
+
+    @property
+    def probe_share(self) -> float | None:
+        """The search's part of the total, in the goal's unit; None when unfinished."""
+        if self.total_seconds is None or self.total_usd is None:
+            return None
+        if self.goal == GoalKind.CHEAPEST:
+            return self.probe_usd / self.total_usd if self.total_usd else 0.0
+        return self.probe_seconds / self.total_seconds if self.total_seconds else 0.0
+
+
+def search(problem: Problem, cloud: Cloud, strategy_text: str, *, seed: int, parallel: int = 1) -> RunRecord:
+    """One whole run in a store of its own in memory; no memory of other runs."""
+    record = RunRecord(
+        run_id="bench",
+        created="",
+        cloud=cloud.name,
+        simulated=cloud.simulated,
+        strategy=strategy_text,
+        seed=seed,
+        parallel=parallel,
+        version=__version__,
+        catalog_date="",
+        problem=problem,
+        status=Status.RUNNING,
+    )
+    with Store(None) as store:
+        store.add_run(record, kind="train", spec={})
+        return Engine(
+            run_id="bench",
+            problem=problem,
+            cloud=cloud,
+            strategy=strategy(strategy_text, seed=seed),
+            store=store,
+            parallel=parallel,
+        ).run()
+
+
+def row(truth: Truth, record: RunRecord, *, kind: GoalKind, hours: float, optimum: float) -> Row:
+    """What a record says in the benchmark's terms."""
+    goal, final = record.problem.goal, record.final
+    finished = final is not None and record.status in (Status.DONE, Status.OVERRAN)
+    status = {Status.DONE: "done", Status.OVERRAN: "violated"}.get(record.status, "unfinished")
+    total = goal.value(record.total_seconds, record.total_usd.dollars) if finished else None
+    return Row(
+        workload=truth.name,
+        unseen=truth.is_unseen,
+        strategy=record.strategy,
+        goal=kind.value,
+        hours=hours,
+        seed=record.seed,
+        status=status,
+        trials=len(record.rows),
+        probe_seconds=record.search_seconds,
+        probe_usd=record.search_usd.dollars,
+        train_seconds=final.seconds if final and finished else None,
+        train_usd=final.usd.dollars if final and finished else None,
+        total_seconds=record.total_seconds if finished else None,
+        total_usd=record.total_usd.dollars if finished else None,
+        limit_seconds=goal.deadline_seconds,
+        limit_usd=goal.budget.dollars if goal.budget else None,
+        optimum=optimum,
+        ratio=None if total is None else total / optimum,
+    )

@@ -1,0 +1,150 @@
+"""`mlcd bench train`: strategies side by side on workloads whose optimum is known, over seeds, with spread."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from mlcd.bench.case import GoalKind, Row, is_unseen, row, search
+from mlcd.bench.workloads import sim_case, sim_workloads, table_cloud, table_truth, table_workloads
+from mlcd.clouds.provider import Cloud
+from mlcd.clouds.replay import Workload
+from mlcd.search.registry import strategy
+
+Unseen = Literal["all", "only", "no"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What to compare. `tables` None means the simulator's jobs.
+
+    run_noise  deviation of the final run from the true mean: an experiment of its own, 0 in every headline figure
+    """
+
+    strategies: tuple[str, ...]
+    goal: GoalKind
+    hours: tuple[float, ...]
+    seeds: int
+    first_seed: int = 0
+    tables: Path | None = None
+    workloads: str = "*"
+    noise: float = 0.03
+    run_noise: float = 0.0
+    parallel: int = 1
+    jobs: int = 1
+    unseen: Unseen = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Strategy by strategy; see docs/bench.md for each figure."""
+
+    strategy: str
+    goal: str
+    hours: float
+    runs: int
+    mean_ratio: float
+    mean_ratio_done: float | None
+    median_ratio: float
+    p95_ratio: float
+    ratio_interval: tuple[float, float]
+    violations: int
+    unfinished: int
+    mean_trials: float
+    probe_share: float | None
+
+
+def compare(comparison: Comparison) -> list[Row]:
+    """Every run of the comparison, in order. A workload without a feasible configuration is left out."""
+    for text in comparison.strategies:
+        strategy(text)  # a wrong name or option is said before the first run
+    sources = _sources(comparison)
+    tasks = [
+        (source, hours, text, comparison.first_seed + seed)
+        for hours in comparison.hours
+        for text in comparison.strategies
+        for source in sources
+        for seed in range(comparison.seeds)
+    ]
+    rows = Parallel(n_jobs=comparison.jobs)(delayed(_run)(comparison, *task) for task in tasks)
+    return [r for r in rows if r is not None]
+
+
+def _sources(comparison: Comparison) -> Sequence[Workload | str]:
+    found: Iterable[Workload | str]
+    if comparison.tables is None:
+        found = sim_workloads(comparison.workloads)
+    else:
+        found = table_workloads(comparison.tables, comparison.workloads).values()
+    keep = {"all": (True, False), "only": (True,), "no": (False,)}[comparison.unseen]
+    return [source for source in found if is_unseen(source if isinstance(source, str) else source.name) in keep]
+
+
+def _run(comparison: Comparison, source: Workload | str, hours: float, text: str, seed: int) -> Row | None:
+    cloud: Cloud
+    if isinstance(source, str):
+        truth, cloud = sim_case(source, hours, noise=comparison.noise, seed=seed)
+    else:
+        truth = table_truth(source, hours, comparison.noise)
+        cloud = table_cloud(source, hours, noise=comparison.noise, run_noise=comparison.run_noise, seed=seed)
+    problem = truth.with_goal(comparison.goal, hours)
+    optimum = truth.optimum(problem.goal)
+    if optimum is None:
+        return None
+    record = search(problem, cloud, text, seed=seed, parallel=comparison.parallel)
+    return row(truth, record, kind=comparison.goal, hours=hours, optimum=optimum)
+
+
+def summarise(rows: Sequence[Row]) -> list[Summary]:
+    """One summary for each (strategy, goal, hours), in the order they appear."""
+    groups: dict[tuple[str, str, float], list[Row]] = {}
+    for r in rows:
+        groups.setdefault((r.strategy, r.goal, r.hours), []).append(r)
+    return [_summary(key, group) for key, group in groups.items()]
+
+
+def _summary(key: tuple[str, str, float], rows: list[Row]) -> Summary:
+    ratios = np.array([r.counted_ratio for r in rows])
+    done = [r.ratio for r in rows if r.status == "done" and r.ratio is not None]
+    shares = [r.probe_share for r in rows if r.probe_share is not None]
+    return Summary(
+        strategy=key[0],
+        goal=key[1],
+        hours=key[2],
+        runs=len(rows),
+        mean_ratio=float(ratios.mean()),
+        mean_ratio_done=float(np.mean(done)) if done else None,
+        median_ratio=float(np.median(ratios)),
+        p95_ratio=float(np.percentile(ratios, 95)),
+        ratio_interval=_bootstrap(rows),
+        violations=sum(r.status == "violated" for r in rows),
+        unfinished=sum(r.status == "unfinished" for r in rows),
+        mean_trials=float(np.mean([r.trials for r in rows])),
+        probe_share=float(np.mean(shares)) if shares else None,
+    )
+
+
+def _bootstrap(rows: list[Row], draws: int = 2000) -> tuple[float, float]:
+    """95% interval of mean_ratio when the workloads are drawn anew: runs of one workload are not independent."""
+    by_workload: dict[str, list[float]] = {}
+    for r in rows:
+        by_workload.setdefault(r.workload, []).append(r.counted_ratio)
+    sums = np.array([sum(values) for values in by_workload.values()])
+    counts = np.array([len(values) for values in by_workload.values()])
+    picks = np.random.default_rng(0).integers(len(sums), size=(draws, len(sums)))
+    means = sums[picks].sum(axis=1) / counts[picks].sum(axis=1)
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def as_json(rows: Sequence[Row]) -> dict[str, object]:
+    """Rows and summary; the workloads never looked at while tuning are also summarised apart."""
+    return {
+        "rows": [asdict(r) for r in rows],
+        "summary": [asdict(s) for s in summarise(rows)],
+        "summary_seen": [asdict(s) for s in summarise([r for r in rows if not r.unseen])],
+        "summary_unseen": [asdict(s) for s in summarise([r for r in rows if r.unseen])],
+    }

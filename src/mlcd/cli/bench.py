@@ -1,0 +1,143 @@
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mlcd.cli.output import output_option, print_json, table
+from mlcd.errors import BadInput
+
+if TYPE_CHECKING:
+    from mlcd.bench.train import Summary
+
+
+@click.group()
+def bench() -> None:
+    """Compare strategies where the best answer is known."""
+
+
+@bench.command()
+@click.option("--tables", type=click.Path(path_type=Path), metavar="DIR", help="Measured tables, a CSV a workload.")
+@click.option("--sim", is_flag=True, help="The simulator's jobs instead of tables.")
+@click.option("--workloads", default="*", metavar="GLOB", help="Only workloads that match.")
+@click.option(
+    "--strategies", default="heterbo,convbo,cherrypick,random", metavar="A,B", help="With options: `;` between."
+)
+@click.option("--goal", type=click.Choice(["fastest", "cheapest", "budget", "both"]), default="budget")
+@click.option("--hours", default="6", metavar="H,H", help="The fastest training is scaled to so many hours.")
+@click.option("--seeds", type=click.IntRange(min=1), default=5, help="Runs of each workload.")
+@click.option("--first-seed", type=click.IntRange(min=0), default=0, help="Where the seeds begin.")
+@click.option("--noise", type=click.FloatRange(0, 0.5), default=0.03, help="Relative deviation between two trials.")
+@click.option("--noisy-run", type=click.FloatRange(0, 0.5), default=0.0, help="The same on the final run: apart.")
+@click.option("--parallel", type=click.IntRange(min=1), default=1, help="Trials side by side.")
+@click.option("--jobs", type=int, default=-1, help="Processes, through joblib; -1 is one a core.")
+@click.option("--unseen", type=click.Choice(["all", "only", "no"]), default="all", help="Held-out workloads.")
+@output_option
+def train(  # noqa: PLR0917 - click passes options by name
+    tables: Path | None,
+    sim: bool,
+    workloads: str,
+    strategies: str,
+    goal: str,
+    hours: str,
+    seeds: int,
+    first_seed: int,
+    noise: float,
+    noisy_run: float,
+    parallel: int,
+    jobs: int,
+    unseen: str,
+    output: str,
+) -> None:
+    """Total of search and run over the best possible run, strategy by strategy.
+
+    Strategies are separated by commas, or by semicolons where one has several options:
+    --strategies 'heterbo:start=all,prune=off; convbo'.
+    """
+    from mlcd.bench.case import GoalKind
+    from mlcd.bench.train import Comparison, as_json, compare, summarise
+
+    if sim == (tables is not None):
+        raise BadInput("say either --tables DIR or --sim")
+    comparison = Comparison(
+        strategies=_split_strategies(strategies),
+        goal=GoalKind(goal),
+        hours=_hours(hours),
+        seeds=seeds,
+        first_seed=first_seed,
+        tables=tables,
+        workloads=workloads,
+        noise=noise,
+        run_noise=noisy_run,
+        parallel=parallel,
+        jobs=jobs,
+        unseen="only" if unseen == "only" else "no" if unseen == "no" else "all",
+    )
+    rows = compare(comparison)
+    if not rows:
+        raise BadInput("no workload is left: none matches, or none has a feasible configuration")
+    if output == "json":
+        print_json(as_json(rows))
+        return
+    click.echo(_summary_table(summarise(rows)))
+    held_out = [row for row in rows if row.unseen]
+    if held_out and len(held_out) < len(rows):
+        click.echo(f"\nThe {len({row.workload for row in held_out})} workloads never looked at while tuning, apart:")
+        click.echo(_summary_table(summarise(held_out)))
+    where = "simulated" if sim else "replayed from measured tables"
+    click.echo(f"\nRatio: search and run over the best feasible run, searched for free; {where}; noise {noise:g}.")
+
+
+@bench.command()
+@click.option("--candidates", type=click.IntRange(min=62), default=3100, help="Configurations to choose from.")
+@click.option("--observations", type=click.IntRange(min=2), default=30, help="Trials so far.")
+@click.option("--repeats", type=click.IntRange(min=3), default=15, help="Timings of which the median is taken.")
+@output_option
+def suggest(candidates: int, observations: int, repeats: int, output: str) -> None:
+    """How long one suggestion takes, hyperparameters refitted."""
+    from mlcd.bench.suggest import time_suggest
+
+    times = time_suggest(candidates=candidates, observations=observations, repeats=repeats)
+    if output == "json":
+        print_json(asdict(times))
+        return
+    click.echo(
+        f"one suggestion over {times.candidates} candidates after {times.observations} trials:"
+        f" median {times.median_ms:.1f} ms, 95th percentile {times.p95_ms:.1f} ms"
+    )
+    if times.sklearn_median_ms is None:
+        click.echo("scikit-learn is not installed: pip install 'mlcd[compare]' for the comparison")
+    else:
+        click.echo(f"scikit-learn: {times.sklearn_median_ms:.1f} ms, {times.sklearn_median_ms / times.median_ms:.1f} x")
+
+
+def _split_strategies(text: str) -> tuple[str, ...]:
+    """Names with options; a comma inside options needs semicolons between strategies."""
+    parts = text.split(";") if ";" in text else text.split(",")
+    found = tuple(part.strip() for part in parts if part.strip())
+    if not found:
+        raise BadInput("--strategies: name at least one")
+    return found
+
+
+def _hours(text: str) -> tuple[float, ...]:
+    try:
+        hours = tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise BadInput(f"--hours: numbers with commas between, such as 2,6 (got {text!r})") from error
+    if not all(0 < hour < 1e5 for hour in hours):
+        raise BadInput(f"--hours: must be positive (got {text!r})")
+    return hours
+
+
+def _summary_table(summaries: "list[Summary]") -> str:
+    head = ["strategy", "goal", "hours", "runs", "ratio", "95% interval", "if done", "median", "p95"]
+    rows = [[*head, "broken", "unfinished", "trials", "search share"]]
+    for s in summaries:
+        done = "-" if s.mean_ratio_done is None else f"{s.mean_ratio_done:.3f}"
+        interval = f"{s.ratio_interval[0]:.2f}..{s.ratio_interval[1]:.2f}"
+        share = "-" if s.probe_share is None else f"{s.probe_share:.0%}"
+        ratios = [f"{s.mean_ratio:.3f}", interval, done, f"{s.median_ratio:.3f}", f"{s.p95_ratio:.3f}"]
+        counts = [str(s.violations), str(s.unfinished), f"{s.mean_trials:.1f}", share]
+        rows.append([s.strategy, s.goal, f"{s.hours:g}", str(s.runs), *ratios, *counts])
+    return table(rows, "<<>>>>>>>>>>>")
