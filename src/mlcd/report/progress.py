@@ -1,5 +1,6 @@
 """Live progress on standard error: a line a trial, then the final run."""
 
+import os
 from typing import TextIO
 
 from mlcd.events import Event, Money, RunProgress, SearchEnded, TrialFinished, TrialStarted
@@ -24,6 +25,7 @@ class ProgressLines:
     def __init__(self, stream: TextIO, color: bool) -> None:
         self._stream, self._color = stream, color
         self._terminal = stream.isatty()
+        self._columns = min(_WIDTH, _columns(stream))
         self._plain = not _encodes(stream)
         self._numbers: dict[Config, int] = {}
         self._running: dict[int, Config] = {}
@@ -133,14 +135,14 @@ class ProgressLines:
 
     def _show(self, text: str) -> None:
         """A line that the next one overwrites."""
-        clipped = shortened(_one_line(text), _WIDTH - 1, "...")
-        self._stream.write(f"\r{clipped:<{_WIDTH - 1}}")
+        clipped = shortened(_printable(text), self._columns - 1, "...")
+        self._stream.write(f"\r{clipped:<{self._columns - 1}}")
         self._stream.flush()
         self._transient = True
 
     def _line(self, text: str) -> None:
         if self._transient:
-            self._stream.write("\r" + " " * (_WIDTH - 1) + "\r")
+            self._stream.write("\r" + " " * (self._columns - 1) + "\r")
             self._transient = False
         self._stream.write(text + "\n")
         self._stream.flush()
@@ -160,8 +162,20 @@ def _interval(trial: Measurement) -> str:
     return f"{half:.1%}" if half < 0.0995 else f"{half:.0%}"
 
 
+def _columns(stream: TextIO) -> int:
+    """The terminal's width: a line that is overwritten must not be wrapped."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _WIDTH
+    except (OSError, ValueError, AttributeError):
+        return _WIDTH
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
 def _one_line(text: str) -> str:
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return " ".join(_printable(text).split())
 
 
 def _usd(usd: Usd) -> str:
