@@ -1,12 +1,16 @@
 """The command line as its users meet it: answers, exit codes, and one clear message for every kind of bad input."""
 
+import fcntl
 import json
 import os
 import pty
+import re
 import signal
 import sqlite3
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -587,9 +591,10 @@ def test_output_that_cannot_be_written_is_said(folder: Path) -> None:
     assert done.stderr == "mlcd: the output cannot be written: No space left on device\n"
 
 
-def test_colour_is_for_terminals_only(folder: Path) -> None:
-    (folder / "home").mkdir()
+def on_a_terminal(folder: Path, columns: int) -> str:
+    """What `mlcd train` writes to a terminal of that width."""
     ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     env = {**os.environ, "MLCD_HOME": str(folder / "home"), "TERM": "xterm"}
     child = subprocess.Popen([*MLCD, "train", "job.yaml"], cwd=folder, env=env, stdout=theirs, stderr=theirs)
     os.close(theirs)
@@ -605,9 +610,20 @@ def test_colour_is_for_terminals_only(folder: Path) -> None:
         text += chunk
     child.wait(timeout=60)
     os.close(ours)
-    assert b"\x1b[1m" in text
+    return text.decode()
+
+
+def test_colour_is_for_terminals_only(folder: Path) -> None:
+    assert "\x1b[1m" in on_a_terminal(folder, 100)
     plain = process("train", "job.yaml", folder=folder)
     assert "\x1b[" not in plain.stdout + plain.stderr
+
+
+def test_lines_that_are_overwritten_fit_the_terminal(folder: Path) -> None:
+    text = on_a_terminal(folder, 60)
+    overwritten = [part for part in re.split(r"[\r\n]+", text) if part.startswith("Training on") and "100%" not in part]
+    assert overwritten
+    assert max(map(len, overwritten)) < 60
 
 
 def test_ascii_terminals_get_ascii(folder: Path) -> None:
