@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass, field
 
 from mlcd.clouds.provider import Cloud, LeaseFailed, Progress, Purpose
@@ -87,9 +87,10 @@ class Engine:
         room = min(self.parallel, problem.max_trials - len(history))
         if room <= 0:
             return [], f"the limit of {problem.max_trials} trials is reached"
-        wanted = list(self._retries(history))[:room]
+        left = ledger.left()
+        wanted = [again for again in self._retries(history) if left.allowed[problem.space.index[again.config]]][:room]
         if len(wanted) < room:
-            wanted += self.strategy.suggest(problem, history, ledger.left(), room - len(wanted))
+            wanted += self.strategy.suggest(problem, history, left, room - len(wanted))
         if not wanted:
             return [], "no further trial is expected to pay for itself within the limits"
         started: list[StartedTrial] = []
@@ -99,7 +100,9 @@ class Engine:
             if isinstance(answer, Refusal):
                 refused = f"a trial of {answer.config} was refused: {answer.reason}"
                 continue
-            started.append(self._start(answer, suggestion, round_number, len(history) + len(started) + 1, ledger))
+            started.append(self._started(answer, suggestion, round_number, len(history) + len(started) + 1, ledger))
+        if started:
+            self._write_down(started, ledger)
         return started, refused
 
     def _retries(self, history: History) -> Iterator[Suggestion]:
@@ -109,10 +112,10 @@ class Engine:
             if isinstance(trial, Failure) and trial.kind.is_transient and trial.attempt <= self.problem.trial.retries:
                 yield Suggestion(config=config, reason=f"again, after: {trial.message}")
 
-    def _start(
+    def _started(
         self, leave: Authorisation, suggestion: Suggestion, round_number: int, number: int, ledger: Ledger
     ) -> StartedTrial:
-        started = StartedTrial(
+        return StartedTrial(
             number=number,
             round=round_number,
             reason=suggestion.reason,
@@ -121,10 +124,14 @@ class Engine:
             started_seconds=ledger.elapsed_seconds,
             started_at=time.time(),
         )
-        self.store.start_trial(self.run_id, started)
-        money = self._money(self._with_open(ledger, [started]))
-        self._tell(TrialStarted(number=number, config=leave.config, reason=suggestion.reason, money=money))
-        return started
+
+    def _write_down(self, started: Sequence[StartedTrial], ledger: Ledger) -> None:
+        """The whole round at once: killed before or after, a resumed run has the same rounds as one left alone."""
+        self.store.start_trials(self.run_id, started)
+        for count, trial in enumerate(started, start=1):
+            money = self._money(self._with_open(ledger, started[:count]))
+            config = trial.authorisation.config
+            self._tell(TrialStarted(number=trial.number, config=config, reason=trial.reason, money=money))
 
     def _run_round(self, started: Sequence[StartedTrial]) -> None:
         """Measure side by side; each trial is stored the moment it ends."""
@@ -132,12 +139,15 @@ class Engine:
             self._settle(started[0], self._measure(started[0]))
             return
         with ThreadPoolExecutor(max_workers=len(started)) as pool:
-            futures: dict[Future[Trial], StartedTrial] = {pool.submit(self._measure, s): s for s in started}
+            waiting: dict[Future[Trial], StartedTrial] = {pool.submit(self._measure, s): s for s in started}
             try:
-                for future in as_completed(futures):
-                    self._settle(futures[future], future.result())
+                for future in as_completed(tuple(waiting)):
+                    self._settle(waiting.pop(future), future.result())
             except BaseException:
                 self._stop.set()  # the other trials end at their next sign of progress, and their nodes are released
+                for future in wait(waiting).done:
+                    if future.exception() is None:  # it had ended by then: paid, so kept
+                        self._settle(waiting[future], future.result())
                 raise
 
     def _measure(self, started: StartedTrial) -> Trial:

@@ -4,7 +4,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -106,15 +106,18 @@ class Store:
             db.execute(f"INSERT INTO runs VALUES ({','.join('?' * len(values))})", values)  # noqa: S608 - only marks
             self._set_status(db, record.run_id, record.status)
 
-    def start_trial(self, run_id: str, trial: StartedTrial) -> None:
-        """Leave to start, written before anything is spent."""
-        a = trial.authorisation
-        values = (
-            run_id, trial.number, trial.round, codec.dump(codec.config_to_json(a.config)), a.attempt, trial.reason,
-            trial.usd_per_hour.micros, a.usd.micros, a.seconds, trial.started_seconds, trial.started_at,
-        )  # fmt: skip
+    def start_trials(self, run_id: str, trials: Sequence[StartedTrial]) -> None:
+        """Leave to start a round of trials side by side, all or none, written before anything is spent."""
+        values = [
+            (
+                run_id, t.number, t.round, codec.dump(codec.config_to_json(t.authorisation.config)),
+                t.authorisation.attempt, t.reason, t.usd_per_hour.micros, t.authorisation.usd.micros,
+                t.authorisation.seconds, t.started_seconds, t.started_at,
+            )
+            for t in trials
+        ]  # fmt: skip
         with self._transaction() as db:
-            db.execute("INSERT INTO trials_started VALUES (?,?,?,?,?,?,?,?,?,?,?)", values)
+            db.executemany("INSERT INTO trials_started VALUES (?,?,?,?,?,?,?,?,?,?,?)", values)
 
     def end_trial(self, run_id: str, number: int, trial: Trial) -> None:
         """What came of it; from here on it is never run or paid again."""
@@ -318,8 +321,8 @@ class Store:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._explained():
-            self._db.execute("BEGIN IMMEDIATE")
             try:
+                self._db.execute("BEGIN IMMEDIATE")
                 yield self._db
                 self._db.execute("COMMIT")
             finally:
