@@ -1,0 +1,273 @@
+"""Killed at any instant: nothing paid is lost, nothing is paid twice, and the answer is the same."""
+
+import multiprocessing
+import os
+import random
+import signal
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+from tests.integration import kill_driver
+from tests.synthetic import SyntheticCloud, SyntheticLease, make_engine, make_problem
+
+from mlcd.clouds.provider import Lease, Progress, Purpose
+from mlcd.errors import Interrupted
+from mlcd.goal import Goal, Objective
+from mlcd.problem import TrialPolicy
+from mlcd.space import Config
+from mlcd.store.store import FILE, Store
+from mlcd.trial.outcome import Status
+from mlcd.trial.record import RunRecord, TrialRow
+from mlcd.trial.trial import Failure, FailureKind, Measurement
+from mlcd.units import Usd
+
+DELAY = 0.02
+PATIENCE = 60.0  # how long to wait for a process before the test is given up; no assertion depends on it
+
+context = multiprocessing.get_context("forkserver")
+context.set_forkserver_preload(["tests.integration.kill_driver"])
+
+
+def launch(home: Path, parallel: int, *, delay: float = DELAY, run_id: str = kill_driver.RUN) -> BaseProcess:
+    """A process that is past its imports and about to work."""
+    process = context.Process(target=kill_driver.enter, args=(str(home), parallel, delay, run_id))
+    process.start()
+    wait_for(lambda: (home / f"ready-{process.pid}").exists() or process.exitcode is not None)
+    return process
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < give_up, "waited in vain"
+        time.sleep(0.001)
+
+
+def finish(process: BaseProcess) -> int | None:
+    process.join(PATIENCE)
+    code = process.exitcode
+    if code is None:
+        process.kill()
+    return code
+
+
+def ended_rows(home: Path) -> tuple[TrialRow, ...]:
+    with Store(home) as store:
+        return store.rows(kill_driver.RUN)
+
+
+def ended_count(home: Path) -> int:
+    """How many trials have ended, asked from outside; 0 while there is no store yet."""
+    try:
+        with closing(sqlite3.connect(f"file:{home / FILE}?mode=ro", uri=True, timeout=10)) as db:
+            return int(db.execute("SELECT count(*) FROM trials_ended").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+
+
+def whole(home: Path) -> RunRecord:
+    with Store(home) as store:
+        return store.record(kill_driver.RUN)
+
+
+@pytest.fixture(scope="module", params=[1, 3], ids=["one-at-a-time", "three-at-once"])
+def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecord, float]:
+    """The run left alone, and how long it takes."""
+    home = tmp_path_factory.mktemp("undisturbed")
+    process = launch(home, request.param)
+    start = time.monotonic()
+    assert finish(process) == 0
+    return whole(home), time.monotonic() - start
+
+
+def check_same(home: Path, record: RunRecord) -> None:
+    resumed = whole(home)
+    assert resumed.status is record.status is Status.DONE
+    assert resumed.choice == record.choice
+    assert resumed.rows == record.rows
+    assert resumed.search_usd == record.search_usd
+    assert resumed.search_seconds == record.search_seconds
+    assert resumed.final == record.final
+    assert resumed.total_usd == record.total_usd
+    assert resumed.stopped == record.stopped
+    paid = Counter((row.trial.config, row.trial.attempt) for row in resumed.rows)
+    assert set(paid.values()) == {1}
+    with closing(sqlite3.connect(home / FILE)) as db:
+        started = db.execute("SELECT count(*) FROM trials_started").fetchone()[0]
+        finals = db.execute("SELECT count(*) FROM finals").fetchone()[0]
+        assert db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+    assert started == len(resumed.rows)
+    assert finals == 1
+
+
+def test_the_run_is_worth_killing(undisturbed: tuple[RunRecord, float]) -> None:
+    record, _ = undisturbed
+    assert len(record.rows) >= 6
+    assert record.history.failures
+    assert record.final is not None
+
+
+def test_killed_at_25_instants(undisturbed: tuple[RunRecord, float], tmp_path: Path) -> None:
+    record, duration = undisturbed
+    rng = random.Random(f"kill-{record.parallel}")
+    seen: Counter[str] = Counter()
+    for instant in range(25):
+        home = tmp_path / str(instant)
+        kills = 1 + (rng.random() < 0.4)
+        for _ in range(kills):
+            process = launch(home, record.parallel)
+            time.sleep(rng.uniform(0, duration))
+            process.kill()
+            code = finish(process)
+            seen["killed" if code == -signal.SIGKILL else "too late"] += 1
+            before = ended_rows(home)
+            seen["between the first and the last trial"] += 0 < len(before) < len(record.rows)
+            assert before == tuple(row for row in record.rows if row.number in {r.number for r in before})
+        assert finish(launch(home, record.parallel)) == 0
+        check_same(home, record)
+    assert seen["killed"] >= 20, seen
+    assert seen["between the first and the last trial"] >= 8, seen
+
+
+def test_two_processes_on_one_home(tmp_path: Path) -> None:
+    writers = [context.Process(target=kill_driver.write_many, args=(str(tmp_path), f"w{i}", 4)) for i in range(3)]
+    for writer in writers:
+        writer.start()
+    assert [finish(writer) for writer in writers] == [0, 0, 0]
+    with closing(sqlite3.connect(tmp_path / FILE)) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+        assert db.execute("PRAGMA foreign_key_check").fetchall() == []
+    with Store(tmp_path) as store:
+        runs = store.runs()
+        assert len(runs) == 12
+        assert {run.status for run in runs} == {Status.DONE}
+        assert len({store.record(run.run_id).rows for run in runs}) == 1
+
+
+def test_a_second_process_on_the_same_run_is_refused(tmp_path: Path) -> None:
+    first = launch(tmp_path, 1, delay=0.05)
+    wait_for(lambda: ended_count(tmp_path) > 0)
+    second = launch(tmp_path, 1)
+    assert finish(second) == 1
+    assert (tmp_path / f"error-{second.pid}").read_text().startswith("RunBusy: run killed-run is being worked on")
+    assert finish(first) == 0
+
+
+def test_the_lock_of_a_killed_process_is_gone(tmp_path: Path) -> None:
+    first = launch(tmp_path, 1, delay=0.05)
+    wait_for(lambda: ended_count(tmp_path) > 0)
+    first.kill()
+    finish(first)
+    assert finish(launch(tmp_path, 1)) == 0
+
+
+def test_ctrl_c_ends_cleanly_and_resumes(undisturbed: tuple[RunRecord, float], tmp_path: Path) -> None:
+    record, _ = undisturbed
+    process = launch(tmp_path, record.parallel, delay=0.05)
+    wait_for(lambda: ended_count(tmp_path) > 1)
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGINT)
+    assert finish(process) == 130
+    assert (tmp_path / f"error-{process.pid}").read_text().startswith("Interrupted: interrupted; nothing paid for")
+    assert whole(tmp_path).status is Status.INTERRUPTED
+    assert 0 < len(ended_rows(tmp_path)) < len(record.rows)
+    assert finish(launch(tmp_path, record.parallel)) == 0
+    check_same(tmp_path, record)
+
+
+class RealCloud(SyntheticCloud):
+    """A stand-in for a cloud whose time and money are real: `interrupt_at` presses Ctrl-C in that lease."""
+
+    def __init__(self, *, interrupt_at: int | None = None, dies: bool = False) -> None:
+        super().__init__(simulated=False)
+        self.interrupt_at, self.dies = interrupt_at, dies
+
+    def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
+        lease = super().lease(config, attempt=attempt, purpose=purpose)
+        assert isinstance(lease, SyntheticLease)
+        if len(self.leased) == self.interrupt_at:
+            return _Interrupting(self, lease.speed, lease.startup_seconds)
+        return lease
+
+
+class Killed(BaseException):
+    """Ends the engine as a kill would: nothing of it gets to clean up in the store."""
+
+
+class _Interrupting(SyntheticLease):
+    def progress(self) -> Iterator[Progress]:
+        yield Progress(1.0, 0.0)
+        cloud = self.cloud
+        assert isinstance(cloud, RealCloud)
+        raise Killed if cloud.dies else KeyboardInterrupt
+
+
+@pytest.mark.parametrize("dies", [True, False], ids=["killed", "ctrl-c"])
+def test_a_real_trial_in_flight_is_charged_as_lost_and_tried_again(
+    dies: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000_000.0
+    monkeypatch.setattr("time.time", lambda: now)
+    goal = Goal(minimize=Objective.COST, budget=Usd.of(60), deadline_seconds=100 * 3600)
+    problem = make_problem(goal=goal, trial=TrialPolicy(retries=1), max_trials=6)
+    with Store(tmp_path) as store:
+        engine = make_engine(problem, RealCloud(interrupt_at=2, dies=dies), store)
+        with pytest.raises(Killed if dies else Interrupted):
+            engine.run()
+        if dies:
+            (flying,) = store.in_flight("run-1")
+            config = flying.authorisation.config
+            now += 123.4
+        else:
+            assert store.in_flight("run-1") == ()
+            config = store.rows("run-1")[1].trial.config
+        cloud = RealCloud()
+        record = make_engine(problem, cloud, store, add=False).run()
+    lost = record.rows[1].trial
+    seconds = 123.4 if dies else 0.0
+    assert isinstance(lost, Failure)
+    assert (lost.kind, lost.config, lost.attempt) == (FailureKind.LOST, config, 1)
+    assert lost.seconds == pytest.approx(seconds)
+    assert lost.usd == problem.price(config).for_seconds(lost.seconds)
+    again = record.rows[2].trial
+    assert isinstance(again, Measurement)
+    assert (again.config, again.attempt) == (config, 2)
+    assert (config, 1) not in cloud.trials_leased()
+    assert record.status is Status.DONE
+
+
+def test_a_lost_trial_is_never_charged_more_than_was_authorised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000_000.0
+    monkeypatch.setattr("time.time", lambda: now)
+    problem = make_problem(goal=Goal(minimize=Objective.COST, budget=Usd.of(60)), max_trials=3)
+    with Store(tmp_path) as store:
+        with pytest.raises(Killed):
+            make_engine(problem, RealCloud(interrupt_at=1, dies=True), store).run()
+        (flying,) = store.in_flight("run-1")
+        now += 10 * 24 * 3600
+        record = make_engine(problem, RealCloud(), store, add=False).run()
+    assert record.rows[0].trial.usd == flying.authorisation.usd
+    assert record.rows[0].trial.seconds == flying.authorisation.seconds
+
+
+def test_downtime_counts_against_a_real_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000_000.0
+    monkeypatch.setattr("time.time", lambda: now)
+    problem = make_problem(goal=Goal(minimize=Objective.TIME, deadline_seconds=30 * 3600), max_trials=4)
+    with Store(tmp_path) as store:
+        with pytest.raises(Killed):
+            make_engine(problem, RealCloud(interrupt_at=3, dies=True), store).run()
+        now += 31 * 3600
+        record = make_engine(problem, RealCloud(), store, add=False).run()
+    assert record.status is Status.NOTHING_FITS
+    assert record.final is None
+    assert len(record.rows) == 3
+    assert record.relaxations
