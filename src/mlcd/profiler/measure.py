@@ -69,7 +69,7 @@ def measure(
         # What one trial cannot see, two runs of the same thing differ by: the cloud states it.
         relative_error=math.hypot(speed.relative_error, cloud.noise),
         iterations=speed.points,
-        startup_seconds=min(watch.points[0].seconds, seconds),
+        startup_seconds=min(watch.startup_seconds, seconds),
         seconds=seconds,
         usd=usd,
         extended=watch.extended,
@@ -97,6 +97,11 @@ class _Watch:
         return min(self.points[-1].seconds, self.worst_seconds) if self.points else self.worst_seconds
 
     @property
+    def startup_seconds(self) -> float:
+        """The last moment without a sample; a cloud may report while it starts, and the final run starts again."""
+        return max((p.seconds for p in self.points if p.samples <= 0), default=self.points[0].seconds)
+
+    @property
     def complaint(self) -> str:
         if not self.points or self.points[-1].samples <= 0:
             return "no sample was processed"
@@ -116,8 +121,9 @@ class _Watch:
         if point.seconds < self.policy.planned_seconds(self.nodes):
             return False
         speed = steady_speed(self.points)
-        self.extended = speed is None or 1.96 * speed.relative_error > self.policy.precision
-        return not self.extended
+        unsure = speed is None or 1.96 * speed.relative_error > self.policy.precision
+        self.extended = self.extended or unsure
+        return not unsure
 
 
 def steady_speed(points: list[Progress]) -> SteadySpeed | None:
