@@ -1,0 +1,228 @@
+import math
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from tests.synthetic import ScriptedCloud, ScriptedLease
+
+from mlcd.clouds.provider import LeaseFailed, Progress
+from mlcd.errors import Interrupted, ProviderError
+from mlcd.problem import TrialPolicy
+from mlcd.profiler.measure import measure, steady_speed
+from mlcd.space import Config
+from mlcd.trial.trial import Failure, FailureKind, Measurement, Trial
+from mlcd.units import ZERO, Usd
+
+POLICY = TrialPolicy()  # 600 s, up to 900 s, watchdog 120 s
+CONFIG = Config.deployment("a", 1)
+PRICE = Usd.of(36)  # a cent a second
+
+
+def endless(rate: Callable[[int], float], *, startup: float = 50.0, step: float = 10.0) -> ScriptedLease:
+    """A lease whose step `i` processes rate(i) samples a second."""
+    total = [0.0]
+
+    def tail(i: int) -> tuple[float, float]:
+        if i:
+            total[0] += rate(i) * step
+        return startup + i * step, total[0]
+
+    return ScriptedLease([], tail=tail)
+
+
+def run(lease: ScriptedLease | LeaseFailed, *, noise: float = 0.0, policy: TrialPolicy = POLICY) -> Trial:
+    cloud = ScriptedCloud(lease, noise=noise)
+    return measure(cloud, CONFIG, attempt=1, policy=policy, usd_per_hour=PRICE)
+
+
+def measurement(lease: ScriptedLease, *, noise: float = 0.0, policy: TrialPolicy = POLICY) -> Measurement:
+    trial = run(lease, noise=noise, policy=policy)
+    assert isinstance(trial, Measurement)
+    return trial
+
+
+def failure(lease: ScriptedLease | LeaseFailed, *, policy: TrialPolicy = POLICY) -> Failure:
+    trial = run(lease, policy=policy)
+    assert isinstance(trial, Failure)
+    return trial
+
+
+def test_a_steady_job_takes_the_planned_time_and_is_paid_for_it() -> None:
+    lease = endless(lambda i: 20.0)
+    trial = measurement(lease)
+    assert trial.samples_per_second == pytest.approx(20)
+    assert trial.relative_error == pytest.approx(0, abs=1e-12)
+    assert trial.seconds == 600
+    assert trial.usd == Usd.of(6)
+    assert trial.startup_seconds == 50
+    assert not trial.extended
+    assert trial.iterations >= 27
+    assert lease.released == 1
+
+
+def test_warm_up_is_dropped() -> None:
+    trial = measurement(endless(lambda i: 20.0 if i > 12 else 2.0 + i))
+    assert trial.samples_per_second == pytest.approx(20, rel=1e-9)
+    assert trial.iterations <= 55 - 12
+
+
+def test_a_level_that_never_settles_is_not_taken_for_warm_up() -> None:
+    """At most the first half is dropped: the second half's own fall is kept, and widens the interval."""
+    trial = measurement(endless(lambda i: 20.0 if i < 40 else 10.0), policy=TrialPolicy(extension=0.0))
+    assert trial.relative_error > 0.05
+    assert 10 < trial.samples_per_second < 20
+
+
+def test_nodes_take_longer() -> None:
+    cloud = ScriptedCloud(endless(lambda i: 5.0))
+    trial = measure(cloud, Config.deployment("a", 10), attempt=1, policy=POLICY, usd_per_hour=PRICE)
+    assert trial.seconds == 600 + 3 * 60
+
+
+def test_an_unstable_job_is_extended_as_long_as_needed() -> None:
+    trial = measurement(endless(lambda i: 20.0 if i < 40 else 10.0))
+    assert trial.extended
+    assert 600 < trial.seconds < 900
+    assert 1.96 * trial.relative_error <= POLICY.precision
+
+
+def test_an_extension_is_bounded_and_says_so() -> None:
+    rng = random.Random(1)
+    wild = [20 * math.exp(rng.gauss(0, 1.2)) for _ in range(400)]
+    trial = measurement(endless(lambda i: wild[i]))
+    assert trial.seconds == 900
+    assert trial.extended
+    assert 1.96 * trial.relative_error > POLICY.precision
+
+
+def test_no_extension_where_none_was_authorised() -> None:
+    rng = random.Random(1)
+    wild = [20 * math.exp(rng.gauss(0, 1.2)) for _ in range(400)]
+    trial = measurement(endless(lambda i: wild[i]), policy=TrialPolicy(extension=0.0))
+    assert trial.seconds == 600
+    assert not trial.extended
+
+
+def test_the_clouds_own_noise_is_part_of_the_error() -> None:
+    trial = measurement(endless(lambda i: 20.0), noise=0.07)
+    assert trial.relative_error == pytest.approx(0.07)
+
+
+def test_a_hang_is_ended_by_the_watchdog() -> None:
+    trial = failure(endless(lambda i: 20.0 if i < 20 else 0.0))
+    assert trial.kind is FailureKind.HANG
+    assert trial.message == "no progress for 120 s"
+    # the last sample came at 50 + 19 x 10 s
+    assert trial.seconds == 240 + 120
+    assert trial.usd == PRICE.for_seconds(360)
+
+
+def test_slow_steps_are_no_hang() -> None:
+    trial = measurement(endless(lambda i: 60.0 if i % 10 == 0 else 0.0))
+    assert trial.samples_per_second == pytest.approx(6, rel=0.3)
+
+
+def test_without_a_watchdog_a_hang_lasts_to_the_end_of_the_extension() -> None:
+    trial = run(endless(lambda i: 20.0 if i < 20 else 0.0), policy=TrialPolicy(watchdog_seconds=0.0))
+    assert trial.seconds <= 900
+
+
+def test_a_job_that_never_begins_is_ended() -> None:
+    trial = failure(endless(lambda i: 0.0))
+    assert trial.kind is FailureKind.HANG
+    assert trial.message == "no sample was processed"
+    assert trial.seconds == 900
+    assert trial.usd == PRICE.for_seconds(900)
+
+
+def test_a_lease_that_ends_at_once_is_charged_in_full() -> None:
+    trial = failure(ScriptedLease([]))
+    assert trial.kind is FailureKind.HANG
+    assert trial.seconds == POLICY.worst_seconds(1)
+
+
+def test_a_late_start_leaves_too_little_to_say() -> None:
+    trial = failure(ScriptedLease([(2000.0, 5.0)]))
+    assert trial.seconds == POLICY.worst_seconds(1)
+    assert trial.kind is FailureKind.HANG
+
+
+def test_start_up_ends_with_the_last_moment_before_the_first_sample() -> None:
+    """A cloud may report while it starts; all of that is start-up, and the run needs it again."""
+    waiting = [(float(s), 0.0) for s in range(0, 200, 10)]
+    lease = ScriptedLease(waiting, tail=lambda i: (200.0 + 10 * i, 100.0 * (i + 1)))
+    trial = measurement(lease)
+    assert trial.startup_seconds == 190
+    assert trial.samples_per_second == pytest.approx(10, rel=0.02)
+
+
+@pytest.mark.parametrize("billed", [True, False])
+def test_a_failure_is_paid_when_nodes_were_had(billed: bool) -> None:
+    trial = failure(LeaseFailed(FailureKind.LAUNCH, "did not come up", seconds=100.0, billed=billed))
+    assert (trial.kind, trial.message, trial.seconds) == (FailureKind.LAUNCH, "did not come up", 100.0)
+    assert trial.usd == (Usd.of(1) if billed else ZERO)
+
+
+def test_a_failure_later_than_authorised_is_charged_what_was_authorised() -> None:
+    lease = ScriptedLease([(10.0, 0.0), (20.0, 5.0)], failure=LeaseFailed(FailureKind.ERROR, "died", seconds=1e6))
+    trial = failure(lease)
+    assert trial.seconds == POLICY.worst_seconds(1)
+    assert trial.usd == PRICE.for_seconds(POLICY.worst_seconds(1))
+    assert lease.released == 1
+
+
+def test_a_step_beyond_the_end_is_not_charged() -> None:
+    """A simulated step may jump over the end; on paper the trial ended when it was told to."""
+    trial = measurement(ScriptedLease([(0.0, 0.0), (5000.0, 5000.0)]))
+    assert trial.seconds == POLICY.worst_seconds(1)
+    assert trial.samples_per_second == pytest.approx(1.0)
+
+
+def test_cancelled_releases_and_says_so() -> None:
+    lease = endless(lambda i: 20.0)
+    asked = 0
+
+    def cancelled() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 5
+
+    with pytest.raises(Interrupted):
+        measure(ScriptedCloud(lease), CONFIG, attempt=1, policy=POLICY, usd_per_hour=PRICE, cancelled=cancelled)
+    assert lease.released == 1
+    assert asked == 6
+
+
+def test_what_is_no_outcome_of_the_trial_passes_through() -> None:
+    class Broken:
+        name, simulated, noise = "broken", False, 0.0
+
+        def lease(self, *args: object, **kwargs: object) -> ScriptedLease:
+            raise ProviderError("no credentials")
+
+    with pytest.raises(ProviderError, match="no credentials"):
+        measure(Broken(), CONFIG, attempt=1, policy=POLICY, usd_per_hour=PRICE)
+
+
+def test_steady_speed_needs_something_to_go_by() -> None:
+    assert steady_speed([]) is None
+    assert steady_speed([Progress(1.0, 5.0)]) is None
+    assert steady_speed([Progress(1.0, 0.0), Progress(2.0, 0.0)]) is None
+    assert steady_speed([Progress(1.0, 0.0), Progress(1.0, 7.0)]) is None
+    two = steady_speed([Progress(1.0, 0.0), Progress(3.0, 8.0)])
+    assert two is not None
+    assert (two.samples_per_second, two.relative_error, two.points) == (4.0, 0.0, 1)
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
+    covered = 0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        rates = 20 * np.exp(rng.normal(0, 0.1, 40))
+        samples = np.concatenate([[0.0], np.cumsum(rates * 10)])
+        speed = steady_speed([Progress(10.0 * i, float(s)) for i, s in enumerate(samples)])
+        assert speed is not None
+        true = 20 * math.exp(0.1**2 / 2)
+        covered += abs(math.log(speed.samples_per_second / true)) < 1.96 * speed.relative_error
+    assert covered > 0.86 * 300

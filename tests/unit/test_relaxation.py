@@ -1,0 +1,95 @@
+from tests.synthetic import failed, make_problem, measured
+
+from mlcd.goal import Goal, Objective
+from mlcd.ledger import Ledger
+from mlcd.problem import Problem
+from mlcd.relaxation import relaxations
+from mlcd.space import Config
+from mlcd.trial.plan import best_fitting, plans
+from mlcd.trial.trial import History
+from mlcd.units import Usd
+
+SMALL, FAST = Config.deployment("c5.small", 1), Config.deployment("p2.one", 16)
+
+
+def problem_with(*, usd: str | None = None, hours: float | None = None) -> Problem:
+    goal = Goal(
+        minimize=Objective.TIME,
+        budget=None if usd is None else Usd.of(usd),
+        deadline_seconds=None if hours is None else hours * 3600,
+    )
+    return make_problem(goal=goal)
+
+
+def ledger_of(problem: Problem) -> Ledger:
+    history = History((measured(problem, SMALL, 10.0), measured(problem, FAST, 150.0)))
+    spent = Usd(sum(t.usd.micros for t in history))
+    return Ledger(problem=problem, history=history, spent=spent, elapsed_seconds=sum(t.seconds for t in history))
+
+
+def relaxed(problem: Problem, *, budget: Usd | None, seconds: float | None) -> Problem:
+    goal = Goal(
+        minimize=Objective.TIME,
+        budget=problem.goal.budget if budget is None else budget,
+        deadline_seconds=problem.goal.deadline_seconds if seconds is None else seconds,
+    )
+    return make_problem(goal=goal)
+
+
+def check_they_help(problem: Problem) -> None:
+    """With any one of the relaxed limits something measured fits, and with the old ones nothing does."""
+    ledger = ledger_of(problem)
+    assert ledger.incumbent() is None
+    answers = relaxations(ledger)
+    assert answers
+    for answer in answers:
+        wider = ledger_of(relaxed(problem, budget=answer.budget, seconds=answer.deadline_seconds))
+        assert best_fitting(wider.problem, wider.history, wider.left()) is not None
+        assert "would fit with" in answer.text
+        for limit in (answer.budget, answer.deadline_seconds):
+            if isinstance(limit, Usd):
+                tight = relaxed(problem, budget=limit - Usd(10_001), seconds=answer.deadline_seconds)
+                assert ledger_of(tight).incumbent() is None
+            elif limit is not None:
+                tight = relaxed(problem, budget=answer.budget, seconds=limit - 61)
+                assert ledger_of(tight).incumbent() is None
+
+
+def test_more_money_or_more_time_whichever_was_short() -> None:
+    check_they_help(problem_with(usd="8"))
+    check_they_help(problem_with(hours=2))
+    check_they_help(problem_with(usd="12", hours=5))
+
+
+def test_both_limits_when_neither_alone_would_help() -> None:
+    problem = problem_with(usd="5", hours=1)
+    (answer,) = relaxations(ledger_of(problem))
+    assert answer.budget is not None
+    assert answer.deadline_seconds is not None
+    assert " and a deadline of " in answer.text
+    check_they_help(problem)
+
+
+def test_money_up_to_the_cent_and_time_up_to_the_minute() -> None:
+    for problem in (problem_with(usd="8"), problem_with(hours=2)):
+        for answer in relaxations(ledger_of(problem)):
+            assert answer.budget is None or answer.budget.micros % 10_000 == 0
+            assert answer.deadline_seconds is None or answer.deadline_seconds % 60 == 0
+
+
+def test_nothing_tried_says_what_one_trial_needs() -> None:
+    for problem, money, time in (
+        (problem_with(usd="0.01"), True, False),
+        (problem_with(hours=0.1), False, True),
+        (problem_with(usd="0.01", hours=0.1), True, True),
+    ):
+        (answer,) = relaxations(Ledger(problem=problem, history=History()))
+        assert (answer.budget is not None, answer.deadline_seconds is not None) == (money, time)
+        assert "one trial of 1 x c5.small alone may need" in answer.text
+
+
+def test_all_failed_inside_the_limits_has_no_advice_on_limits() -> None:
+    problem = problem_with(usd="50")
+    history = History((failed(problem, SMALL),))
+    assert plans(problem, history) == ()
+    assert relaxations(Ledger(problem=problem, history=history)) == ()
