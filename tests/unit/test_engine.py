@@ -1,0 +1,369 @@
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+from tests.synthetic import MACHINES, SyntheticCloud, SyntheticLease, make_engine, make_problem
+
+from mlcd.clouds.provider import Lease, LeaseFailed, Progress, Purpose
+from mlcd.clouds.wrappers import Flaky, NoisyRun
+from mlcd.errors import Interrupted, ProviderError
+from mlcd.events import Event, RunProgress, SearchEnded, TrialFinished, TrialStarted
+from mlcd.goal import Goal, Objective
+from mlcd.problem import Problem, TrialPolicy
+from mlcd.search.registry import strategy
+from mlcd.space import Config
+from mlcd.store.store import StartedTrial, Store
+from mlcd.trial.outcome import Status
+from mlcd.trial.plan import Left, Plan, best_fitting
+from mlcd.trial.trial import Failure, FailureKind, History, Measurement, Suggestion
+from mlcd.units import Usd
+
+D = Config.deployment
+FASTEST = Goal(minimize=Objective.TIME)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """Tries a list in order, as far as it is allowed."""
+
+    name: ClassVar[str] = "listed"
+    configs: tuple[Config, ...]
+    guarded: bool = True
+    answer: Plan | None = None
+
+    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+        rest = [c for c in self.configs if c not in history.tried and left.allowed[problem.space.index[c]]]
+        return tuple(Suggestion(config=c, reason="listed") for c in rest[:count])
+
+    def recommend(self, problem: Problem, history: History, left: Left) -> Plan | None:
+        return self.answer or best_fitting(problem, history, left)
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with Store(None) as opened:
+        yield opened
+
+
+def run(problem: Problem, cloud: Any, store: Store, chosen: Any, **others: Any) -> tuple[Any, list[Event]]:
+    events: list[Event] = []
+    record = make_engine(problem, cloud, store, chosen=chosen, observer=events.append, **others).run()
+    return record, events
+
+
+def test_from_the_first_trial_to_the_receipt(store: Store) -> None:
+    problem = make_problem(goal=Goal(minimize=Objective.TIME, budget=Usd.of(40)))
+    cloud = SyntheticCloud()
+    naive = (("the cheapest type", D("c5.small", 1)), ("the dearest", D("p2.one", 2)))
+    chosen = Listed(configs=(D("c5.small", 1), D("c5.big", 4)))
+    record, events = run(problem, cloud, store, chosen, naive=naive)
+    assert record.status is Status.DONE
+    assert record.choice is not None
+    assert record.choice.config == D("c5.big", 4)
+    assert [type(event) for event in events[:6]] == [
+        TrialStarted, TrialFinished, TrialStarted, TrialFinished, SearchEnded, RunProgress,
+    ]  # fmt: skip
+    ends = [event for event in events if isinstance(event, RunProgress)]
+    assert (ends[0].fraction, ends[-1].fraction) == (0.0, 1.0)
+    assert ends[-1].money.spent == record.total_usd
+    true = cloud.true_samples_per_second(D("c5.big", 4))
+    assert true is not None
+    assert record.final is not None
+    assert record.final.seconds == pytest.approx(48 + problem.work_samples / true)
+    assert record.final.usd == problem.price(D("c5.big", 4)).for_seconds(record.final.seconds)
+    assert [(n.label, n.measured) for n in record.naive] == [("the cheapest type", True), ("the dearest", False)]
+    assert cloud.released == len(cloud.leased) == 3
+    assert "no further trial" in record.stopped
+
+
+def test_a_finished_run_is_only_shown_again(store: Store) -> None:
+    problem, cloud = make_problem(), SyntheticCloud()
+    chosen = Listed(configs=(D("c5.big", 1),))
+    record, _ = run(problem, cloud, store, chosen)
+    before = len(cloud.leased)
+    again, events = run(problem, cloud, store, chosen, add=False)
+    assert again == record
+    assert len(cloud.leased) == before
+    assert not events
+
+
+def test_no_more_trials_than_allowed(store: Store) -> None:
+    problem = make_problem(max_trials=3)
+    record, _ = run(problem, SyntheticCloud(), store, strategy("exhaustive"), parallel=2)
+    assert len(record.rows) == 3
+    assert [row.round for row in record.rows] == [1, 1, 2]
+    assert record.stopped == "the limit of 3 trials is reached"
+
+
+def test_trials_at_once_share_a_round_and_its_time(store: Store) -> None:
+    problem = make_problem()
+    record, _ = run(problem, SyntheticCloud(), store, Listed(configs=(D("c5.small", 1), D("c5.small", 16))), parallel=2)
+    assert [row.started_seconds for row in record.rows] == [0.0, 0.0]
+    assert record.search_seconds == max(row.trial.seconds for row in record.rows)
+    assert record.search_usd == record.rows[0].trial.usd + record.rows[1].trial.usd
+
+
+@pytest.mark.parametrize(("short", "first_round"), [(0, 2), (1, 1)])
+def test_the_ledger_authorises_the_sum_of_a_round(store: Store, short: int, first_round: int) -> None:
+    free, pair = make_problem(), (D("p2.one", 16), D("p2.one", 12))
+    worst = Usd(sum(int(free.worst_trial_micros[free.space.index[config]]) for config in pair))
+    problem = make_problem(goal=Goal(minimize=Objective.TIME, budget=worst - Usd(short)))
+    record, _ = run(problem, SyntheticCloud(), store, Listed(configs=pair), parallel=2)
+    assert [row.round for row in record.rows].count(1) == first_round
+
+
+class Rash(Listed):
+    """Suggests what it was told not to."""
+
+    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+        rest = [c for c in self.configs if c not in history.tried]
+        return tuple(Suggestion(config=c, reason="rash") for c in rest[:count])
+
+
+def test_what_is_refused_is_never_started(store: Store) -> None:
+    problem = make_problem(goal=Goal(minimize=Objective.TIME, budget=Usd.of("0.1")))
+    cloud = SyntheticCloud()
+    record, _ = run(problem, cloud, store, Rash(configs=(D("p2.one", 16),)))
+    assert record.status is Status.INFEASIBLE
+    assert cloud.leased == []
+    assert record.stopped.startswith("a trial of 16 x p2.one was refused: a trial may take")
+    assert record.relaxations == () or record.relaxations[0].budget is not None
+
+
+class FirstTimeBroken(SyntheticCloud):
+    """The first attempt of everything fails in one way."""
+
+    def __init__(self, kind: FailureKind, *, seconds: float = 50.0, attempts: int = 1) -> None:
+        super().__init__()
+        self.kind, self.seconds, self.attempts = kind, seconds, attempts
+
+    def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
+        lease = super().lease(config, attempt=attempt, purpose=purpose)
+        if attempt <= self.attempts and purpose is Purpose.TRIAL:
+            raise LeaseFailed(self.kind, "made", seconds=self.seconds)
+        return lease
+
+
+@pytest.mark.parametrize("kind", list(FailureKind))
+def test_only_passing_failures_are_tried_again(store: Store, kind: FailureKind) -> None:
+    record, _ = run(make_problem(), FirstTimeBroken(kind), store, Listed(configs=(D("c5.big", 2),)))
+    attempts = [row.trial.attempt for row in record.rows]
+    if kind.is_transient:
+        assert attempts == [1, 2]
+        assert record.rows[1].reason == "again, after: made"
+        assert record.status is Status.DONE
+    else:
+        assert attempts == [1]
+        assert record.status is Status.ALL_FAILED
+        assert record.final is None
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_retries_are_bounded(store: Store, retries: int) -> None:
+    problem = make_problem(trial=TrialPolicy(retries=retries))
+    cloud = FirstTimeBroken(FailureKind.LAUNCH, attempts=99)
+    record, _ = run(problem, cloud, store, Listed(configs=(D("c5.big", 2),)))
+    assert len(record.rows) == 1 + retries
+
+
+def test_a_retry_that_cannot_be_afforded_does_not_end_the_search(store: Store) -> None:
+    free = make_problem()
+    dear, cheap = D("p2.one", 16), D("c5.big", 1)
+    worst = Usd(int(free.worst_trial_micros[free.space.index[dear]]))
+    problem = make_problem(goal=Goal(minimize=Objective.COST, budget=worst), work_samples=1e4)
+    cloud = FirstTimeBroken(FailureKind.LAUNCH, seconds=600.0)
+    record, _ = run(problem, cloud, store, Listed(configs=(dear, cheap)))
+    assert [row.trial.config for row in record.rows] == [dear, cheap, cheap]
+    assert record.status is Status.DONE
+
+
+def test_a_round_is_written_down_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed between two writes of one round, a resumed run would go another way than one left alone."""
+    rounds: list[int] = []
+    write = store.start_trials
+
+    def watched(run_id: str, trials: Sequence[StartedTrial]) -> None:
+        rounds.append(len(trials))
+        write(run_id, trials)
+
+    monkeypatch.setattr(store, "start_trials", watched)
+    run(make_problem(max_trials=5), SyntheticCloud(), store, strategy("exhaustive"), parallel=3)
+    assert rounds == [3, 2]
+
+
+def test_statuses_when_nothing_is_trained(store: Store) -> None:
+    nothing_fits = make_problem(goal=Goal(minimize=Objective.COST, budget=Usd.of(2)))
+    record, _ = run(nothing_fits, SyntheticCloud(), store, Listed(configs=(D("c5.small", 1),)))
+    assert record.status is Status.NOTHING_FITS
+    assert record.choice is None
+    assert record.relaxations
+
+
+def test_a_choice_that_was_not_measured_or_does_not_fit_is_not_trained(store: Store) -> None:
+    problem = make_problem(goal=Goal(minimize=Objective.COST, budget=Usd.of(30)))
+    never = Plan(config=D("p2.one", 8), seconds=10, usd=Usd.of(1), worst_seconds=10, worst_usd=Usd.of(1))
+    dear = Plan(config=D("c5.small", 1), seconds=10, usd=Usd.of(1), worst_seconds=10, worst_usd=Usd.of(31))
+    for number, answer in enumerate((never, dear)):
+        cloud = SyntheticCloud()
+        chosen = Listed(configs=(D("c5.small", 1),), answer=answer)
+        record, _ = run(problem, cloud, store, chosen, run_id=f"r{number}")
+        assert record.choice is None
+        assert record.status is Status.NOTHING_FITS
+        assert all(purpose is Purpose.TRIAL for _, _, purpose in cloud.leased)
+
+
+def test_an_unguarded_rival_can_break_its_limit_and_is_told(store: Store) -> None:
+    problem = make_problem(goal=Goal(minimize=Objective.TIME, budget=Usd.of(10)), max_trials=24)
+    record, _ = run(problem, SyntheticCloud(), store, strategy("exhaustive"))
+    assert record.status is Status.OVERRAN
+    assert record.total_usd > Usd.of(10)
+    late = make_problem(goal=Goal(minimize=Objective.COST, deadline_seconds=5 * 3600), max_trials=24)
+    record, _ = run(late, SyntheticCloud(), store, strategy("exhaustive"), run_id="late")
+    assert record.status is Status.OVERRAN
+    assert record.total_seconds > 5 * 3600
+
+
+def test_a_noisy_run_may_overrun_and_is_told(store: Store) -> None:
+    class Slower(NoisyRun):
+        def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
+            lease = self.inner.lease(config, attempt=attempt, purpose=purpose)
+            assert isinstance(lease, SyntheticLease)
+            if purpose is Purpose.RUN and lease.speed is not None:
+                lease.speed /= 3
+            return lease
+
+    problem = make_problem(goal=Goal(minimize=Objective.COST, budget=Usd.of(12)))
+    cloud = Slower(SyntheticCloud(), sigma=0.1, seed=1)
+    record, _ = run(problem, cloud, store, Listed(configs=(D("c5.small", 1),)))
+    assert record.status is Status.OVERRAN
+    assert record.final is not None
+
+
+def test_paleo_trains_unseen_and_may_fail_there(store: Store) -> None:
+    machines = {name: type(m)(usd_per_hour=m.usd_per_hour, speed=m.speed, drag=m.drag, fewest=99)
+                for name, m in MACHINES.items()}  # fmt: skip
+    problem = make_problem()
+    record, _ = run(problem, SyntheticCloud(machines), store, strategy("paleo"))
+    assert record.rows == ()
+    assert record.status is Status.ALL_FAILED
+    assert record.final is not None
+    assert record.final.usd > Usd(0)
+    fine, _ = run(problem, SyntheticCloud(), store, strategy("paleo"), run_id="fine")
+    assert fine.status is Status.DONE
+    hopeless = make_problem(goal=Goal(minimize=Objective.TIME, budget=Usd(1)))
+    none, _ = run(hopeless, SyntheticCloud(), store, strategy("paleo"), run_id="none")
+    assert none.status is Status.INFEASIBLE
+
+
+class Stops(SyntheticCloud):
+    """The final run ends before the work is done."""
+
+    def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
+        lease = super().lease(config, attempt=attempt, purpose=purpose)
+        if purpose is Purpose.RUN:
+            assert isinstance(lease, SyntheticLease)
+            return _Short(self, lease.speed, lease.startup_seconds)
+        return lease
+
+
+class _Short(SyntheticLease):
+    def progress(self) -> Iterator[Progress]:
+        yield Progress(0.0, 0.0)
+        yield Progress(700.0, 10.0)
+
+
+def test_a_run_that_ends_too_early_is_paid_and_not_called_done(store: Store) -> None:
+    record, _ = run(make_problem(), Stops(), store, Listed(configs=(D("c5.small", 1),)))
+    assert record.status is Status.ALL_FAILED
+    assert record.final is not None
+    assert record.final.seconds == 700
+    assert record.final.usd == make_problem().price(D("c5.small", 1)).for_seconds(700)
+
+
+class Interrupting(SyntheticCloud):
+    """Raises in the lease of one configuration, once the others are under way or over."""
+
+    def __init__(self, config: Config, error: BaseException, *, simulated: bool = True) -> None:
+        super().__init__(simulated=simulated)
+        self.config, self.error = config, error
+        self.gate = threading.Event()
+
+    def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
+        lease = super().lease(config, attempt=attempt, purpose=purpose)
+        if config == self.config:
+            raise self.error
+        return lease
+
+
+def test_ctrl_c_keeps_what_was_paid_and_resumes(store: Store) -> None:
+    problem = make_problem(max_trials=3)
+    chosen = Listed(configs=(D("c5.small", 1), D("c5.small", 2), D("c5.small", 4)))
+    with pytest.raises(Interrupted, match="mlcd resume run-1"):
+        run(problem, Interrupting(D("c5.small", 2), KeyboardInterrupt()), store, chosen)
+    half = store.record("run-1")
+    assert half.status is Status.INTERRUPTED
+    assert len(half.rows) == 1
+    assert len(store.in_flight("run-1")) == 1
+    resumed, _ = run(problem, SyntheticCloud(), store, chosen, add=False)
+    whole, _ = run(problem, SyntheticCloud(), store, chosen, run_id="whole")
+    assert resumed.rows == whole.rows
+    assert resumed.final == whole.final
+
+
+def test_ctrl_c_in_one_of_several_keeps_the_others_that_ended(store: Store) -> None:
+    problem = make_problem(max_trials=3)
+    chosen = Listed(configs=(D("c5.small", 1), D("c5.small", 2), D("c5.small", 4)))
+    cloud = Interrupting(D("c5.small", 2), KeyboardInterrupt(), simulated=False)
+    with pytest.raises(Interrupted):
+        run(problem, cloud, store, chosen, parallel=3)
+    trials = {row.trial.config: row.trial for row in store.rows("run-1")}
+    assert len(trials) == 3
+    lost = trials[D("c5.small", 2)]
+    assert isinstance(lost, Failure)
+    assert lost.kind is FailureKind.LOST
+    for config in (D("c5.small", 1), D("c5.small", 4)):
+        trial = trials[config]
+        assert isinstance(trial, Measurement) or trial.kind is FailureKind.LOST
+    assert cloud.released == 2
+
+
+def test_a_providers_refusal_ends_the_command_and_the_run_can_go_on(store: Store) -> None:
+    problem = make_problem(max_trials=2)
+    chosen = Listed(configs=(D("c5.small", 1), D("c5.small", 2)))
+    for parallel, run_id in ((1, "one"), (2, "two")):
+        cloud = Interrupting(D("c5.small", 2), ProviderError("quota exceeded"))
+        with pytest.raises(ProviderError, match="quota"):
+            run(problem, cloud, store, chosen, parallel=parallel, run_id=run_id)
+        assert store.record(run_id).status is Status.RUNNING
+        record, _ = run(problem, SyntheticCloud(), store, chosen, parallel=parallel, run_id=run_id, add=False)
+        assert record.status is Status.DONE
+        assert len(record.rows) == 2
+
+
+def test_killed_after_the_verdict_the_run_is_made_once(store: Store) -> None:
+    class Dies(SyntheticCloud):
+        def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
+            if purpose is Purpose.RUN:
+                raise SystemExit("killed")
+            return super().lease(config, attempt=attempt, purpose=purpose)
+
+    problem, chosen = make_problem(), Listed(configs=(D("c5.small", 1),))
+    with pytest.raises(SystemExit):
+        run(problem, Dies(), store, chosen)
+    cloud = SyntheticCloud()
+    record, _ = run(problem, cloud, store, chosen, add=False)
+    assert record.status is Status.DONE
+    assert [purpose for _, _, purpose in cloud.leased] == [Purpose.RUN]
+
+
+def test_money_told_is_money_kept(store: Store) -> None:
+    problem = make_problem(goal=Goal(minimize=Objective.TIME, budget=Usd.of(40), deadline_seconds=50 * 3600))
+    _, events = run(problem, Flaky(SyntheticCloud(), rate=0.3, seed=2), store, strategy("heterbo"), parallel=2)
+    for event in events:
+        money = event.money
+        assert money.left is not None
+        assert money.seconds_left is not None
+        assert money.spent + money.reserved + money.left <= Usd.of(40)
+        assert money.elapsed_seconds + money.reserved_seconds + money.seconds_left <= 50 * 3600 + 1e-6
