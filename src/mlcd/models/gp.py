@@ -2,13 +2,14 @@ r"""The one Gaussian process behind every strategy: log speed over a finite spac
 
 Covariance of two configurations (algorithms: 1.3), with M the Matern 5/2 correlation:
 
-    k = B V B' + (s1^2 M(features / lf) + s2^2 [same choices]) M(counts / lc) + s3^2 M(totals / lt) + noise
+    k = B V B' + (s1^2 M(features / lf) + s2^2 [same choices]) M(counts / lc) + s3^2 M(totals / lt) + s4^2 [same]
 
 The first term is a linear trend whose coefficients have Gaussian priors and are integrated out exactly: a constant,
 the counts and their squares (speed rises with the nodes and bends down), the price of a node, and the features.
 The second lets alike types inform each other and gives each type a curve of its own; the third is for what depends on
-the whole cluster, such as whether the data fit into its memory. Hyperparameters
-theta = (ln s1, ln s2, ln lc.., ln lf.., ln s3, ln lt.., ln noise) maximise likelihood times log-normal priors, by
+the whole cluster, such as whether the data fit into its memory; the last is a configuration's own quirk, which no
+other tells of: a rack boundary, a batch that does not divide. Measurements add their known error. Hyperparameters
+theta = (ln s1, ln s2, ln lc.., ln lf.., ln s3, ln lt.., ln s4) maximise likelihood times log-normal priors, by
 L-BFGS-B with analytic gradients, from the prior's mode and from a warm start.
 
 Everything here is a function of its arguments; nothing is remembered between calls.
@@ -40,7 +41,7 @@ class Prior:
     feature_length: tuple[float, float] = (2.5, 0.6)
     whole: tuple[float, float] = (0.6, 0.4)
     total_length: tuple[float, float] = (1.0, 0.5)
-    noise: tuple[float, float] = (0.02, 0.5)
+    quirk: tuple[float, float] = (0.08, 0.5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,14 +117,15 @@ class Posterior:
     _weights: Floats
 
     def predict(self) -> tuple[Floats, Floats]:
-        """(mean, variance) of the noise-free log speed at every row of the inputs."""
+        """(mean, variance) of the true log speed at every row of the inputs."""
         inputs, rows = self.inputs, self.data.rows
         parts = _split(inputs, self.theta)
         mean = inputs.trend.columns @ inputs.trend.means
         cross = _kernel(inputs, parts, rows)
         scaled = inputs.trend.columns * inputs.trend.deviations
         mean = mean + cross @ self._weights
-        prior = parts.shared**2 + parts.own**2 + parts.whole**2 + (scaled**2).sum(axis=1)
+        amplitudes = parts.shared**2 + parts.own**2 + parts.whole**2 + parts.quirk**2
+        prior = amplitudes + (scaled**2).sum(axis=1)
         solved = dtrsm(1.0, self._lower, cross.T, lower=1)
         return mean, np.maximum(prior - (solved**2).sum(axis=0), 1e-12)
 
@@ -167,7 +169,7 @@ class _Parts:
     feature_lengths: Floats
     whole: float
     total_lengths: Floats
-    noise: float
+    quirk: float
 
 
 def _split(inputs: Inputs, theta: Floats) -> _Parts:
@@ -182,7 +184,7 @@ def _split(inputs: Inputs, theta: Floats) -> _Parts:
         feature_lengths=scales[features:whole],
         whole=float(scales[whole]) if inputs.totals.shape[1] else 0.0,
         total_lengths=scales[whole + 1 : -1],
-        noise=float(scales[-1]),
+        quirk=float(scales[-1]),
     )
 
 
@@ -192,7 +194,7 @@ def _squares(points: Floats) -> Floats:
 
 def _contract(squares: Floats, weights: Floats) -> Floats:
     """(k,) the sum over both points of squares (k, a, b) times weights (a, b)."""
-    return np.asarray(squares.reshape(len(squares), -1) @ weights.reshape(-1))
+    return np.asarray(squares.reshape(len(squares), weights.size) @ weights.reshape(-1))
 
 
 def _matern(squares: Floats, lengths: Floats) -> tuple[Floats, Floats]:
@@ -207,7 +209,7 @@ def _matern(squares: Floats, lengths: Floats) -> tuple[Floats, Floats]:
 
 
 def _kernel(inputs: Inputs, parts: _Parts, rows: NDArray[np.intp]) -> Floats:
-    """(N, len(rows)) prior covariance, trend included, noise left out."""
+    """(N, len(rows)) prior covariance, trend included, measurement errors left out."""
     identity, level = inputs.identity[rows], inputs.level[rows]
     by_features = _matern(inputs.feature_squares[:, :, identity], parts.feature_lengths)[0]
     by_counts = _matern(inputs.count_squares[:, :, level], parts.count_lengths)[0]
@@ -219,6 +221,8 @@ def _kernel(inputs: Inputs, parts: _Parts, rows: NDArray[np.intp]) -> Floats:
         squares = (inputs.totals.T[:, :, None] - inputs.totals[inputs.whole[rows]].T[:, None, :]) ** 2
         by_totals = _matern(squares, parts.total_lengths)[0]
         covariance += (parts.whole**2 * by_totals)[inputs.whole]
+    for column, row in enumerate(rows):
+        covariance[row, column] += parts.quirk**2
     return np.asarray(covariance)
 
 
@@ -231,6 +235,7 @@ class _Objective:
         self.by_features = inputs.feature_squares[:, identity[:, None], identity[None, :]]
         self.by_counts = inputs.count_squares[:, level[:, None], level[None, :]]
         self.by_totals = _squares(inputs.totals[inputs.whole[data.rows]])
+        self.same_row = (data.rows[:, None] == data.rows[None, :]).astype(float)
         self.same = (identity[:, None] == identity[None, :]).astype(float)
         scaled = inputs.trend.columns[data.rows] * inputs.trend.deviations
         self.fixed = scaled @ scaled.T + np.diag(data.errors**2 + 1e-10)
@@ -238,7 +243,7 @@ class _Objective:
         counts, features = inputs.counts.shape[1], inputs.features.shape[1]
         lengths = [prior.count_length] * counts + [prior.feature_length] * features
         totals = [prior.total_length] * inputs.totals.shape[1]
-        pairs = [prior.shared, prior.own, *lengths, prior.whole, *totals, prior.noise]
+        pairs = [prior.shared, prior.own, *lengths, prior.whole, *totals, prior.quirk]
         self.centre = np.log([median for median, _ in pairs])
         self.spread = np.array([deviation for _, deviation in pairs])
         self.bounds = [(c - 4 * s, c + 4 * s) for c, s in zip(self.centre, self.spread, strict=True)]
@@ -251,15 +256,14 @@ class _Objective:
         amplitude = shared + own
         totals, total_slope = _matern(self.by_totals, parts.total_lengths)
         covariance = self.fixed + amplitude * counts + parts.whole**2 * totals
-        size = len(covariance)
-        covariance.flat[:: size + 1] += parts.noise**2
+        covariance += parts.quirk**2 * self.same_row
         lower, info = dpotrf(covariance, lower=1)
         if info != 0:
             return 1e25, np.zeros_like(theta)
         weights = dpotrs(lower, self.residual, lower=1)[0]
         inverse = dpotri(lower, lower=1)[0]  # its lower triangle; the upper one is zero
         outer = 0.5 * (inverse + inverse.T - weights[:, None] * weights)
-        outer.flat[:: size + 1] -= 0.5 * inverse.flat[:: size + 1]
+        outer.flat[:: len(outer) + 1] -= 0.5 * inverse.flat[:: len(outer) + 1]
         along = outer * counts
         across = outer * amplitude * count_slope
         gradient = np.empty_like(theta)
@@ -273,7 +277,7 @@ class _Objective:
         gradient[whole_at] = 2 * parts.whole**2 * np.vdot(outer, totals)
         slope = parts.whole**2 * outer * total_slope
         gradient[whole_at + 1 : -1] = _contract(self.by_totals, slope) / parts.total_lengths**2
-        gradient[-1] = 2 * parts.noise**2 * np.trace(outer)
+        gradient[-1] = 2 * parts.quirk**2 * np.vdot(outer, self.same_row)
         z = (theta - self.centre) / self.spread
         value = 0.5 * self.residual @ weights + np.log(np.diag(lower)).sum() + 0.5 * z @ z
         return float(value), gradient + z / self.spread
@@ -283,7 +287,7 @@ class _Objective:
         amplitude = parts.shared**2 * _matern(self.by_features, parts.feature_lengths)[0] + parts.own**2 * self.same
         covariance = self.fixed + amplitude * _matern(self.by_counts, parts.count_lengths)[0]
         covariance += parts.whole**2 * _matern(self.by_totals, parts.total_lengths)[0]
-        covariance.flat[:: len(covariance) + 1] += parts.noise**2
+        covariance += parts.quirk**2 * self.same_row
         lower, info = dpotrf(covariance, lower=1)
         if info != 0:
             raise np.linalg.LinAlgError("the covariance of the measurements is not positive definite")

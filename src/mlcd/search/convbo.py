@@ -9,10 +9,10 @@ from scipy.special import ndtr
 
 from mlcd.models.speed import SpeedModel, speed_model
 from mlcd.problem import Problem
-from mlcd.search.acquisition import expected_saving
+from mlcd.search.acquisition import expected_rise, expected_saving
 from mlcd.search.candidates import open_rows
 from mlcd.search.strategy import MeasuredStrategy
-from mlcd.trial.plan import Left, best, plans
+from mlcd.trial.plan import Left, plans
 from mlcd.trial.trial import History, Suggestion
 
 Floats = NDArray[np.float64]
@@ -20,14 +20,17 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class ConvBO(MeasuredStrategy):
-    """`start` random trials, then the largest expected improvement of the objective, until it is small.
+    """`start` random trials, then the largest expected improvement, until it is small.
 
-    Stops when the expected improvement is under `threshold` of the best value, or after `steps` trials. Looks at no
-    limit and at no trial's price.
+    target  goal: of what the goal minimises, which favours it; speed: of the training speed whatever the goal, as
+            equation 4 has it
+    Stops when the expected improvement is under `threshold` of the best, or after `steps` trials. Looks at no limit
+    and at no trial's price.
     """
 
     name: ClassVar[str] = "convbo"
     acquisition: Literal["ei", "ucb", "poi"] = "ei"
+    target: Literal["goal", "speed"] = "goal"
     start: int = 2
     steps: int = 15
     threshold: float = 0.01
@@ -59,25 +62,26 @@ class ConvBO(MeasuredStrategy):
     def _by_acquisition(
         self, problem: Problem, history: History, model: SpeedModel, candidates: NDArray[np.bool_], count: int
     ) -> tuple[Suggestion, ...]:
-        score, gain = self.score(problem, history, model)
+        score, share = self._score(problem, history, model)
         wanted = np.where(candidates, score, -np.inf)
-        incumbent = best(problem, plans(problem, history))
-        if incumbent is None or gain[int(wanted.argmax())] < self.threshold * incumbent.value(problem):
+        if share[int(wanted.argmax())] < self.threshold:
             return ()
         rows = [row for row in np.argsort(-wanted, kind="stable")[:count] if candidates[row]]
         reason = f"largest {self.acquisition.upper()}"
         return tuple(Suggestion(config=problem.space.configs[row], reason=reason) for row in rows)
 
-    def score(self, problem: Problem, history: History, model: SpeedModel) -> tuple[Floats, Floats]:
-        """(acquisition to be maximised, expected improvement in the goal's unit), both (N,)."""
-        scale = np.log(problem.goal.scale(problem.dollars_per_second))
-        mean = model.log_seconds + scale
-        incumbent = best(problem, plans(problem, history))
-        target = incumbent.value(problem) if incumbent else float(np.exp(mean.min()))
-        gain = expected_saving(mean, model.variance, target)
+    def _score(self, problem: Problem, history: History, model: SpeedModel) -> tuple[Floats, Floats]:
+        """(acquisition to be maximised, expected improvement as a share of the best so far), both (N,)."""
         deviation = np.sqrt(model.variance)
+        if self.target == "speed":
+            fastest = max(trial.samples_per_second for trial in history.measured)
+            better = (model.log_speed - np.log(fastest)) / deviation
+            share = expected_rise(model.log_speed, model.variance, fastest) / fastest
+        else:
+            mean = model.log_seconds + np.log(problem.goal.scale(problem.dollars_per_second))
+            least = min(plan.value(problem) for plan in plans(problem, history))
+            better = (np.log(least) - mean) / deviation
+            share = expected_saving(mean, model.variance, least) / least
         if self.acquisition == "ucb":
-            return -(mean - 2 * deviation), gain
-        if self.acquisition == "poi":
-            return ndtr((np.log(target) - mean) / deviation), gain
-        return gain, gain
+            return better * deviation + 2 * deviation, share
+        return (ndtr(better) if self.acquisition == "poi" else share), share

@@ -9,7 +9,7 @@ from scipy.special import stdtr
 
 from mlcd.models.speed import SpeedModel, as_expected, speed_model
 from mlcd.problem import Problem
-from mlcd.search.acquisition import expected_rise, expected_saving
+from mlcd.search.acquisition import expected_rise, expected_saving, pandora_index
 from mlcd.search.candidates import open_rows, rising_rows
 from mlcd.search.strategy import MeasuredStrategy
 from mlcd.trial.plan import Left, Plan, best_fitting, margin_sigmas, plans
@@ -37,6 +37,9 @@ class HeterBO(MeasuredStrategy):
     start        how many types are tried on their fewest nodes first: a number, `all` (the paper), or `auto`: the
                  cheapest and the median-priced type, and as many as run side by side where only time counts
     acquisition  net: expected improvement in the goal's unit where it fits, less the trial's price
+                 pandora: the trial whose price is paid back at the best value (the same stop; bolder)
+                 auto: pandora when trials run one by one and there is no limit; else net, since a trial that fails
+                 to improve also eats what is left
                  tei: equations 5 and 6 as repaired (slack left after the trial and the run it lets expect)
                  tei-literal: equations 5 and 6 as printed
     price        off: trials are thought to cost nothing
@@ -47,7 +50,7 @@ class HeterBO(MeasuredStrategy):
 
     name: ClassVar[str] = "heterbo"
     start: str = "auto"
-    acquisition: Literal["net", "tei", "tei-literal"] = "net"
+    acquisition: Literal["auto", "net", "pandora", "tei", "tei-literal"] = "auto"
     price: bool = True
     prune: bool = True
     gate: bool = True
@@ -106,8 +109,8 @@ class HeterBO(MeasuredStrategy):
         round_seconds = 0.0
         while len(picks) < count:
             prices = self._trial_price(problem, round_seconds)
-            if self.acquisition == "net":
-                score, reason = self._net(problem, left, incumbent, model, prices)
+            if self.acquisition in ("auto", "net", "pandora"):
+                score, reason = self._net(problem, left, incumbent, model, prices, bold=count == 1)
             else:
                 score, reason = self._tei(problem, history, left, incumbent=incumbent, model=model, prices=prices)
             if self.gate and incumbent is not None:
@@ -133,7 +136,7 @@ class HeterBO(MeasuredStrategy):
         return problem.goal.values(extra, seconds * problem.dollars_per_second)
 
     def _net(
-        self, problem: Problem, left: Left, incumbent: Plan | None, model: SpeedModel, prices: Floats
+        self, problem: Problem, left: Left, incumbent: Plan | None, model: SpeedModel, prices: Floats, *, bold: bool
     ) -> tuple[Floats, str]:
         """(N,) what the trial is expected to save net of its price, and the reason to give."""
         scale = np.log(problem.goal.scale(problem.dollars_per_second))
@@ -141,6 +144,10 @@ class HeterBO(MeasuredStrategy):
         log_cap = _log_seconds_that_fit(problem, left) + scale
         if incumbent is not None:
             gain = expected_saving(mean, model.variance, incumbent.value(problem), log_cap)
+            if self.acquisition == "pandora" or (self.acquisition == "auto" and bold and not left.is_limited):
+                index = pandora_index(mean, model.variance, prices, incumbent.value(problem), log_cap)
+                upside = np.where(gain > prices, incumbent.value(problem) - index, -np.inf)
+                return upside, "may save up to {} for its price"
             return gain - prices, "expected to save {} net of its price"
         distance = (log_cap - mean) / np.sqrt(model.variance)
         empty_handed = UNFINISHED * float(np.exp(mean[int(distance.argmax())]))
