@@ -1,0 +1,87 @@
+import numpy as np
+import pytest
+from tests.synthetic import failed, make_problem, measured
+
+from mlcd.search.candidates import open_rows, rising_rows
+from mlcd.search.stopping import everything, within
+from mlcd.space import Config
+from mlcd.trial.plan import Left
+from mlcd.trial.trial import FailureKind, History, Suggestion
+from mlcd.units import Usd
+
+PROBLEM = make_problem()
+COUNTS = (1, 2, 3, 4, 6, 8, 12, 16)
+D = Config.deployment
+
+
+def left(allowed: bool = True) -> Left:
+    return Left(usd=Usd.of(5), seconds=9.0, allowed=np.full(len(PROBLEM.space), allowed))
+
+
+def counts_of(mask: "np.ndarray[tuple[int], np.dtype[np.bool_]]", instance: str) -> set[int]:
+    return {c.nodes for c, ok in zip(PROBLEM.space, mask, strict=True) if ok and c.instance == instance}
+
+
+def test_at_first_all_that_is_allowed_is_open() -> None:
+    assert open_rows(PROBLEM, History(), left()).all()
+    assert not open_rows(PROBLEM, History(), left(False)).any()
+
+
+def test_what_was_tried_is_closed_and_the_question_is_left_unchanged() -> None:
+    asked = left()
+    history = History((measured(PROBLEM, D("c5.big", 4), 9.0), failed(PROBLEM, D("p2.one", 2), FailureKind.HANG)))
+    mask = open_rows(PROBLEM, history, asked)
+    assert mask.sum() == len(mask) - 2
+    assert counts_of(mask, "c5.big") == set(COUNTS) - {4}
+    assert asked.allowed.all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "still_open"),
+    [
+        (FailureKind.OUT_OF_MEMORY, {6, 8, 12, 16}),
+        (FailureKind.ERROR, {6, 8, 12, 16}),
+        (FailureKind.CAPACITY, {1, 2, 3}),
+        (FailureKind.LAUNCH, {1, 2, 3, 6, 8, 12, 16}),
+        (FailureKind.INTERRUPTED, {1, 2, 3, 6, 8, 12, 16}),
+        (FailureKind.HANG, {1, 2, 3, 6, 8, 12, 16}),
+        (FailureKind.LOST, {1, 2, 3, 6, 8, 12, 16}),
+    ],
+)
+def test_a_failure_rules_out_what_must_fail_too(kind: FailureKind, still_open: set[int]) -> None:
+    mask = open_rows(PROBLEM, History((failed(PROBLEM, D("c5.big", 4), kind),)), left())
+    assert counts_of(mask, "c5.big") == still_open
+    assert counts_of(mask, "c5.small") == set(COUNTS)
+
+
+def rising(*points: tuple[int, float], error: float = 0.01) -> set[int]:
+    history = History(tuple(measured(PROBLEM, D("c5.big", n), speed, error=error) for n, speed in points))
+    mask = rising_rows(PROBLEM, history)
+    assert counts_of(mask, "c5.small") == set(COUNTS)
+    return counts_of(mask, "c5.big")
+
+
+def test_beyond_the_top_nothing_is_tried() -> None:
+    assert rising((4, 100.0), (8, 80.0)) == {1, 2, 3, 4, 6, 8}
+    assert rising((8, 80.0), (4, 100.0)) == {1, 2, 3, 4, 6, 8}  # whichever was measured first
+
+
+def test_a_rise_a_gap_or_a_doubt_prunes_nothing() -> None:
+    assert rising((4, 100.0), (8, 120.0)) == set(COUNTS)
+    assert rising((1, 100.0), (12, 80.0)) == set(COUNTS)  # too far apart to be sure there is no top between
+    assert rising((4, 100.0), (8, 97.0), error=0.05) == set(COUNTS)
+    assert rising((4, 100.0)) == set(COUNTS)
+
+
+def test_only_neighbours_are_compared() -> None:
+    assert rising((2, 100.0), (4, 130.0), (6, 110.0)) == {1, 2, 3, 4, 6}
+
+
+def test_within_ends_at_the_first_refusal() -> None:
+    picks = tuple(Suggestion(config=PROBLEM.space.configs[i], reason="r") for i in (0, 1, 2))
+    allowed = np.ones(len(PROBLEM.space), dtype=bool)
+    allowed[1] = False
+    narrowed = Left(usd=None, seconds=None, allowed=allowed)
+    assert within(picks, PROBLEM, narrowed) == picks[:1]
+    assert within(picks, PROBLEM, everything(narrowed)) == picks
+    assert not allowed.all()

@@ -1,0 +1,69 @@
+import pytest
+from tests.synthetic import make_problem
+
+from mlcd.errors import BadInput
+from mlcd.problem import Problem
+from mlcd.search.cherrypick import CherryPick
+from mlcd.search.convbo import ConvBO
+from mlcd.search.registry import STRATEGIES, strategy, strategy_class
+from mlcd.trial.plan import Left
+from mlcd.trial.trial import History
+
+UNGUARDED = {"convbo", "cherrypick", "random", "exhaustive", "paleo"}
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_name_makes_its_strategy(name: str) -> None:
+    made = strategy(name, seed=4)
+    assert made.name == name
+    assert made.guarded == (name not in UNGUARDED)
+    assert made.seed == 4  # type: ignore[attr-defined]
+    assert type(made) is strategy_class(name)
+
+
+def test_options_are_read_by_their_kind() -> None:
+    made = strategy(" convbo : acquisition=ucb, start = 4,threshold=0.5 ")
+    assert made == ConvBO(acquisition="ucb", start=4, threshold=0.5)
+    assert strategy("cherrypick:types=c5.*+p2.*") == CherryPick(types="c5.*+p2.*")
+    assert strategy("random:steps=3,") == strategy("random:steps=3")
+
+
+@pytest.mark.parametrize(("word", "value"), [("on", True), ("OFF", False), ("yes", True), ("false", False)])
+def test_switches(word: str, value: bool) -> None:
+    assert strategy(f"heterbo:prune={word}").prune is value  # type: ignore[attr-defined]
+
+
+def test_a_reserve_switched_off_is_no_longer_guarded() -> None:
+    assert not strategy("heterbo:reserve=off").guarded
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("heterbot", "unknown strategy 'heterbot'; allowed: heterbo, .*did you mean 'heterbo'"),
+        ("zzz", "unknown strategy 'zzz'; allowed: [^;]*$"),
+        ("", "unknown strategy ''"),
+        ("convbo:stats=3", "convbo has no option 'stats=3'; allowed: acquisition=, .*did you mean 'start'"),
+        ("convbo:start", "convbo has no option 'start'"),
+        ("convbo:qqqq=1", "convbo has no option 'qqqq=1'; allowed: [^;]*$"),
+        ("convbo:seed=3", "convbo has no option 'seed=3'"),
+        ("convbo:start=many", r"convbo:start: not a whole number \(got 'many'\)"),
+        ("convbo:start=1.5", "not a whole number"),
+        ("convbo:threshold=low", r"convbo:threshold: not a number \(got 'low'\)"),
+        ("convbo:acquisition=magic", r"not known \(got 'magic'\); allowed: ei, ucb, poi"),
+        ("heterbo:prune=perhaps", r"heterbo:prune: not a switch \(got 'perhaps'\); allowed: on, off"),
+    ],
+)
+def test_mistakes_name_the_option_and_what_is_allowed(text: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message) as caught:
+        strategy(text)
+    assert str(caught.value).startswith("search.strategy: ")
+    assert caught.value.exit_code == 2
+
+
+def test_paleo_needs_to_know_the_network() -> None:
+    known = make_problem()
+    unknown = Problem(name="x", work_samples=1.0, space=known.space, goal=known.goal, usd_per_hour=known.usd_per_hour)
+    everything = Left(usd=None, seconds=None, allowed=known.nodes > 0)
+    with pytest.raises(BadInput, match=r"paleo needs to know the network that is trained: set job\.model"):
+        strategy("paleo").recommend(unknown, History(), everything)
