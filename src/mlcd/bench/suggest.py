@@ -36,8 +36,8 @@ def time_suggest(*, candidates: int, observations: int, repeats: int = 15, seed:
     """Both in one run, taking turns, so that a busy machine slows both alike.
 
     Each repeat has another random history: ours knows the fit of all trials but the last (as in a search), fits anew
-    and scores all candidates; scikit-learn fits a Matern 5/2 with a length for each feature and noise from as many starts
-    (two), predicts all candidates and takes the largest expected improvement.
+    and scores all candidates. scikit-learn fits a Matern 5/2 with a length for each feature and noise from as many
+    starts (two), predicts all candidates and takes the largest expected improvement.
     """
     problem, cloud = _problem(candidates)
     ours, theirs = [], []

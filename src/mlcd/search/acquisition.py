@@ -28,9 +28,7 @@ def expected_rise(mean: Floats, variance: Floats, best: float) -> Floats:
     return np.asarray(np.maximum(np.exp(mean + variance / 2) * ndtr(d + deviation) - best * ndtr(d), 0.0))
 
 
-def pandora_index(
-    mean: Floats, variance: Floats, prices: Floats, incumbent: float, log_cap: Floats | None = None
-) -> Floats:
+def pandora_index(mean: Floats, variance: Floats, prices: Floats, incumbent: float, log_cap: Floats) -> Floats:
     """The value g at which a trial just pays: E[(g - V)^+ ; V <= cap] = price (Weitzman 1979; Xie et al. 2024).
 
     Smaller is better; a trial with g >= incumbent does not pay. By bisection in ln g, all configurations at once.
@@ -38,10 +36,9 @@ def pandora_index(
     low, high = np.full_like(mean, np.log(incumbent) - 12.0), np.full_like(mean, np.log(incumbent))
     deviation = np.sqrt(variance)
     tail = np.exp(mean + variance / 2)
-    cap = np.full_like(mean, np.inf) if log_cap is None else log_cap
     for _ in range(30):
         middle = (low + high) / 2
-        d = (np.minimum(middle, cap) - mean) / deviation
+        d = (np.minimum(middle, log_cap) - mean) / deviation
         pays = np.exp(middle) * ndtr(d) - tail * ndtr(d - deviation) >= prices
         low, high = np.where(pays, low, middle), np.where(pays, middle, high)
     return np.asarray(np.exp(high))

@@ -145,8 +145,12 @@ class HeterBO(MeasuredStrategy):
         if incumbent is not None:
             gain = expected_saving(mean, model.variance, incumbent.value(problem), log_cap)
             if self.acquisition == "pandora" or (self.acquisition == "auto" and bold and not left.is_limited):
-                index = pandora_index(mean, model.variance, prices, incumbent.value(problem), log_cap)
-                upside = np.where(gain > prices, incumbent.value(problem) - index, -np.inf)
+                upside = np.full(len(mean), -np.inf)
+                pays = gain > prices
+                index = pandora_index(
+                    mean[pays], model.variance[pays], prices[pays], incumbent.value(problem), log_cap[pays]
+                )
+                upside[pays] = incumbent.value(problem) - index
                 return upside, "may save up to {} for its price"
             return gain - prices, "expected to save {} net of its price"
         distance = (log_cap - mean) / np.sqrt(model.variance)
