@@ -22,6 +22,9 @@ class TestHeterBO(StrategyContract):
             "heterbo:acquisition=tei",
             "heterbo:acquisition=tei-literal",
             "heterbo:prune=off,gate=off",
+            "heterbo:acquisition=net,start=2,price=off",
+            "heterbo:acquisition=pandora",
+            "heterbo:reserve=off",
         ]
     )
     def text(self, request: pytest.FixtureRequest) -> str:
@@ -29,7 +32,7 @@ class TestHeterBO(StrategyContract):
 
 
 class TestConvBO(StrategyContract):
-    @pytest.fixture(params=["convbo", "convbo:acquisition=ucb", "convbo:acquisition=poi"])
+    @pytest.fixture(params=["convbo", "convbo:acquisition=ucb", "convbo:acquisition=poi", "convbo:target=speed"])
     def text(self, request: pytest.FixtureRequest) -> str:
         return str(request.param)
 

@@ -329,6 +329,32 @@ def test_ctrl_c_in_one_of_several_keeps_the_others_that_ended(store: Store) -> N
     assert cloud.released == 2
 
 
+def test_what_had_ended_when_ctrl_c_was_pressed_is_kept(store: Store) -> None:
+    problem, cloud = make_problem(max_trials=3), SyntheticCloud(simulated=False)
+    pressed: list[Event] = []
+
+    def press(event: Event) -> None:
+        if isinstance(event, TrialFinished) and not pressed:
+            pressed.append(event)
+            while cloud.released < 3:
+                threading.Event().wait(0.001)
+            raise KeyboardInterrupt
+
+    configs = (D("c5.small", 1), D("c5.small", 2), D("c5.small", 4))
+    engine = make_engine(problem, cloud, store, chosen=Listed(configs=configs), parallel=3, observer=press)
+    with pytest.raises(Interrupted):
+        engine.run()
+    assert store.record("run-1").status is Status.INTERRUPTED
+    assert [type(row.trial) for row in store.rows("run-1")] == [Measurement] * 3
+
+
+def test_without_a_measurement_there_is_nothing_to_compare(store: Store) -> None:
+    naive = (("the cheapest type", D("c5.small", 1)),)
+    cloud = FirstTimeBroken(FailureKind.ERROR)
+    record, _ = run(make_problem(), cloud, store, Listed(configs=(D("c5.big", 2),)), naive=naive)
+    assert record.naive == ()
+
+
 def test_a_providers_refusal_ends_the_command_and_the_run_can_go_on(store: Store) -> None:
     problem = make_problem(max_trials=2)
     chosen = Listed(configs=(D("c5.small", 1), D("c5.small", 2)))

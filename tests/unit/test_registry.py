@@ -51,6 +51,7 @@ def test_a_reserve_switched_off_is_no_longer_guarded() -> None:
         ("convbo:start=1.5", "not a whole number"),
         ("convbo:threshold=low", r"convbo:threshold: not a number \(got 'low'\)"),
         ("convbo:acquisition=magic", r"not known \(got 'magic'\); allowed: ei, ucb, poi"),
+        ("heterbo:start=none", r"heterbo:start=none: start is all, auto or a number from 1 \(got 'none'\)"),
         ("heterbo:prune=perhaps", r"heterbo:prune: not a switch \(got 'perhaps'\); allowed: on, off"),
     ],
 )

@@ -1,0 +1,177 @@
+"""Values that cannot be built wrong: problems, policies, trials, plans."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.synthetic import failed, make_problem, measured
+
+from mlcd.goal import Goal, Objective
+from mlcd.problem import Problem, TrialPolicy
+from mlcd.space import Config, Knob, Space
+from mlcd.trial.outcome import Status
+from mlcd.trial.plan import Left, Plan, best, margin_sigmas
+from mlcd.trial.trial import Failure, FailureKind, History, Measurement
+from mlcd.units import Usd
+
+CONFIG = Config.deployment("c5.small", 1)
+GOOD: dict[str, Any] = {
+    "config": CONFIG,
+    "attempt": 1,
+    "samples_per_second": 5.0,
+    "relative_error": 0.1,
+    "iterations": 3,
+    "startup_seconds": 1.0,
+    "seconds": 2.0,
+    "usd": Usd(1),
+}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"samples_per_second": 0.0}, "positive and finite"),
+        ({"samples_per_second": float("nan")}, "positive and finite"),
+        ({"samples_per_second": float("inf")}, "positive and finite"),
+        ({"relative_error": -0.1}, "must not be negative"),
+        ({"relative_error": float("inf")}, "must not be negative"),
+        ({"startup_seconds": 3.0}, "start-up lies within"),
+        ({"startup_seconds": -1.0}, "start-up lies within"),
+        ({"iterations": 0}, "needs an iteration"),
+        ({"attempt": 0}, "count from 1"),
+        ({"seconds": -1.0}, "finite time"),
+        ({"seconds": float("inf")}, "finite time"),
+        ({"usd": Usd(-1)}, "less than \\$0"),
+    ],
+)
+def test_a_wrong_measurement_cannot_be_built(wrong: dict[str, Any], message: str) -> None:
+    Measurement(**GOOD)
+    with pytest.raises(ValueError, match=message):
+        Measurement(**{**GOOD, **wrong})
+
+
+@pytest.mark.parametrize(("name", "value"), [("attempt", 0), ("seconds", float("nan")), ("usd", Usd(-5))])
+def test_a_wrong_failure_cannot_be_built(name: str, value: object) -> None:
+    good: dict[str, Any] = {"config": CONFIG, "attempt": 1, "kind": FailureKind.HANG, "message": "m", "seconds": 1.0,
+                            "usd": Usd(0)}  # fmt: skip
+    Failure(**good)
+    with pytest.raises(ValueError, match=r"count from 1|finite time|less than"):
+        Failure(**{**good, name: value})
+
+
+def test_the_interval_is_symmetric_in_the_logarithm() -> None:
+    low, high = Measurement(**GOOD).speed_interval()
+    assert low * high == pytest.approx(25)
+    assert high / 5 == pytest.approx(np.exp(0.196))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"seconds": 0.0}, "more than 0 seconds"),
+        ({"extension": -0.1}, "must not be negative"),
+        ({"watchdog_seconds": -1.0}, "must not be negative"),
+        ({"retries": -1}, "must not be negative"),
+        ({"precision": 0.0}, "between 0 and 1"),
+    ],
+)
+def test_a_wrong_policy_cannot_be_built(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TrialPolicy(**wrong)
+
+
+def test_the_papers_trial_times() -> None:
+    policy = TrialPolicy()
+    assert [policy.planned_seconds(n) for n in (1, 3, 4, 6, 7, 50)] == [600, 600, 660, 660, 720, 600 + 16 * 60]
+    assert policy.worst_seconds(1) == 600 * 1.5 + 120
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"usd_per_hour": (Usd(1),)}, "every configuration needs a price"),
+        ({"usd_per_hour": (Usd(0),) * 24}, "more than \\$0"),
+        ({"work_samples": 0.0}, "work to do"),
+        ({"work_samples": float("inf")}, "work to do"),
+        ({"assurance": 1.0}, "assurance"),
+        ({"assurance": 0.4}, "assurance"),
+        ({"max_trials": 0}, "at least 1"),
+        ({"noise": 1.0}, "noise"),
+        ({"stretch": (0.5,) * 24}, "stretch"),
+        ({"stretch": (1.0,)}, "stretch"),
+    ],
+)
+def test_a_wrong_problem_cannot_be_built(wrong: dict[str, Any], message: str) -> None:
+    good = make_problem()
+    fields: dict[str, Any] = {"name": "x", "work_samples": 1.0, "space": good.space, "goal": good.goal,
+                              "usd_per_hour": good.usd_per_hour}  # fmt: skip
+    Problem(**fields)
+    with pytest.raises(ValueError, match=message):
+        Problem(**{**fields, **wrong})
+
+
+def test_a_wrong_space_cannot_be_built() -> None:
+    nodes = Knob(name="nodes", values=(1, 2))
+    types = Knob(name="instance", values=("a",), features={"a": ()})
+    with pytest.raises(ValueError, match="empty"):
+        Space((types, nodes), ())
+    with pytest.raises(ValueError, match="repeats a configuration"):
+        Space((types, nodes), (Config.deployment("a", 1), Config.deployment("a", 1)))
+    with pytest.raises(ValueError, match="does not offer"):
+        Space((types, nodes), (Config.deployment("a", 3),))
+    with pytest.raises(ValueError, match="does not name the knobs"):
+        Space((types, nodes), (Config.of({"nodes": 1, "instance": "a"}),))
+    for wrong in ({"values": ()}, {"values": (1, 1)}, {"values": (0,)}, {"values": ("x",)}):
+        with pytest.raises(ValueError, match="knob 'k'"):
+            Knob(name="k", **wrong)
+    with pytest.raises(ValueError, match="differ in length"):
+        Knob(name="k", values=("a", "b"), features={"a": (1.0,), "b": ()})
+
+
+def test_history_only_grows() -> None:
+    problem = make_problem()
+    one = History((failed(problem, CONFIG),))
+    two = one.with_trials(measured(problem, CONFIG, 5.0, attempt=2))
+    assert (len(one), len(two)) == (1, 2)
+    assert two.attempts(CONFIG) == 2
+    assert two.tried == {CONFIG}
+    assert [t.attempt for t in two.failures] == [1]
+    assert [t.attempt for t in two.measured] == [2]
+    assert list(two) == list(two.trials)
+
+
+def test_a_plan_is_the_start_up_and_the_work_stretched() -> None:
+    problem = make_problem(stretch=(2.0,) * 24, assurance=0.975)
+    trial = measured(problem, CONFIG, 10.0, error=0.1, startup=100.0)
+    plan = Plan.of(problem, trial)
+    assert plan.seconds == 2 * (100 + problem.work_samples / 10)
+    assert plan.worst_seconds == pytest.approx(plan.seconds * np.exp(1.959964 * 0.1))
+    assert plan.usd == problem.price(CONFIG).for_seconds(plan.seconds)
+    assert margin_sigmas(0.999999) == pytest.approx(4.753, abs=1e-3)
+
+
+def test_what_fits_is_judged_at_the_upper_bound_when_guarded() -> None:
+    plan = Plan(config=CONFIG, seconds=10, usd=Usd(10), worst_seconds=12, worst_usd=Usd(12))
+    everything = np.ones(1, dtype=bool)
+    for usd, seconds, guarded, unguarded in ((12, 12, True, True), (11, 12, False, True), (12, 9, False, False)):
+        limits: dict[str, Any] = {"usd": Usd(usd), "seconds": float(seconds), "allowed": everything}
+        assert Left(**limits).fits(plan) is guarded
+        assert Left(**limits, guarded=False).fits(plan) is unguarded
+    assert Left(usd=None, seconds=None, allowed=everything).fits(plan)
+
+
+def test_among_equals_the_cheaper_is_best() -> None:
+    problem = make_problem(goal=Goal(minimize=Objective.TIME))
+    dear = Plan(config=CONFIG, seconds=10, usd=Usd(10), worst_seconds=12, worst_usd=Usd(12))
+    cheap = Plan(config=CONFIG, seconds=10, usd=Usd(9), worst_seconds=12, worst_usd=Usd(12))
+    assert best(problem, [dear, cheap]) is cheap
+    assert best(problem, []) is None
+
+
+def test_exit_codes() -> None:
+    codes = {status: status.exit_code for status in Status}
+    assert codes == {
+        Status.RUNNING: 1, Status.DONE: 0, Status.INFEASIBLE: 3, Status.NOTHING_FITS: 4, Status.OVERRAN: 5,
+        Status.ALL_FAILED: 6, Status.INTERRUPTED: 130,
+    }  # fmt: skip
+    assert {status for status in Status if not status.is_final} == {Status.RUNNING, Status.INTERRUPTED}
