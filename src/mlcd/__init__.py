@@ -7,19 +7,22 @@
 Names are loaded when they are first used, so that `import mlcd` is quick.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mlcd.version import __version__
 
 if TYPE_CHECKING:
-    from mlcd.api import Result, Search, resume, train
+    from mlcd.api import Result, resume, train
+    from mlcd.asktell import Search
 
 __all__ = ["Result", "Search", "__version__", "resume", "train"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Result", "Search", "resume", "train"):
-        from mlcd import api  # noqa: PLC0415 - here is where the heavy parts are loaded
-
-        return getattr(api, name)
+    # Here is where the heavy parts are loaded.
+    if name in ("Result", "resume", "train"):
+        return getattr(import_module("mlcd.api"), name)
+    if name == "Search":
+        return getattr(import_module("mlcd.asktell"), name)
     raise AttributeError(f"module 'mlcd' has no attribute {name!r}")

@@ -8,7 +8,7 @@ down. Killed at any instant, a run goes on from the store: on a simulated cloud 
 import math
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass, field
 
@@ -88,7 +88,8 @@ class Engine:
         if room <= 0:
             return [], f"the limit of {problem.max_trials} trials is reached"
         left = ledger.left()
-        wanted = [again for again in self._retries(history) if left.allowed[problem.space.index[again.config]]][:room]
+        again = history.to_retry(problem.trial.retries)
+        wanted = [retry for retry in again if left.allowed[problem.space.index[retry.config]]][:room]
         if len(wanted) < room:
             wanted += self.strategy.suggest(problem, history, left, room - len(wanted))
         if not wanted:
@@ -104,13 +105,6 @@ class Engine:
         if started:
             self._write_down(started, ledger)
         return started, refused
-
-    def _retries(self, history: History) -> Iterator[Suggestion]:
-        """Trials whose last attempt failed for a passing reason and that may be tried once more."""
-        last: dict[Config, Trial] = {trial.config: trial for trial in history}
-        for config, trial in last.items():
-            if isinstance(trial, Failure) and trial.kind.is_transient and trial.attempt <= self.problem.trial.retries:
-                yield Suggestion(config=config, reason=f"again, after: {trial.message}")
 
     def _started(
         self, leave: Authorisation, suggestion: Suggestion, round_number: int, number: int, ledger: Ledger

@@ -122,7 +122,7 @@ def test_the_newest_run_comes_first_and_part_of_a_name_will_do(store: Store) -> 
     add(store, "resnet-ab2")
     assert [line.run_id for line in store.runs()] == ["resnet-ab2", "resnet-aa1"]
     assert store.record("resnet-ab").run_id == "resnet-ab2"
-    with pytest.raises(BadInput, match="no run 'resnet-a'; did you mean 'resnet-a"):
+    with pytest.raises(BadInput, match="'resnet-a' begins the names of 2 runs"):
         store.record("resnet-a")
     with pytest.raises(BadInput, match="`mlcd runs` lists them"):
         store.record("zzz")

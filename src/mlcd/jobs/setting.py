@@ -18,6 +18,9 @@ from mlcd.units import Usd
 FLOPS_PER_VCPU = 40e9
 """Peak fp32 of a vCPU (half a core, 8-wide fused multiply-add at 2.5 GHz): data-sheet arithmetic, for paleo only."""
 
+DEFAULT_NOISE = 0.03
+"""Relative deviation between two runs of one configuration where the job states none."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
@@ -28,40 +31,46 @@ class Setting:
     naive: tuple[tuple[str, Config], ...]
 
 
+def offered(spec: TrainSpec, cloud: str, catalog: Catalog) -> Problem:
+    """What the catalog offers of a cloud, with its prices; who runs the trials is left open."""
+    work = spec.job
+    if work.samples is None:
+        raise SpecError("the number of samples is needed", file=spec.file, field="job.samples")
+    instances = catalog.select(spec.resources.instance_type, cloud=cloud)
+    return _problem(
+        spec,
+        sim_space(instances, spec.num_nodes.for_instance),
+        {i.name: _price(i, spec) for i in instances},
+        work_samples=work.samples * work.epochs,
+        noise=DEFAULT_NOISE if spec.search.noise is None else spec.search.noise,
+    )
+
+
 def simulated(spec: TrainSpec, name: str, catalog: Catalog, seed: int) -> Setting:
     """A job on `sim/NAME`."""
     work = spec.job
-    if work.samples is None:
-        raise SpecError("a simulated cloud needs the number of samples", file=spec.file, field="job.samples")
     if work.model is None:
         raise SpecError(
             "a simulated cloud needs a model it knows", file=spec.file, field="job.model", allowed=", ".join(MODELS)
         )
-    instances = catalog.select(spec.resources.instance_type, cloud=name)
+    problem = offered(spec, name, catalog)
+    instances = {i.name: i for i in catalog.select(spec.resources.instance_type, cloud=name)}
     job = SimJob(model=work.model, batch=work.batch, topology=work.topology)
     use_spot = spec.resources.use_spot
-    cloud = SimCloud(
-        cloud=name,
-        instances={i.name: i for i in instances},
-        job=job,
-        seed=seed,
-        use_spot=use_spot,
-        noise=0.03 if spec.search.noise is None else spec.search.noise,
-    )
-    prices = {i.name: _price(i, spec) for i in instances}
-    space = sim_space(instances, spec.num_nodes.for_instance)
+    cloud = SimCloud(cloud=name, instances=instances, job=job, seed=seed, use_spot=use_spot, noise=problem.noise)
     blueprint = Blueprint(
         flops_per_sample=job.spec.gflop_per_sample * 1e9,
         parameter_bytes=job.spec.parameters * 4,
         batch=work.batch,
-        machines={i.name: (_peak_flops(i), i.network_gbps * 1e9 / 8) for i in instances},
+        machines={i.name: (_peak_flops(i), i.network_gbps * 1e9 / 8) for i in instances.values()},
     )
-    problem = replace(
-        _problem(spec, space, prices, work_samples=work.samples * work.epochs, noise=cloud.noise),
-        blueprint=blueprint,
-        stretch=tuple(cloud.stretch(config) for config in space) if use_spot else (),
+    stretch = tuple(cloud.stretch(config) for config in problem.space) if use_spot else ()
+    prices = {i.name: _price(i, spec) for i in instances.values()}
+    return Setting(
+        problem=replace(problem, blueprint=blueprint, stretch=stretch),
+        cloud=cloud,
+        naive=_naive(problem.space, prices, catalog.popular.get(name, ())),
     )
-    return Setting(problem=problem, cloud=cloud, naive=_naive(space, prices, catalog.popular.get(name, ())))
 
 
 def replayed(spec: TrainSpec, folder: str, catalog: Catalog) -> Setting:

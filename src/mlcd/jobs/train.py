@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from mlcd.catalog import Catalog, load_catalog
@@ -52,6 +53,7 @@ def prepare(spec: TrainSpec, *, seed: int = 0, catalog: Catalog | None = None) -
 def train(spec: TrainSpec, *, store: Store, seed: int = 0, observer: Observer = ignore) -> RunRecord:
     """Search, choose, train; everything is in the store. Raises what `prepare` raises, StoreError, Interrupted."""
     now = datetime.now(UTC)
+    spec = _anchored(spec)
     prepared = prepare(spec, seed=seed)
     record = RunRecord(
         run_id=f"{spec.name}-{secrets.token_hex(3)}",
@@ -90,6 +92,14 @@ def _engine(record: RunRecord, prepared: Prepared, store: Store, observer: Obser
         naive=prepared.setting.naive,
         observer=observer,
     )
+
+
+def _anchored(spec: TrainSpec) -> TrainSpec:
+    """A folder named from here, so that the run can be resumed from anywhere."""
+    kind, _, folder = spec.resources.infra.partition("/")
+    if kind != "replay":
+        return spec
+    return with_overrides(spec, on=f"replay/{Path(folder).expanduser().resolve()}")
 
 
 def _spec_to_json(spec: TrainSpec, now: datetime) -> dict[str, Any]:

@@ -306,6 +306,8 @@ class Store:
         matches = [name for name in names if name.startswith(run_id)]
         if len(matches) == 1:
             return self._run_row(matches[0])
+        if matches:
+            raise BadInput(f"{run_id!r} begins the names of {len(matches)} runs: {', '.join(sorted(matches)[:5])}")
         near = nearest(run_id, names)
         hint = f"; did you mean {near!r}?" if near else "; `mlcd runs` lists them"
         raise BadInput(f"there is no run {run_id!r}{hint}")

@@ -128,6 +128,15 @@ class History:
         """Every configuration with a trial: none of them is suggested again."""
         return frozenset(t.config for t in self.trials)
 
+    def to_retry(self, retries: int) -> tuple[Suggestion, ...]:
+        """The trials whose last attempt failed for a passing reason, as long as `retries` allow another."""
+        last = {trial.config: trial for trial in self.trials}
+        return tuple(
+            Suggestion(config=config, reason=f"again, after: {trial.message or trial.kind}")
+            for config, trial in last.items()
+            if isinstance(trial, Failure) and trial.kind.is_transient and trial.attempt <= retries
+        )
+
     def attempts(self, config: Config) -> int:
         """How often `config` was tried."""
         return sum(t.config == config for t in self.trials)
