@@ -8,6 +8,7 @@ from mlcd.cli.output import output_option, print_json, table
 from mlcd.errors import BadInput
 
 if TYPE_CHECKING:
+    from mlcd.bench.paper.experiment import Entry
     from mlcd.bench.train import Summary
 
 
@@ -109,6 +110,38 @@ def suggest(candidates: int, observations: int, repeats: int, output: str) -> No
         click.echo("scikit-learn is not installed: pip install 'mlcd[compare]' for the comparison")
     else:
         click.echo(f"scikit-learn: {times.sklearn_median_ms:.1f} ms, {times.sklearn_median_ms / times.median_ms:.1f} x")
+
+
+@bench.command()
+@click.option("--figures", default="all", metavar="A,B", help="Such as 1b,9,10; all of them without.")
+@click.option("--seeds", type=click.IntRange(min=1), default=3, help="Runs of each search; 200 for the record.")
+@click.option("--jobs", type=int, default=-1, help="Processes, through joblib; -1 is one a core.")
+@output_option
+def paper(figures: str, seeds: int, jobs: int, output: str) -> None:
+    """The results of HeterBO's paper (Yi et al., IPDPS 2020) beside what the simulator gives.
+
+    The paper measured on AWS; every figure of ours is simulated.
+    """
+    from mlcd.bench.paper.experiment import Settings
+    from mlcd.bench.paper.figures import as_json, figure_names, run_figures
+
+    entries = run_figures(figure_names(figures), Settings(seeds=seeds, jobs=jobs))
+    if output == "json":
+        print_json(as_json(entries))
+        return
+    click.echo("SIMULATED: the paper's figures were measured on AWS, ours come from mlcd's simulator.")
+    for figure in dict.fromkeys(entry.figure for entry in entries):
+        lines = [entry for entry in entries if entry.figure == figure]
+        click.echo(f"\nFig. {figure}: {lines[0].command}")
+        click.echo(_paper_table(lines))
+
+
+def _paper_table(entries: "list[Entry]") -> str:
+    def cell(value: float | str | None) -> str:
+        return "-" if value is None else value if isinstance(value, str) else f"{value:.4g}"
+
+    head = ["what", "paper", "ours (simulated)", "unit", "note"]
+    return table([head, *([e.what, cell(e.paper), cell(e.ours), e.unit, e.note] for e in entries)], "<>><<")
 
 
 def _split_strategies(text: str) -> tuple[str, ...]:

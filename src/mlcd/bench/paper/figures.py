@@ -1,0 +1,44 @@
+"""The figures by name, and how a selection of them is run."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+
+from mlcd.bench.paper import scenarios
+from mlcd.bench.paper.experiment import Entry, Settings
+from mlcd.errors import BadInput, nearest
+
+FIGURES: dict[str, Callable[[Settings], list[Entry]]] = {
+    "9": scenarios.fig9,
+    "10": scenarios.fig10,
+    "11": scenarios.fig11,
+    "12": scenarios.fig12,
+}
+
+
+def figure_names(text: str) -> tuple[str, ...]:
+    """`all`, or names with commas between, each once. Raises BadInput with the nearest name."""
+    if text.strip() == "all":
+        return tuple(FIGURES)
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    for name in names:
+        if name not in FIGURES:
+            near = nearest(name, list(FIGURES))
+            hint = f"; did you mean {near!r}?" if near else ""
+            raise BadInput(f"--figures: there is no figure {name!r}; allowed: all, {', '.join(FIGURES)}{hint}")
+    if not names:
+        raise BadInput(f"--figures: name at least one; allowed: all, {', '.join(FIGURES)}")
+    return names
+
+
+def run_figures(names: Sequence[str], settings: Settings) -> list[Entry]:
+    """The entries of each figure, with the command and seeds that give them."""
+    entries = []
+    for name in names:
+        command = f"mlcd bench paper --figures {name} --seeds {settings.seeds}"
+        entries += [replace(entry, command=command, seeds=settings.seeds) for entry in FIGURES[name](settings)]
+    return entries
+
+
+def as_json(entries: Sequence[Entry]) -> dict[str, object]:
+    """As `mlcd bench paper -o json` prints it."""
+    return {"figures": [asdict(entry) for entry in entries]}
