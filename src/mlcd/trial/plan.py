@@ -9,10 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from mlcd.goal import Objective
 from mlcd.problem import Problem
 from mlcd.space import Config
 from mlcd.trial.trial import History, Measurement
 from mlcd.units import Usd
+
+TIE = 0.01
+"""Values that differ by less count as equal: nobody pays twice as much for a hundredth of the time."""
 
 
 @lru_cache(maxsize=64)
@@ -88,5 +92,10 @@ def best_fitting(problem: Problem, history: History, left: Left) -> Plan | None:
 
 
 def best(problem: Problem, options: Iterable[Plan]) -> Plan | None:
-    """The best plan in the goal's unit; among equals the cheaper, then the first."""
-    return min(options, key=lambda plan: (plan.value(problem), plan.usd), default=None)
+    """The best plan in the goal's unit; of those within TIE of it, the best in the other unit."""
+    plans = list(options)
+    least = min((plan.value(problem) for plan in plans), default=0.0)
+    close = (plan for plan in plans if plan.value(problem) <= least * (1 + TIE))
+    if problem.goal.minimize is Objective.COST:
+        return min(close, key=lambda plan: (plan.seconds, plan.usd), default=None)
+    return min(close, key=lambda plan: (plan.usd, plan.seconds), default=None)
