@@ -3,15 +3,28 @@
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 
-from mlcd.bench.paper import scenarios
+from mlcd.bench.paper import motive, paths, rivals, scenarios
 from mlcd.bench.paper.experiment import Entry, Settings
 from mlcd.errors import BadInput, nearest
 
 FIGURES: dict[str, Callable[[Settings], list[Entry]]] = {
+    "1a": motive.fig1a,
+    "1b": motive.fig1b,
+    "2": motive.fig2,
+    "3": motive.fig3,
+    "5": motive.fig5,
+    "7": motive.fig7,
     "9": scenarios.fig9,
     "10": scenarios.fig10,
     "11": scenarios.fig11,
     "12": scenarios.fig12,
+    "13": rivals.fig13,
+    "14": rivals.fig14,
+    "15": paths.fig15,
+    "16": paths.fig16,
+    "17": paths.fig17,
+    "18": rivals.fig18,
+    "19": rivals.fig19,
 }
 
 
