@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mlcd.clouds.provider import Cloud, LeaseFailed, Progress, Purpose
 from mlcd.errors import Interrupted
@@ -63,6 +63,7 @@ class Engine:
             except KeyboardInterrupt as error:
                 self._stop.set()
                 self._settle_in_flight()
+                self._settle_lost_final()
                 self.store.set_status(self.run_id, Status.INTERRUPTED)
                 raise Interrupted(
                     f"interrupted; nothing paid for is lost: `mlcd resume {self.run_id}` goes on"
@@ -211,17 +212,53 @@ class Engine:
                 status = Status.ALL_FAILED
             self.store.end_run(self.run_id, status, None)
             return
+        attempt = self._begin_final(choice)
+        if attempt is None:
+            self.store.end_run(self.run_id, Status.NOTHING_FITS, None)
+            return
         try:
             final = self._train(choice, record)
         except LeaseFailed as failed:
-            # Only a strategy that chooses without measuring can come here on a simulated cloud.
             usd = self.problem.price(choice.config).for_seconds(failed.seconds) if failed.billed else ZERO
-            self.store.end_run(self.run_id, Status.ALL_FAILED, FinalRun(seconds=failed.seconds, usd=usd))
+            final = FinalRun(seconds=failed.seconds, usd=usd, is_done=False)
+            self.store.end_run(self.run_id, Status.RUN_FAILED, final, attempt=attempt)
             return
         goal = self.problem.goal
-        over_time = goal.deadline_seconds is not None and record.search_seconds + final.seconds > goal.deadline_seconds
-        over_money = goal.budget is not None and record.search_usd + final.usd > goal.budget
-        self.store.end_run(self.run_id, Status.OVERRAN if over_time or over_money else Status.DONE, final)
+        paid = self._ledger()
+        over_time = goal.deadline_seconds is not None and self._ended_at(record, final) > goal.deadline_seconds
+        over_money = goal.budget is not None and paid.spent + final.usd > goal.budget
+        status = Status.OVERRAN if over_time or over_money else Status.DONE
+        self.store.end_run(self.run_id, status, final, attempt=attempt)
+
+    def _begin_final(self, choice: Plan) -> int | None:
+        """The training's attempt, authorised and written down; None when it does not fit any more.
+
+        A training that died with mlcd is charged on a real cloud; a simulated one is simply run again.
+        """
+        before = self.store.final_in_flight(self.run_id)
+        if before is not None and self.cloud.simulated:
+            return before.authorisation.attempt
+        self._settle_lost_final()
+        leave = self._ledger().authorise_run(choice)
+        if isinstance(leave, Refusal):
+            return None
+        attempt = 1 + len(self.store.record(self.run_id).lost)
+        self.store.start_final(self.run_id, replace(leave, attempt=attempt), time.time())
+        return attempt
+
+    def _settle_lost_final(self) -> None:
+        """Charge a real training that is not running any more for the time that went by."""
+        before = self.store.final_in_flight(self.run_id)
+        if before is None or self.cloud.simulated:
+            return
+        leave = before.authorisation
+        seconds = min(max(time.time() - before.started_at, 0.0), leave.seconds)
+        lost = FinalRun(seconds=seconds, usd=self.problem.price(leave.config).for_seconds(seconds), is_done=False)
+        self.store.lose_final(self.run_id, leave.attempt, lost)
+
+    def _ended_at(self, record: RunRecord, final: FinalRun) -> float:
+        """Seconds from the first start to the training's end."""
+        return record.search_seconds + final.seconds if self.cloud.simulated else self._elapsed()
 
     def _train(self, choice: Plan, record: RunRecord) -> FinalRun:
         """The final run to its end, watched."""
@@ -275,10 +312,16 @@ class Engine:
         return Ledger(
             problem=self.problem,
             history=History(tuple(row.trial for row in self._rows)),
-            spent=Usd(sum(row.trial.usd.micros for row in self._rows)),
+            spent=Usd(sum(row.trial.usd.micros for row in self._rows)) + self._lost_usd(),
             elapsed_seconds=self._elapsed(),
             guarded=self.strategy.guarded,
         )
+
+    def _lost_usd(self) -> Usd:
+        """What trainings cost that died with mlcd; none on a simulated cloud."""
+        if self.cloud.simulated:
+            return ZERO
+        return sum((run.usd for run in self.store.record(self.run_id).lost), ZERO)
 
     def _elapsed(self) -> float:
         """Since the first start: simulated time, or the wall clock with all downtime."""

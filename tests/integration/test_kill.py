@@ -100,7 +100,7 @@ def check_same(home: Path, record: RunRecord) -> None:
     assert set(paid.values()) == {1}
     with closing(sqlite3.connect(home / FILE)) as db:
         started = db.execute("SELECT count(*) FROM trials_started").fetchone()[0]
-        finals = db.execute("SELECT count(*) FROM finals").fetchone()[0]
+        finals = db.execute("SELECT count(*) FROM finals_ended").fetchone()[0]
         assert db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
     assert started == len(resumed.rows)
     assert finals == 1
@@ -117,10 +117,9 @@ def test_killed_at_25_instants(undisturbed: tuple[RunRecord, float], tmp_path: P
     record, duration = undisturbed
     rng = random.Random(f"kill-{record.parallel}")
     seen: Counter[str] = Counter()
-    for instant in range(25):
-        home = tmp_path / str(instant)
-        kills = 1 + (rng.random() < 0.4)
-        for _ in range(kills):
+    for attempt in range(120):  # a machine may be quicker or slower than it was: kills that came too late do not count
+        home = tmp_path / str(attempt)
+        for _ in range(1 + (rng.random() < 0.4)):
             process = launch(home, record.parallel)
             time.sleep(rng.uniform(0, duration))
             process.kill()
@@ -131,8 +130,9 @@ def test_killed_at_25_instants(undisturbed: tuple[RunRecord, float], tmp_path: P
             assert before == tuple(row for row in record.rows if row.number in {r.number for r in before})
         assert finish(launch(home, record.parallel)) == 0
         check_same(home, record)
-    assert seen["killed"] >= 20, seen
-    assert seen["between the first and the last trial"] >= 8, seen
+        if seen["killed"] >= 25 and seen["between the first and the last trial"] >= 8:
+            return
+    raise AssertionError(f"the kills did not land: {seen}")
 
 
 def test_two_processes_on_one_home(tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ def test_paleo_trains_unseen_and_may_fail_there(store: Store) -> None:
     problem = make_problem()
     record, _ = run(problem, SyntheticCloud(machines), store, strategy("paleo"))
     assert record.rows == ()
-    assert record.status is Status.ALL_FAILED
+    assert record.status is Status.RUN_FAILED
     assert record.final is not None
     assert record.final.usd > Usd(0)
     fine, _ = run(problem, SyntheticCloud(), store, strategy("paleo"), run_id="fine")
@@ -276,7 +276,7 @@ class _Short(SyntheticLease):
 
 def test_a_run_that_ends_too_early_is_paid_and_not_called_done(store: Store) -> None:
     record, _ = run(make_problem(), Stops(), store, Listed(configs=(D("c5.small", 1),)))
-    assert record.status is Status.ALL_FAILED
+    assert record.status is Status.RUN_FAILED
     assert record.final is not None
     assert record.final.seconds == 700
     assert record.final.usd == make_problem().price(D("c5.small", 1)).for_seconds(700)
@@ -393,3 +393,44 @@ def test_money_told_is_money_kept(store: Store) -> None:
         assert money.seconds_left is not None
         assert money.spent + money.reserved + money.left <= Usd.of(40)
         assert money.elapsed_seconds + money.reserved_seconds + money.seconds_left <= 50 * 3600 + 1e-6
+
+
+def test_a_real_training_that_dies_with_mlcd_is_charged_and_begun_again(store: Store) -> None:
+    problem, cloud = make_problem(max_trials=1), SyntheticCloud(simulated=False)
+    chosen = Listed(configs=(D("c5.small", 2),))
+
+    def press(event: Event) -> None:
+        if isinstance(event, RunProgress):
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted):
+        make_engine(problem, cloud, store, chosen=chosen, observer=press).run()
+    begun = store.record("run-1")
+    assert begun.status is Status.INTERRUPTED
+    assert begun.final is None
+    assert [run.is_done for run in begun.lost] == [False]
+    record = make_engine(problem, cloud, store, chosen=chosen, add=False).run()
+    assert record.status is Status.DONE
+    assert len(record.rows) == 1
+    assert record.final is not None
+    assert record.total_usd == record.search_usd + record.lost[0].usd + record.final.usd
+
+
+def test_a_real_training_is_not_begun_again_when_it_does_not_fit_any_more(store: Store) -> None:
+    cloud, chosen = SyntheticCloud(simulated=False), Listed(configs=(D("c5.small", 2),))
+    plain, _ = run(make_problem(max_trials=1), SyntheticCloud(), store, chosen, run_id="plain")
+    assert plain.choice is not None
+    budget = plain.search_usd + plain.choice.worst_usd + Usd(1)
+    problem = make_problem(max_trials=1, goal=Goal(minimize=Objective.TIME, budget=budget))
+
+    def press(event: Event) -> None:
+        if isinstance(event, RunProgress):
+            threading.Event().wait(0.05)
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted):
+        make_engine(problem, cloud, store, chosen=chosen, observer=press).run()
+    record = make_engine(problem, cloud, store, chosen=chosen, add=False).run()
+    assert record.status is Status.NOTHING_FITS
+    assert record.final is None
+    assert record.total_usd <= budget

@@ -1,6 +1,7 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from mlcd.ledger import Authorisation
 from mlcd.problem import Problem
 from mlcd.space import Config
 from mlcd.store import codec
-from mlcd.store.store import FILE, SCHEMA, StartedTrial, Store, home
+from mlcd.store.store import FILE, SCHEMA, StartedFinal, StartedTrial, Store, home
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
 from mlcd.trial.record import FinalRun, Naive, Relaxation
@@ -74,14 +75,23 @@ def test_a_run_comes_back_as_it_was_written(store: Store) -> None:
     naive = (Naive(label="x", plan=plan, measured=False),)
     relaxed = (Relaxation(text="more", budget=Usd.of(3)), Relaxation(text="longer", deadline_seconds=60.0))
     store.set_verdict("a-run", search_seconds=5.0, stopped="done", choice=plan, naive=naive, relaxations=relaxed)
-    store.end_run("a-run", Status.DONE, FinalRun(seconds=3.5, usd=Usd.of(2)))
+    leave = Authorisation(config=SMALL, attempt=1, usd=Usd.of(3), seconds=9.0)
+    store.start_final("a-run", leave, 5.0)
+    assert store.final_in_flight("a-run") == StartedFinal(authorisation=leave, started_at=5.0)
+    store.lose_final("a-run", 1, FinalRun(seconds=1.5, usd=Usd.of(1), is_done=False))
+    assert store.final_in_flight("a-run") is None
+    store.start_final("a-run", replace(leave, attempt=2), 6.0)
+    store.end_run("a-run", Status.DONE, FinalRun(seconds=3.5, usd=Usd.of(2)), attempt=2)
     record = store.record("a-run")
     assert (record.choice, record.naive, record.relaxations) == (plan, naive, relaxed)
     assert (record.stopped, record.search_seconds) == ("done", 5.0)
     assert record.final == FinalRun(seconds=3.5, usd=Usd.of(2))
+    assert record.lost == (FinalRun(seconds=1.5, usd=Usd.of(1), is_done=False),)
+    assert record.total_usd == trial.usd + Usd.of(3)
+    assert record.total_seconds == 5.0 + 1.5 + 3.5
     assert record.status is Status.DONE
     (line,) = store.runs()
-    assert (line.run_id, line.status, line.trials, line.spent) == ("a-run", Status.DONE, 1, trial.usd + Usd.of(2))
+    assert (line.run_id, line.status, line.trials, line.spent) == ("a-run", Status.DONE, 1, trial.usd + Usd.of(3))
 
 
 def test_nothing_is_written_twice(store: Store) -> None:
@@ -89,6 +99,7 @@ def test_nothing_is_written_twice(store: Store) -> None:
     store.start_trials("once", [started(problem, 1)])
     store.end_trial("once", 1, measured(problem, SMALL, 12.5))
     store.set_verdict("once", search_seconds=1, stopped="s", choice=None, naive=(), relaxations=())
+    store.start_final("once", Authorisation(config=SMALL, attempt=1, usd=Usd(1), seconds=1.0), 5.0)
     store.end_run("once", Status.DONE, FinalRun(seconds=1, usd=Usd(1)))
     with pytest.raises(StoreError, match="UNIQUE"):
         add(store, "once")

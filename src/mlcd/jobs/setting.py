@@ -67,7 +67,7 @@ def simulated(spec: TrainSpec, name: str, catalog: Catalog, seed: int) -> Settin
     stretch = tuple(cloud.stretch(config) for config in problem.space) if use_spot else ()
     prices = {i.name: _price(i, spec) for i in instances.values()}
     return Setting(
-        problem=replace(problem, blueprint=blueprint, stretch=stretch),
+        problem=replace(problem, noise=cloud.noise, blueprint=blueprint, stretch=stretch),
         cloud=cloud,
         naive=_naive(problem.space, prices, catalog.popular.get(name, ())),
     )

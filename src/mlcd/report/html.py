@@ -56,6 +56,8 @@ def _answer(record: RunRecord) -> str:
         return "Nothing fits"
     if record.status is Status.ALL_FAILED:
         return "Every trial failed"
+    if record.status is Status.RUN_FAILED:
+        return "The training failed"
     if not record.status.is_final:
         return "Not finished"
     return str(record.choice.config) if record.choice else "Nothing was chosen"
@@ -64,7 +66,7 @@ def _answer(record: RunRecord) -> str:
 def _hero(record: RunRecord) -> str:
     lines = headline(record)
     lead = "" if record.choice and record.status is Status.DONE else lines[1]
-    if record.status is Status.OVERRAN:
+    if record.status in (Status.OVERRAN, Status.RUN_FAILED):
         lead = lines[-1]
     parts = [
         f'<p class="asked">{escape(lines[0])}</p><h1>{escape(_answer(record))}</h1>',

@@ -58,6 +58,8 @@ def headline(record: RunRecord) -> list[str]:
     if choice is None:
         return [asked, "Nothing was chosen."]
     lines = [asked, *_choice(record, choice)]
+    if record.status is Status.RUN_FAILED:
+        lines.append("The training failed before its work was done; what it cost is on the receipt.")
     if record.status is Status.OVERRAN:
         usd, seconds = over(record)
         broken = [f"{usd} over the budget"] if usd else []

@@ -52,10 +52,24 @@ CREATE TABLE verdicts (
     relaxations     TEXT NOT NULL            -- JSON
 ) STRICT;
 
-CREATE TABLE finals (
-    run_id      TEXT PRIMARY KEY REFERENCES runs,
+CREATE TABLE finals_started (
+    run_id                 TEXT NOT NULL REFERENCES runs,
+    attempt                INTEGER NOT NULL, -- from 1; more than one only where mlcd died while training
+    config                 TEXT NOT NULL,    -- JSON
+    authorised_usd_micros  INTEGER NOT NULL,
+    authorised_seconds     REAL NOT NULL,
+    started_at             REAL NOT NULL,    -- wall clock, seconds since 1970
+    PRIMARY KEY (run_id, attempt)
+) STRICT;
+
+CREATE TABLE finals_ended (
+    run_id      TEXT NOT NULL,
+    attempt     INTEGER NOT NULL,
+    kind        TEXT NOT NULL,               -- done, failed, or lost
     seconds     REAL NOT NULL,
-    usd_micros  INTEGER NOT NULL
+    usd_micros  INTEGER NOT NULL,
+    PRIMARY KEY (run_id, attempt),
+    FOREIGN KEY (run_id, attempt) REFERENCES finals_started
 ) STRICT;
 
 CREATE TABLE statuses (

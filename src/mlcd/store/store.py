@@ -25,6 +25,7 @@ from mlcd.units import Usd
 
 SCHEMA = 1
 FILE = "mlcd.sqlite3"
+_END_FINAL = "INSERT INTO finals_ended VALUES (?,?,?,?,?)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,14 @@ class StartedTrial:
             started_seconds=self.started_seconds,
             trial=trial,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedFinal:
+    """A training that was authorised; in flight until it has ended."""
+
+    authorisation: Authorisation
+    started_at: float
 
 
 def home() -> Path:
@@ -148,11 +157,24 @@ class Store:
         with self._transaction() as db:
             db.execute("INSERT INTO verdicts VALUES (?,?,?,?,?,?)", values)
 
-    def end_run(self, run_id: str, status: Status, final: FinalRun | None) -> None:
+    def start_final(self, run_id: str, leave: Authorisation, started_at: float) -> None:
+        """Leave to train, written before anything is spent on it."""
+        config = codec.dump(codec.config_to_json(leave.config))
+        values = (run_id, leave.attempt, config, leave.usd.micros, leave.seconds, started_at)
+        with self._transaction() as db:
+            db.execute("INSERT INTO finals_started VALUES (?,?,?,?,?,?)", values)
+
+    def lose_final(self, run_id: str, attempt: int, lost: FinalRun) -> None:
+        """A training that died with mlcd: what it cost until then."""
+        with self._transaction() as db:
+            db.execute(_END_FINAL, (run_id, attempt, "lost", lost.seconds, lost.usd.micros))
+
+    def end_run(self, run_id: str, status: Status, final: FinalRun | None, *, attempt: int = 1) -> None:
         """The training's end, or the end without one."""
         with self._transaction() as db:
             if final is not None:
-                db.execute("INSERT INTO finals VALUES (?,?,?)", (run_id, final.seconds, final.usd.micros))
+                kind = "done" if final.is_done else "failed"
+                db.execute(_END_FINAL, (run_id, attempt, kind, final.seconds, final.usd.micros))
             self._set_status(db, run_id, status)
 
     def set_status(self, run_id: str, status: Status) -> None:
@@ -167,7 +189,9 @@ class Store:
         run = self._run_row(run_id)
         with self._explained():
             verdict = self._one("SELECT * FROM verdicts WHERE run_id = ?", run["run_id"])
-            final = self._one("SELECT * FROM finals WHERE run_id = ?", run["run_id"])
+            finals = self._db.execute(
+                "SELECT * FROM finals_ended WHERE run_id = ? ORDER BY attempt", (run["run_id"],)
+            ).fetchall()
         rows = self.rows(run["run_id"])
         return RunRecord(
             run_id=run["run_id"],
@@ -189,7 +213,8 @@ class Store:
             relaxations=tuple(codec.relaxation_from_json(r) for r in json.loads(verdict["relaxations"]))
             if verdict
             else (),
-            final=FinalRun(seconds=final["seconds"], usd=Usd(final["usd_micros"])) if final else None,
+            final=next((_final(row) for row in finals if row["kind"] != "lost"), None),
+            lost=tuple(_final(row) for row in finals if row["kind"] == "lost"),
         )
 
     def spec(self, run_id: str) -> dict[str, Any]:
@@ -217,6 +242,16 @@ class Store:
             ).fetchall()
         return tuple(_started(row) for row in found)
 
+    def final_in_flight(self, run_id: str) -> StartedFinal | None:
+        """The training that was started and has no end."""
+        with self._explained():
+            row = self._one(
+                "SELECT s.* FROM finals_started s LEFT JOIN finals_ended e USING (run_id, attempt)"
+                " WHERE run_id = ? AND e.attempt IS NULL",
+                run_id,
+            )
+        return None if row is None else StartedFinal(authorisation=_leave(row), started_at=row["started_at"])
+
     def first_start(self, run_id: str) -> float | None:
         """Wall clock of the first trial's start: where a real deadline begins."""
         with self._explained():
@@ -237,7 +272,7 @@ class Store:
                 " (SELECT status FROM statuses s WHERE s.run_id = r.run_id ORDER BY id DESC LIMIT 1) AS status,"
                 " (SELECT count(*) FROM trials_ended e WHERE e.run_id = r.run_id) AS trials,"
                 " (SELECT total(usd_micros) FROM trials_ended e WHERE e.run_id = r.run_id)"
-                " + (SELECT total(usd_micros) FROM finals f WHERE f.run_id = r.run_id) AS spent"
+                " + (SELECT total(usd_micros) FROM finals_ended f WHERE f.run_id = r.run_id) AS spent"
                 " FROM runs r ORDER BY r.created DESC, r.rowid DESC"
             ).fetchall()
         return tuple(
@@ -356,15 +391,23 @@ def _started(row: sqlite3.Row) -> StartedTrial:
         round=row["round"],
         reason=row["reason"],
         usd_per_hour=Usd(row["usd_per_hour_micros"]),
-        authorisation=Authorisation(
-            config=codec.config_from_json(json.loads(row["config"])),
-            attempt=row["attempt"],
-            usd=Usd(row["authorised_usd_micros"]),
-            seconds=row["authorised_seconds"],
-        ),
+        authorisation=_leave(row),
         started_seconds=row["started_seconds"],
         started_at=row["started_at"],
     )
+
+
+def _leave(row: sqlite3.Row) -> Authorisation:
+    return Authorisation(
+        config=codec.config_from_json(json.loads(row["config"])),
+        attempt=row["attempt"],
+        usd=Usd(row["authorised_usd_micros"]),
+        seconds=row["authorised_seconds"],
+    )
+
+
+def _final(row: sqlite3.Row) -> FinalRun:
+    return FinalRun(seconds=row["seconds"], usd=Usd(row["usd_micros"]), is_done=row["kind"] == "done")
 
 
 def _advice(message: str) -> str:

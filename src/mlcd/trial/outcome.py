@@ -12,6 +12,7 @@ class Status(StrEnum):
     NOTHING_FITS = "nothing-fits"
     OVERRAN = "overran"
     ALL_FAILED = "all-failed"
+    RUN_FAILED = "run-failed"
     INTERRUPTED = "interrupted"
 
     @property
@@ -32,5 +33,6 @@ _EXIT_CODES = {
     Status.NOTHING_FITS: 4,
     Status.OVERRAN: 5,
     Status.ALL_FAILED: 6,
+    Status.RUN_FAILED: 1,
     Status.INTERRUPTED: 130,
 }

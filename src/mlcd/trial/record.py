@@ -25,10 +25,11 @@ class TrialRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalRun:
-    """The training itself, as it went."""
+    """The training itself, as it went; `is_done` is False where it failed or was lost with mlcd."""
 
     seconds: float
     usd: Usd
+    is_done: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,7 @@ class RunRecord:
     """A run, from its question to its receipt.
 
     choice    the deployment recommended (and trained, unless the run was ended before)
+    lost      trainings that died with mlcd on a real cloud: paid, and begun again
     stopped   why the search ended, in words
     """
 
@@ -76,6 +78,7 @@ class RunRecord:
     choice: Plan | None = None
     stopped: str = ""
     final: FinalRun | None = None
+    lost: tuple[FinalRun, ...] = ()
     naive: tuple[Naive, ...] = ()
     relaxations: tuple[Relaxation, ...] = ()
 
@@ -92,9 +95,13 @@ class RunRecord:
     @property
     def total_usd(self) -> Usd:
         """Search and run."""
-        return self.search_usd + (self.final.usd if self.final else ZERO)
+        return sum((run.usd for run in self._runs), self.search_usd)
 
     @property
     def total_seconds(self) -> float:
         """Search and run, on the wall clock (simulated time on simulated clouds)."""
-        return self.search_seconds + (self.final.seconds if self.final else 0.0)
+        return self.search_seconds + sum(run.seconds for run in self._runs)
+
+    @property
+    def _runs(self) -> tuple[FinalRun, ...]:
+        return (*self.lost, self.final) if self.final else self.lost

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mlcd.catalog.instance import Instance
 from mlcd.clouds.chance import generator, share
 from mlcd.clouds.provider import Lease, LeaseFailed, Purpose
-from mlcd.clouds.sim.lease import OutOfMemoryLease, RunLease, TrialLease
+from mlcd.clouds.sim.lease import SLOWED_TO, OutOfMemoryLease, RunLease, TrialLease
 from mlcd.clouds.sim.models import SimJob
 from mlcd.clouds.sim.physics import samples_per_second
 from mlcd.errors import BadInput, nearest
@@ -68,9 +68,12 @@ class SimCloud:
         if not 0 <= noise < 1:
             raise ValueError("noise lies in [0, 1)")
         self.name = f"sim/{cloud}"
-        self.noise = noise
-        self.instances, self.job, self.seed, self.use_spot = dict(instances), job, seed, use_spot
         self.rates = rates if rates is not None else Rates()
+        self.sigma = noise
+        # What two trials differ by: the draw, and whether stragglers happened to fall into the twenty-odd steady steps.
+        luck = self.rates.straggler * (1 - self.rates.straggler) / 20
+        self.noise = math.hypot(noise, (1 - SLOWED_TO) * math.sqrt(luck))
+        self.instances, self.job, self.seed, self.use_spot = dict(instances), job, seed, use_spot
         self._speeds: dict[Config, float | None] = {}
 
     def true_samples_per_second(self, config: Config) -> float | None:
@@ -99,9 +102,9 @@ class SimCloud:
         if purpose is Purpose.RUN:
             return RunLease(startup_seconds=startup_seconds, samples_per_second=speed / self.stretch(config))
         random = generator("trial", self.seed, config, attempt)
-        factor = math.exp(self.noise * random.gauss())
+        factor = math.exp(self.sigma * random.gauss())
         return TrialLease(
-            startup_seconds=startup_seconds * math.exp(self.noise * random.gauss()),
+            startup_seconds=startup_seconds * math.exp(self.sigma * random.gauss()),
             samples_per_second=speed * factor,
             step_seconds=self.job.batch / speed,
             straggler=self.rates.straggler,
