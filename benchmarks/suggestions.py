@@ -1,0 +1,249 @@
+"""One suggestion over 3,100 candidates after 30 trials: mlcd beside the libraries people would otherwise use.
+
+Every engine gets the same 30 measured speeds of ResNet-152 on simulated AWS (62 types x 50 nodes), refits its model and
+names the next trial. The engines take turns within one run, so that a busy machine slows all alike. An engine that is
+not installed is said to be so. The others need an environment of their own, beside `.venv`:
+
+    python3.11 -m venv .venvs/compare
+    .venvs/compare/bin/pip install torch==2.13.0          # the CPU build, first and exactly
+    .venvs/compare/bin/pip install botorch ax-platform optuna scikit-learn -e .
+    .venvs/compare/bin/python benchmarks/suggestions.py [--repeats 9] [-o json]
+"""
+
+import argparse
+import json
+import logging
+import os
+import platform
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from mlcd.bench.paper.experiment import Experiment
+from mlcd.clouds.sim import SimCloud
+from mlcd.goal import Goal, Objective
+from mlcd.ledger import Ledger
+from mlcd.problem import Problem
+from mlcd.search.registry import strategy
+from mlcd.space import Config
+from mlcd.trial.trial import History, Measurement
+from mlcd.units import ZERO
+
+EXPERIMENT = Experiment(
+    job="resnet-budgets", goal=Goal(minimize=Objective.TIME), types=("aws-62",), max_nodes=50, max_trials=200
+)
+
+
+class Stopwatch:
+    """Times the part of an engine's work that a search repeats at every step."""
+
+    def __init__(self) -> None:
+        self.milliseconds: list[float] = []
+
+    def __enter__(self) -> None:
+        self.begun = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.milliseconds.append((time.perf_counter() - self.begun) * 1000)
+
+
+def measured(problem: Problem, cloud: SimCloud, observations: int, seed: int) -> History:
+    """Random deployments that run, with 3% noise."""
+    random = np.random.default_rng(seed)
+    runnable = [(c, s) for c in problem.space if (s := cloud.true_samples_per_second(c)) is not None]
+    rows = random.choice(len(runnable), size=observations, replace=False)
+    return History(
+        tuple(
+            Measurement(
+                config=runnable[row][0],
+                attempt=1,
+                samples_per_second=float(runnable[row][1] * np.exp(0.03 * random.normal())),
+                relative_error=0.03,
+                iterations=30,
+                startup_seconds=90.0,
+                seconds=600.0,
+                usd=ZERO,
+            )
+            for row in rows
+        )
+    )
+
+
+def arrays(problem: Problem, history: History) -> tuple[Any, Any, Any]:
+    """(all candidates' features, measured rows, log speeds)."""
+    encoding = problem.space.encoding
+    inputs = np.hstack([encoding.features, encoding.counts])
+    inputs = (inputs - inputs.min(axis=0)) / np.ptp(inputs, axis=0)
+    rows = np.array([problem.space.index[t.config] for t in history.measured])
+    return inputs, rows, np.log([t.samples_per_second for t in history.measured])
+
+
+# ---- engines: one suggestion each
+
+
+def mlcd_(problem: Problem, history: History, watch: Stopwatch) -> Config:
+    """HeterBO as in a search: the fit of all trials but the last is known, all are fitted anew."""
+    chosen = strategy("heterbo:start=1")
+    before = Ledger(problem=problem, history=History(history.trials[:-1]))
+    chosen.suggest(problem, before.history, before.left(), 1)
+    ledger = Ledger(problem=problem, history=history)
+    with watch:
+        suggested = chosen.suggest(problem, history, ledger.left(), 1)
+    return suggested[0].config if suggested else history.trials[0].config
+
+
+def sklearn(problem: Problem, history: History, watch: Stopwatch) -> Config:
+    """Matern 5/2 with a length a feature, two starts; expected improvement over all candidates."""
+    library = import_module("sklearn.gaussian_process")
+    kernels = library.kernels
+    inputs, rows, values = arrays(problem, history)
+    with watch:
+        matern = kernels.Matern(np.ones(inputs.shape[1]), nu=2.5)
+        kernel = kernels.ConstantKernel() * matern + kernels.WhiteKernel(0.01)
+        process = library.GaussianProcessRegressor(kernel, normalize_y=True, n_restarts_optimizer=1, random_state=0)
+        mean, deviation = process.fit(inputs[rows], values).predict(inputs, return_std=True)
+        z = (mean - values.max()) / deviation
+        gain = (mean - values.max()) * ndtr(z) + deviation * np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
+        row = int(gain.argmax())
+    return problem.space.configs[row]
+
+
+def botorch(problem: Problem, history: History, watch: Stopwatch) -> Config:
+    """SingleTaskGP with its own defaults; LogExpectedImprovement over all candidates."""
+    torch, library = import_module("torch"), import_module("botorch")
+    likelihoods = import_module("gpytorch.mlls")
+    inputs, rows, values = arrays(problem, history)
+    x = torch.tensor(inputs, dtype=torch.double)
+    y = torch.tensor(values, dtype=torch.double).unsqueeze(-1)
+    with watch:
+        model = library.models.SingleTaskGP(x[rows], y)
+        library.fit_gpytorch_mll(likelihoods.ExactMarginalLogLikelihood(model.likelihood, model))
+        with torch.no_grad():
+            acquisition = library.acquisition.LogExpectedImprovement(model, best_f=y.max())
+            row = int(acquisition(x.unsqueeze(1)).argmax())
+    return problem.space.configs[row]
+
+
+def ax(problem: Problem, history: History, watch: Stopwatch) -> Config:
+    """The service interface: instance type as an unordered choice, nodes as a whole number."""
+    configs = import_module("ax.api.configs")
+    types = sorted({c.instance for c in problem.space})
+    client = import_module("ax.api.client").Client(random_seed=0)
+    client.configure_experiment(
+        parameters=[
+            configs.ChoiceParameterConfig(name="instance", values=types, parameter_type="str", is_ordered=False),
+            configs.RangeParameterConfig(name="nodes", bounds=(1, int(problem.nodes.max())), parameter_type="int"),
+        ]
+    )
+    client.configure_optimization(objective="speed")
+    client.configure_generation_strategy(initialization_budget=5, initialize_with_center=False)
+    for trial in history.measured:
+        index = client.attach_trial({"instance": trial.config.instance, "nodes": trial.config.nodes})
+        client.complete_trial(index, raw_data={"speed": float(np.log(trial.samples_per_second))})
+    with watch:
+        found = client.get_next_trials(max_trials=1)
+    table = client.summarize()
+    assert str(table.iloc[-1]["generation_node"]) == "MBM", "a quasi-random point is no suggestion of a model"
+    parameters: dict[str, Any] = dict(next(iter(found.values())))
+    return Config.deployment(str(parameters["instance"]), int(parameters["nodes"]))
+
+
+def optuna(problem: Problem, history: History, watch: Stopwatch) -> Config:
+    """GPSampler: instance type as a category, nodes as a whole number."""
+    library = import_module("optuna")
+    library.logging.set_verbosity(library.logging.ERROR)
+    space: dict[str, Any] = {
+        "instance": library.distributions.CategoricalDistribution(sorted({c.instance for c in problem.space})),
+        "nodes": library.distributions.IntDistribution(1, int(problem.nodes.max())),
+    }
+    study = library.create_study(direction="maximize", sampler=library.samplers.GPSampler(seed=0))
+    for trial in history.measured:
+        parameters = {"instance": trial.config.instance, "nodes": trial.config.nodes}
+        value = float(np.log(trial.samples_per_second))
+        study.add_trial(library.trial.create_trial(params=parameters, distributions=space, value=value))
+    with watch:
+        asked = study.ask(space)
+    return Config.deployment(str(asked.params["instance"]), int(asked.params["nodes"]))
+
+
+Engine = Callable[[Problem, History, Stopwatch], Config]
+"""Names the next trial; what a search repeats at every step is inside the stopwatch."""
+
+ENGINES: dict[str, tuple[str, Engine]] = {
+    "mlcd": ("mlcd", mlcd_),
+    "scikit-learn": ("scikit-learn", sklearn),
+    "BoTorch, LogEI": ("botorch", botorch),
+    "Ax": ("ax-platform", ax),
+    "Optuna, GPSampler": ("optuna", optuna),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--observations", type=int, default=30)
+    parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
+    arguments = parser.parse_args()
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+
+    setting = EXPERIMENT.setting(0)
+    problem, cloud = setting.problem, setting.cloud
+    assert isinstance(cloud, SimCloud)
+    watches, versions, problems = {}, {}, {}
+    for name, (package, _) in ENGINES.items():
+        try:
+            versions[name] = version(package)
+            watches[name] = Stopwatch()
+        except PackageNotFoundError:
+            problems[name] = "not installed"
+    for repeat in range(arguments.repeats + 1):  # the first round warms up and is dropped
+        history = measured(problem, cloud, arguments.observations, repeat)
+        for name, watch in watches.items():
+            if name not in problems:
+                try:
+                    chosen = ENGINES[name][1](problem, history, watch)
+                    assert chosen in problem.space.index
+                except Exception as error:  # one engine's failure is a row of the table, not the end
+                    problems[name] = f"failed: {type(error).__name__}: {error}"
+    rows = []
+    for name in ENGINES:
+        times = watches[name].milliseconds[1:] if name in watches and name not in problems else []
+        rows.append(
+            {
+                "engine": name,
+                "version": versions.get(name),
+                "median_ms": statistics.median(times) if times else None,
+                "p95_ms": float(np.percentile(times, 95)) if times else None,
+                "problem": problems.get(name),
+            }
+        )
+    report(rows, candidates=len(problem.space), arguments=arguments)
+
+
+def report(rows: list[dict[str, Any]], *, candidates: int, arguments: argparse.Namespace) -> None:
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    if arguments.output == "json":
+        about = {"candidates": candidates, "observations": arguments.observations, "repeats": arguments.repeats}
+        print(json.dumps({**about, "machine": machine, "engines": rows}, indent=2))
+        return
+    print(f"one suggestion over {candidates} candidates after {arguments.observations} trials; {machine}")
+    ours = rows[0]["median_ms"]
+    for row in rows:
+        known = row["median_ms"] is not None
+        figures = row["problem"]
+        if known:
+            times = f"{row['median_ms']:9.1f} ms  p95 {row['p95_ms']:9.1f} ms"
+            figures = f"{times}  {row['median_ms'] / ours:6.1f} x"
+        print(f"{row['engine']:20s} {row['version'] or '-':10s} {figures}")
+
+
+if __name__ == "__main__":
+    main()
