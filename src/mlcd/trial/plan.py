@@ -15,6 +15,9 @@ from mlcd.space import Config
 from mlcd.trial.trial import History, Measurement
 from mlcd.units import Usd
 
+ROUNDING = 1e-9
+"""Room for floating-point sums in a bound without noise."""
+
 TIE = 0.01
 """Values that differ by less count as equal: nobody pays twice as much for a hundredth of the time."""
 
@@ -41,7 +44,7 @@ class Plan:
         seconds = (trial.startup_seconds + problem.work_samples / trial.samples_per_second) * problem.stretch_of(
             trial.config
         )
-        worst = seconds * math.exp(margin_sigmas(problem.assurance) * trial.relative_error)
+        worst = seconds * math.exp(margin_sigmas(problem.assurance) * trial.relative_error) * (1 + ROUNDING)
         price = problem.price(trial.config)
         return cls(
             config=trial.config,

@@ -18,8 +18,7 @@ from mlcd.spec import NodeCounts, Resources, SearchSettings, TrainSpec, Work
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan, margin_sigmas
 from mlcd.trial.record import RunRecord
-from mlcd.trial.trial import Measurement
-from mlcd.units import Usd
+from mlcd.trial.trial import Measurement, Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +40,7 @@ class Entry:
 class Settings:
     """How thoroughly to run."""
 
-    seeds: int = 3
+    seeds: int = 5
     jobs: int = 1
 
 
@@ -136,12 +135,12 @@ def _outcome(record: RunRecord) -> Outcome:
     )
 
 
-def _step(problem: Problem, trial: object) -> Step:
+def _step(problem: Problem, trial: Trial) -> Step:
     plan = Plan.of(problem, trial) if isinstance(trial, Measurement) else None
     return Step(
-        config=str(getattr(trial, "config", "")),
-        seconds=float(getattr(trial, "seconds", 0.0)),
-        usd=float(getattr(trial, "usd", Usd(0)).dollars),
+        config=str(trial.config),
+        seconds=trial.seconds,
+        usd=trial.usd.dollars,
         run_seconds=plan.seconds if plan else None,
         run_usd=plan.usd.dollars if plan else None,
     )
