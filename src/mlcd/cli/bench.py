@@ -140,7 +140,10 @@ def _paper_table(entries: "list[Entry]") -> str:
     def cell(value: float | str | None) -> str:
         return "-" if value is None else value if isinstance(value, str) else f"{value:.4g}"
 
-    rows = [["what", "paper", "ours", "unit"], *([e.what, cell(e.paper), cell(e.ours), e.unit] for e in entries)]
+    rows = [
+        ["what", "paper", "ours (simulated)", "unit"],
+        *([e.what, cell(e.paper), cell(e.ours), e.unit] for e in entries),
+    ]
     head, *lines = table(rows, "<>><").splitlines()
     noted = [f"{line}\n    {e.note}" if e.note else line for line, e in zip(lines, entries, strict=True)]
     return "\n".join([head, *noted])

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 
 from mlcd.bench.paper import motive, paths, rivals, scenarios
 from mlcd.bench.paper.experiment import Entry, Settings
-from mlcd.errors import BadInput, nearest
+from mlcd.errors import BadInput
 
 FIGURES: dict[str, Callable[[Settings], list[Entry]]] = {
     "1a": motive.fig1a,
@@ -29,15 +29,13 @@ FIGURES: dict[str, Callable[[Settings], list[Entry]]] = {
 
 
 def figure_names(text: str) -> tuple[str, ...]:
-    """`all`, or names with commas between, each once. Raises BadInput with the nearest name."""
-    if text.strip() == "all":
+    """`all`, or names with commas between, each once. Raises BadInput with what is allowed."""
+    if text.strip().lower() == "all":
         return tuple(FIGURES)
-    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    names = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))
     for name in names:
         if name not in FIGURES:
-            near = nearest(name, list(FIGURES))
-            hint = f"; did you mean {near!r}?" if near else ""
-            raise BadInput(f"--figures: there is no figure {name!r}; allowed: all, {', '.join(FIGURES)}{hint}")
+            raise BadInput(f"--figures: there is no figure {name!r} here; allowed: all, {', '.join(FIGURES)}")
     if not names:
         raise BadInput(f"--figures: name at least one; allowed: all, {', '.join(FIGURES)}")
     return names

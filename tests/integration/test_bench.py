@@ -1,0 +1,383 @@
+"""`mlcd bench`: small real runs, the JSON that is promised, the definitions by hand, and bad input."""
+
+import csv
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlcd.bench.case import GoalKind, Row, is_unseen
+from mlcd.bench.paper.experiment import Entry, Experiment, Settings, best_promised, free_optimum, runs, within
+from mlcd.bench.paper.figures import FIGURES, figure_names
+from mlcd.bench.train import summarise
+from mlcd.bench.workloads import table_truth, table_workloads
+from mlcd.cli.main import run
+from mlcd.goal import Goal, Objective
+from mlcd.units import Usd
+
+ROW_KEYS = [
+    "workload",
+    "unseen",
+    "strategy",
+    "goal",
+    "hours",
+    "seed",
+    "status",
+    "trials",
+    "probe_seconds",
+    "probe_usd",
+    "train_seconds",
+    "train_usd",
+    "total_seconds",
+    "total_usd",
+    "limit_seconds",
+    "limit_usd",
+    "optimum",
+    "ratio",
+]
+SUMMARY_KEYS = [
+    "strategy",
+    "goal",
+    "hours",
+    "runs",
+    "mean_ratio",
+    "mean_ratio_done",
+    "median_ratio",
+    "p95_ratio",
+    "ratio_interval",
+    "violations",
+    "unfinished",
+    "mean_trials",
+    "probe_share",
+]
+FIGURE_KEYS = {"figure", "what", "paper", "ours", "unit", "simulated", "seeds", "command", "note"}
+
+PRICES = {"small": 0.10, "middle": 0.25, "large": 0.80}
+SECONDS = {  # of the whole job on 1, 2, 4, 8 nodes
+    "small": (3600.0, 2000.0, 1200.0, 900.0),
+    "middle": (1800.0, 1000.0, 600.0, 500.0),
+    "large": (600.0, 400.0, 300.0, 320.0),
+}
+NODES = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Mlcd = Callable[..., Answer]
+
+
+@pytest.fixture
+def mlcd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Mlcd:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("MLCD_DEBUG", raising=False)
+
+    def call(*args: str) -> Answer:
+        capsys.readouterr()
+        code = run(args)
+        captured = capsys.readouterr()
+        return Answer(code, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    """3 types x 4 counts, two workloads; the second twice as slow on every type but `large`."""
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    with (folder / "instances.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(
+            [["instance", "vcpus", "memory_gib", "usd_per_hour"]]
+            + [[name, 2 * at + 2, 4 * at + 4, price] for at, (name, price) in enumerate(PRICES.items())]
+        )
+    for workload, factor in (("alpha", 1.0), ("beta", 2.0)):
+        with (folder / f"{workload}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows(
+                [["instance", "nodes", "seconds", "status"]]
+                + [
+                    [name, n, s * (1.0 if name == "large" else factor), "ok"]
+                    for name, curve in SECONDS.items()
+                    for n, s in zip(NODES, curve, strict=True)
+                ]
+            )
+    return folder
+
+
+def train(mlcd: Mlcd, tables: Path, *more: str) -> Answer:
+    return mlcd("bench", "train", "--tables", str(tables), "--hours", "2", "--seeds", "1", "--jobs", "1", *more)
+
+
+# ---- bench train
+
+
+def test_train_on_tables_gives_the_promised_json(mlcd: Mlcd, tables: Path) -> None:
+    answer = train(mlcd, tables, "--strategies", "heterbo,convbo", "--goal", "cheapest", "-o", "json")
+    assert answer.code == 0, answer.err
+    assert {"rows", "summary"} <= set(answer.json)
+    assert [list(row) for row in answer.json["rows"]] == [ROW_KEYS] * 4  # 2 strategies x 2 workloads
+    assert [list(s) for s in answer.json["summary"]] == [SUMMARY_KEYS] * 2
+    for row in answer.json["rows"]:
+        assert row["status"] in ("done", "violated", "unfinished")
+        assert row["limit_seconds"] == 2.5 * 2 * 3600
+        assert row["limit_usd"] is None
+        if row["status"] != "unfinished":
+            assert row["total_seconds"] == pytest.approx(row["probe_seconds"] + row["train_seconds"])
+            assert row["total_usd"] == pytest.approx(row["probe_usd"] + row["train_usd"])
+            assert row["ratio"] == pytest.approx(row["total_usd"] / row["optimum"])
+
+
+def test_a_run_is_the_same_again(mlcd: Mlcd, tables: Path) -> None:
+    more = ("--strategies", "heterbo", "--goal", "both", "-o", "json")
+    assert train(mlcd, tables, *more).out == train(mlcd, tables, *more).out
+
+
+def test_train_text_says_where_the_figures_come_from(mlcd: Mlcd, tables: Path) -> None:
+    answer = train(mlcd, tables, "--strategies", "random:steps=2", "--goal", "fastest", "--workloads", "alpha")
+    assert answer.code == 0
+    assert "replayed from measured tables" in answer.out
+    assert "random:steps=2" in answer.out
+
+
+def test_semicolons_separate_strategies_with_several_options(mlcd: Mlcd, tables: Path) -> None:
+    answer = train(
+        mlcd, tables, "--strategies", "heterbo:start=1,prune=off; random:steps=2", "--goal", "fastest", "-o", "json"
+    )
+    assert [s["strategy"] for s in answer.json["summary"]] == ["heterbo:start=1,prune=off", "random:steps=2"]
+
+
+def test_train_on_the_simulator(mlcd: Mlcd) -> None:
+    answer = mlcd(
+        "bench", "train", "--sim", "--workloads", "alexnet", "--strategies", "heterbo", "--goal", "budget",
+        "--seeds", "1", "--jobs", "1", "-o", "json",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    (row,) = answer.json["rows"]
+    assert row["workload"] == "alexnet"
+    assert row["status"] == "done"
+    assert row["total_usd"] <= row["limit_usd"]
+
+
+def test_the_unseen_are_apart(mlcd: Mlcd, tables: Path) -> None:
+    kept = {}
+    for which in ("only", "no"):
+        answer = train(mlcd, tables, "--strategies", "random:steps=2", "--unseen", which, "-o", "json")
+        rows = answer.json["rows"] if answer.code == 0 else []
+        kept[which] = {row["workload"] for row in rows}
+        assert all(row["unseen"] is (which == "only") for row in rows)
+    assert kept["only"] | kept["no"] == {"alpha", "beta"}
+    assert not kept["only"] & kept["no"]
+
+
+# ---- the definitions, by hand
+
+
+def test_unseen_is_an_even_sha256() -> None:
+    for name in ("alpha", "beta", "kmeans_spark1.5_bigdata", "ä"):
+        last_byte = hashlib.sha256(name.encode()).digest()[-1]
+        assert is_unseen(name) is (last_byte % 2 == 0)
+
+
+def test_limits_and_optimum(tables: Path) -> None:
+    hours = 2.0
+    truth = table_truth(table_workloads(tables)["alpha"], hours, noise=0.03)
+    scale = hours * 3600 / 300.0  # the fastest: 4 large in 300 s
+    assert min(seconds for seconds, _ in truth.outcomes()) == pytest.approx(7200.0)
+    money = {
+        (name, n): s * scale / 3600 * n * PRICES[name]
+        for name, curve in SECONDS.items()
+        for n, s in zip(NODES, curve, strict=True)
+    }
+    assert min(money, key=lambda key: money[key]) == ("small", 1)
+    assert money["small", 1] == pytest.approx(2.40)
+
+    fastest = truth.with_goal(GoalKind.FASTEST, hours).goal
+    assert (fastest.deadline_seconds, fastest.budget) == (None, None)
+    assert truth.optimum(fastest) == pytest.approx(7200.0)
+
+    cheapest = truth.with_goal(GoalKind.CHEAPEST, hours).goal
+    assert cheapest.deadline_seconds == 2.5 * 7200
+    # Within 18,000 s = 750 s of the table: 4 middle (600 s, $4.00), 8 middle, all of large (1 large: 600 s, $3.20).
+    assert truth.optimum(cheapest) == pytest.approx(money["large", 1], rel=1e-6)
+
+    budget = truth.with_goal(GoalKind.BUDGET, hours).goal
+    assert budget.budget is not None
+    assert budget.budget.dollars == pytest.approx(1.5 * 2.40, rel=1e-6)
+    # For $3.60: 1 large in 600 s is the fastest ($3.20); 2 large cost $4.27.
+    assert truth.optimum(budget) == pytest.approx(600 * scale)
+
+    both = truth.with_goal(GoalKind.BOTH, hours).goal
+    assert (both.deadline_seconds, both.budget) == (cheapest.deadline_seconds, budget.budget)
+    assert truth.optimum(both) == pytest.approx(600 * scale)
+
+
+def row(**changes: Any) -> Row:
+    plain = Row(
+        workload="w", unseen=False, strategy="s", goal="budget", hours=6.0, seed=0, status="done", trials=4,
+        probe_seconds=100.0, probe_usd=1.0, train_seconds=300.0, train_usd=4.0, total_seconds=400.0, total_usd=5.0,
+        limit_seconds=None, limit_usd=9.0, optimum=250.0, ratio=1.6,
+    )  # fmt: skip
+    return replace(plain, **changes)
+
+
+def test_the_counted_ratio() -> None:
+    assert row().counted_ratio == 1.6
+    assert row(ratio=4.5).counted_ratio == 4.5
+    assert row(status="violated").counted_ratio == 3.0
+    assert row(status="violated", ratio=3.7).counted_ratio == 3.7
+    assert row(status="unfinished", ratio=None, total_seconds=None, total_usd=None).counted_ratio == 3.0
+
+
+def test_the_share_of_the_search_is_in_the_goals_unit() -> None:
+    assert row().probe_share == pytest.approx(100 / 400)
+    assert row(goal="cheapest").probe_share == pytest.approx(1 / 5)
+    assert row(total_seconds=None, total_usd=None).probe_share is None
+
+
+def test_a_summary_by_hand() -> None:
+    rows = [
+        row(),
+        row(workload="x", ratio=1.2, trials=6),
+        row(workload="y", status="violated", ratio=1.1),
+        row(workload="z", status="unfinished", ratio=None, total_seconds=None, total_usd=None),
+    ]
+    (summary,) = summarise(rows)
+    assert summary.runs == 4
+    assert summary.mean_ratio == pytest.approx((1.6 + 1.2 + 3.0 + 3.0) / 4)
+    assert summary.mean_ratio_done == pytest.approx(1.4)
+    assert summary.median_ratio == pytest.approx(2.3)
+    assert (summary.violations, summary.unfinished) == (1, 1)
+    assert summary.mean_trials == pytest.approx(4.5)
+    low, high = summary.ratio_interval
+    assert 1.2 <= low <= summary.mean_ratio <= high <= 3.0
+
+
+# ---- bench suggest
+
+
+def test_suggest(mlcd: Mlcd) -> None:
+    small = ("--candidates", "124", "--observations", "5", "--repeats", "3")
+    answer = mlcd("bench", "suggest", *small, "-o", "json")
+    assert answer.code == 0, answer.err
+    assert list(answer.json) == ["candidates", "observations", "median_ms", "p95_ms", "sklearn_median_ms"]
+    assert (answer.json["candidates"], answer.json["observations"]) == (124, 5)
+    assert 0 < answer.json["median_ms"] <= answer.json["p95_ms"]
+    assert "one suggestion over 124 candidates" in mlcd("bench", "suggest", *small).out
+
+
+# ---- bench paper
+
+
+def test_paper_gives_the_promised_json(mlcd: Mlcd) -> None:
+    answer = mlcd("bench", "paper", "--figures", "1a,14", "--seeds", "1", "--jobs", "1", "-o", "json")
+    assert answer.code == 0, answer.err
+    (key,) = answer.json
+    assert key == "figures"
+    entries = answer.json["figures"]
+    assert [e["figure"] for e in entries] == sorted((e["figure"] for e in entries), key=["1a", "14"].index)
+    for entry in entries:
+        assert set(entry) == FIGURE_KEYS
+        assert entry["simulated"] is True
+        assert entry["seeds"] == 1
+        assert entry["command"] == f"mlcd bench paper --figures {entry['figure']} --seeds 1"
+    price = next(e for e in entries if e["figure"] == "1a")
+    assert price["paper"] == 42.5
+    assert price["ours"] == pytest.approx(7.2 / 0.17)
+
+
+def test_paper_says_that_it_is_simulated(mlcd: Mlcd) -> None:
+    answer = mlcd("bench", "paper", "--figures", "1b,3", "--jobs", "1")
+    assert answer.code == 0, answer.err
+    assert answer.out.startswith("SIMULATED")
+    assert "ours (simulated)" in answer.out
+    assert "Fig. 1b: mlcd bench paper --figures 1b --seeds 5" in answer.out
+
+
+def test_every_figure_of_the_paper_is_there() -> None:
+    names = ["1a", "1b", "2", "3", "5", "7", *map(str, range(9, 20))]
+    assert list(FIGURES) == names
+    assert figure_names("all") == tuple(names)
+    assert figure_names(" 9, 1A,9") == ("9", "1a")
+    assert {f.name for f in fields(Entry)} == FIGURE_KEYS
+
+
+def test_the_order_of_figure_1b_and_the_curve_of_figure_3() -> None:
+    settings = Settings(seeds=1)
+    best, *others = sorted(FIGURES["1b"](settings)[:3], key=lambda entry: float(entry.ours or 0))
+    assert "10 x c5.4xlarge" in best.what
+    assert len(others) == 2
+    top, last = FIGURES["3"](settings)[1:]
+    assert isinstance(top.ours, int)
+    assert 1 < top.ours < 50
+    assert isinstance(last.ours, float)
+    assert last.ours < 95
+
+
+@pytest.mark.parametrize("figure", ["5", "7", "10", "15"])
+def test_figures_run_with_one_seed(figure: str) -> None:
+    entries = FIGURES[figure](Settings(seeds=1))
+    assert entries
+    assert all(entry.figure == figure and entry.what and entry.unit for entry in entries)
+
+
+def test_what_can_be_promised_is_no_better_than_the_free_optimum() -> None:
+    experiment = Experiment(job="resnet-scale-out", goal=Goal(minimize=Objective.TIME, budget=Usd.of(100)))
+    free, promised = free_optimum(experiment), best_promised(experiment)
+    assert free is not None
+    assert promised is not None
+    assert free.usd <= 100
+    assert free.value < promised.value
+    assert promised.usd * 1.153 < 100  # exp(4.75 x 3%): the bound at the default assurance
+    hopeless = replace(experiment, goal=Goal(minimize=Objective.TIME, budget=Usd.of(1)))
+    assert free_optimum(hopeless) is None
+    outcomes = runs(experiment, "heterbo", Settings(seeds=1))
+    assert outcomes[0].kept
+    assert within(outcomes, free, tolerance=10.0) == 100.0
+    assert within(outcomes, None) is None
+
+
+# ---- bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("train",), "either --tables DIR or --sim"),
+        (("train", "--sim", "--tables", "."), "either --tables DIR or --sim"),
+        (("train", "--tables", "nowhere"), "nowhere"),
+        (("train", "--tables", "."), "instances.csv"),
+        (("train", "--sim", "--workloads", "no-such-*"), "no simulated job matches"),
+        (("train", "--sim", "--goal", "prettiest"), "prettiest"),
+        (("train", "--sim", "--strategies", "heterbot"), "did you mean 'heterbo'"),
+        (("train", "--sim", "--strategies", "heterbo:steps=3"), "no option"),
+        (("train", "--sim", "--strategies", ";"), "name at least one"),
+        (("train", "--sim", "--hours", "0"), "must be positive"),
+        (("train", "--sim", "--hours", "2,six"), "numbers with commas"),
+        (("train", "--sim", "--seeds", "0"), "--seeds"),
+        (("train", "--sim", "--noise", "2"), "--noise"),
+        (("suggest", "--candidates", "10"), "--candidates"),
+        (("suggest", "--candidates", "62", "--observations", "1000"), "--observations"),
+        (("paper", "--figures", "4"), "no figure '4'"),
+        (("paper", "--figures", ","), "name at least one"),
+        (("paper", "--seeds", "0"), "--seeds"),
+    ],
+)
+def test_bad_input(mlcd: Mlcd, arguments: tuple[str, ...], message: str) -> None:
+    answer = mlcd("bench", *arguments)
+    assert answer.code == 2
+    assert message in answer.err
+    assert "Traceback" not in answer.err
+    assert answer.out == ""
