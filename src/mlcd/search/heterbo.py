@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
+from mlcd.goal import Objective
 from mlcd.models.speed import SpeedModel, as_expected, speed_model
 from mlcd.problem import Problem
 from mlcd.search.acquisition import expected_rise, expected_saving, pandora_index
@@ -35,7 +36,8 @@ class HeterBO(MeasuredStrategy):
     """Single nodes first; then the trial with the largest net gain, until none is worth its price.
 
     start        how many types are tried on their fewest nodes first: a number, `all` (the paper), or `auto`: the
-                 cheapest and the median-priced type, and as many as run side by side where only time counts
+                 cheapest and the median-priced type; where only time counts, as many as run side by side, each in
+                 the middle of its range
     acquisition  net: expected improvement in the goal's unit where it fits, less the trial's price
                  pandora: the trial whose price is paid back at the best value (the same stop; bolder)
                  auto: pandora when trials run one by one and there is no limit; else net, since a trial that fails
@@ -74,8 +76,7 @@ class HeterBO(MeasuredStrategy):
         model = speed_model(problem, history)
         if rows or model is None:
             return tuple(
-                Suggestion(config=problem.space.configs[row], reason="first look at a type, on its fewest nodes")
-                for row in rows
+                Suggestion(config=problem.space.configs[row], reason="a first look at this type") for row in rows
             )
         return self._by_acquisition(problem, history, left, model=model, candidates=candidates, count=count)
 
@@ -83,7 +84,8 @@ class HeterBO(MeasuredStrategy):
 
     def _start(self, problem: Problem, history: History, candidates: Mask, count: int) -> list[int]:
         """The rows still to try before the model is asked, at most `count`."""
-        firsts, known = _first_rows(problem, history, candidates)
+        spread = self.start == "auto" and count > 1 and _only_time_counts(problem)
+        firsts, known = _first_rows(problem, history, candidates, in_the_middle=spread)
         wanted = self._start_size(problem, len(firsts) + known, count) - known
         if self.start != "auto" or count > 1:
             return firsts[: max(min(wanted, count), 0)]
@@ -95,8 +97,7 @@ class HeterBO(MeasuredStrategy):
         if self.start == "all":
             return types
         if self.start == "auto":
-            only_time_counts = problem.goal.budget is None and problem.goal.unit == "s"
-            return max(2, count) if only_time_counts else 2
+            return max(2, count) if _only_time_counts(problem) else 2
         return int(self.start)
 
     # ---- acquisition
@@ -195,8 +196,14 @@ class HeterBO(MeasuredStrategy):
         return slack - (0.0 if literal and left.is_limited else floor), "largest true expected improvement"
 
 
-def _first_rows(problem: Problem, history: History, candidates: Mask) -> tuple[list[int], int]:
-    """(the fewest nodes of each type without a speed, cheapest trial first; the number of types with one).
+def _only_time_counts(problem: Problem) -> bool:
+    return problem.goal.budget is None and problem.goal.minimize is Objective.TIME
+
+
+def _first_rows(problem: Problem, history: History, candidates: Mask, *, in_the_middle: bool) -> tuple[list[int], int]:
+    """(a first look at each type without a speed, cheapest trial first; the number of types with one).
+
+    It is taken on the type's fewest nodes, or `in_the_middle` (geometric) of those that may be tried.
 
     After a failure on n nodes a type is tried next on more than n, after running out of memory on at least 2 n.
     """
@@ -212,7 +219,8 @@ def _first_rows(problem: Problem, history: History, candidates: Mask) -> tuple[l
     for kind in np.unique(identity[candidates]).tolist():
         rows = np.flatnonzero(candidates & (identity == kind) & (nodes >= least.get(kind, 1)))
         if kind not in known and len(rows):
-            firsts.append(int(rows[nodes[rows].argmin()]))
+            middle = np.sqrt(nodes[rows].min() * nodes[rows].max()) if in_the_middle else nodes[rows].min()
+            firsts.append(int(rows[np.abs(np.log(nodes[rows] / middle)).argmin()]))
     return sorted(firsts, key=lambda row: (problem.worst_trial_micros[row], row)), len(known)
 
 
