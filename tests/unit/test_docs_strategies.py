@@ -1,0 +1,73 @@
+"""Every strategy has its page, every option is on it with its default, and the examples on it can be typed."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from mlcd.models.gp import Prior
+from mlcd.search.registry import STRATEGIES, strategy, strategy_class
+
+PAGES = Path(__file__).resolve().parents[2] / "docs" / "strategies"
+
+
+def page(name: str) -> str:
+    return (PAGES / f"{name}.md").read_text(encoding="utf-8")
+
+
+def shown(value: object) -> str:
+    """A default as the user would write it."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def options(name: str) -> dict[str, str]:
+    fields = dataclasses.fields(strategy_class(name))
+    return {f.name.replace("_", "-"): shown(f.default) for f in fields if f.init and f.name != "seed"}
+
+
+def test_there_is_a_page_for_every_strategy_and_no_other() -> None:
+    assert {path.stem for path in PAGES.glob("*.md")} == {*STRATEGIES, "README"}
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_option_is_named_with_its_default(name: str) -> None:
+    for option, default in options(name).items():
+        assert f"| `{option}` | `{default}` |" in page(name), f"docs/strategies/{name}.md: {option} = {default}"
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_no_option_is_documented_that_is_not_there(name: str) -> None:
+    table = page(name).partition("| option |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"^\| `([a-z-]+)` \|", table, re.M)) == set(options(name))
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_the_page_says_what_a_user_asks(name: str) -> None:
+    text = page(name)
+    for heading in ("## When to use it", "## How it decides", "## Results", "## Known limits"):
+        assert heading in text
+    assert "mlcd.train(" in text
+
+
+@pytest.mark.parametrize("name", [*STRATEGIES, "README"])
+def test_the_examples_can_be_typed(name: str) -> None:
+    text = page(name)
+    typed = re.findall(r"--strategy (\S+)", text) + re.findall(r'strategy="([^"]+)"', text)
+    assert typed
+    for example in typed:
+        assert strategy(example.strip("`").rstrip(".")).name in STRATEGIES
+    if name != "README":
+        assert any(strategy(example).name == name for example in typed)
+
+
+def test_the_overview_lists_every_strategy_and_whether_it_keeps_limits() -> None:
+    for name in STRATEGIES:
+        keeps = "yes" if strategy(name).guarded else "no"
+        assert f"| [`{name}`]({name}.md) | {keeps} |" in page("README")
+
+
+def test_the_priors_are_those_of_the_model() -> None:
+    for name, (median, deviation) in dataclasses.asdict(Prior()).items():
+        pattern = rf"\| `{name}` \S+ \| {re.escape(f'{median:g}')}(\.0)? \| {re.escape(f'{deviation:g}')} \|"
+        assert re.search(pattern, page("heterbo")), f"docs/strategies/heterbo.md: {name} {median} {deviation}"
