@@ -99,8 +99,8 @@ def fig2(settings: Settings) -> list[Entry]:
                     paper=paper,
                     ours=probe,
                     unit=unit,
-                    note=f"{trials or 0:.0f} trials (repeats of failed ones included) of 3,100; training {training or 0:.2f} {unit}, profiling is"
-                    f" {per_cent(probe, training) or 0:.0f}% of it",
+                    note=f"{trials or 0:.0f} trials, repeats of failed ones included, of 3,100 deployments;"
+                    f" training {training or 0:.2f} {unit}, profiling is {per_cent(probe, training) or 0:.0f}% of it",
                 )
             )
     return entries
