@@ -30,6 +30,10 @@ from mlcd.trial.trial import Failure, FailureKind, History, Measurement, Suggest
 from mlcd.units import ZERO, Usd
 
 
+MODEL_TRIALS = 100
+"""Up to so many trials the receipt's comparisons may ask the model; an exhaustive search has measured enough itself."""
+
+
 @dataclass(kw_only=True)
 class Engine:
     """One run, from where the store says it stands to its end.
@@ -283,7 +287,7 @@ class Engine:
     def _compare(self, history: History) -> tuple[Naive, ...]:
         """What the naive choices would have taken: as measured where they were tried, else as the model expects."""
         by_config = {trial.config: trial for trial in history.measured}
-        model = speed_model(self.problem, history)
+        model = speed_model(self.problem, history) if len(history.measured) <= MODEL_TRIALS else None
         answers = []
         for label, config in self.naive:
             trial = by_config.get(config)

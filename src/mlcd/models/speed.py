@@ -109,11 +109,13 @@ def _inputs(key: _Key) -> gp.Inputs:
 
 @lru_cache(maxsize=256)
 def _posterior(key: _Key, rows: tuple[int, ...], values: tuple[float, ...], errors: tuple[float, ...]) -> gp.Posterior:
-    """Fitted; warm-started from the fit of all trials but the last.
+    """Fitted; warm-started from an earlier fit: of one trial less, beyond ten of the last full ten.
 
     The recursion is part of the definition, so the answer is the same whether the earlier fits are remembered (the
     usual case) or made again after a resume.
     """
-    start = _posterior(key, rows[:-1], values[:-1], errors[:-1]).theta if len(rows) > 1 else None
+    size = len(rows)
+    earlier = size - 1 if size <= 10 else 10 * ((size - 1) // 10)
+    start = _posterior(key, rows[:earlier], values[:earlier], errors[:earlier]).theta if earlier else None
     data = gp.Data(rows=np.array(rows, dtype=np.intp), values=np.array(values), errors=np.array(errors))
     return gp.fit(_inputs(key), data, start=start)

@@ -23,7 +23,8 @@ from mlcd.trial.record import FinalRun, Naive, Relaxation, RunRecord, TrialRow
 from mlcd.trial.trial import Trial
 from mlcd.units import Usd
 
-SCHEMA = 1
+SCHEMA = 2
+"""1 was that of versions before the first release."""
 FILE = "mlcd.sqlite3"
 _END_FINAL = "INSERT INTO finals_ended VALUES (?,?,?,?,?)"
 
@@ -308,6 +309,16 @@ class Store:
         finally:
             lock.release()
 
+    def is_live(self, run_id: str) -> bool:
+        """Whether a process works on the run now; one that says `running` and is not was killed."""
+        if self.folder is None or not (self.folder / "locks" / f"{run_id}.lock").exists():
+            return False
+        try:
+            with self.lock(run_id):
+                return False
+        except RunBusy:
+            return True
+
     # ---- inside
 
     def _prepare(self) -> None:
@@ -322,6 +333,11 @@ class Store:
                     for statement in files("mlcd.store").joinpath("schema.sql").read_text().split(";\n"):
                         db.execute(statement)
                     db.execute(f"PRAGMA user_version = {SCHEMA}")
+        elif version < SCHEMA:
+            raise StoreError(
+                f"{self.path} was written by a version before the first release (schema {version}, this one needs"
+                f" {SCHEMA}): move the file away to start anew, or set MLCD_HOME to another folder"
+            )
         elif version > SCHEMA:
             raise StoreError(
                 f"{self.path} was written by a newer mlcd (schema {version}, this one knows {SCHEMA}): upgrade mlcd, or"
@@ -342,7 +358,9 @@ class Store:
         if len(matches) == 1:
             return self._run_row(matches[0])
         if matches:
-            raise BadInput(f"{run_id!r} begins the names of {len(matches)} runs: {', '.join(sorted(matches)[:5])}")
+            more = f" and {len(matches) - 5} more" if len(matches) > 5 else ""
+            shown = ", ".join(sorted(matches)[:5])
+            raise BadInput(f"{run_id!r} begins the names of {len(matches)} runs: {shown}{more}")
         near = nearest(run_id, names)
         hint = f"; did you mean {near!r}?" if near else "; `mlcd runs` lists them"
         raise BadInput(f"there is no run {run_id!r}{hint}")
