@@ -93,6 +93,7 @@ def sim_space(instances: Sequence[Instance], counts: Callable[[str], tuple[int, 
         tuple(Config.deployment(i.name, n) for i in instances for n in counts(i.name)),
         features={i.name: i.features for i in instances},
         memory_gib={i.name: i.memory_gib for i in instances},
+        kinds={i.name: i.accelerator or "cpu" for i in instances},
     )
 
 
@@ -112,9 +113,10 @@ def _space(
     *,
     features: Mapping[str, tuple[float, ...]],
     memory_gib: Mapping[str, float] | None,
+    kinds: Mapping[str, str] | None = None,
 ) -> Space:
     sizes = None if memory_gib is None else {name: math.log2(size) for name, size in memory_gib.items()}
-    instance = Knob(name="instance", values=tuple(features), features=features, log2_sizes=sizes)
+    instance = Knob(name="instance", values=tuple(features), features=features, log2_sizes=sizes, kinds=kinds)
     return Space((instance, Knob(name="nodes", values=tuple(sorted({c.nodes for c in configs})))), configs)
 
 

@@ -1,5 +1,6 @@
 """HeterBO (Yi et al., IPDPS 2020): Bayesian optimisation that knows what a trial costs and what must be kept back."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -86,19 +87,13 @@ class HeterBO(MeasuredStrategy):
         """The rows still to try before the model is asked, at most `count`."""
         spread = self.start == "auto" and count > 1 and _only_time_counts(problem)
         firsts, known = _first_rows(problem, history, candidates, in_the_middle=spread)
-        wanted = self._start_size(problem, len(firsts) + known, count) - known
-        if self.start != "auto" or count > 1:
-            return firsts[: max(min(wanted, count), 0)]
-        if wanted <= 0 or not firsts:
-            return []
-        return [firsts[len(firsts) // 2] if known else firsts[0]]
-
-    def _start_size(self, problem: Problem, types: int, count: int) -> int:
-        if self.start == "all":
-            return types
-        if self.start == "auto":
-            return max(2, count) if _only_time_counts(problem) else 2
-        return int(self.start)
+        if self.start == "all" or spread:
+            wanted = firsts if self.start == "all" else firsts[: max(2, count) - known]
+        elif self.start == "auto":
+            wanted = _one_of_each_kind(problem, history, firsts)
+        else:
+            wanted = firsts[: max(int(self.start) - known, 0)]
+        return wanted[:count]
 
     # ---- acquisition
 
@@ -106,12 +101,13 @@ class HeterBO(MeasuredStrategy):
         self, problem: Problem, history: History, left: Left, *, model: SpeedModel, candidates: Mask, count: int
     ) -> tuple[Suggestion, ...]:
         incumbent = best_fitting(problem, history, left)
+        target = incumbent.value(problem) if incumbent else None
         picks: list[Suggestion] = []
         round_seconds = 0.0
         while len(picks) < count:
             prices = self._trial_price(problem, round_seconds)
             if self.acquisition in ("auto", "net", "pandora"):
-                score, reason = self._net(problem, left, incumbent, model, prices, bold=count == 1)
+                score, reason = self._net(problem, left, target, model, prices, bold=count == 1)
             else:
                 score, reason = self._tei(problem, history, left, incumbent=incumbent, model=model, prices=prices)
             if self.gate and incumbent is not None:
@@ -125,6 +121,9 @@ class HeterBO(MeasuredStrategy):
             candidates = candidates.copy()
             candidates[row] = False
             round_seconds = max(round_seconds, float(problem.planned_trial_seconds[row]))
+            if target is not None:  # the next of this round has to beat what this one is expected to bring
+                scale = problem.goal.scale(problem.dollars_per_second)[row]
+                target = min(target, float(np.exp(model.log_seconds[row]) * scale))
             model = as_expected(model, row) if len(picks) < count else model
         return tuple(picks)
 
@@ -137,21 +136,19 @@ class HeterBO(MeasuredStrategy):
         return problem.goal.values(extra, seconds * problem.dollars_per_second)
 
     def _net(
-        self, problem: Problem, left: Left, incumbent: Plan | None, model: SpeedModel, prices: Floats, *, bold: bool
+        self, problem: Problem, left: Left, target: float | None, model: SpeedModel, prices: Floats, *, bold: bool
     ) -> tuple[Floats, str]:
         """(N,) what the trial is expected to save net of its price, and the reason to give."""
         scale = np.log(problem.goal.scale(problem.dollars_per_second))
         mean = model.log_seconds + scale
         log_cap = _log_seconds_that_fit(problem, left) + scale
-        if incumbent is not None:
-            gain = expected_saving(mean, model.variance, incumbent.value(problem), log_cap)
+        if target is not None:
+            gain = expected_saving(mean, model.variance, target, log_cap)
             if self.acquisition == "pandora" or (self.acquisition == "auto" and bold and not left.is_limited):
                 upside = np.full(len(mean), -np.inf)
                 pays = gain > prices
-                index = pandora_index(
-                    mean[pays], model.variance[pays], prices[pays], incumbent.value(problem), log_cap[pays]
-                )
-                upside[pays] = incumbent.value(problem) - index
+                index = pandora_index(mean[pays], model.variance[pays], prices[pays], target, log_cap[pays])
+                upside[pays] = target - index
                 return upside, "may save up to {} for its price"
             return gain - prices, "expected to save {} net of its price"
         distance = (log_cap - mean) / np.sqrt(model.variance)
@@ -201,27 +198,51 @@ def _only_time_counts(problem: Problem) -> bool:
 
 
 def _first_rows(problem: Problem, history: History, candidates: Mask, *, in_the_middle: bool) -> tuple[list[int], int]:
-    """(a first look at each type without a speed, cheapest trial first; the number of types with one).
+    """(a first look at each type without a speed; the number of types with one).
 
-    It is taken on the type's fewest nodes, or `in_the_middle` (geometric) of those that may be tried.
-
-    After a failure on n nodes a type is tried next on more than n, after running out of memory on at least 2 n.
+    It is taken on the type's fewest nodes, or `in_the_middle` (geometric) of those that may be tried. The cheapest of
+    each kind comes first, then the second of each, and so on; within these, the cheapest trial. After a failure on n
+    nodes a type is tried next on more than n, after running out of memory on at least 2 n.
     """
-    identity, nodes = problem.space.encoding.identity, problem.nodes
+    encoding, nodes = problem.space.encoding, problem.nodes
+    identity = encoding.identity
     known = {int(identity[problem.space.index[trial.config]]) for trial in history.measured}
     least: dict[int, int] = {}
     for trial in history:
         if isinstance(trial, Failure):
-            kind = int(identity[problem.space.index[trial.config]])
+            type_ = int(identity[problem.space.index[trial.config]])
             more = 2 * trial.config.nodes if trial.kind is FailureKind.OUT_OF_MEMORY else trial.config.nodes + 1
-            least[kind] = max(least.get(kind, 1), more)
+            least[type_] = max(least.get(type_, 1), more)
     firsts = []
-    for kind in np.unique(identity[candidates]).tolist():
-        rows = np.flatnonzero(candidates & (identity == kind) & (nodes >= least.get(kind, 1)))
-        if kind not in known and len(rows):
+    for type_ in np.unique(identity[candidates]).tolist():
+        rows = np.flatnonzero(candidates & (identity == type_) & (nodes >= least.get(type_, 1)))
+        if type_ not in known and len(rows):
             middle = np.sqrt(nodes[rows].min() * nodes[rows].max()) if in_the_middle else nodes[rows].min()
             firsts.append(int(rows[np.abs(np.log(nodes[rows] / middle)).argmin()]))
-    return sorted(firsts, key=lambda row: (problem.worst_trial_micros[row], row)), len(known)
+    firsts.sort(key=lambda row: (problem.worst_trial_micros[row], row))
+    seen: Counter[int] = Counter()
+    ranked = []
+    for row in firsts:
+        ranked.append((seen[int(encoding.kind[row])], row))
+        seen[int(encoding.kind[row])] += 1
+    return [row for _, row in sorted(ranked, key=lambda pair: pair[0])], len(known)
+
+
+def _one_of_each_kind(problem: Problem, history: History, firsts: list[int]) -> list[int]:
+    """The cheapest type of every kind of machine not measured yet; where all are of one kind, also the median-priced.
+
+    Two looks at one kind tell what a dearer machine brings; a look at every accelerator tells which is worth it.
+    """
+    kind = problem.space.encoding.kind
+    known = Counter(int(kind[problem.space.index[trial.config]]) for trial in history.measured)
+    if kind.any():
+        cheapest: dict[int, int] = {}
+        for row in firsts:
+            cheapest.setdefault(int(kind[row]), row)
+        return [row for each, row in cheapest.items() if not known[each]]
+    if not firsts or known.total() >= 2:
+        return []
+    return [firsts[len(firsts) // 2]] if known.total() else [firsts[0], *firsts[len(firsts) // 2 :][1:2]]
 
 
 def _may_pay(problem: Problem, incumbent: Plan, model: SpeedModel, prices: Floats) -> Mask:

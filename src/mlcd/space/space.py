@@ -19,13 +19,14 @@ class Knob:
 
     A *choice* has options described by feature vectors of equal length (possibly empty); a *count* has numbers, whose
     logarithm is what matters. `log2_sizes` of a choice is the logarithm of a quantity that adds up over the counts,
-    such as a node's memory.
+    such as a node's memory; `kinds` says which options are of one kind, such as all with the same accelerator.
     """
 
     name: str
     values: tuple[Value, ...]
     features: Mapping[Any, tuple[float, ...]] | None = None
     log2_sizes: Mapping[Any, float] | None = None
+    kinds: Mapping[Any, str] | None = None
 
     def __post_init__(self) -> None:
         if not self.values:
@@ -52,12 +53,14 @@ class Encoding:
     features (N, d) the choices' features, each column scaled to mean 0 and deviation 1, constant columns dropped
     counts   (N, c) log2 of each count, unscaled: one unit is a doubling
     totals   (N, t) log2 of what all nodes have together (memory), a column for each choice that states its size
+    kind     (N,) which kind of machine the row has, 0 where none are told apart
     """
 
     identity: NDArray[np.intp]
     features: Floats
     counts: Floats
     totals: Floats
+    kind: NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -122,4 +125,11 @@ class Space:
             features=features,
             counts=log_counts,
             totals=np.stack(totals, axis=1) if totals else np.zeros((len(self.configs), 0)),
+            kind=self._kind(choices),
         )
+
+    def _kind(self, choices: list[Knob]) -> NDArray[np.intp]:
+        told_apart = [(knob.name, knob.kinds) for knob in choices if knob.kinds is not None]
+        seen: dict[tuple[str, ...], int] = {}
+        rows = [tuple(kinds[config[name]] for name, kinds in told_apart) for config in self.configs]
+        return np.array([seen.setdefault(row, len(seen)) for row in rows], dtype=np.intp)

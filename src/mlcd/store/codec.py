@@ -47,6 +47,7 @@ def problem_to_json(problem: Problem) -> Json:
                 "values": list(knob.values),
                 "features": [list(knob.features[v]) for v in knob.values] if knob.features is not None else None,
                 "log2_sizes": [knob.log2_sizes[v] for v in knob.values] if knob.log2_sizes is not None else None,
+                "kinds": [knob.kinds[v] for v in knob.values] if knob.kinds is not None else None,
             }
             for knob in space.knobs
         ],
@@ -71,6 +72,7 @@ def problem_from_json(data: Json) -> Problem:
             if k["features"] is None
             else {v: tuple(f) for v, f in zip(k["values"], k["features"], strict=True)},
             log2_sizes=None if k["log2_sizes"] is None else dict(zip(k["values"], k["log2_sizes"], strict=True)),
+            kinds=None if k["kinds"] is None else dict(zip(k["values"], k["kinds"], strict=True)),
         )
         for k in data["knobs"]
     )
