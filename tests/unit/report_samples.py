@@ -52,6 +52,7 @@ def problem(
         space=Space(knobs, configs),
         goal=goal,
         usd_per_hour=tuple(USD_PER_NODE_HOUR[c.instance] * c.nodes for c in configs),
+        noise=0.01,
     )
 
 
@@ -240,6 +241,40 @@ def untried_choice_run() -> RunRecord:
     return replace(made, status=Status.DONE, choice=plan, final=final, naive=naive, strategy="paleo")
 
 
+def replayed_run() -> RunRecord:
+    """The search of `budget_run` answered by a measured table: the job is one sample, and nothing is noisy."""
+    made = budget_run()
+    asked = replace(made.problem, work_samples=1.0)
+    rows = tuple(
+        replace(
+            row,
+            trial=replace(
+                row.trial,
+                samples_per_second=row.trial.samples_per_second / WORK_SAMPLES,
+                relative_error=0.0,
+                startup_seconds=0.0,
+            ),
+        )
+        if isinstance(row.trial, Measurement)
+        else row
+        for row in made.rows
+    )
+    plans = {row.trial.config: Plan.of(asked, row.trial) for row in rows if isinstance(row.trial, Measurement)}
+    choice = plans[choice_of(made).config]
+    naive = tuple(replace(n, plan=plans[n.plan.config]) for n in made.naive)
+    final = FinalRun(seconds=choice.seconds, usd=choice.usd)
+    return replace(
+        made,
+        cloud="replay/scout",
+        problem=asked,
+        rows=rows,
+        choice=choice,
+        final=final,
+        naive=naive,
+        strategy="heterbo",
+    )
+
+
 def crowded_run() -> RunRecord:
     """Thirty trials of one type close to each other, and one type that failed: labels must fight for room."""
     search: list[tuple[str, int, float | FailureKind, str]] = [
@@ -263,4 +298,5 @@ SAMPLES = {
     "hostile": hostile_run,
     "untried-choice": untried_choice_run,
     "crowded": crowded_run,
+    "replayed": replayed_run,
 }

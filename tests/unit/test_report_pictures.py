@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
-from report_samples import SAMPLES, budget_run, crowded_run, hostile_run, no_limit_run
+from report_samples import SAMPLES, budget_run, crowded_run, hostile_run, no_limit_run, replayed_run
 
 from mlcd.report.html import html_report
 from mlcd.report.labels import Box, Label, place
@@ -192,6 +192,27 @@ def test_the_report_shows_the_answer_the_receipt_and_how_to_repeat() -> None:
         assert part in text
     assert "SIMULATED" not in html_report(no_limit_run())
     assert "$90.94 over" in html_report(SAMPLES["overran"]())
+
+
+def test_a_replayed_run_says_so_and_shows_the_jobs_time() -> None:
+    run = replayed_run()
+    page = html_report(run)
+    assert "<b>REPLAYED</b> Times and prices are those of the measured table scout" in page
+    assert "SIMULATED" not in page
+    assert "samples/s" not in page
+    assert "Job time (95%)" in page
+    text = picture(run, PictureKind.SPEED)
+    assert ">job time" in text
+    assert "2 h 46 min" in text
+
+
+@pytest.mark.parametrize("kind", PictureKind)
+def test_a_picture_alone_says_whether_it_is_real(kind: PictureKind) -> None:
+    assert ">SIMULATED<" in picture(budget_run(), kind)
+    assert ">REPLAYED<" in picture(replayed_run(), kind)
+    real = picture(no_limit_run(), kind)
+    assert "SIMULATED" not in real
+    assert "REPLAYED" not in real
 
 
 def test_ids_are_unique() -> None:

@@ -1,8 +1,9 @@
 import io
 import re
+from dataclasses import replace
 
 import pytest
-from report_samples import SAMPLES, all_failed_run, both_limits_run, budget_run, no_limit_run, overran_run
+from report_samples import SAMPLES, all_failed_run, both_limits_run, budget_run, no_limit_run, overran_run, replayed_run
 
 from mlcd.events import Money, RunProgress, SearchEnded, TrialFinished, TrialStarted
 from mlcd.report.account import account
@@ -65,6 +66,23 @@ def test_the_verdict_says_the_numbers() -> None:
 
 def test_a_real_run_does_not_say_simulated() -> None:
     assert "SIMULATED" not in verdict(no_limit_run())
+
+
+def test_a_replayed_run_says_so_and_speaks_of_the_jobs_time() -> None:
+    text = verdict(replayed_run())
+    assert text.startswith("REPLAYED: times and prices are those of the measured table scout;")
+    assert "SIMULATED" not in text
+    assert "samples/s" not in text
+    assert "Job time over nodes" in text
+    assert "20 x p2.xlarge   2 h 46 min" in text
+    assert "2 h 46 min, $49.78: measured without noise" in text
+
+
+def test_a_choice_that_was_not_measured_has_no_bound() -> None:
+    untried = SAMPLES["untried-choice"]()
+    assert untried.choice
+    exact = replace(untried.choice, worst_seconds=untried.choice.seconds, worst_usd=untried.choice.usd)
+    assert "predicted, not measured" in verdict(replace(untried, choice=exact))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from mlcd.report.explain import ranked
 from mlcd.report.labels import Box, text_width
+from mlcd.report.origin import origin_word
 from mlcd.report.svg import SERIES, Drawing
 from mlcd.report.ticks import Scale, Tick
 from mlcd.trial.record import RunRecord
@@ -102,6 +103,12 @@ def axes(
 def left_margin(ticks: Sequence[Tick]) -> float:
     """Room for the labels on the left axis."""
     return 14 + max((text_width(label, 11) for _, label in ticks), default=20)
+
+
+def origin_mark(drawing: Drawing, record: RunRecord, height: float) -> None:
+    """SIMULATED or REPLAYED in the lower left corner, where machines were not rented: a picture travels alone."""
+    if word := origin_word(record):
+        drawing.text(4, height - 8, word, "muted", size=10)
 
 
 def empty(drawing: Drawing, width: float, height: float, text: str) -> None:

@@ -3,12 +3,14 @@
 from html import escape
 
 from mlcd.report.explain import WhyNot, why_not
+from mlcd.report.origin import is_replayed, origin_text, origin_word, prices_text
 from mlcd.report.pareto import pareto
 from mlcd.report.pictures import NARROW, WIDE, PictureKind, picture
 from mlcd.report.receipt import Receipt, Saving, intervals, receipt
 from mlcd.report.stylesheet import CSS
 from mlcd.report.verdict import headline
 from mlcd.report.wording import assurance_text, plural, speed_text
+from mlcd.report.yardstick import yardstick
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
 from mlcd.trial.record import RunRecord, TrialRow
@@ -17,7 +19,7 @@ from mlcd.units import Usd, format_seconds
 
 _TITLES = {PictureKind.SPEED: "The search", PictureKind.MONEY: "The money", PictureKind.TRADEOFF: "Time against cost"}
 _CAPTIONS = {
-    PictureKind.SPEED: """Measured speed over nodes, a curve a type. Numbers and the dotted path are the order of the
+    PictureKind.SPEED: """Measured {shown} over nodes, a curve a type. Numbers and the dotted path are the order of the
 trials; the bars are 95% intervals; crosses gave no speed.""",
     PictureKind.MONEY: """After each trial: what was spent, and what was kept back so that the training could still be
 finished.""",
@@ -32,12 +34,8 @@ def html_report(record: RunRecord) -> str:
     body = [_hero(record), _receipt_section(record)]
     body += [_figure(record, kind) for kind in PictureKind if record.rows]
     body += [_why_not(record), _trials(record), _repeat(record)]
-    banner = (
-        f'<p class="banner" role="note"><b>SIMULATED</b> All time and money here is {escape(record.cloud)}&#8217;s. '
-        "Nothing was rented and nothing was paid.</p>"
-        if record.simulated
-        else ""
-    )
+    word, meaning = origin_word(record), escape(_sentence(origin_text(record)))
+    banner = f'<p class="banner" role="note"><b>{word}</b> {meaning}</p>' if word else ""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -45,8 +43,12 @@ def html_report(record: RunRecord) -> str:
         f'<header class="top"><b>mlcd</b><span>{escape(record.created)}</span>'
         f"<span>{escape(record.run_id)}</span></header>\n"
         f"<main>\n{banner}\n" + "\n".join(part for part in body if part) + "\n</main>\n"
-        f"<footer>mlcd {escape(record.version)}, prices of {escape(record.catalog_date)}</footer>\n</body>\n</html>\n"
+        f"<footer>mlcd {escape(record.version)}, {escape(prices_text(record))}</footer>\n</body>\n</html>\n"
     )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _answer(record: RunRecord) -> str:
@@ -83,17 +85,18 @@ def _hero(record: RunRecord) -> str:
 def _tiles(record: RunRecord, choice: Plan) -> str:
     known, paid = intervals(record, choice), receipt(record)
     sure = f"{assurance_text(record.problem.assurance)} sure"
-    time = money = ""
-    if known:
-        time = f"95%: {format_seconds(known.seconds[0])} to {format_seconds(known.seconds[1])}<br>"
-        money = f"95%: {known.usd[0]} to {known.usd[1]}<br>"
+    time = f"at most {format_seconds(choice.worst_seconds)}, {sure}"
+    money = f"at most {choice.worst_usd}, {sure}"
+    if known and known.is_exact:
+        time = money = "measured without noise"
+    elif known is None:
+        time = money = "not measured"
+    else:
+        time = f"95%: {format_seconds(known.seconds[0])} to {format_seconds(known.seconds[1])}<br>{time}"
+        money = f"95%: {known.usd[0]} to {known.usd[1]}<br>{money}"
     tiles = [
-        _tile(
-            "Training time, predicted",
-            format_seconds(choice.seconds),
-            f"{time}at most {format_seconds(choice.worst_seconds)}, {sure}",
-        ),
-        _tile("Training cost, predicted", str(choice.usd), f"{money}at most {choice.worst_usd}, {sure}"),
+        _tile("Training time, predicted", format_seconds(choice.seconds), time),
+        _tile("Training cost, predicted", str(choice.usd), money),
     ]
     word = "predicted" if paid.run_is_predicted else "as it went"
     left = []
@@ -166,7 +169,7 @@ def _saved_usd(saving: Saving) -> str:
 
 
 def _figure(record: RunRecord, kind: PictureKind) -> str:
-    title, caption = _TITLES[kind], _CAPTIONS[kind]
+    title, caption = _TITLES[kind], _CAPTIONS[kind].format(shown=yardstick(record).title)
     return (
         f'<section class="card"><figure><figcaption><h2>{title}</h2><p class="sub">{caption}</p></figcaption>'
         f'<div class="wide">{picture(record, kind, width=WIDE)}</div>'
@@ -179,19 +182,21 @@ def _why_not(record: RunRecord) -> str:
     if not entries:
         return ""
     front = {plan.config for plan in pareto(record)}
-    rows = [_why_row(entry, on_front=entry.config in front) for entry in entries]
-    heads = ["Deployment", "n:samples/s", "n:Time", "n:Money", "Why not"]
+    with_speed = not is_replayed(record)
+    rows = [_why_row(entry, with_speed=with_speed, on_front=entry.config in front) for entry in entries]
+    heads = ["Deployment", *["n:samples/s"] * with_speed, "n:Time", "n:Money", "Why not"]
     note = "Best first in the goal&#8217;s own unit; time and money are the whole training&#8217;s."
     table = _table(heads, rows, css="stack")
     return f'<section class="card"><h2>Why not the others</h2><p class="sub">{note}</p>{table}</section>'
 
 
-def _why_row(entry: WhyNot, *, on_front: bool) -> str:
+def _why_row(entry: WhyNot, *, with_speed: bool, on_front: bool) -> str:
     speed = speed_text(entry.samples_per_second) if entry.samples_per_second is not None else ""
+    cells = _cell("samples/s", speed) if with_speed else ""
     time, usd = (format_seconds(entry.plan.seconds), str(entry.plan.usd)) if entry.plan else ("", "")
     tail = ' <span class="dim">(on the Pareto front)</span>' if on_front else ""
     return (
-        f'<tr><th scope="row">{escape(entry.subject)}</th>{_cell("samples/s", speed)}{_cell("time", time)}'
+        f'<tr><th scope="row">{escape(entry.subject)}</th>{cells}{_cell("time", time)}'
         f'{_cell("money", usd)}<td class="why">{escape(entry.text)}{tail}</td></tr>'
     )
 
@@ -204,7 +209,16 @@ def _trials(record: RunRecord) -> str:
     if not record.rows:
         return ""
     rows = [_trial_row(record, row) for row in record.rows]
-    heads = ["n:#", "Deployment", "n:samples/s (95%)", "n:Took", "n:Cost", "n:Could have cost", "Why it was tried"]
+    name = yardstick(record).name
+    heads = [
+        "n:#",
+        "Deployment",
+        f"n:{_sentence(name) if is_replayed(record) else name} (95%)",
+        "n:Took",
+        "n:Cost",
+        "n:Could have cost",
+        "Why it was tried",
+    ]
     ended = f" The search ended: {escape(record.stopped)}." if record.stopped else ""
     return (
         f'<section class="card"><h2>Every trial</h2><p class="sub">In order, with what each was allowed to cost '
@@ -220,11 +234,10 @@ def _trial_row(record: RunRecord, row: TrialRow) -> str:
         what = escape(f"{trial.kind}: {trial.message}" if trial.message else str(trial.kind))
         result = f'<td class="what">{what}</td>'
     else:
-        low, high = trial.speed_interval()
-        result = (
-            f'<td class="n" data-l="samples/s">{speed_text(trial.samples_per_second)} '
-            f'<span class="dim">({speed_text(low)} to {speed_text(high)})</span></td>'
-        )
+        shown = yardstick(record)
+        spread = shown.spread(trial)
+        dim = f' <span class="dim">({spread})</span>' if spread else ""
+        result = f'<td class="n" data-l="{shown.name}">{shown.text(shown.value(trial))}{dim}</td>'
     tag = ""
     if record.choice and trial.config == record.choice.config and not isinstance(trial, Failure):
         css, tag = "chosen", ' <span class="tag">chosen</span>'
@@ -249,10 +262,10 @@ def _repeat(record: RunRecord) -> str:
         "Seed": str(record.seed),
         "Parallel trials": str(record.parallel),
         "Version": f"mlcd {record.version}",
-        "Catalog": f"prices of {record.catalog_date}",
-        "Cloud": record.cloud + (" (simulated)" if record.simulated else ""),
+        "Catalog": prices_text(record),
+        "Cloud": record.cloud + (f" ({origin_word(record).lower()})" if origin_word(record) else ""),
         "Goal": str(problem.goal),
-        "Work": f"{problem.work_samples:,.0f} samples",
+        "Work": "the whole job" if is_replayed(record) else f"{problem.work_samples:,.0f} samples",
         "Space": f"{plural(len(problem.space), 'configuration')}: {shown}{more}",
         "Most trials": str(problem.max_trials),
         "Assurance": assurance_text(problem.assurance),

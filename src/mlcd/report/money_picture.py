@@ -1,7 +1,7 @@
 """Money over trials: spent, reserved for the training, and the cap, as stacked steps."""
 
 from mlcd.report.account import account
-from mlcd.report.frame import axes, empty, left_margin, legend
+from mlcd.report.frame import axes, empty, left_margin, legend, origin_mark
 from mlcd.report.labels import Box, text_width
 from mlcd.report.receipt import receipt
 from mlcd.report.svg import Drawing
@@ -50,6 +50,7 @@ def money_picture(record: RunRecord, width: float) -> str:
     _steps(drawing, record, plot, up, ticks)
     if cap is not None and not far:
         drawing.line([(plot.left, up(cap.dollars)), (plot.right, up(cap.dollars))], "limit")
+    origin_mark(drawing, record, height)
     return drawing.render()
 
 

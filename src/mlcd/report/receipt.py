@@ -9,6 +9,9 @@ from mlcd.units import ZERO, Usd
 
 Z95 = 1.96
 
+EXACT = 1e-6
+"""Times that differ by less are one time: what a table without noise gives, rounding aside."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
@@ -49,6 +52,11 @@ class Intervals:
 
     seconds: tuple[float, float]
     usd: tuple[Usd, Usd]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether there is nothing between the ends that anyone could read."""
+        return self.seconds[1] <= self.seconds[0] * (1 + EXACT)
 
 
 def receipt(record: RunRecord) -> Receipt:

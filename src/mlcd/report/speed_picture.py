@@ -1,12 +1,13 @@
-"""Speed over nodes, a curve a type, with the search's path: the paper's Figs. 9a and 15 of one's own run."""
+"""Speed or job time over nodes, a curve a type, with the search's path: as the paper's Figs. 9a and 15."""
 
 from collections.abc import Mapping
 
-from mlcd.report.frame import Plane, Series, axes, empty, left_margin, legend, legend_items, series
+from mlcd.report.frame import Plane, Series, axes, empty, left_margin, legend, legend_items, origin_mark, series
 from mlcd.report.labels import Box, Label, place
 from mlcd.report.svg import Drawing
-from mlcd.report.ticks import Scale, doubling_ticks, fitted_scale, number_ticks
-from mlcd.report.wording import plural, speed_text
+from mlcd.report.ticks import Scale, doubling_ticks, fitted_scale
+from mlcd.report.wording import plural
+from mlcd.report.yardstick import Yardstick, yardstick
 from mlcd.trial.record import RunRecord, TrialRow
 from mlcd.trial.trial import Failure, Measurement
 from mlcd.units import format_seconds
@@ -18,14 +19,15 @@ def speed_picture(record: RunRecord, width: float) -> str:
     """The SVG. Failures are crosses in a strip below the plot; numbers are the trials' order."""
     height = 440.0 if width > 560 else 400.0
     measured, failed = record.history.measured, record.history.failures
+    shown = yardstick(record)
     best = max(measured, key=lambda t: t.samples_per_second, default=None)
     drawing = Drawing(
         key=f"speed-{width:.0f}",
         width=width,
         height=height,
-        title="Training speed over the number of nodes, by instance type",
+        title=f"Training {shown.title} over the number of nodes, by instance type",
         description=f"{plural(len(measured), 'deployment')} measured, {plural(len(failed), 'trial')} failed."
-        + (f" Fastest: {best.config} at {speed_text(best.samples_per_second)} samples/s." if best else "")
+        + (f" Fastest: {best.config}, {shown.result(best)}." if best else "")
         + (f" Chosen: {record.choice.config}." if record.choice else ""),
     )
     if not record.rows:
@@ -40,43 +42,45 @@ def speed_picture(record: RunRecord, width: float) -> str:
         items.append(("failed", "x-other", "cross"))
     top = legend(drawing, items, width) + 24
     bottom = height - 46 - (_STRIP if failed else 0)
-    speeds = [s for t in measured for s in t.speed_interval()] or [1.0]
-    up = fitted_scale(speeds, bottom, top, spread_for_log=25, floor=True)
-    ticks = number_ticks(up, 6)
+    values = [v for t in measured for v in shown.interval(t)] or [1.0]
+    up = fitted_scale(values, bottom, top, spread_for_log=25, floor=True)
+    ticks = shown.ticks(up, 6)
     plot = Box(max(left_margin(ticks), 50.0 if failed else 0.0), top, width - 16, bottom)
     highest = max(2, *(row.trial.config.nodes for row in record.rows))
     across = Scale(low=0.88, high=highest * 1.14, start=plot.left, end=plot.right, log=True)
     frame = Box(plot.left, plot.top, plot.right, plot.bottom + (_STRIP if failed else 0))
-    _axes(drawing, Plane(plot=plot, across=across, up=up), frame)
-    places = _places(record, across, up, strip=plot.bottom + _STRIP / 2)
+    _axes(drawing, shown, Plane(plot=plot, across=across, up=up), frame)
+    places = _places(record, Plane(plot=plot, across=across, up=up), strip=plot.bottom + _STRIP / 2)
     drawing.line([places[row.number] for row in record.rows], "walk")
     _curves(drawing, record, looks, places)
     _points(drawing, record, places, up)
     _labels(drawing, record, places, frame)
+    origin_mark(drawing, record, height)
     return drawing.render()
 
 
-def _axes(drawing: Drawing, plane: Plane, frame: Box) -> None:
+def _axes(drawing: Drawing, shown: Yardstick, plane: Plane, frame: Box) -> None:
     plot, across, up = plane.plot, plane.across, plane.up
-    name = "samples/s" + " (logarithmic)" * up.log
+    name = shown.name + " (logarithmic)" * up.log
     axes(
         drawing,
         frame,
         across=(across, doubling_ticks(across.high), "nodes"),
-        up=(up, number_ticks(up, 6), name),
+        up=(up, shown.ticks(up, 6), name),
     )
     if frame.bottom > plot.bottom:
         drawing.line([(plot.left, plot.bottom), (plot.right, plot.bottom)], "axis")
         drawing.text(plot.left - 7, (plot.bottom + frame.bottom) / 2 + 4, "failed", "muted", anchor="end", size=11)
 
 
-def _places(record: RunRecord, across: Scale, up: Scale, *, strip: float) -> dict[int, tuple[float, float]]:
+def _places(record: RunRecord, plane: Plane, *, strip: float) -> dict[int, tuple[float, float]]:
+    shown, across = yardstick(record), plane.across
     places: dict[int, tuple[float, float]] = {}
     crosses: list[float] = []
     for row in record.rows:
         x = across(row.trial.config.nodes)
         if isinstance(row.trial, Measurement):
-            places[row.number] = (x, up(row.trial.samples_per_second))
+            places[row.number] = (x, plane.up(shown.value(row.trial)))
         else:
             while any(abs(x - other) < 5 for other in crosses):
                 x += 5
@@ -99,15 +103,15 @@ def _curves(
 
 
 def _points(drawing: Drawing, record: RunRecord, places: Mapping[int, tuple[float, float]], up: Scale) -> None:
-    looks = series(record)
+    looks, shown = series(record), yardstick(record)
     for row in record.rows:
         (x, y), look = places[row.number], looks[row.trial.config.instance]
         if isinstance(row.trial, Failure):
-            drawing.cross(x, y, f"x-{look.css}", _title(row))
+            drawing.cross(x, y, f"x-{look.css}", _title(row, shown))
             continue
-        low, high = row.trial.speed_interval()
+        low, high = shown.interval(row.trial)
         drawing.line([(x, up(low)), (x, up(high))], f"w-{look.css}")
-        drawing.mark(look.shape, x, y, f"mark f-{look.css}", _title(row))
+        drawing.mark(look.shape, x, y, f"mark f-{look.css}", _title(row, shown))
         if record.choice and row.trial.config == record.choice.config:
             drawing.circle(x, y, 10, "ring")
 
@@ -129,11 +133,11 @@ def _labels(drawing: Drawing, record: RunRecord, places: Mapping[int, tuple[floa
         drawing.text(placed.x, placed.y, placed.label.text, css, anchor="middle", size=placed.label.size)
 
 
-def _title(row: TrialRow) -> str:
+def _title(row: TrialRow, shown: Yardstick) -> str:
     trial = row.trial
     if isinstance(trial, Failure):
         what = f"{trial.kind}: {trial.message}" if trial.message else str(trial.kind)
     else:
-        low, high = trial.speed_interval()
-        what = f"{speed_text(trial.samples_per_second)} samples/s (95%: {speed_text(low)} to {speed_text(high)})"
+        spread = shown.spread(trial)
+        what = shown.result(trial) + (f" (95%: {spread})" if spread else "")
     return f"Trial {row.number}: {trial.config}\n{what}\n{trial.usd}, {format_seconds(trial.seconds)}\n{row.reason}"

@@ -1,12 +1,14 @@
-"""Speed over nodes in characters: braille curves between the measured points, one mark a type."""
+"""Speed (or job time) over nodes in characters: braille curves between the measured points, one mark a type."""
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 
 from mlcd.report.explain import ranked
 from mlcd.report.ticks import Scale, doubling_ticks, fitted_scale
-from mlcd.report.wording import speed_text
+from mlcd.report.yardstick import yardstick
 from mlcd.trial.record import RunRecord
+from mlcd.trial.trial import Measurement
 
 _MARKS = "●■▲◆▼○"
 _PLAIN_MARKS = "o+xsvd"
@@ -21,9 +23,10 @@ def text_plot(record: RunRecord, *, width: int = 72, height: int = 11, plain: bo
     measured = record.history.measured
     if not measured:
         return ()
-    speeds = [trial.samples_per_second for trial in measured]
-    up = fitted_scale(speeds, height * 4 - 1, 0, spread_for_log=25, floor=True)
-    gutter = max(7 if record.history.failures else 0, *(len(speed_text(s)) + 1 for s in speeds), 4)
+    shown = yardstick(record)
+    values = [shown.value(trial) for trial in measured]
+    up = fitted_scale(values, height * 4 - 1, 0, spread_for_log=25, floor=True)
+    gutter = max(7 if record.history.failures else 0, *(len(shown.text(v)) + 1 for v in values), 4)
     columns = width - gutter - 2
     highest = max(2, *(trial.config.nodes for trial in record.history))
     across = Scale(low=0.93, high=highest * 1.08, start=0, end=columns * 2 - 1, log=True)
@@ -31,15 +34,15 @@ def text_plot(record: RunRecord, *, width: int = 72, height: int = 11, plain: bo
     marks = dict(zip(_named(types, width), _PLAIN_MARKS if plain else _MARKS, strict=False))
     cells = [[" "] * columns for _ in range(height)]
     if not plain:
-        _curves(record, list(marks), across, up, cells)
+        _curves(record, list(marks), lambda trial: (across(trial.config.nodes), up(shown.value(trial))), cells)
     for trial in sorted(measured, key=lambda t: record.choice is not None and t.config == record.choice.config):
-        x, y = int(across(trial.config.nodes)) // 2, int(up(trial.samples_per_second)) // 4
+        x, y = int(across(trial.config.nodes)) // 2, int(up(shown.value(trial))) // 4
         chosen = record.choice is not None and trial.config == record.choice.config
         star = "*" if plain else "★"
         cells[y][x] = star if chosen else marks.get(trial.config.instance, ".")
     lines = []
-    middle = math.sqrt(min(speeds) * max(speeds)) if up.log else max(speeds) / 2
-    labelled = {int(up(v)) // 4: speed_text(v) for v in (middle, min(speeds), max(speeds))}
+    middle = math.sqrt(min(values) * max(values)) if up.log else max(values) / 2
+    labelled = {int(up(v)) // 4: shown.text(v) for v in (middle, min(values), max(values))}
     for at, row in enumerate(cells):
         lines.append(f"{labelled.get(at, ''):>{gutter}} {'|' if plain else '│'}{''.join(row)}".rstrip())
     lines += _feet(record, across, columns, gutter, plain=plain)
@@ -66,14 +69,12 @@ def _named(types: list[str], width: int) -> list[str]:
     return named
 
 
-def _curves(record: RunRecord, types: list[str], across: Scale, up: Scale, cells: list[list[str]]) -> None:
+def _curves(
+    record: RunRecord, types: list[str], spot: Callable[[Measurement], tuple[float, float]], cells: list[list[str]]
+) -> None:
     bits: dict[tuple[int, int], int] = {}
     for instance in types:
-        points = sorted(
-            (across(t.config.nodes), up(t.samples_per_second))
-            for t in record.history.measured
-            if t.config.instance == instance
-        )
+        points = sorted(spot(trial) for trial in record.history.measured if trial.config.instance == instance)
         for (x0, y0), (x1, y1) in pairwise(points):
             steps = max(1, int(max(abs(x1 - x0), abs(y1 - y0)) / 2))
             for k in range(steps + 1):

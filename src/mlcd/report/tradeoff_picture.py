@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from mlcd.report.frame import Plane, axes, empty, left_margin, legend, legend_items, series
+from mlcd.report.frame import Plane, axes, empty, left_margin, legend, legend_items, origin_mark, series
 from mlcd.report.labels import Box, Label, place
 from mlcd.report.pareto import measured_plans, pareto
 from mlcd.report.svg import Drawing
@@ -79,6 +79,7 @@ def tradeoff_picture(record: RunRecord, width: float) -> str:
     if record.choice:
         drawing.circle(across(record.choice.seconds), up(record.choice.usd.dollars), 10, "ring", _title(record.choice))
     _labels(drawing, record, shown, plane)
+    origin_mark(drawing, record, height)
     return drawing.render()
 
 

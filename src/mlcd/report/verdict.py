@@ -3,6 +3,7 @@
 from textwrap import wrap
 
 from mlcd.report.explain import Lost, WhyNot, over, ranked, why_not
+from mlcd.report.origin import is_replayed, origin_text, origin_word
 from mlcd.report.receipt import Receipt, intervals, receipt
 from mlcd.report.text_plot import text_plot
 from mlcd.report.text_table import text_table
@@ -22,10 +23,8 @@ def verdict(record: RunRecord, *, plain: bool = False) -> str:
     plain  ASCII only, for terminals that cannot show more
     """
     parts: list[list[str]] = []
-    if record.simulated:
-        parts.append(
-            [f"SIMULATED: all time and money below is {record.cloud}'s; nothing was rented and nothing was paid."]
-        )
+    if word := origin_word(record):
+        parts.append(wrap(f"{word}: {origin_text(record)}", WIDTH))
     parts.append(headline(record))
     parts.append(_relaxations(record))
     parts.append(_failures(record) if record.status is Status.ALL_FAILED else [])
@@ -35,7 +34,7 @@ def verdict(record: RunRecord, *, plain: bool = False) -> str:
     parts.append(_others(record))
     plot = text_plot(record, plain=plain)
     if plot:
-        parts.append(["Speed (samples/s) over nodes", *plot])
+        parts.append(["Job time over nodes" if is_replayed(record) else "Speed (samples/s) over nodes", *plot])
     parts.append(_more(record))
     return "\n\n".join("\n".join(part) for part in parts if part)
 
@@ -71,14 +70,18 @@ def headline(record: RunRecord) -> list[str]:
 def _choice(record: RunRecord, choice: Plan) -> list[str]:
     sure = assurance_text(record.problem.assurance)
     known = intervals(record, choice)
-    rows = [["", "predicted", "95% interval", f"at most ({sure} sure)"]]
-    seconds = usd = "unknown"
-    if known:
-        seconds = f"{format_seconds(known.seconds[0])} .. {format_seconds(known.seconds[1])}"
-        usd = f"{known.usd[0]} .. {known.usd[1]}"
-    rows.append(["time", format_seconds(choice.seconds), seconds, format_seconds(choice.worst_seconds)])
-    rows.append(["money", str(choice.usd), usd, str(choice.worst_usd)])
     word = "Chosen" if record.final or not record.status.is_final else "Train on"
+    if known and known.is_exact:
+        return [f"{word}: {choice.config}", f"  {format_seconds(choice.seconds)}, {choice.usd}: measured without noise"]
+    rows = [["", "predicted", "95% interval", f"at most ({sure} sure)"]]
+    if known is None:
+        return [
+            f"{word}: {choice.config}",
+            f"  {format_seconds(choice.seconds)}, {choice.usd}: predicted, not measured",
+        ]
+    seconds = f"{format_seconds(known.seconds[0])} .. {format_seconds(known.seconds[1])}"
+    rows.append(["time", format_seconds(choice.seconds), seconds, format_seconds(choice.worst_seconds)])
+    rows.append(["money", str(choice.usd), f"{known.usd[0]} .. {known.usd[1]}", str(choice.worst_usd)])
     return [f"{word}: {choice.config}", *text_table(rows, "<>>>")]
 
 
@@ -150,12 +153,13 @@ def _top(record: RunRecord) -> list[str]:
     if chosen in {plan.config for plan in plans} - {plan.config for plan in shown}:
         shown = [*shown[: TOP - 1], *(plan for plan in plans if plan.config == chosen)]
     speeds = {trial.config: trial.samples_per_second for trial in record.history.measured}
-    rows = [[f"Top {len(shown)}", "samples/s", "time", "money", "why not"]]
+    with_speed = not is_replayed(record)
+    rows = [[f"Top {len(shown)}", *["samples/s"] * with_speed, "time", "money", "why not"]]
     for plan in shown:
         reason = "chosen" if plan.config == chosen else entries[plan.config].text
-        cells = [f"  {plan.config}", speed_text(speeds[plan.config]), format_seconds(plan.seconds), str(plan.usd)]
-        rows.append([*cells, reason])
-    return _hanging(text_table(rows, "<>>><", indent=0), rows)
+        speed = [speed_text(speeds[plan.config])] * with_speed
+        rows.append([f"  {plan.config}", *speed, format_seconds(plan.seconds), str(plan.usd), reason])
+    return _hanging(text_table(rows, "<" + ">" * (2 + with_speed) + "<", indent=0), rows)
 
 
 def _hanging(lines: list[str], rows: list[list[str]]) -> list[str]:
