@@ -29,7 +29,6 @@ from mlcd.trial.record import FinalRun, Naive, RunRecord, TrialRow
 from mlcd.trial.trial import Failure, FailureKind, History, Measurement, Suggestion, Trial
 from mlcd.units import ZERO, Usd
 
-
 MODEL_TRIALS = 100
 """Up to so many trials the receipt's comparisons may ask the model; an exhaustive search has measured enough itself."""
 
@@ -98,7 +97,7 @@ class Engine:
         if len(wanted) < room:
             wanted += self.strategy.suggest(problem, history, left, room - len(wanted))
         if not wanted:
-            return [], "no further trial is expected to pay for itself within the limits"
+            return [], self.strategy.ending(problem, history, left)
         started: list[StartedTrial] = []
         refused = ""
         for suggestion in wanted:

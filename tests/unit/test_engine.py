@@ -40,6 +40,9 @@ class Listed:
     def recommend(self, problem: Problem, history: History, left: Left) -> Plan | None:
         return self.answer or best_fitting(problem, history, left)
 
+    def ending(self, problem: Problem, history: History, left: Left) -> str:
+        return "the list is at its end"
+
 
 @pytest.fixture
 def store() -> Iterator[Store]:
@@ -75,7 +78,7 @@ def test_from_the_first_trial_to_the_receipt(store: Store) -> None:
     assert record.final.usd == problem.price(D("c5.big", 4)).for_seconds(record.final.seconds)
     assert [(n.label, n.measured) for n in record.naive] == [("the cheapest type", True), ("the dearest", False)]
     assert cloud.released == len(cloud.leased) == 3
-    assert "no further trial" in record.stopped
+    assert record.stopped == "the list is at its end"
 
 
 def test_a_finished_run_is_only_shown_again(store: Store) -> None:
@@ -434,3 +437,26 @@ def test_a_real_training_is_not_begun_again_when_it_does_not_fit_any_more(store:
     assert record.status is Status.NOTHING_FITS
     assert record.final is None
     assert record.total_usd <= budget
+
+
+def test_a_search_says_what_ended_it(store: Store) -> None:
+    names = {
+        "random:steps=2": "all 2 random trials were made",
+        "exhaustive:points=3": "all 3 configurations it looks at were tried",
+        "paleo": "paleo makes no trials",
+        "convbo:steps=4,threshold=0": "all 4 trials of convbo were made",
+        "cherrypick:threshold=0.9": "the expected improvement is under 90% of the best",
+    }
+    for number, (name, words) in enumerate(names.items()):
+        record, _ = run(make_problem(), SyntheticCloud(), store, strategy(name), run_id=f"run-{number}")
+        assert words in record.stopped, name
+
+
+def test_heterbo_says_when_the_reserve_ends_the_search(store: Store) -> None:
+    free, _ = run(make_problem(max_trials=1), SyntheticCloud(), store, strategy("heterbo"), run_id="free")
+    assert free.choice is not None
+    budget = free.search_usd + free.choice.worst_usd + Usd(1)
+    tight = make_problem(goal=Goal(minimize=Objective.TIME, budget=budget))
+    record, _ = run(tight, SyntheticCloud(), store, strategy("heterbo"), run_id="tight")
+    assert len(record.rows) == 1
+    assert record.stopped == f"what is kept back to train on {free.choice.config} leaves no room for another trial"

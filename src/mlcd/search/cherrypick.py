@@ -40,6 +40,12 @@ class CherryPick(MeasuredStrategy):
         """It does not look at what the search itself spends."""
         return False
 
+    def ending(self, problem: Problem, history: History, left: Left) -> str:  # noqa: ARG002
+        """By count or by a small expected improvement."""
+        if len(history.tried) >= self.steps:
+            return f"all {self.steps} trials of {self.name} were made"
+        return f"the expected improvement is under {self.threshold:.0%} of the best"
+
     def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
         """Spread out first, then by constrained expected improvement."""
         candidates = open_rows(problem, history, left) & self._known_good(problem)

@@ -40,6 +40,12 @@ class ConvBO(MeasuredStrategy):
         """It does not look at limits."""
         return False
 
+    def ending(self, problem: Problem, history: History, left: Left) -> str:  # noqa: ARG002
+        """By count or by a small expected improvement."""
+        if len(history.tried) >= self.steps:
+            return f"all {self.steps} trials of {self.name} were made"
+        return f"the expected improvement is under {self.threshold:.0%} of the best"
+
     def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
         """Random first, then by the acquisition."""
         candidates = open_rows(problem, history, left)

@@ -21,6 +21,12 @@ class ConvBOBudget(ConvBO):
         """Stops in time."""
         return True
 
+    def ending(self, problem: Problem, history: History, left: Left) -> str:
+        """As its parent's, unless the ledger is the reason."""
+        if not left.allowed.any() or super().suggest(problem, history, everything(left), 1):
+            return f"what {self.name} would try next does not fit in what is left"
+        return super().ending(problem, history, left)
+
     def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
         """What ConvBO would try, as far as the ledger allows it."""
         if len(history.tried) < self.start or not history.measured:

@@ -24,6 +24,10 @@ class Exhaustive(MeasuredStrategy):
         """It does not look at limits."""
         return False
 
+    def ending(self, problem: Problem, history: History, left: Left) -> str:  # noqa: ARG002
+        """It ends when all is tried."""
+        return f"all {len(history.tried)} configurations it looks at were tried"
+
     def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
         """The next in order."""
         size = len(problem.space)

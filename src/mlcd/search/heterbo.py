@@ -81,6 +81,19 @@ class HeterBO(MeasuredStrategy):
             )
         return self._by_acquisition(problem, history, left, model=model, candidates=candidates, count=count)
 
+    def ending(self, problem: Problem, history: History, left: Left) -> str:
+        """What stopped it: the limits, the reserve, or that no trial pays."""
+        incumbent = best_fitting(problem, history, left)
+        if len(history.tried) == len(problem.space):
+            return "every configuration was tried"
+        if not open_rows(problem, history, left).any():
+            if incumbent is None:
+                return "no further trial fits in what is left"
+            return f"what is kept back to train on {incumbent.config} leaves no room for another trial"
+        if incumbent is None:
+            return "nothing that may still be tried is likely to fit"
+        return "no further trial is expected to pay for itself within the limits"
+
     # ---- start
 
     def _start(self, problem: Problem, history: History, candidates: Mask, count: int) -> list[int]:

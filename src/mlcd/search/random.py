@@ -24,6 +24,10 @@ class Random(MeasuredStrategy):
         """It does not look at limits."""
         return False
 
+    def ending(self, problem: Problem, history: History, left: Left) -> str:  # noqa: ARG002
+        """It counts its steps."""
+        return f"all {len(history.tried)} random trials were made"
+
     def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
         """The next of the seed's own order."""
         rows = np.flatnonzero(open_rows(problem, history, left))

@@ -31,6 +31,10 @@ class Strategy(Protocol):
         """The deployment to train on, or None when nothing it knows fits."""
         ...
 
+    def ending(self, problem: Problem, history: History, left: Left) -> str:
+        """Why it suggests nothing more, given the same arguments, for the user: a clause without a full stop."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredStrategy:

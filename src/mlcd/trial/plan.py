@@ -19,7 +19,7 @@ ROUNDING = 1e-9
 """Room for floating-point sums in a bound without noise."""
 
 TIE = 0.01
-"""Values that differ by less count as equal: nobody pays twice as much for a hundredth of the time."""
+"""Values that differ by less count as equal even without noise: nobody pays twice for a hundredth of the time."""
 
 
 @lru_cache(maxsize=64)
@@ -84,6 +84,11 @@ class Left:
         return (self.seconds is None or seconds <= self.seconds) and (self.usd is None or usd <= self.usd)
 
 
+def tie(problem: Problem) -> float:
+    """The relative difference under which two values count as equal: what two runs of one deployment differ by."""
+    return max(TIE, problem.noise)
+
+
 def plans(problem: Problem, history: History) -> tuple[Plan, ...]:
     """A plan for every measured deployment, in the order measured."""
     return tuple(Plan.of(problem, trial) for trial in history.measured)
@@ -95,10 +100,10 @@ def best_fitting(problem: Problem, history: History, left: Left) -> Plan | None:
 
 
 def best(problem: Problem, options: Iterable[Plan]) -> Plan | None:
-    """The best plan in the goal's unit; of those within TIE of it, the best in the other unit."""
+    """The best plan in the goal's unit; of those within a `tie` of it, the best in the other unit."""
     plans = list(options)
     least = min((plan.value(problem) for plan in plans), default=0.0)
-    close = (plan for plan in plans if plan.value(problem) <= least * (1 + TIE))
+    close = (plan for plan in plans if plan.value(problem) <= least * (1 + tie(problem)))
     if problem.goal.minimize is Objective.COST:
         return min(close, key=lambda plan: (plan.seconds, plan.usd), default=None)
     return min(close, key=lambda plan: (plan.usd, plan.seconds), default=None)
