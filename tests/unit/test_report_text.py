@@ -11,6 +11,7 @@ from mlcd.report.progress import ProgressLines
 from mlcd.report.text_plot import text_plot
 from mlcd.report.verdict import verdict
 from mlcd.report.wording import assurance_text, percent_text, short_seconds, shortened, speed_text
+from mlcd.space import Config
 from mlcd.trial.record import RunRecord
 from mlcd.units import ZERO, Usd
 
@@ -128,11 +129,11 @@ class Terminal(io.StringIO):
         return True
 
 
-def played(run: RunRecord, stream: io.StringIO, *, color: bool = False) -> str:
-    """The run's events, as the engine would tell them."""
-    observer, goal = ProgressLines(stream, color), run.problem.goal
+def played(run: RunRecord, stream: io.StringIO, *, color: bool = False, replayed: bool = False, since: int = 0) -> str:
+    """The run's events, as the engine would tell them; those `since` a resume."""
+    observer, goal = ProgressLines(stream, color, replayed=replayed), run.problem.goal
     money = Money(spent=ZERO, reserved=ZERO, left=None, elapsed_seconds=0, reserved_seconds=0, seconds_left=None)
-    for row, step in zip(run.rows, account(run), strict=True):
+    for row, step in [*zip(run.rows, account(run), strict=True)][since:]:
         money = Money(
             spent=step.spent,
             reserved=step.reserved,
@@ -155,7 +156,7 @@ def test_a_line_a_trial_with_speed_money_and_best() -> None:
     seventh = next(line for line in lines if line.startswith("  7 "))
     assert seventh.split() == [
         *("7", "20", "x", "p2.xlarge", "452", "±2.4%"),
-        *("$10.02", "$53.49", "$21.49", "#7", "2h48m", "$50.53"),
+        *("$10.02", "$53.49", "$21.49", "2h48m", "$50.53", "#7"),
     ]
     assert all(len(line) <= 100 for line in lines)
     assert sum(line.startswith("Training on") for line in lines) == 5
@@ -165,6 +166,65 @@ def test_columns_of_trials_line_up() -> None:
     lines = [line for line in played(both_limits_run(), io.StringIO()).splitlines() if re.match(r" +\d+ ", line)]
     assert len({line.index("#") for line in lines[3:]}) == 1
     assert all(len(line) <= 100 for line in lines)
+
+
+def test_free_is_explained_once_where_there_is_a_limit() -> None:
+    text = played(both_limits_run(), io.StringIO())
+    lines = text.splitlines()
+    assert lines[0].startswith("free: neither spent, promised to running trials, nor reserved")
+    assert lines[1].split()[-8:] == ["spent", "reserved", "free", "free", "time", "best", "so", "far"]
+    assert text.count("free:") == 1
+    assert not re.search(r"\bfree\b", played(no_limit_run(), io.StringIO()))
+    assert all(" left, " in line for line in lines if line.startswith("Training on"))
+
+
+def test_after_a_resume_the_best_is_named_and_columns_line_up() -> None:
+    lines = played(budget_run(), io.StringIO(), since=8).splitlines()
+    rows = [line for line in lines if re.match(r" +\d+ ", line)]
+    assert rows[0].endswith(" 2h48m   $50.53 20 x p2.xlarge")
+    assert len({line.index(" 2h48m") for line in rows}) == 1
+
+
+def played_as(name: str, stream: io.StringIO) -> str:
+    """The trials of `budget_run`, all of a type with this name."""
+    run = budget_run()
+    observer = ProgressLines(stream, False)
+    for row, step in zip(run.rows, account(run), strict=True):
+        money = Money(
+            spent=step.spent,
+            reserved=step.reserved,
+            left=Usd.of(1),
+            elapsed_seconds=1,
+            reserved_seconds=1,
+            seconds_left=None,
+        )
+        trial = replace(row.trial, config=Config.deployment(name, row.trial.config.nodes))
+        observer(TrialStarted(number=row.number, config=trial.config, reason="r" * 99, money=money))
+        observer(TrialFinished(row=replace(row, trial=trial), incumbent=None, money=money))
+    return stream.getvalue()
+
+
+def test_a_long_name_is_never_cut_and_keeps_the_columns() -> None:
+    name = "Standard_ND96amsr_A100_v4"
+    text = played_as(name, io.StringIO())
+    assert f"  4 8 x {name}\n" in text
+    assert len({line.index(" none fits yet") for line in text.splitlines() if "none fits" in line}) == 1
+    assert all(len(line) <= 100 for line in text.splitlines())
+    assert played_as(name, Terminal()).count(name) == 2 * len(budget_run().rows)
+
+
+def test_a_name_a_little_too_long_borrows_from_the_next_column() -> None:
+    text = played_as("Standard_NC12s_v3x", io.StringIO())
+    assert re.search(r"^  7 20 x Standard_NC12s_v3x +452 ±2.4% +\$10.02", text, re.M)
+    assert len({line.index(" none fits yet") for line in text.splitlines() if "none fits" in line}) == 1
+
+
+def test_a_replayed_job_shows_its_time_without_a_spread() -> None:
+    text = played(replayed_run(), io.StringIO(), replayed=True)
+    assert re.search(r"configuration +job time +spent", text)
+    assert re.search(r"  7 20 x p2.xlarge +2h46m +\$10.02", text)
+    assert "±" not in text
+    assert "Chosen: 20 x p2.xlarge, 2 h 46 min and $49.78 expected\n" in text
 
 
 def test_a_failure_shows_kind_and_message() -> None:

@@ -4,14 +4,15 @@ import os
 from typing import TextIO
 
 from mlcd.events import Event, Money, RunProgress, SearchEnded, TrialFinished, TrialStarted
-from mlcd.report.receipt import Z95
+from mlcd.report.receipt import EXACT, Z95
 from mlcd.report.wording import short_seconds, shortened, speed_text
 from mlcd.space import Config
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Failure, Measurement
 from mlcd.units import Usd, format_seconds
 
-_CONFIG, _SPEED, _MONEY, _TIME, _WIDTH = 20, 16, 8, 7, 100
+_CONFIG, _SPEED, _MONEY, _TIME, _WIDTH, _BAR = 20, 16, 8, 9, 100, 20
+_FREE = "free: neither spent, promised to running trials, nor reserved for training on the best so far"
 _COLOURS = {"dim": "2", "red": "31", "green": "32", "bold": "1"}
 
 
@@ -19,11 +20,14 @@ class ProgressLines:
     """An observer that writes to `stream`. The caller decides on colour (NO_COLOR, not a terminal: none).
 
     On a terminal what runs now is a line that is overwritten; elsewhere the final run is told in quarters. Columns
-    for a limit appear where there is that limit. Written in ASCII where the stream's encoding has no more.
+    for a limit appear where there is that limit. A name is never cut: a long one takes a line of its own. Written in
+    ASCII where the stream's encoding has no more.
+
+    replayed  whether a measured table answers: the job's time is then shown instead of samples/s
     """
 
-    def __init__(self, stream: TextIO, color: bool) -> None:
-        self._stream, self._color = stream, color
+    def __init__(self, stream: TextIO, color: bool, *, replayed: bool = False) -> None:
+        self._stream, self._color, self._replayed = stream, color, replayed
         self._terminal = stream.isatty()
         self._columns = min(_WIDTH, _columns(stream))
         self._plain = not _encodes(stream)
@@ -58,19 +62,27 @@ class ProgressLines:
         improved = event.incumbent is not None and event.incumbent.config == trial.config
         if isinstance(trial, Measurement):
             self._numbers[trial.config] = row.number
-            speed = f"{speed_text(trial.samples_per_second)} {'+-' if self._plain else '±'}{_interval(trial)}"
+            result = self._result(trial)
         else:
-            speed = str(trial.kind)
+            result = str(trial.kind)
+        start, space = f"{row.number:>3} {trial.config}", 4 + _CONFIG + 1 + _SPEED
+        if len(start) + 1 + len(result) > space:
+            self._line(start)
+            start = ""
         cells = [
-            f"{row.number:>3}",
-            f"{shortened(str(trial.config), _CONFIG, '..' if self._plain else '…'):<{_CONFIG}}",
-            self._paint(f"{speed:>{_SPEED}}", "red" if isinstance(trial, Failure) else ""),
+            start + self._paint(f"{result:>{space - len(start)}}", "red" if isinstance(trial, Failure) else ""),
             *self._money(event.money),
             self._paint(self._best(event.incumbent), "green" if improved else "dim"),
         ]
         self._line(" ".join(cells).rstrip())
         if isinstance(trial, Failure) and trial.message:
             self._line(self._paint(f"      {shortened(_one_line(trial.message), _WIDTH - 6, '...')}", "dim"))
+
+    def _result(self, trial: Measurement) -> str:
+        speed = trial.samples_per_second
+        value = short_seconds(1 / speed) if self._replayed else speed_text(speed)
+        spread = _interval(trial)
+        return f"{value} {'+-' if self._plain else '±'}{spread}" if spread else value
 
     def _ended(self, event: SearchEnded) -> None:
         self._line(f"Search ended: {event.stopped}" if event.stopped else "Search ended.")
@@ -80,8 +92,8 @@ class ProgressLines:
         plan = event.choice
         self._line(
             self._paint(f"Chosen: {plan.config}", "bold")
-            + f", {format_seconds(plan.seconds)} and {plan.usd} expected,"
-            + f" at most {format_seconds(plan.worst_seconds)} and {plan.worst_usd}"
+            + f", {format_seconds(plan.seconds)} and {plan.usd} expected"
+            + ("" if plan.worst_seconds <= plan.seconds * (1 + EXACT) else f", {_at_most(plan)}")
         )
 
     def _run(self, event: RunProgress) -> None:
@@ -91,13 +103,13 @@ class ProgressLines:
             return
         self._told = quarter
         full, empty = ("#", ".") if self._plain else ("█", "░")
-        done = round(fraction * 20)
         money = event.money
         left = "" if money.left is None else f", {money.left} left"
-        text = (
-            f"Training on {event.config}  {full * done}{empty * (20 - done)} {fraction:>4.0%}"
-            f"  {money.spent} spent{left}, {short_seconds(money.elapsed_seconds)} in all"
-        )
+        head = f"Training on {event.config}  "
+        tail = f" {fraction:>4.0%}  {money.spent} spent{left}, {short_seconds(money.elapsed_seconds)} in all"
+        bar = min(_BAR, max(0, self._columns - 1 - len(head) - len(tail)))
+        done = round(fraction * bar)
+        text = f"{head}{full * done}{empty * (bar - done)}{tail}"
         if self._terminal and fraction < 1:
             self._show(text)
         else:
@@ -107,12 +119,15 @@ class ProgressLines:
         if self._headed:
             return
         self._headed = True
-        cells = ["  #", f"{'configuration':<{_CONFIG}}", f"{'samples/s, 95%':>{_SPEED}}", f"{'spent':>{_MONEY}}"]
+        result = "job time" if self._replayed else "samples/s, 95%"
+        cells = ["  #", f"{'configuration':<{_CONFIG}}", f"{result:>{_SPEED}}", f"{'spent':>{_MONEY}}"]
         cells.append(f"{'reserved':>{_MONEY}}")
         if money.left is not None:
-            cells.append(f"{'left':>{_MONEY}}")
+            cells.append(f"{'free':>{_MONEY}}")
         if money.seconds_left is not None:
-            cells.append(f"{'time':>{_TIME}}")
+            cells.append(f"{'free time':>{_TIME}}")
+        if money.left is not None or money.seconds_left is not None:
+            self._line(self._paint(_FREE, "dim"))
         self._line(self._paint(" ".join([*cells, " best so far"]), "dim"))
 
     def _money(self, money: Money) -> list[str]:
@@ -127,15 +142,17 @@ class ProgressLines:
         if plan is None:
             return " none fits yet"
         number = self._numbers.get(plan.config)
-        name = f"#{number:<3}" if number is not None else str(plan.config)
-        return f" {name} {short_seconds(plan.seconds):>6} {_usd(plan.usd):>{_MONEY}}"
+        name = f"#{number}" if number is not None else str(plan.config)  # a trial of before a resume has no row here
+        return f" {short_seconds(plan.seconds):>6} {_usd(plan.usd):>{_MONEY}} {name}"
 
     def _paint(self, text: str, colour: str) -> str:
         return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if self._color and colour else text
 
     def _show(self, text: str) -> None:
         """A line that the next one overwrites."""
-        clipped = shortened(_printable(text), self._columns - 1, "...")
+        clipped = _printable(text)
+        if len(clipped) > self._columns - 1:
+            clipped = clipped[: max(0, self._columns - 4)] + "..."
         self._stream.write(f"\r{clipped:<{self._columns - 1}}")
         self._stream.flush()
         self._transient = True
@@ -157,8 +174,11 @@ def _encodes(stream: TextIO) -> bool:
 
 
 def _interval(trial: Measurement) -> str:
+    """`2.4%`, `12%`; empty under 0.05%."""
     low, high = trial.speed_interval(Z95)
     half = (high - low) / 2 / trial.samples_per_second
+    if half < 0.0005:
+        return ""
     return f"{half:.1%}" if half < 0.0995 else f"{half:.0%}"
 
 
@@ -168,6 +188,10 @@ def _columns(stream: TextIO) -> int:
         return os.get_terminal_size(stream.fileno()).columns or _WIDTH
     except (OSError, ValueError, AttributeError):
         return _WIDTH
+
+
+def _at_most(plan: Plan) -> str:
+    return f"at most {format_seconds(plan.worst_seconds)} and {plan.worst_usd}"
 
 
 def _printable(text: str) -> str:
