@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 from report_samples import SAMPLES, budget_run, choice_of, deadline_run, knee_run, no_limit_run, nothing_fits_run
 
+from mlcd.goal import Goal, Objective
 from mlcd.report.account import account, keeps_reserve
 from mlcd.report.explain import Lost, WhyNot, why_not
 from mlcd.report.pareto import measured_plans, pareto
@@ -70,7 +71,55 @@ def test_failures_carry_their_kind_and_message() -> None:
 def test_what_could_not_be_afforded_says_so() -> None:
     entries = why_not(SAMPLES["infeasible"]())
     assert {entry.kind for entry in entries} == {Lost.NOT_AFFORDABLE}
-    assert "$0.0100 left" in entries[0].text
+    assert entries[0].text == "not tried: a trial may cost $0.0482 or more, and $0.0100 is free"
+    assert entries[0].subject == "c5.xlarge, c5n.4xlarge and p2.xlarge (150 deployments)"
+    assert len(entries) == 1
+
+
+def test_amounts_without_a_limit_are_left_out() -> None:
+    run = SAMPLES["infeasible"]()
+    goal = Goal(minimize=Objective.COST, deadline_seconds=60.0)
+    (entry,) = why_not(replace(run, problem=replace(run.problem, goal=goal)))
+    assert entry.text == "not tried: a trial may take 17 min or more, and 1 min is free"
+    both = Goal(minimize=Objective.COST, budget=Usd.of(1000), deadline_seconds=60.0)
+    (entry,) = why_not(replace(run, problem=replace(run.problem, goal=both)))
+    assert "$" not in entry.text
+
+
+def test_untried_types_are_one_entry_a_reason() -> None:
+    run = replace(budget_run(), stopped="all 8 random trials were made")
+    untried = [entry for entry in why_not(run) if entry.kind is Lost.NOT_TRIED]
+    assert [entry.subject for entry in untried] == [
+        "other node counts of c5.xlarge, c5n.4xlarge and p2.xlarge (138 deployments)"
+    ]
+    assert untried[0].text == "not tried"
+    assert untried[0].instances == ("c5.xlarge", "c5n.4xlarge", "p2.xlarge")
+    few = [entry for entry in why_not(replace(run, rows=run.rows[7:])) if entry.kind is Lost.NOT_TRIED]
+    assert [entry.subject for entry in few] == [
+        "other node counts of c5.xlarge and p2.xlarge (94 deployments)",
+        "c5n.4xlarge (50 deployments)",
+    ]
+
+
+def test_a_tie_says_that_it_is_one_and_what_settled_it() -> None:
+    run = budget_run()
+    plans = {plan.config.nodes: plan for plan in measured_plans(run) if plan.config.instance == "p2.xlarge"}
+    noisy = replace(run.problem, noise=0.03)
+    entry = reasons(replace(run, problem=noisy, choice=plans[17]))["20 x p2.xlarge"]
+    assert entry.kind is Lost.TIED
+    assert entry.text == f"1.3% faster, within 3% of it, but {plans[20].usd - plans[17].usd} dearer"
+    late = replace(noisy, goal=Goal(minimize=Objective.COST, deadline_seconds=20 * 3600.0))
+    slow = reasons(replace(run, problem=late, choice=plans[8]))["1 x p2.xlarge"]
+    assert slow.kind is not Lost.TIED
+    knee = replace(noisy, goal=Goal(minimize=Objective.KNEE))
+    assert "within 6.1% of it, but" in reasons(replace(run, problem=knee, choice=plans[8]))["14 x p2.xlarge"].text
+
+
+def test_beyond_a_tie_the_strategy_passed_it_over() -> None:
+    run = budget_run()
+    plans = {plan.config.nodes: plan for plan in measured_plans(run) if plan.config.instance == "p2.xlarge"}
+    entry = reasons(replace(run, choice=plans[8]))["20 x p2.xlarge"]
+    assert entry.kind is Lost.PASSED_OVER
 
 
 def test_the_knee_compares_time_times_cost() -> None:

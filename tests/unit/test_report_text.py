@@ -10,7 +10,7 @@ from mlcd.report.account import account
 from mlcd.report.progress import ProgressLines
 from mlcd.report.text_plot import text_plot
 from mlcd.report.verdict import verdict
-from mlcd.report.wording import assurance_text, percent_text, short_seconds, shortened, speed_text
+from mlcd.report.wording import assurance_text, listed, percent_text, short_seconds, shortened, speed_text
 from mlcd.space import Config
 from mlcd.trial.record import RunRecord
 from mlcd.units import ZERO, Usd
@@ -27,6 +27,12 @@ def test_small_words() -> None:
     assert [percent_text(f) for f in (0.124, 0.034, 0.0004, -0.5)] == ["12%", "3.4%", "under 0.1%", "50%"]
     assert [assurance_text(a) for a in (0.999999, 0.95)] == ["99.9999%", "95%"]
     assert [short_seconds(s) for s in (8.2, 725, 11520, 190800, -60)] == ["8.2s", "12m05s", "3h12m", "2d05h", "-1m00s"]
+    assert [listed("abcdef"[:n], "type", width=7) for n in (1, 2, 4, 6)] == [
+        "a",
+        "a and b",
+        "a, b, c and 1 more type",
+        "a, b, c and 3 more types",
+    ]
     assert shortened("50 x Standard_ND96amsr_A100_v4", 20) == "50 x Stand…r_A100_v4"
 
 
@@ -62,7 +68,7 @@ def test_the_verdict_says_the_numbers() -> None:
     assert "most popular type" in text
     assert "most expensive type" in text
     assert "mlcd report resnet-cifar10-7f3a9c" in text
-    assert "138 others" in text
+    assert "other node counts of c5.xlarge, c5n.4xlarge and p2.xlarge (138 deployments)   not tried\n" in text
 
 
 def test_a_real_run_does_not_say_simulated() -> None:

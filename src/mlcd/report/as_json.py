@@ -186,6 +186,7 @@ def _why_not(entry: WhyNot) -> Json:
         "kind": str(entry.kind),
         "text": entry.text,
         "configurations": entry.configurations,
+        "instances": list(entry.instances),
         "samples_per_second": entry.samples_per_second,
         "seconds": entry.plan.seconds if entry.plan else None,
         "usd": _usd(entry.plan.usd) if entry.plan else None,

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mlcd.goal import Objective
-from mlcd.ledger import Ledger, Refusal
+from mlcd.ledger import Ledger
 from mlcd.report.account import keeps_reserve
 from mlcd.report.pareto import measured_plans
-from mlcd.report.wording import percent_text
+from mlcd.report.wording import listed, percent_text, plural
 from mlcd.space import Config
-from mlcd.trial.plan import Plan
+from mlcd.trial.plan import Plan, tie
 from mlcd.trial.record import RunRecord, TrialRow
 from mlcd.trial.trial import Failure, Measurement
-from mlcd.units import Usd, format_seconds
+from mlcd.units import ZERO, Usd, format_seconds
 
 
 class Lost(StrEnum):
@@ -40,6 +40,7 @@ class WhyNot:
     config, number      of a tried deployment (number: its last trial); None for a group
     plan                of a measured one
     configurations      how many the entry speaks of
+    instances           the types of a group, all of them
     """
 
     subject: str
@@ -50,10 +51,11 @@ class WhyNot:
     plan: Plan | None = None
     samples_per_second: float | None = None
     configurations: int = 1
+    instances: tuple[str, ...] = ()
 
 
 def why_not(record: RunRecord) -> tuple[WhyNot, ...]:
-    """All but the choice: the measured ones, best first in the goal's unit; the failed; the untried by type."""
+    """All but the choice: the measured ones, best first in the goal's unit; the failed; the untried by reason."""
     return (*_measured(record), *_failed(record), *_untried(record))
 
 
@@ -93,12 +95,25 @@ def _lost(record: RunRecord, plan: Plan, *, assured: bool) -> tuple[Lost, str]:
     compared = _compared(record.problem.goal.minimize, ratio)
     if broken:
         return broken[0][0], f"{compared}, {'but' if ratio < 1 else 'and'} {limits}"
+    dearer = _worse_elsewhere(record.problem.goal.minimize, plan, choice)
+    equal = tie(record.problem)
+    if ratio < 1 and dearer and ratio * (1 + equal) >= 1:
+        near = (1 + equal) ** 2 - 1 if record.problem.goal.minimize is Objective.KNEE else equal
+        return Lost.TIED, f"{compared}, within {near * 100:.2g}% of it, but {dearer}"
     if ratio > 1:
         kinds = {Objective.TIME: Lost.SLOWER, Objective.COST: Lost.DEARER, Objective.KNEE: Lost.WORSE_KNEE}
-        return kinds[record.problem.goal.minimize], compared
+        return kinds[record.problem.goal.minimize], f"{compared}, and {dearer}" if dearer else compared
     if ratio == 1:
-        return Lost.TIED, f"{compared}, and costs no less"
+        return Lost.TIED, f"{compared}, and {dearer or 'no better otherwise'}"
     return Lost.PASSED_OVER, f"{compared}, but not what {record.strategy} chose"
+
+
+def _worse_elsewhere(minimize: Objective, plan: Plan, choice: Plan) -> str:
+    """By how much `plan` is worse in the unit that settles a tie; empty where it is not."""
+    if minimize is Objective.COST:
+        later = plan.seconds - choice.seconds
+        return f"{format_seconds(later)} slower" if later > 0 else ""
+    return f"{plan.usd - choice.usd} dearer" if plan.usd > choice.usd else ""
 
 
 def _compared(minimize: Objective, ratio: float) -> str:
@@ -120,7 +135,8 @@ def _over_budget(record: RunRecord, plan: Plan, *, assured: bool) -> tuple[Lost,
     budget = record.problem.goal.budget
     if budget is None:
         return None
-    total, worst = record.search_usd + plan.usd, record.search_usd + plan.worst_usd
+    paid = paid_usd(record)
+    total, worst = paid + plan.usd, paid + plan.worst_usd
     if total > budget:
         return Lost.OVER_BUDGET, f"would cost {total} with the search: {total - budget} over the budget"
     if worst > budget and assured:
@@ -132,10 +148,10 @@ def _late(record: RunRecord, plan: Plan, *, assured: bool) -> tuple[Lost, str] |
     deadline = record.problem.goal.deadline_seconds
     if deadline is None:
         return None
-    late = record.search_seconds + plan.seconds - deadline
+    late = spent_time(record) + plan.seconds - deadline
     if late > 0:
         return Lost.LATE, f"would end {format_seconds(late)} late"
-    late = record.search_seconds + plan.worst_seconds - deadline
+    late = spent_time(record) + plan.worst_seconds - deadline
     if late > 0 and assured:
         return Lost.LATE, f"could end {format_seconds(late)} late"
     return None
@@ -151,38 +167,89 @@ def _failed(record: RunRecord) -> Iterator[WhyNot]:
 
 
 def _untried(record: RunRecord) -> Iterator[WhyNot]:
+    """One entry a reason: types that could not be afforded, types without a trial, other node counts of the tried."""
     problem, tried = record.problem, record.history.tried
     chosen = record.choice.config if record.choice else None
-    groups: dict[str, list[Config]] = {}
+    types: dict[str, list[Config]] = {}
     for config in problem.space:
         if config not in tried and config != chosen:
-            groups.setdefault(config.instance, []).append(config)
-    ledger = Ledger(
-        problem=problem, history=record.history, spent=record.search_usd, elapsed_seconds=record.search_seconds
-    )
-    guarded = keeps_reserve(record)
-    left = ledger.left()
-    ended = record.stopped or ("the search ended before" if record.status.is_final else "the search has not ended")
-    types_tried = {config.instance for config in tried}
-    for instance, configs in groups.items():
-        kind, text = Lost.NOT_TRIED, f"not tried: {ended}"
+            types.setdefault(config.instance, []).append(config)
+    ledger = Ledger(problem=problem, history=record.history, spent=paid_usd(record), elapsed_seconds=spent_time(record))
+    guarded, left = keeps_reserve(record), ledger.left()
+    types_tried = {config.instance for config in tried} | ({chosen.instance} if chosen else set())
+    groups: dict[tuple[Lost, str, bool], list[Config]] = {}
+    for instance, configs in types.items():
+        kind, short_of = Lost.NOT_TRIED, ""
         if guarded and not any(left.allowed[problem.space.index[config]] for config in configs):
-            cheapest = min(configs, key=lambda c: problem.worst_trial_micros[problem.space.index[c]])
-            refusal = ledger.authorise(cheapest)
-            kind = Lost.NOT_AFFORDABLE
-            text = f"not tried: {refusal.reason if isinstance(refusal, Refusal) else 'not affordable'}"
+            kind, short_of = Lost.NOT_AFFORDABLE, _short_of(ledger, configs)
+        groups.setdefault((kind, short_of, instance in types_tried), []).extend(configs)
+    for (kind, short_of, some_tried), configs in groups.items():
+        text = "not tried" if record.status.is_final else "not tried yet"
+        if kind is Lost.NOT_AFFORDABLE:
+            text = f"not tried: {_refusal(ledger, configs, short_of)}"
         yield WhyNot(
-            subject=_group(instance, configs, whole=instance not in types_tried),
+            subject=_group(configs, some_tried=some_tried),
             kind=kind,
             text=text,
             configurations=len(configs),
+            instances=tuple({config.instance: None for config in configs}),
         )
 
 
-def _group(instance: str, configs: list[Config], *, whole: bool) -> str:
+def _least(ledger: Ledger, configs: list[Config]) -> tuple[Usd, float]:
+    """The cheapest trial's worst price, and the shortest one's worst time."""
+    problem = ledger.problem
+    rows = [problem.space.index[config] for config in configs]
+    micros = min(int(problem.worst_trial_micros[row]) for row in rows)
+    return Usd(micros), min(float(problem.worst_trial_seconds[row]) for row in rows)
+
+
+def _free(ledger: Ledger) -> tuple[Usd | None, float | None]:
+    """What a trial may take at most: what is left less the reserve."""
+    reserve, usd, seconds = ledger.incumbent(), ledger.usd_left, ledger.seconds_left
+    if reserve is not None:
+        usd = None if usd is None else usd - reserve.worst_usd
+        seconds = None if seconds is None else seconds - reserve.worst_seconds
+    return None if usd is None else max(usd, ZERO), None if seconds is None else max(seconds, 0.0)
+
+
+def _short_of(ledger: Ledger, configs: list[Config]) -> str:
+    (usd, seconds), (free_usd, free_seconds) = _least(ledger, configs), _free(ledger)
+    if free_usd is not None and usd > free_usd:
+        return "money"
+    return "time" if free_seconds is not None and seconds > free_seconds else "both"
+
+
+def _refusal(ledger: Ledger, configs: list[Config], short_of: str) -> str:
+    """`a trial may cost $1.10 or more, and $0.40 is free`: in the units that have a limit and are short."""
+    (usd, seconds), (free_usd, free_seconds) = _least(ledger, configs), _free(ledger)
+    more = " or more" if len(configs) > 1 else ""
+    parts = []
+    if free_usd is not None and short_of != "time":
+        parts.append(f"a trial may cost {usd}{more}, and {free_usd} is free")
+    if free_seconds is not None and short_of != "money":
+        parts.append(f"a trial may take {format_seconds(seconds)}{more}, and {format_seconds(free_seconds)} is free")
+    reserve = ledger.incumbent()
+    kept = "" if reserve is None else f" beside what is kept to train on {reserve.config}"
+    return "; ".join(parts) + kept
+
+
+def _group(configs: list[Config], *, some_tried: bool) -> str:
     if len(configs) == 1:
         return str(configs[0])
-    return f"{instance} ({'all' if whole else 'the other'} {len(configs)} node counts)"
+    counts = plural(len(configs), "deployment")
+    names = listed([*{config.instance: None for config in configs}], "type")
+    return f"other node counts of {names} ({counts})" if some_tried else f"{names} ({counts})"
+
+
+def paid_usd(record: RunRecord) -> Usd:
+    """What the search and lost trainings cost: no longer there for the training."""
+    return sum((run.usd for run in record.lost), record.search_usd)
+
+
+def spent_time(record: RunRecord) -> float:
+    """What the search and lost trainings took."""
+    return record.search_seconds + sum(run.seconds for run in record.lost)
 
 
 def over(record: RunRecord) -> tuple[Usd | None, float | None]:

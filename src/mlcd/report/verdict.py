@@ -2,7 +2,7 @@
 
 from textwrap import wrap
 
-from mlcd.report.explain import Lost, WhyNot, over, ranked, why_not
+from mlcd.report.explain import Lost, over, ranked, why_not
 from mlcd.report.origin import is_replayed, origin_text, origin_word
 from mlcd.report.receipt import Receipt, intervals, receipt
 from mlcd.report.text_plot import text_plot
@@ -178,12 +178,7 @@ def _others(record: RunRecord) -> list[str]:
     failed = [e for e in entries if e.kind is Lost.FAILED and record.status is not Status.ALL_FAILED]
     untried = [e for e in entries if e.kind in (Lost.NOT_TRIED, Lost.NOT_AFFORDABLE)]
     rows = [[f"  {e.subject}", e.text] for e in failed]
-    groups: dict[str, list[WhyNot]] = {}
-    for entry in untried:
-        groups.setdefault(entry.text, []).append(entry)
-    for text, group in list(groups.items())[:TOP]:
-        count = sum(entry.configurations for entry in group)
-        rows.append([f"  {group[0].subject}" if len(group) == 1 else f"  {count:,} others", text])
+    rows += [[f"  {e.subject}", e.text] for e in untried]
     if not rows:
         return []
     rows.insert(0, ["And why not", ""])

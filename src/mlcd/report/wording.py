@@ -1,6 +1,7 @@
 """How numbers are said: speeds, ratios, short durations, confidence. One form each, for every report."""
 
 import math
+from collections.abc import Sequence
 
 
 def speed_text(samples_per_second: float) -> str:
@@ -49,6 +50,17 @@ def shortened(text: str, width: int, ellipsis: str = "…") -> str:
     keep = width - len(ellipsis)
     tail = keep // 2
     return text[: keep - tail] + ellipsis + text[len(text) - tail :]
+
+
+def listed(names: Sequence[str], noun: str, *, width: int = 36) -> str:
+    """`a, b and 3 more types`: the first names, as many as `width` has room for and at least one."""
+    shown = [names[0]]
+    while len(shown) < len(names) and len(", ".join([*shown, names[len(shown)]])) <= width:
+        shown.append(names[len(shown)])
+    rest = len(names) - len(shown)
+    if rest:
+        return f"{', '.join(shown)} and {rest:,} more {noun}{'s' * (rest > 1)}"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
 def plural(count: int, noun: str) -> str:
