@@ -223,6 +223,26 @@ def overran_run() -> RunRecord:
     return record(BUDGET, status=Status.OVERRAN, chosen=("p2.xlarge", 20), overrun=3.0)
 
 
+def run_failed_run() -> RunRecord:
+    """A real training that died once with mlcd, and then failed for good."""
+    made = record(BUDGET, chosen=("p2.xlarge", 14), simulated=False)
+    price = made.problem.price(choice_of(made).config)
+    lost, failed = (FinalRun(seconds=s, usd=price.for_seconds(s), is_done=False) for s in (1200.0, 4000.0))
+    return replace(made, status=Status.RUN_FAILED, lost=(lost,), final=failed)
+
+
+def lost_run() -> RunRecord:
+    """A real training that died with mlcd, and was done by a second one."""
+    made = run_failed_run()
+    choice = choice_of(made)
+    return replace(made, status=Status.DONE, final=FinalRun(seconds=choice.seconds, usd=choice.usd))
+
+
+def given_up_run() -> RunRecord:
+    """A real training that died with mlcd, after which there was not enough left for another."""
+    return replace(run_failed_run(), status=Status.NOTHING_FITS, final=None)
+
+
 def hostile_run() -> RunRecord:
     """User text that would break a page that does not escape it."""
     made = record(
@@ -295,6 +315,9 @@ SAMPLES = {
     "all-failed": all_failed_run,
     "interrupted": interrupted_run,
     "overran": overran_run,
+    "run-failed": run_failed_run,
+    "lost": lost_run,
+    "given-up": given_up_run,
     "hostile": hostile_run,
     "untried-choice": untried_choice_run,
     "crowded": crowded_run,

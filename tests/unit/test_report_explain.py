@@ -72,7 +72,7 @@ def test_what_could_not_be_afforded_says_so() -> None:
     entries = why_not(SAMPLES["infeasible"]())
     assert {entry.kind for entry in entries} == {Lost.NOT_AFFORDABLE}
     assert entries[0].text == "not tried: a trial may cost $0.0482 or more, and $0.0100 is free"
-    assert entries[0].subject == "c5.xlarge, c5n.4xlarge and p2.xlarge (150 deployments)"
+    assert entries[0].subject == "all 150 of c5.xlarge, c5n.4xlarge and p2.xlarge"
     assert len(entries) == 1
 
 
@@ -89,15 +89,13 @@ def test_amounts_without_a_limit_are_left_out() -> None:
 def test_untried_types_are_one_entry_a_reason() -> None:
     run = replace(budget_run(), stopped="all 8 random trials were made")
     untried = [entry for entry in why_not(run) if entry.kind is Lost.NOT_TRIED]
-    assert [entry.subject for entry in untried] == [
-        "other node counts of c5.xlarge, c5n.4xlarge and p2.xlarge (138 deployments)"
-    ]
+    assert [entry.subject for entry in untried] == ["138 other node counts of c5.xlarge, c5n.4xlarge and p2.xlarge"]
     assert untried[0].text == "not tried"
     assert untried[0].instances == ("c5.xlarge", "c5n.4xlarge", "p2.xlarge")
     few = [entry for entry in why_not(replace(run, rows=run.rows[7:])) if entry.kind is Lost.NOT_TRIED]
     assert [entry.subject for entry in few] == [
-        "other node counts of c5.xlarge and p2.xlarge (94 deployments)",
-        "c5n.4xlarge (50 deployments)",
+        "94 other node counts of c5.xlarge and p2.xlarge",
+        "all 50 of c5n.4xlarge",
     ]
 
 

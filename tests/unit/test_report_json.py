@@ -42,6 +42,26 @@ def test_the_schema_closes_and_requires_everything() -> None:
         assert set(node["required"]) == set(node["properties"])
 
 
+def test_lost_trainings_are_paid() -> None:
+    run = SAMPLES["lost"]()
+    made: dict[str, Any] = record_json(run)["receipt"]  # type: ignore[assignment]
+    assert made["lost"] == [{"seconds": 1200.0, "usd": 4.2}]
+    assert made["total_usd"] == pytest.approx(made["search_usd"] + 4.2 + made["run_usd"]) == run.total_usd.dollars
+    assert made["total_seconds"] == pytest.approx(run.total_seconds)
+
+
+def test_a_failed_training_is_on_the_receipt() -> None:
+    made: dict[str, Any] = record_json(SAMPLES["run-failed"]())
+    assert (made["status"], made["exit_code"]) == ("run-failed", 1)
+    assert (made["receipt"]["run_seconds"], made["receipt"]["run_is_predicted"]) == (4000.0, False)
+    assert made["receipt"]["saved"] == []
+
+
+def test_a_naive_choice_says_what_it_would_break() -> None:
+    made: dict[str, Any] = record_json(SAMPLES["both-limits"]())
+    assert [saved["breaks"] for saved in made["receipt"]["saved"]] == [["deadline"], ["deadline"]]
+
+
 def test_the_numbers_are_the_records() -> None:
     run = budget_run()
     made: dict[str, Any] = record_json(run)

@@ -215,6 +215,26 @@ def test_a_picture_alone_says_whether_it_is_real(kind: PictureKind) -> None:
     assert "REPLAYED" not in real
 
 
+def test_a_failed_training_reads_well() -> None:
+    page = html_report(SAMPLES["run-failed"]())
+    for part in (
+        "<h1>The training failed</h1>",
+        "Chosen: <b>14 x p2.xlarge</b>",
+        "Training (failed)",
+        "Training lost with mlcd",
+        "until it failed",
+    ):
+        assert part in page
+    assert "Against not searching" not in page
+    money = picture(SAMPLES["run-failed"](), PictureKind.MONEY)
+    assert "1 training lost: $4.20" in money
+    assert "training, failed" in money
+
+
+def test_naive_choices_are_marked_on_the_page() -> None:
+    assert html_report(SAMPLES["both-limits"]()).count("would break the deadline") == 2
+
+
 def test_ids_are_unique() -> None:
     ids = re.findall(r'\bid="([^"]+)"', html_report(budget_run()))
     assert len(ids) == len(set(ids)) == 12

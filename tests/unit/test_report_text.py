@@ -68,7 +68,7 @@ def test_the_verdict_says_the_numbers() -> None:
     assert "most popular type" in text
     assert "most expensive type" in text
     assert "mlcd report resnet-cifar10-7f3a9c" in text
-    assert "other node counts of c5.xlarge, c5n.4xlarge and p2.xlarge (138 deployments)   not tried\n" in text
+    assert "138 other node counts of c5.xlarge, c5n.4xlarge and p2.xlarge: not tried\n" in text
 
 
 def test_a_real_run_does_not_say_simulated() -> None:
@@ -96,7 +96,16 @@ def test_a_choice_that_was_not_measured_has_no_bound() -> None:
     ("name", "words"),
     [
         ("infeasible", "Nothing can fit these limits; nothing was trained."),
-        ("nothing-fits", "Nearest way out: needs $131, or 7 h 40 min"),
+        ("nothing-fits", "Nearest way out among measured deployments: needs $131, or 7 h 40 min"),
+        ("infeasible", "Nearest way out: needs $24.03"),
+        ("run-failed", "The training failed before its work was done; what it cost is on the receipt."),
+        ("run-failed", "run (failed)"),
+        ("run-failed", "chosen; its training failed"),
+        ("lost", "  training lost with mlcd            20 min    $4.20\n  run "),
+        (
+            "given-up",
+            "Nothing measured fits what is left after 12 trials and 1 lost training; no training was finished.",
+        ),
         ("all-failed", "Every trial failed (4 of 4)"),
         ("interrupted", "Go on with: mlcd resume resnet-cifar10-7f3a9c"),
         ("overran", "The training overran its bound: $90.94 over the budget."),
@@ -105,6 +114,30 @@ def test_a_choice_that_was_not_measured_has_no_bound() -> None:
 )
 def test_every_ending_has_its_words(name: str, words: str) -> None:
     assert words in verdict(SAMPLES[name]())
+
+
+def test_a_failed_training_saved_nothing() -> None:
+    assert "Saved" not in verdict(SAMPLES["run-failed"]())
+
+
+def test_a_naive_choice_that_would_break_a_limit_is_marked() -> None:
+    text = verdict(both_limits_run())
+    assert "1 x c5.xlarge (most popular type): 8 d 13 h, $34.84\n" in text
+    assert "; it would break the deadline\n" in text
+    assert "would break" not in verdict(no_limit_run())
+
+
+def test_a_naive_choice_that_was_not_measured_is_about() -> None:
+    run = both_limits_run()
+    naive = replace(run.naive[1], measured=False)
+    untried = tuple(row for row in run.rows if row.trial.config != naive.plan.config)
+    text = verdict(replace(run, naive=(naive,), rows=untried))
+    assert "1 x p2.xlarge (most expensive type, predicted): ~24 h 5 min, ~$21.67\n" in text
+    assert "\n      95%: 23 h 31 min .. 24 h 39 min, $21.17 .. $22.19\n" in text
+    assert "; it would probably break the deadline" in text
+    assert re.search(r"\n      ~19 h.* saved, ~\$\d+\.\d\d more;", text)
+    bare = replace(naive, plan=replace(naive.plan, worst_seconds=naive.plan.seconds))
+    assert "predicted): ~24 h 5 min, ~$21.67\n" in verdict(replace(run, naive=(bare,), rows=untried))
 
 
 def test_the_overrun_is_the_difference() -> None:

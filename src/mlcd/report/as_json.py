@@ -123,6 +123,7 @@ def _receipt(record: RunRecord) -> Json:
         "failed_trials": paid.failed,
         "search_seconds": paid.search_seconds,
         "search_usd": _usd(paid.search_usd),
+        "lost": [{"seconds": run.seconds, "usd": _usd(run.usd)} for run in paid.lost],
         "run_seconds": paid.run_seconds,
         "run_usd": _usd(paid.run_usd),
         "run_is_predicted": paid.run_is_predicted,
@@ -138,6 +139,7 @@ def _receipt(record: RunRecord) -> Json:
                 "config": saving.naive.plan.config.as_dict(),
                 "seconds": saving.seconds,
                 "usd": _usd(saving.usd),
+                "breaks": list(saving.breaks),
             }
             for saving in paid.savings
         ],

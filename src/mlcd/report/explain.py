@@ -8,7 +8,8 @@ from mlcd.goal import Objective
 from mlcd.ledger import Ledger
 from mlcd.report.account import keeps_reserve
 from mlcd.report.pareto import measured_plans
-from mlcd.report.wording import listed, percent_text, plural
+from mlcd.report.receipt import gone_seconds, gone_usd
+from mlcd.report.wording import listed, percent_text
 from mlcd.space import Config
 from mlcd.trial.plan import Plan, tie
 from mlcd.trial.record import RunRecord, TrialRow
@@ -135,7 +136,7 @@ def _over_budget(record: RunRecord, plan: Plan, *, assured: bool) -> tuple[Lost,
     budget = record.problem.goal.budget
     if budget is None:
         return None
-    paid = paid_usd(record)
+    paid = gone_usd(record)
     total, worst = paid + plan.usd, paid + plan.worst_usd
     if total > budget:
         return Lost.OVER_BUDGET, f"would cost {total} with the search: {total - budget} over the budget"
@@ -148,10 +149,10 @@ def _late(record: RunRecord, plan: Plan, *, assured: bool) -> tuple[Lost, str] |
     deadline = record.problem.goal.deadline_seconds
     if deadline is None:
         return None
-    late = spent_time(record) + plan.seconds - deadline
+    late = gone_seconds(record) + plan.seconds - deadline
     if late > 0:
         return Lost.LATE, f"would end {format_seconds(late)} late"
-    late = spent_time(record) + plan.worst_seconds - deadline
+    late = gone_seconds(record) + plan.worst_seconds - deadline
     if late > 0 and assured:
         return Lost.LATE, f"could end {format_seconds(late)} late"
     return None
@@ -174,7 +175,9 @@ def _untried(record: RunRecord) -> Iterator[WhyNot]:
     for config in problem.space:
         if config not in tried and config != chosen:
             types.setdefault(config.instance, []).append(config)
-    ledger = Ledger(problem=problem, history=record.history, spent=paid_usd(record), elapsed_seconds=spent_time(record))
+    ledger = Ledger(
+        problem=problem, history=record.history, spent=gone_usd(record), elapsed_seconds=gone_seconds(record)
+    )
     guarded, left = keeps_reserve(record), ledger.left()
     types_tried = {config.instance for config in tried} | ({chosen.instance} if chosen else set())
     groups: dict[tuple[Lost, str, bool], list[Config]] = {}
@@ -237,19 +240,8 @@ def _refusal(ledger: Ledger, configs: list[Config], short_of: str) -> str:
 def _group(configs: list[Config], *, some_tried: bool) -> str:
     if len(configs) == 1:
         return str(configs[0])
-    counts = plural(len(configs), "deployment")
     names = listed([*{config.instance: None for config in configs}], "type")
-    return f"other node counts of {names} ({counts})" if some_tried else f"{names} ({counts})"
-
-
-def paid_usd(record: RunRecord) -> Usd:
-    """What the search and lost trainings cost: no longer there for the training."""
-    return sum((run.usd for run in record.lost), record.search_usd)
-
-
-def spent_time(record: RunRecord) -> float:
-    """What the search and lost trainings took."""
-    return record.search_seconds + sum(run.seconds for run in record.lost)
+    return f"{len(configs):,} other node counts of {names}" if some_tried else f"all {len(configs):,} of {names}"
 
 
 def over(record: RunRecord) -> tuple[Usd | None, float | None]:

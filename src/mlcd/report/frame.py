@@ -8,6 +8,7 @@ from mlcd.report.labels import Box, text_width
 from mlcd.report.origin import origin_word
 from mlcd.report.svg import SERIES, Drawing
 from mlcd.report.ticks import Scale, Tick
+from mlcd.report.wording import plural
 from mlcd.trial.record import RunRecord
 
 
@@ -47,7 +48,7 @@ def legend_items(looks: Mapping[str, Series]) -> list[tuple[str, Series | None]]
     named: list[tuple[str, Series | None]] = [(s.instance, s) for s in looks.values() if s.css != "other"]
     others = [s for s in looks.values() if s.css == "other"]
     if others:
-        named.append((f"{len(others)} other types", others[0]))
+        named.append((plural(len(others), "other type"), others[0]))
     return named
 
 

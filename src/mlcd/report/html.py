@@ -76,8 +76,11 @@ def _hero(record: RunRecord) -> str:
     ]
     if record.relaxations:
         items = "".join(f"<li>{escape(relaxation.text)}</li>" for relaxation in record.relaxations)
-        parts.append(f"<p class='lead'>Nearest ways out:</p><ul>{items}</ul>")
-    if record.choice:
+        where = " among measured deployments" if record.history.measured else ""
+        parts.append(f"<p class='lead'>Nearest way out{where}:</p><ul>{items}</ul>")
+    if record.choice and record.status is not Status.NOTHING_FITS:
+        if _answer(record) != str(record.choice.config):
+            parts.append(f'<p class="lead">Chosen: <b>{escape(str(record.choice.config))}</b></p>')
         parts.append(_tiles(record, record.choice))
     return f'<section class="card hero">{"".join(parts)}</section>'
 
@@ -98,7 +101,7 @@ def _tiles(record: RunRecord, choice: Plan) -> str:
         _tile("Training time, predicted", format_seconds(choice.seconds), time),
         _tile("Training cost, predicted", str(choice.usd), money),
     ]
-    word = "predicted" if paid.run_is_predicted else "as it went"
+    word = "predicted" if paid.run_is_predicted else "until it failed" if paid.run_failed else "as it went"
     left = []
     if paid.left_usd is not None:
         left.append(_left(paid.left_usd.micros < 0, str(Usd(abs(paid.left_usd.micros))), f"of {paid.cap_usd}"))
@@ -126,15 +129,17 @@ def _receipt_section(record: RunRecord) -> str:
     paid = receipt(record)
     failed = f", {paid.failed} failed" if paid.failed else ""
     rows = [_money_row(f"Search: {plural(paid.trials, 'trial')}{failed}", paid.search_seconds, paid.search_usd)]
+    rows += [_money_row("Training lost with mlcd", run.seconds, run.usd) for run in paid.lost]
     if paid.run_seconds is not None:
-        word = "Training (predicted)" if paid.run_is_predicted else "Training"
-        rows.append(_money_row(word, paid.run_seconds, paid.run_usd))
+        word = " (predicted)" if paid.run_is_predicted else " (failed)" if paid.run_failed else ""
+        rows.append(_money_row(f"Training{word}", paid.run_seconds, paid.run_usd))
     rows.append(_money_row("Total", paid.total_seconds, paid.total_usd, css="sum"))
     if paid.cap_seconds is not None or paid.cap_usd is not None:
         rows.append(_money_row("Cap", paid.cap_seconds, paid.cap_usd))
         rows.append(_money_row("Left", paid.left_seconds, paid.left_usd, css="sum"))
     table = _table(["", "n:Time", "n:Money"], rows)
-    note = "Every node-second of every trial is in it."
+    note = "Every node-second of every trial is in it"
+    note += ", and of trainings that died with mlcd." if paid.lost else "."
     first = f'<section class="card"><h2>Receipt</h2><p class="sub">{note}</p>{table}</section>'
     second = _savings(paid)
     return f'<div class="pair">{first}{second}</div>' if second else first
@@ -143,29 +148,40 @@ def _receipt_section(record: RunRecord) -> str:
 def _savings(paid: Receipt) -> str:
     if not paid.savings:
         return ""
-    rows = [
-        f'<tr><th scope="row">{escape(str(s.naive.plan.config))}<br><span class="dim">{escape(s.naive.label)}'
-        f"{'' if s.naive.measured else ', predicted'}</span></th>"
-        f'<td class="n">{format_seconds(s.naive.plan.seconds)}<br>{_saved_time(s)}</td>'
-        f'<td class="n">{s.naive.plan.usd}<br>{_saved_usd(s)}</td></tr>'
-        for s in paid.savings
-    ]
+    rows = [_saving_row(saving) for saving in paid.savings]
     return (
         '<section class="card"><h2>Against not searching</h2><p class="sub">Training alone on a usual choice, and what '
         f"this run saved, its search included.</p>{_table(['', 'n:Time', 'n:Money'], rows)}</section>"
     )
 
 
-def _saved_time(saving: Saving) -> str:
+def _saving_row(saving: Saving) -> str:
+    """A naive choice: what it takes, its 95% interval where it was not measured, and what was saved."""
+    naive, known, about = saving.naive, saving.intervals, "" if saving.naive.measured else "~"
+    time = usd = ""
+    if known:
+        low, high = known.seconds
+        time = f'<br><span class="dim">95%: {format_seconds(low)} to {format_seconds(high)}</span>'
+        usd = f'<br><span class="dim">95%: {known.usd[0]} to {known.usd[1]}</span>'
+    warning = f'<br><span class="over">{saving.warning}</span>' if saving.warning else ""
+    return (
+        f'<tr><th scope="row">{escape(str(naive.plan.config))}<br><span class="dim">{escape(naive.label)}'
+        f"{'' if naive.measured else ', predicted'}</span>{warning}</th>"
+        f'<td class="n">{about}{format_seconds(naive.plan.seconds)}{time}<br>{_saved_time(saving, about)}</td>'
+        f'<td class="n">{about}{naive.plan.usd}{usd}<br>{_saved_usd(saving, about)}</td></tr>'
+    )
+
+
+def _saved_time(saving: Saving, about: str) -> str:
     if saving.seconds >= 0:
-        return f'<span class="good">{format_seconds(saving.seconds)} saved</span>'
-    return f'<span class="dim">{format_seconds(-saving.seconds)} longer</span>'
+        return f'<span class="good">{about}{format_seconds(saving.seconds)} saved</span>'
+    return f'<span class="dim">{about}{format_seconds(-saving.seconds)} longer</span>'
 
 
-def _saved_usd(saving: Saving) -> str:
+def _saved_usd(saving: Saving, about: str) -> str:
     if saving.usd.micros >= 0:
-        return f'<span class="good">{saving.usd} saved</span>'
-    return f'<span class="dim">{Usd(-saving.usd.micros)} more</span>'
+        return f'<span class="good">{about}{saving.usd} saved</span>'
+    return f'<span class="dim">{about}{Usd(-saving.usd.micros)} more</span>'
 
 
 def _figure(record: RunRecord, kind: PictureKind) -> str:

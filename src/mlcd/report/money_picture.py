@@ -3,9 +3,10 @@
 from mlcd.report.account import account
 from mlcd.report.frame import axes, empty, left_margin, legend, origin_mark
 from mlcd.report.labels import Box, text_width
-from mlcd.report.receipt import receipt
+from mlcd.report.receipt import gone_usd, receipt
 from mlcd.report.svg import Drawing
 from mlcd.report.ticks import Scale, Tick, money_ticks
+from mlcd.report.wording import plural
 from mlcd.trial.record import RunRecord
 from mlcd.trial.trial import Failure
 
@@ -34,8 +35,12 @@ def money_picture(record: RunRecord, width: float) -> str:
         items.append(("reserved for the training", "kept", "box"))
     if paid.run_usd is not None:
         items.append(
-            ("training, predicted", "run-predicted", "box") if paid.run_is_predicted else ("training", "run", "box")
+            ("training, predicted", "run-predicted", "box")
+            if paid.run_is_predicted
+            else (f"training{', failed' * paid.run_failed}", "run", "box")
         )
+    if paid.lost:
+        items.append(("training, lost", "bad", "box"))
     highest = max(*((step.spent + step.reserved).dollars for step in steps), paid.total_usd.dollars, 1e-6)
     far = cap is not None and cap.dollars > _FAR * highest
     if cap is not None:
@@ -56,7 +61,7 @@ def money_picture(record: RunRecord, width: float) -> str:
 
 def _steps(drawing: Drawing, record: RunRecord, plot: Box, up: Scale, up_ticks: tuple[Tick, ...]) -> None:
     steps, paid = account(record), receipt(record)
-    runs = paid.run_usd is not None
+    runs = paid.run_usd is not None or bool(paid.lost)
     bands = len(steps) + (1.6 if runs else 0)
     across = Scale(low=0.0, high=bands, start=plot.left, end=plot.right)
     each = (plot.right - plot.left) / bands
@@ -78,11 +83,16 @@ def _steps(drawing: Drawing, record: RunRecord, plot: Box, up: Scale, up_ticks: 
         end, spent = plot.right, [*spent, (plot.right, spent[-1][1])]
     drawing.area([*spent, (end, base)], "spent")
     if paid.run_usd is not None:
-        low, high = up(paid.search_usd.dollars), up(paid.total_usd.dollars)
+        base_usd = gone_usd(record)
         css = "run-predicted" if paid.run_is_predicted else "run"
-        words = "predicted" if paid.run_is_predicted else "took"
+        words = "is predicted to cost" if paid.run_is_predicted else "failed, at" if paid.run_failed else "took"
         title = f"The training {words} {paid.run_usd}: {paid.total_usd} in all"
-        drawing.rect(Box(across(len(steps)), high, plot.right, low), css, title)
+        left, low, high = across(len(steps)), up(base_usd.dollars), up(paid.total_usd.dollars)
+        drawing.rect(Box(left, high, plot.right, low), css, title)
+    if paid.lost:
+        left, low, high = across(len(steps)), up(paid.search_usd.dollars), up(gone_usd(record).dollars)
+        title = f"{plural(len(paid.lost), 'training')} lost: {gone_usd(record) - paid.search_usd}"
+        drawing.rect(Box(left, high, plot.right, low), "bad", title)
     cap = record.problem.goal.budget
     for at, (step, row) in enumerate(zip(steps, record.rows, strict=True)):
         free = "" if cap is None else f", free {cap - step.spent - step.reserved}"

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from mlcd.report.explain import ranked
 from mlcd.report.ticks import Scale, doubling_ticks, fitted_scale
+from mlcd.report.wording import plural
 from mlcd.report.yardstick import yardstick
 from mlcd.trial.record import RunRecord
 from mlcd.trial.trial import Measurement
@@ -48,7 +49,7 @@ def text_plot(record: RunRecord, *, width: int = 72, height: int = 11, plain: bo
     lines += _feet(record, across, columns, gutter, plain=plain)
     legend = [f"{mark} {instance}" for instance, mark in marks.items()]
     if len(types) > len(marks):
-        legend.append(f". {len(types) - len(marks)} other types")
+        legend.append(f". {plural(len(types) - len(marks), 'other type')}")
     if record.choice is not None:
         legend.append(f"{'*' if plain else '★'} chosen")
     if record.history.failures:

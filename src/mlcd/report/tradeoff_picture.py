@@ -5,6 +5,7 @@ from itertools import pairwise
 from mlcd.report.frame import Plane, axes, empty, left_margin, legend, legend_items, origin_mark, series
 from mlcd.report.labels import Box, Label, place
 from mlcd.report.pareto import measured_plans, pareto
+from mlcd.report.receipt import gone_seconds, gone_usd
 from mlcd.report.svg import Drawing
 from mlcd.report.ticks import Scale, fitted_scale, money_ticks, time_ticks
 from mlcd.report.wording import plural
@@ -85,8 +86,8 @@ def tradeoff_picture(record: RunRecord, width: float) -> str:
 
 def _left(record: RunRecord) -> tuple[Usd | None, float | None]:
     goal = record.problem.goal
-    usd = None if goal.budget is None else goal.budget - record.search_usd
-    seconds = None if goal.deadline_seconds is None else goal.deadline_seconds - record.search_seconds
+    usd = None if goal.budget is None else goal.budget - gone_usd(record)
+    seconds = None if goal.deadline_seconds is None else goal.deadline_seconds - gone_seconds(record)
     return usd, seconds
 
 

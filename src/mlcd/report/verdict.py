@@ -4,7 +4,7 @@ from textwrap import wrap
 
 from mlcd.report.explain import Lost, over, ranked, why_not
 from mlcd.report.origin import is_replayed, origin_text, origin_word
-from mlcd.report.receipt import Receipt, intervals, receipt
+from mlcd.report.receipt import Receipt, Saving, intervals, receipt
 from mlcd.report.text_plot import text_plot
 from mlcd.report.text_table import text_table
 from mlcd.report.wording import assurance_text, plural, speed_text
@@ -47,7 +47,10 @@ def headline(record: RunRecord) -> list[str]:
         return [asked, "Nothing can fit these limits; nothing was trained."]
     if record.status is Status.NOTHING_FITS:
         paid = plural(len(record.rows), "trial")
-        return [asked, f"Nothing measured fits what is left after {paid}; nothing was trained."]
+        if record.lost:
+            paid += f" and {plural(len(record.lost), 'lost training')}"
+        none = "no training was finished" if record.lost else "nothing was trained"
+        return [asked, f"Nothing measured fits what is left after {paid}; {none}."]
     if record.status is Status.ALL_FAILED:
         return [asked, f"Every trial failed ({len(record.rows)} of {len(record.rows)}); nothing was trained."]
     if not record.status.is_final:
@@ -88,7 +91,8 @@ def _choice(record: RunRecord, choice: Plan) -> list[str]:
 def _relaxations(record: RunRecord) -> list[str]:
     if not record.relaxations:
         return []
-    return ["Nearest way out: " + ", or ".join(relaxation.text for relaxation in record.relaxations)]
+    where = " among measured deployments" if record.history.measured else ""
+    return [f"Nearest way out{where}: " + ", or ".join(relaxation.text for relaxation in record.relaxations)]
 
 
 def _failures(record: RunRecord) -> list[str]:
@@ -107,9 +111,10 @@ def _receipt(paid: Receipt, *, gone: bool) -> list[str]:
     failed = f", {paid.failed} failed" if paid.failed else ""
     rows = [["Receipt", "time", "money"]]
     rows.append([f"  search ({plural(paid.trials, 'trial')}{failed})", *_both(paid.search_seconds, paid.search_usd)])
+    rows += [["  training lost with mlcd", *_both(run.seconds, run.usd)] for run in paid.lost]
     if paid.run_seconds is not None:
-        word = "  run (predicted)" if paid.run_is_predicted else "  run"
-        rows.append([word, *_both(paid.run_seconds, paid.run_usd)])
+        word = " (predicted)" if paid.run_is_predicted else " (failed)" if paid.run_failed else ""
+        rows.append([f"  run{word}", *_both(paid.run_seconds, paid.run_usd)])
     rows.append(["  total" if gone else "  so far", *_both(paid.total_seconds, paid.total_usd)])
     if paid.cap_seconds is not None or paid.cap_usd is not None:
         rows.append(["  cap", *_both(paid.cap_seconds, paid.cap_usd)])
@@ -117,18 +122,25 @@ def _receipt(paid: Receipt, *, gone: bool) -> list[str]:
     lines = text_table(rows, "<>>", indent=0)
     if paid.savings:
         lines.append("Saved, search included, against training without a search on")
-        lines += text_table(
-            [
-                [
-                    f"{s.naive.plan.config} ({s.naive.label}{'' if s.naive.measured else ', predicted'})",
-                    f"{format_seconds(s.naive.plan.seconds)}, {s.naive.plan.usd}:",
-                    f"{_saved_time(s.seconds)}, {_saved_usd(s.usd)}",
-                ]
-                for s in paid.savings
-            ],
-            "<><",
-        )
+        for saving in paid.savings:
+            lines += _saving(saving)
     return lines
+
+
+def _saving(saving: Saving) -> list[str]:
+    """What the naive choice takes, then the difference; `~` and an interval where it was not measured."""
+    plan, known, about = saving.naive.plan, saving.intervals, "" if saving.naive.measured else "~"
+    spread = []
+    if known:
+        low, high = known.seconds
+        spread = [f"      95%: {format_seconds(low)} .. {format_seconds(high)}, {known.usd[0]} .. {known.usd[1]}"]
+    label = saving.naive.label if saving.naive.measured else f"{saving.naive.label}, predicted"
+    warning = f"; it {saving.warning}" if saving.warning else ""
+    return [
+        f"  {plan.config} ({label}): {about}{format_seconds(plan.seconds)}, {about}{plan.usd}",
+        *spread,
+        f"      {about}{_saved_time(saving.seconds)}, {about}{_saved_usd(saving.usd)}{warning}",
+    ]
 
 
 def _both(seconds: float | None, usd: Usd | None) -> list[str]:
@@ -154,9 +166,11 @@ def _top(record: RunRecord) -> list[str]:
         shown = [*shown[: TOP - 1], *(plan for plan in plans if plan.config == chosen)]
     speeds = {trial.config: trial.samples_per_second for trial in record.history.measured}
     with_speed = not is_replayed(record)
+    fate = {Status.RUN_FAILED: "; its training failed", Status.NOTHING_FITS: "; does not fit any more"}
+    took = "chosen" + fate.get(record.status, "")
     rows = [[f"Top {len(shown)}", *["samples/s"] * with_speed, "time", "money", "why not"]]
     for plan in shown:
-        reason = "chosen" if plan.config == chosen else entries[plan.config].text
+        reason = took if plan.config == chosen else entries[plan.config].text
         speed = [speed_text(speeds[plan.config])] * with_speed
         rows.append([f"  {plan.config}", *speed, format_seconds(plan.seconds), str(plan.usd), reason])
     return _hanging(text_table(rows, "<" + ">" * (2 + with_speed) + "<", indent=0), rows)
@@ -177,12 +191,13 @@ def _others(record: RunRecord) -> list[str]:
     entries = why_not(record)
     failed = [e for e in entries if e.kind is Lost.FAILED and record.status is not Status.ALL_FAILED]
     untried = [e for e in entries if e.kind in (Lost.NOT_TRIED, Lost.NOT_AFFORDABLE)]
-    rows = [[f"  {e.subject}", e.text] for e in failed]
-    rows += [[f"  {e.subject}", e.text] for e in untried]
-    if not rows:
+    if not failed and not untried:
         return []
-    rows.insert(0, ["And why not", ""])
-    return _hanging(text_table(rows, "<<", indent=0), [[a, b] for a, b in rows])
+    rows = [[f"  {e.subject}", e.text] for e in failed]
+    lines = ["And why not", *_hanging(text_table(rows, "<<", indent=0), rows)]
+    for entry in untried:
+        lines += wrap(f"{entry.subject}: {entry.text}", WIDTH, initial_indent="  ", subsequent_indent=" " * 6)
+    return lines
 
 
 def _more(record: RunRecord) -> list[str]:

@@ -52,7 +52,7 @@ def shortened(text: str, width: int, ellipsis: str = "…") -> str:
     return text[: keep - tail] + ellipsis + text[len(text) - tail :]
 
 
-def listed(names: Sequence[str], noun: str, *, width: int = 36) -> str:
+def listed(names: Sequence[str], noun: str, *, width: int = 34) -> str:
     """`a, b and 3 more types`: the first names, as many as `width` has room for and at least one."""
     shown = [names[0]]
     while len(shown) < len(names) and len(", ".join([*shown, names[len(shown)]])) <= width:
