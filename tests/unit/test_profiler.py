@@ -131,7 +131,8 @@ def test_without_a_watchdog_a_hang_lasts_to_the_end_of_the_extension() -> None:
 def test_a_job_that_never_begins_is_ended() -> None:
     trial = failure(endless(lambda i: 0.0))
     assert trial.kind is FailureKind.HANG
-    assert trial.message == "no sample was processed"
+    ended = "the trial ended before its first sample after 900 s"
+    assert trial.message == f"{ended}; search.trial.minutes should be longer"
     assert trial.seconds == 900
     assert trial.usd == PRICE.for_seconds(900)
 
@@ -139,6 +140,7 @@ def test_a_job_that_never_begins_is_ended() -> None:
 def test_a_lease_that_ends_at_once_is_charged_in_full() -> None:
     trial = failure(ScriptedLease([]))
     assert trial.kind is FailureKind.HANG
+    assert trial.message.startswith("the job ended before its first sample")
     assert trial.seconds == POLICY.worst_seconds(1)
 
 

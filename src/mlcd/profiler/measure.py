@@ -104,7 +104,8 @@ class _Watch:
     @property
     def complaint(self) -> str:
         if not self.points or self.points[-1].samples <= 0:
-            return "no sample was processed"
+            after = f"ended before its first sample after {self.end_seconds:.0f} s"
+            return f"the trial {after}; search.trial.minutes should be longer" if self.hung else f"the job {after}"
         return f"no progress for {self.policy.watchdog_seconds:.0f} s"
 
     def is_over(self, point: Progress) -> bool:
