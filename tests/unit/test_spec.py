@@ -51,7 +51,7 @@ def test_the_template_is_a_job_file_and_the_issue_s_example() -> None:
     assert spec.name == "resnet-cifar10"
     assert spec.goal == Goal(minimize=Objective.TIME, budget=Usd.of(100))
     assert spec.resources.infra == "sim/aws"
-    assert spec.resources.instance_type == ("c5.*", "c5n.4xlarge", "p2.xlarge", "p3.2xlarge")
+    assert spec.resources.instance_type == ("c5.*", "c5n.4xlarge", "p2.x*", "p3.2x*")
     assert spec.num_nodes == NodeCounts(default=tuple(range(1, 51)), by_glob=(("c*", tuple(range(1, 101))),))
     assert spec.job == Work(model="resnet152", samples=50000, epochs=90, batch=512, topology="ring")
     assert spec.search.trial == TrialPolicy()
@@ -93,6 +93,7 @@ search:
     )
     assert spec.resources.infra == "replay/a folder"
     assert spec.resources.use_spot
+    assert spec.num_nodes is not None
     assert spec.num_nodes.default == (1, 4, 8)
     assert spec.envs == {"A": "text", "B": "1.10", "C": "on", "D": "0x10"}
     assert spec.setup == "one\ntwo\n"
@@ -145,12 +146,15 @@ def test_thousands_may_be_separated() -> None:
     ("written", "counts"), [("4", (4,)), ("1..3", (1, 2, 3)), ("7..7", (7,)), ("[2, 1]", (1, 2)), ("4.0", (4,))]
 )
 def test_node_counts_have_several_forms(written: str, counts: tuple[int, ...]) -> None:
-    assert plus(f"num_nodes: {written}").num_nodes.default == counts
-    assert plus(f"num_nodes: {{default: 9, p3.*: {written}}}").num_nodes.for_instance("p3.2xlarge") == counts
+    assert plus(f"num_nodes: {written}").num_nodes == NodeCounts(default=counts)
+    by_glob = plus(f"num_nodes: {{default: 9, p3.*: {written}}}").num_nodes
+    assert by_glob is not None
+    assert by_glob.for_instance("p3.2xlarge") == counts
 
 
 def test_the_first_glob_that_matches_counts() -> None:
     counts = plus("num_nodes: {c5.x: 1, c*: 2, default: 3}").num_nodes
+    assert counts is not None
     assert [counts.for_instance(name) for name in ("c5.x", "c4.y", "p2.z")] == [(1,), (2,), (3,)]
 
 
@@ -324,7 +328,8 @@ BAD_GOALS = [
     ("{minimize: time, budget: 100 EUR}", "goal.budget", "US dollars only (got '100 EUR')"),
     ("{minimize: time, budget: €100}", "goal.budget", "US dollars only"),
     ("{minimize: time, budget: '1,50 USD'}", "goal.budget", "a comma separates thousands"),
-    ("{minimize: time, budget: 1,000}", "goal['000']", "unknown field"),
+    ("{minimize: time, budget: 1,000}", "goal['000']", 'put it in quotes, such as "1,000 USD"'),
+    ("{minimize: time, budget: 1,000.50 USD}", "goal['000.50 USD']", "put it in quotes"),
     ("{minimize: time, budget: lots}", "goal.budget", "not an amount of money"),
     ("{minimize: time, budget: true}", "goal.budget", "not an amount of money"),
     ("{minimize: time, budget: [5]}", "goal.budget", "not an amount of money"),
@@ -425,8 +430,9 @@ def test_a_missing_file_names_its_neighbour(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("")
     with pytest.raises(SpecError, match=r"resnt.yaml: there is no such file; did you mean '.*resnet.yaml'"):
         read_train(tmp_path / "resnt.yaml")
-    with pytest.raises(SpecError, match=r"there is no such file$"):
-        read_train(tmp_path / "other.yaml")
+    for unlike in ("other.yaml", "nosuch.yaml", "x.yaml"):
+        with pytest.raises(SpecError, match=r"there is no such file$"):
+            read_train(tmp_path / unlike)
     with pytest.raises(SpecError, match=r"there is no such file$"):
         read_train(tmp_path / "nowhere" / "job.yaml")
 
@@ -462,6 +468,7 @@ def test_a_mapping_is_a_job_too() -> None:
             "envs": {"A": "\x7f\ud800é\x01", "B": 1},
         },
     )
+    assert spec.num_nodes is not None
     assert spec.num_nodes.default == (1, 2, 3)
     assert spec.job == Work(samples=4.5e6, epochs=0.5)
     assert spec.goal == Goal(minimize=Objective.COST, deadline_seconds=90.5, budget=Usd(1))
@@ -475,6 +482,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
     spec = spec_from_mapping(
         {"name": "j", "num_nodes": [np.int64(4)], "job": {"samples": np.float32(8)}, "goal": {"minimize": "time"}}
     )
+    assert spec.num_nodes is not None
     assert spec.num_nodes.default == (4,)
     assert spec.job.samples == 8
 
@@ -572,6 +580,33 @@ def test_a_bad_flag_is_named(flag: str, value: Any, fragment: str) -> None:
     assert caught.value.field == f"--{flag}"
     assert str(caught.value).startswith(f"--{flag}: ")
     assert fragment in str(caught.value)
+
+
+def test_a_flag_from_python_is_named_without_dashes() -> None:
+    with pytest.raises(SpecError, match=r"^budget: ") as caught:
+        with_overrides(parse(MINIMAL), budget="-5 USD", mark="")
+    assert caught.value.field == "budget"
+
+
+def test_what_was_not_given_is_known() -> None:
+    spec = parse(MINIMAL)
+    assert spec.resources.instance_type is None
+    assert spec.num_nodes is None
+    assert "resources.instance_type" not in spec.places
+
+
+def test_an_error_found_later_names_the_place() -> None:
+    spec = plus("resources:\n  instance_type: [a,\n    b]\nnum_nodes: {default: 1, c*: 2}\njob: {samples: 1}\n")
+    assert str(spec.error("resources.instance_type[1]", "no")) == "job.yaml:5: resources.instance_type[1]: no"
+    assert str(spec.error("num_nodes['c*']", "no")) == "job.yaml:6: num_nodes['c*']: no"
+    assert str(spec.error("job.model", "is missing")) == "job.yaml:7: job.model: is missing"
+    assert str(spec.error("search.strategy", "no", value="x")) == "job.yaml: search.strategy: no (got 'x')"
+    changed = with_overrides(spec, on="sim/x", deadline="6h")
+    assert str(changed.error("resources.infra", "no")) == "--on: no"
+    assert str(changed.error("goal.deadline", "no")) == "--deadline: no"
+    mapped = spec_from_mapping({"name": "j", "goal": {"minimize": "time"}, "num_nodes": [1, 2]})
+    assert str(mapped.error("goal.minimize", "no")) == "goal.minimize: no"
+    assert set(mapped.places) == {"name", "goal", "goal.minimize", "num_nodes"}
 
 
 # ---- the page

@@ -1,7 +1,7 @@
 """What it costs: instance types with their prices, from a dated snapshot; no network."""
 
-from mlcd.catalog.catalog import Catalog
+from mlcd.catalog.catalog import Catalog, NotOffered, family_globs
 from mlcd.catalog.instance import Instance
 from mlcd.catalog.load import load_catalog
 
-__all__ = ["Catalog", "Instance", "load_catalog"]
+__all__ = ["Catalog", "Instance", "NotOffered", "family_globs", "load_catalog"]

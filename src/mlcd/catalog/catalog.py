@@ -6,8 +6,16 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from mlcd.catalog.instance import Instance
-from mlcd.catalog.sets import POPULAR, cloud_of
-from mlcd.errors import CatalogError, nearest
+from mlcd.catalog.sets import DEFAULTS, POPULAR, cloud_of
+from mlcd.errors import CatalogError, SpecError, nearest
+
+
+class NotOffered(CatalogError):
+    """A name that the catalog does not have, in parts, so that whoever knows where it was written can say so."""
+
+    def __init__(self, problem: str, *, value: str, allowed: str, nearest: str = "") -> None:
+        self.problem, self.value, self.allowed, self.nearest = problem, value, allowed, nearest
+        super().__init__(str(SpecError(problem, value=value, allowed=allowed, nearest=nearest)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,20 +43,21 @@ class Catalog:
         return (today - self.date).days
 
     def for_cloud(self, cloud: str) -> dict[str, Instance]:
-        """The types of one cloud by name. Raises CatalogError for a cloud that is not here."""
+        """The types of one cloud by name. Raises NotOffered for a cloud that is not here."""
         found = {i.name: i for i in self.instances if i.cloud == cloud}
         if not found:
             hint = nearest(cloud, self.clouds)
-            raise CatalogError(
-                f"the catalog has no cloud {cloud!r}; allowed: {', '.join(self.clouds)}"
-                + (f"; did you mean {hint!r}?" if hint else "")
-            )
+            raise NotOffered("the catalog has no such cloud", value=cloud, allowed=", ".join(self.clouds), nearest=hint)
         return found
+
+    def default_types(self, cloud: str) -> tuple[str, ...]:
+        """The patterns that stand for a cloud when a job names no types."""
+        return DEFAULTS.get(cloud, ("*",))
 
     def select(self, patterns: Iterable[str], *, cloud: str) -> tuple[Instance, ...]:
         """The types of `cloud` that the patterns name, each once, in the patterns' order.
 
-        A pattern is an exact name, a glob (`c5.*`) or a named set (`aws-62`). Raises CatalogError, with the nearest
+        A pattern is an exact name, a glob (`c5.*`) or a named set (`aws-62`). Raises NotOffered, with the nearest
         right name, for a pattern that names nothing.
         """
         known = self.for_cloud(cloud)
@@ -63,21 +72,34 @@ class Catalog:
             return (pattern,)
         if pattern in self.sets:
             if cloud_of(pattern) != cloud:
-                raise CatalogError(f"the named set {pattern!r} is of {cloud_of(pattern)}, not of {cloud}")
+                raise self._other_cloud(pattern, cloud)
             return self.sets[pattern]
         if matched := tuple(name for name in known if fnmatchcase(name, pattern)):
             return matched
         sets = tuple(name for name in self.sets if cloud_of(name) == cloud)
         is_glob = any(mark in pattern for mark in "*?[")
-        hint = nearest(pattern, (*known, *sets, *(_family_globs(known) if is_glob else ())))
-        what = "no instance type matches" if is_glob else "unknown instance type"
-        raise CatalogError(
-            f"{what} {pattern!r} of {cloud}; allowed: a name, a glob such as {_family_globs(known)[0]!r},"
-            f" or a named set ({', '.join(sets)})" + (f"; did you mean {hint!r}?" if hint else "")
+        hint = nearest(pattern, (*known, *sets, *(family_globs(known) if is_glob else ())))
+        what = f"no instance type of {cloud} matches" if is_glob else f"unknown instance type of {cloud}"
+        raise NotOffered(
+            what,
+            value=pattern,
+            allowed=f"a name, a glob such as {family_globs(known)[0]!r}"
+            + (f", or a named set ({', '.join(sets)})" if sets else ""),
+            nearest=hint,
+        )
+
+    def _other_cloud(self, name: str, cloud: str) -> NotOffered:
+        sets = tuple(known for known in self.sets if cloud_of(known) == cloud)
+        same = name.replace(cloud_of(name), cloud, 1)
+        return NotOffered(
+            f"is a named set of {cloud_of(name)}, not of {cloud}",
+            value=name,
+            allowed=", ".join((*sets, "*")),
+            nearest=same if same in sets else "",
         )
 
 
-def _family_globs(names: Iterable[str]) -> tuple[str, ...]:
+def family_globs(names: Iterable[str]) -> tuple[str, ...]:
     """`c5.*` and the like: every prefix up to the last separator, as a glob."""
     prefixes: dict[str, None] = {}
     for name in names:

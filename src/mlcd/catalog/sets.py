@@ -18,6 +18,9 @@ GLOBS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 """Set name -> (cloud, globs), beside CLOUD-gpu and CLOUD-cpu for every cloud."""
 
+DEFAULTS: Mapping[str, tuple[str, ...]] = {"aws": ("aws-62",)}
+"""What a job that names no types may choose from, where that is not everything the cloud has."""
+
 POPULAR: Mapping[str, tuple[str, ...]] = {
     "aws": ("m5.xlarge", "m4.xlarge", "c5.xlarge", "m6i.xlarge", "t3.xlarge", "p3.2xlarge"),
     "azure": ("Standard_D4s_v5", "Standard_F4s_v2", "Standard_D8s_v5", "Standard_NC6s_v3"),

@@ -11,6 +11,7 @@ from mlcd.errors import BadInput
 from mlcd.goal import Goal
 from mlcd.spec import TrainSpec, parse_goal, parse_train, spec_from_mapping, with_overrides
 from mlcd.spec.document import document, read_text
+from mlcd.spec.parse import places_of
 from mlcd.units import MICROS, Usd
 
 Job = str | os.PathLike[str] | Mapping[str, object] | TrainSpec
@@ -35,12 +36,14 @@ def job_spec(
     if isinstance(job, TrainSpec) and goal is not None:
         spec = replace(_parsed(spec.source, parse_goal(goal)), file=spec.file, overrides=())
         kept = dict(job.overrides)
-        spec = with_overrides(spec, on=kept.get("on"), strategy=kept.get("strategy"), parallel=kept.get("parallel"))
+        spec = with_overrides(
+            spec, on=kept.get("on"), strategy=kept.get("strategy"), parallel=kept.get("parallel"), mark=""
+        )
     if isinstance(budget, Usd):
         budget = f"{Decimal(budget.micros) / MICROS:f} USD"
     if isinstance(deadline, timedelta):
         deadline = f"{Decimal(repr(deadline.total_seconds())):f}s"
-    return with_overrides(spec, on=on, budget=budget, deadline=deadline, strategy=strategy, parallel=parallel)
+    return with_overrides(spec, on=on, budget=budget, deadline=deadline, strategy=strategy, parallel=parallel, mark="")
 
 
 def _parsed(job: str | os.PathLike[str] | Mapping[str, object], goal: Goal | None) -> TrainSpec:
@@ -52,10 +55,12 @@ def _parsed(job: str | os.PathLike[str] | Mapping[str, object], goal: Goal | Non
     text = cast(str, job) if is_text else read_text(file)
     if goal is None:
         return parse_train(text, file=file)
-    fields = document(text, file=file).plain()
+    root = document(text, file=file)
+    fields = root.plain()
     if not isinstance(fields, dict) or "goal" in fields:
         parse_train(text, file=file)  # for its errors, which name the line
-    return replace(spec_from_mapping({**cast(dict[str, object], fields), "goal": goal}), file=file)
+    spec = spec_from_mapping({**cast(dict[str, object], fields), "goal": goal})
+    return replace(spec, file=file, places=places_of(root))
 
 
 def check_seed(seed: int) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from mlcd.catalog import Catalog, Instance
 from mlcd.clouds.provider import Cloud
-from mlcd.clouds.replay import ReplayCloud, ReplayInstance, load_workload
-from mlcd.clouds.sim import MODELS, SimCloud, SimJob
-from mlcd.errors import SpecError
+from mlcd.clouds.replay import ReplayCloud, ReplayInstance, Workload, load_workloads
+from mlcd.clouds.sim import ALIASES, MODELS, SimCloud, SimJob, nearest_model
+from mlcd.errors import nearest
+from mlcd.jobs.choice import Offer, listed, measured, offer
 from mlcd.problem import Blueprint, Problem
 from mlcd.space import Config, Knob, Space
 from mlcd.spec import TrainSpec
@@ -24,38 +25,31 @@ DEFAULT_NOISE = 0.03
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A problem, the cloud that answers it, and what the receipt compares the answer with."""
+    """A problem, the cloud that answers it, and what the receipt compares the answer with.
+
+    notes  what of the job's types is left out of the problem, and why
+    """
 
     problem: Problem
     cloud: Cloud
     naive: tuple[tuple[str, Config], ...]
+    notes: tuple[str, ...] = ()
 
 
 def offered(spec: TrainSpec, cloud: str, catalog: Catalog) -> Problem:
     """What the catalog offers of a cloud, with its prices; who runs the trials is left open."""
-    work = spec.job
-    if work.samples is None:
-        raise SpecError("the number of samples is needed", file=spec.file, field="job.samples")
-    instances = catalog.select(spec.resources.instance_type, cloud=cloud)
-    return _problem(
-        spec,
-        sim_space(instances, spec.num_nodes.for_instance),
-        {i.name: _price(i, spec) for i in instances},
-        work_samples=work.samples * work.epochs,
-        noise=DEFAULT_NOISE if spec.search.noise is None else spec.search.noise,
-    )
+    return _problem_of(spec, offer(spec, cloud, catalog))
 
 
 def simulated(spec: TrainSpec, name: str, catalog: Catalog, seed: int) -> Setting:
     """A job on `sim/NAME`."""
     work = spec.job
-    if work.model is None:
-        raise SpecError(
-            "a simulated cloud needs a model it knows", file=spec.file, field="job.model", allowed=", ".join(MODELS)
-        )
-    problem = offered(spec, name, catalog)
-    instances = {i.name: i for i in catalog.select(spec.resources.instance_type, cloud=name)}
-    job = SimJob(model=work.model, batch=work.batch, topology=work.topology)
+    model = _known_model(spec)
+    chosen = offer(spec, name, catalog)
+    problem = _problem_of(spec, chosen)
+    _check_batch(spec, problem)
+    instances = {i.name: i for i in chosen.instances}
+    job = SimJob(model=model, batch=work.batch, topology=work.topology)
     use_spot = spec.resources.use_spot
     cloud = SimCloud(cloud=name, instances=instances, job=job, seed=seed, use_spot=use_spot, noise=problem.noise)
     blueprint = Blueprint(
@@ -65,26 +59,28 @@ def simulated(spec: TrainSpec, name: str, catalog: Catalog, seed: int) -> Settin
         machines={i.name: (_peak_flops(i), i.network_gbps * 1e9 / 8) for i in instances.values()},
     )
     stretch = tuple(cloud.stretch(config) for config in problem.space) if use_spot else ()
-    prices = {i.name: _price(i, spec) for i in instances.values()}
     return Setting(
         problem=replace(problem, noise=cloud.noise, blueprint=blueprint, stretch=stretch),
         cloud=cloud,
-        naive=_naive(problem.space, prices, catalog.popular.get(name, ())),
+        naive=_naive(problem.space, _prices(spec, chosen), catalog.popular.get(name, ())),
+        notes=chosen.notes,
     )
 
 
 def replayed(spec: TrainSpec, folder: str, catalog: Catalog) -> Setting:
     """A job on `replay/FOLDER`: the whole job is one sample of work."""
-    workload = load_workload(Path(folder).expanduser(), spec.job.workload or spec.name)
+    path = Path(folder).expanduser()
+    workload = _workload(spec, path)
     if spec.job.hours is not None:
         workload = workload.scaled(spec.job.hours)
-    cloud = ReplayCloud(workload, folder=Path(folder).name)
-    space = replay_space(workload.instances, tuple(workload.seconds))
-    prices = {name: instance.usd_per_hour for name, instance in workload.instances.items()}
+    chosen = measured(spec, workload, catalog)
+    cloud = ReplayCloud(workload, folder=path.resolve().name)
+    space = replay_space(chosen.instances, chosen.configs)
+    prices = {name: instance.usd_per_hour for name, instance in chosen.instances.items()}
     noise = cloud.noise if spec.search.noise is None else spec.search.noise
     popular = tuple(name for names in catalog.popular.values() for name in names)
     problem = _problem(spec, space, prices, work_samples=1.0, noise=noise)
-    return Setting(problem=problem, cloud=cloud, naive=_naive(space, prices, popular))
+    return Setting(problem=problem, cloud=cloud, naive=_naive(space, prices, popular), notes=chosen.notes)
 
 
 def sim_space(instances: Sequence[Instance], counts: Callable[[str], tuple[int, ...]]) -> Space:
@@ -120,6 +116,76 @@ def _space(
     return Space((instance, Knob(name="nodes", values=tuple(sorted({c.nodes for c in configs})))), configs)
 
 
+def _problem_of(spec: TrainSpec, chosen: Offer) -> Problem:
+    work = spec.job
+    for field, value in (("workload", work.workload), ("hours", work.hours)):
+        if value is not None:
+            problem = "is about measured tables, which replay/FOLDER replays"
+            raise spec.error(f"job.{field}", problem, value=value, allowed="job.samples and job.epochs")
+    if work.samples is None:
+        raise spec.error("job.samples", "the number of samples is missing", allowed="a number more than 0")
+    return _problem(
+        spec,
+        sim_space(chosen.instances, chosen.counts.for_instance),
+        _prices(spec, chosen),
+        work_samples=work.samples * work.epochs,
+        noise=DEFAULT_NOISE if spec.search.noise is None else spec.search.noise,
+    )
+
+
+def _prices(spec: TrainSpec, chosen: Offer) -> dict[str, Usd]:
+    """USD per hour of one node; an offer has a price of the kind the job wants for each of its types."""
+    prices = {i.name: i.price(spot=spec.resources.use_spot) for i in chosen.instances}
+    return {name: price for name, price in prices.items() if price is not None}
+
+
+def _known_model(spec: TrainSpec) -> str:
+    model = spec.job.model
+    if model is None:
+        raise spec.error("job.model", "a simulated cloud needs a model it knows", allowed=", ".join(MODELS))
+    if model not in MODELS and model not in ALIASES:
+        raise spec.error(
+            "job.model",
+            "the simulator knows no such model",
+            value=model,
+            allowed=", ".join(MODELS),
+            nearest=nearest_model(model),
+        )
+    return model
+
+
+def _check_batch(spec: TrainSpec, problem: Problem) -> None:
+    """Strong scaling: every node needs a sample of the global batch."""
+    fewest = int(problem.nodes.min())
+    if fewest > spec.job.batch:
+        raise spec.error(
+            "job.batch",
+            f"is shared by all nodes, and the fewest that may be chosen are {fewest:,}",
+            value=spec.job.batch,
+            allowed=f"at least {fewest}, or num_nodes of at most {spec.job.batch}",
+        )
+
+
+def _workload(spec: TrainSpec, folder: Path) -> Workload:
+    """The table that the job names, else the one that is called as the job is."""
+    if not folder.is_dir():
+        problem = "there is no such folder of measured tables"
+        allowed = "replay/FOLDER, seen from the current folder, or replay//FOLDER from the root (docs/replay.md)"
+        raise spec.error("resources.infra", problem, value=spec.resources.infra, allowed=allowed)
+    workloads = load_workloads(folder)
+    name = spec.job.workload or spec.name
+    if name not in workloads:
+        named = spec.job.workload is not None
+        raise spec.error(
+            "job.workload",
+            f"{folder} has no such workload" if named else f"is missing, and {folder} has no workload {name!r}",
+            value=spec.job.workload,
+            allowed=listed(workloads),
+            nearest=nearest(name, list(workloads)),
+        )
+    return workloads[name]
+
+
 def _problem(spec: TrainSpec, space: Space, prices: Mapping[str, Usd], *, work_samples: float, noise: float) -> Problem:
     return Problem(
         name=spec.name,
@@ -146,18 +212,6 @@ def _naive(space: Space, prices: Mapping[str, Usd], popular: Sequence[str]) -> t
     usual = usual or min(fewest, key=lambda name: prices[name])
     dearest = max(fewest, key=lambda name: prices[name])
     return ((label, fewest[usual]), ("the most expensive type", fewest[dearest]))
-
-
-def _price(instance: Instance, spec: TrainSpec) -> Usd:
-    price = instance.price(spot=spec.resources.use_spot)
-    if price is None:
-        raise SpecError(
-            f"{instance.name} has no spot price",
-            file=spec.file,
-            field="resources.use_spot",
-            allowed="false, or instance types with a spot market",
-        )
-    return price
 
 
 def _peak_flops(instance: Instance) -> float:

@@ -9,9 +9,10 @@ from typing import Any
 
 from mlcd.catalog import Catalog, load_catalog
 from mlcd.engine import Engine
-from mlcd.errors import BadInput, ProviderError
+from mlcd.errors import BadInput
 from mlcd.events import Observer, ignore
 from mlcd.jobs.setting import Setting, replayed, simulated
+from mlcd.jobs.where import where
 from mlcd.search.registry import strategy
 from mlcd.search.strategy import Strategy
 from mlcd.spec import TrainSpec, parse_train, with_overrides
@@ -19,9 +20,6 @@ from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
 from mlcd.trial.record import RunRecord
 from mlcd.version import __version__
-
-LATER = ("local", "minicloud", "slurm", "lithops")
-"""Kinds of infra that are settled names and not in this version."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,26 +33,29 @@ class Prepared:
 
 def prepare(spec: TrainSpec, *, seed: int = 0, catalog: Catalog | None = None) -> Prepared:
     """Names become machines and prices. Raises BadInput, SpecError, CatalogError, ProviderError; spends nothing."""
-    chosen = strategy(spec.search.strategy, seed=seed)
+    chosen = strategy_of(spec, seed)
     catalog = catalog or load_catalog()
-    kind, _, rest = spec.resources.infra.partition("/")
-    if kind == "sim":
-        setting = simulated(spec, rest, catalog, seed)
-    elif kind == "replay":
-        setting = replayed(spec, rest, catalog)
-    else:
-        what = "comes with a later version" if kind in LATER else "is reached through SkyPilot, in a later version"
-        raise ProviderError(f"resources.infra: {spec.resources.infra!r} {what}; now: sim/CLOUD, replay/FOLDER")
+    kind, rest = where(spec, catalog)
+    setting = simulated(spec, rest, catalog, seed) if kind == "sim" else replayed(spec, rest, catalog)
     if not chosen.guarded and not setting.cloud.simulated:
-        raise BadInput(f"search.strategy: {chosen.name} does not keep limits and runs on simulated clouds only")
+        problem = "does not keep limits and runs on simulated clouds only"
+        raise spec.error("search.strategy", problem, value=spec.search.strategy)
     return Prepared(setting=setting, strategy=chosen, catalog_date=catalog.date.isoformat())
+
+
+def strategy_of(spec: TrainSpec, seed: int) -> Strategy:
+    """The job's strategy. Raises SpecError at the place where it was named."""
+    try:
+        return strategy(spec.search.strategy, seed=seed)
+    except BadInput as error:
+        raise spec.error("search.strategy", str(error).removeprefix("search.strategy: ")) from error
 
 
 def train(spec: TrainSpec, *, store: Store, seed: int = 0, observer: Observer = ignore) -> RunRecord:
     """Search, choose, train; everything is in the store. Raises what `prepare` raises, StoreError, Interrupted."""
     now = datetime.now(UTC)
-    spec = _anchored(spec)
     prepared = prepare(spec, seed=seed)
+    spec = _anchored(spec)
     record = RunRecord(
         run_id=f"{spec.name}-{secrets.token_hex(3)}",
         created=now.isoformat(timespec="seconds"),

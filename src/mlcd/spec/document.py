@@ -88,13 +88,13 @@ def _not_yaml(error: yaml.MarkedYAMLError, file: str) -> SpecError:
 
 
 def _neighbour(file: Path) -> str:
-    """The YAML file of the same folder whose name is most like the one that is missing, or ""."""
+    """The YAML file of the same folder whose name, less its ending, is most like the one that is missing, or ""."""
     try:
-        names = [other.name for other in file.parent.iterdir() if other.suffix in (".yaml", ".yml")]
+        names = {other.stem: other.name for other in file.parent.iterdir() if other.suffix in (".yaml", ".yml")}
     except OSError:
         return ""
-    found = nearest(file.name, names)
-    return str(file.with_name(found)) if found else ""
+    found = nearest(file.name.removesuffix(file.suffix), list(names))
+    return str(file.with_name(names[found])) if found else ""
 
 
 class _Builder:

@@ -15,7 +15,7 @@ from mlcd.spec.mapping import as_text, tree
 from mlcd.spec.node import Node
 from mlcd.spec.quantity import flag, line_of_text, minutes, number, text, whole
 from mlcd.spec.record import Field, Record
-from mlcd.spec.train import Resources, SearchSettings, TrainSpec, Work
+from mlcd.spec.train import Place, Resources, SearchSettings, TrainSpec, Work
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _NAME_FORM = "letters, digits and . _ - (at most 80, a letter or digit first)"
@@ -171,7 +171,7 @@ def parse_train(text: str, *, file: str = "job.yaml", now: datetime | None = Non
     root = document(text, file=file)
     if root.value is None:
         raise SpecError("the file is empty", file=file, line=1, allowed="a job file; `mlcd init` writes one")
-    return replace(train_record(now)(root), file=file, source=text)
+    return replace(train_record(now)(root), file=file, source=text, places=places_of(root))
 
 
 def read_train(path: str | Path, *, now: datetime | None = None) -> TrainSpec:
@@ -185,7 +185,19 @@ def spec_from_mapping(job: Mapping[str, object], *, now: datetime | None = None)
     A field that is None counts as left out. Raises SpecError, without a line, as `parse_train` does.
     """
     root = tree(job)
-    return replace(train_record(now)(root), source=as_text(root))
+    return replace(train_record(now)(root), source=as_text(root), places=places_of(root))
+
+
+def places_of(node: Node) -> dict[str, Place]:
+    """Where each field below `node` stands, by its dotted name; of lists, the elements that are text."""
+    found: dict[str, Place] = {}
+    below = tuple(node.value.values()) if isinstance(node.value, Mapping) else node.items()
+    for child in below:
+        if child is node or not (isinstance(node.value, Mapping) or isinstance(child.value, str)):
+            continue
+        found[child.path] = Place(child.path, child.file, child.line)
+        found.update(places_of(child))
+    return found
 
 
 def _slug(name: str) -> str:

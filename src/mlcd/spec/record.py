@@ -1,5 +1,6 @@
 """A mapping with known fields, as a table: each field's name, its reader, and where its value goes."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -7,6 +8,7 @@ from typing import Generic, TypeVar
 from mlcd.errors import SpecError, nearest
 from mlcd.spec.node import Node
 
+_REST_OF_AMOUNT = re.compile(r"[0-9]{3}(\.[0-9]+)?\s*(usd|\$|dollars?)?", re.IGNORECASE)
 T = TypeVar("T")
 Reader = Callable[[Node], T]
 
@@ -67,6 +69,8 @@ class Record(Generic[T]):
             problem = "not supported yet" + (f"; {self.later[name]}" if self.later[name] else "")
         elif ":" in name and name.partition(":")[0] in self.fields:
             problem = f"unknown field; write a space after the colon of {name.partition(':')[0]!r}"
+        elif _REST_OF_AMOUNT.fullmatch(name) and child.value is None:
+            problem = 'unknown field; the comma before it split an amount: put it in quotes, such as "1,000 USD"'
         else:
             known = tuple(self.fields)
             elsewhere = [place for place in places if place.rpartition(".")[2] == name]

@@ -11,8 +11,8 @@ name: NAME
 # Where to run, and on what. `mlcd train JOB --on X` is the same as infra: X.
 resources:
   infra: sim/aws                  # a simulated cloud costs nothing; replay/FOLDER replays measured tables
-  instance_type: [c5.*, c5n.4xlarge, p2.xlarge, p3.2xlarge]   # names, globs, or a set such as aws-62
-  use_spot: false                 # true: cheaper, and may be interrupted
+  instance_type: [c5.*, c5n.4xlarge, p2.x*, p3.2x*]   # names, globs, or a set such as aws-62
+  use_spot: false                 # true: cheaper, and may be interrupted; of globs only types with a spot market
 
 # How many nodes may be chosen: 1..50 for all types, or a list, or by glob (the first that matches counts).
 num_nodes: {default: 1..50, "c*": 1..100}

@@ -4,8 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from mlcd.errors import SpecError
 from mlcd.goal import Goal
 from mlcd.problem import TrialPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a field was given, and what it is called there (`--on` for `resources.infra`)."""
+
+    field: str
+    file: str = ""
+    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +35,10 @@ class NodeCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """Where and on what."""
+    """Where and on what. `instance_type` None means what the cloud offers (the set aws-62 on aws)."""
 
     infra: str = "sim/aws"
-    instance_type: tuple[str, ...] = ("aws-62",)
+    instance_type: tuple[str, ...] | None = None
     use_spot: bool = False
 
 
@@ -63,12 +73,13 @@ class TrainSpec:
 
     `overrides` are the command line's changes, as (flag, text):
     `with_overrides(parse_train(source), **dict(overrides))` is this spec again.
+    `num_nodes` None means 1..50, or every count that was measured. `places` are the fields that were given.
     """
 
     name: str
     goal: Goal
     resources: Resources = field(default_factory=Resources)
-    num_nodes: NodeCounts = field(default_factory=lambda: NodeCounts(default=tuple(range(1, 51))))
+    num_nodes: NodeCounts | None = None
     job: Work = field(default_factory=Work)
     search: SearchSettings = field(default_factory=SearchSettings)
     run: str = ""
@@ -78,3 +89,23 @@ class TrainSpec:
     file: str = ""
     source: str = ""
     overrides: tuple[tuple[str, str], ...] = ()
+    places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
+
+    def error(
+        self, name: str, problem: str, *, value: object = None, allowed: str = "", nearest: str = ""
+    ) -> SpecError:
+        """The error about the field `name`, at its line or its section's; to be raised by the caller."""
+        place = self.places.get(name)
+        if place is None:
+            sections = (self.places.get(name[:end]) for end in range(len(name) - 1, 0, -1) if name[end] in ".[")
+            above = next((section for section in sections if section is not None), None)
+            place = Place(name, self.file, None if above is None or not above.file else above.line)
+        return SpecError(
+            problem,
+            file=place.file,
+            line=place.line,
+            field=place.field,
+            value=value,
+            allowed=allowed,
+            nearest=nearest,
+        )

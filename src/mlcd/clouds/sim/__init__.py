@@ -1,7 +1,18 @@
 """A simulated cloud: speed from a machine model that no strategy knows, time and money that are not real."""
 
 from mlcd.clouds.sim.cloud import Rates, SimCloud
-from mlcd.clouds.sim.models import MODELS, TOPOLOGIES, SimJob, SimModel
+from mlcd.clouds.sim.models import ALIASES, MODELS, TOPOLOGIES, SimJob, SimModel, nearest_model
 from mlcd.clouds.sim.paper import PAPER_JOBS, PaperJob
 
-__all__ = ["MODELS", "PAPER_JOBS", "TOPOLOGIES", "PaperJob", "Rates", "SimCloud", "SimJob", "SimModel"]
+__all__ = [
+    "ALIASES",
+    "MODELS",
+    "PAPER_JOBS",
+    "TOPOLOGIES",
+    "PaperJob",
+    "Rates",
+    "SimCloud",
+    "SimJob",
+    "SimModel",
+    "nearest_model",
+]

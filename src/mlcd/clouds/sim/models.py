@@ -150,6 +150,12 @@ ALIASES: Mapping[str, str] = {
 }
 
 
+def nearest_model(name: str) -> str:
+    """The model of MODELS whose name or alias is most like `name`, or ""."""
+    near = nearest(name.lower(), [*MODELS, *ALIASES])
+    return ALIASES.get(near, near)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimJob:
     """What is trained: a model of MODELS (or an alias), the global batch (fixed: strong scaling) and the topology."""
@@ -160,7 +166,7 @@ class SimJob:
 
     def __post_init__(self) -> None:
         if self.model not in MODELS and self.model not in ALIASES:
-            near = nearest(self.model, [*MODELS, *ALIASES])
+            near = nearest_model(self.model)
             hint = f"; did you mean {near!r}?" if near else ""
             raise BadInput(f"job.model: the simulator knows no {self.model!r}; allowed: {', '.join(MODELS)}{hint}")
         if self.topology not in TOPOLOGIES:

@@ -1,0 +1,159 @@
+"""What a job may choose from: the instance types and node counts it names, held against what is there."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from mlcd.catalog import Catalog, Instance, NotOffered, family_globs
+from mlcd.clouds.replay import ReplayInstance, Workload
+from mlcd.errors import nearest
+from mlcd.space import Config
+from mlcd.spec import NodeCounts, TrainSpec
+from mlcd.spec.node import Node
+
+MOST_CONFIGURATIONS = 200_000
+"""More are no search any more: one suggestion looks at all of them."""
+
+DEFAULT_NODES = NodeCounts(default=tuple(range(1, 51)))
+_TYPES = "resources.instance_type"
+_SHOWN = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """Types of the catalog with the node counts a job allows, and what was left out of them, in words."""
+
+    instances: tuple[Instance, ...]
+    counts: NodeCounts
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """Rows of a measured table that a job allows, and what was left out, in words."""
+
+    configs: tuple[Config, ...]
+    instances: Mapping[str, ReplayInstance]
+    notes: tuple[str, ...] = ()
+
+
+def offer(spec: TrainSpec, cloud: str, catalog: Catalog) -> Offer:
+    """What the catalog has of `cloud` for the job. Raises SpecError at the name or glob that does not fit."""
+    given = spec.resources.instance_type
+    patterns = catalog.default_types(cloud) if given is None else given
+    chosen: dict[str, Instance] = {}
+    no_spot: dict[str, None] = {}
+    for position, pattern in enumerate(patterns):
+        try:
+            found = catalog.select((pattern,), cloud=cloud)
+        except NotOffered as error:
+            place = _type_field(spec, position)
+            raise spec.error(
+                place, error.problem, value=pattern, allowed=error.allowed, nearest=error.nearest
+            ) from error
+        for instance in found:
+            if instance.price(spot=spec.resources.use_spot) is not None:
+                chosen[instance.name] = instance
+            elif pattern == instance.name:
+                raise spec.error(
+                    _type_field(spec, position),
+                    "has no spot market",
+                    value=pattern,
+                    allowed="use_spot: false, or a type that `mlcd catalog --spot` lists; a glob takes only those",
+                )
+            else:
+                no_spot[instance.name] = None
+    if not chosen:
+        raise spec.error(
+            "resources.use_spot",
+            f"no type has a spot market among {listed(no_spot)}",
+            value=True,
+            allowed="false, or types that `mlcd catalog --spot` lists",
+        )
+    counts = _checked_counts(spec, tuple(chosen))
+    size = sum(len(counts.for_instance(name)) for name in chosen)
+    if size > MOST_CONFIGURATIONS:
+        raise spec.error(
+            "num_nodes",
+            f"with {len(chosen)} instance types that is {size:,} configurations: narrow num_nodes or {_TYPES}",
+            allowed=f"at most {MOST_CONFIGURATIONS:,}",
+        )
+    notes = (f"no spot market, left out: {listed(no_spot)}",) if no_spot else ()
+    return Offer(instances=tuple(chosen.values()), counts=counts, notes=notes)
+
+
+def measured(spec: TrainSpec, workload: Workload, catalog: Catalog) -> Measured:
+    """The rows of `workload` for the job: all, or those of the types and node counts it names. Raises SpecError."""
+    if spec.resources.use_spot:
+        problem = "a measured table has no spot prices and no interruptions"
+        raise spec.error("resources.use_spot", problem, value=True, allowed="false")
+    names = _measured_types(spec, workload, catalog)
+    counts = None if spec.num_nodes is None else _checked_counts(spec, names)
+    rows = [config for config in workload.seconds if config.instance in names]
+    configs = tuple(c for c in rows if counts is None or c.nodes in counts.for_instance(c.instance))
+    if not configs:
+        known = sorted({config.nodes for config in rows})
+        raise spec.error(
+            "num_nodes", "none of these numbers of nodes was measured", allowed=listed([str(n) for n in known], 20)
+        )
+    left = {config.instance for config in configs}
+    missing = [name for name in names if name not in left]
+    notes = (f"never measured on these numbers of nodes, left out: {listed(missing)}",) if missing else ()
+    instances = {name: instance for name, instance in workload.instances.items() if name in left}
+    return Measured(configs=configs, instances=instances, notes=notes)
+
+
+def listed(names: Iterable[str], most: int = _SHOWN) -> str:
+    """`a, b, c and 4 more`."""
+    every = list(names)
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more
+
+
+def _measured_types(spec: TrainSpec, workload: Workload, catalog: Catalog) -> tuple[str, ...]:
+    known = tuple(workload.instances)
+    if spec.resources.instance_type is None:
+        return known
+    chosen: dict[str, None] = {}
+    for position, pattern in enumerate(spec.resources.instance_type):
+        members = catalog.sets.get(pattern, ())
+        found = [name for name in known if name == pattern or name in members or fnmatchcase(name, pattern)]
+        if not found:
+            raise spec.error(
+                _type_field(spec, position),
+                f"matches no instance type that {workload.name} was measured on",
+                value=pattern,
+                allowed=listed(known),
+                nearest=nearest(pattern, known),
+            )
+        chosen.update(dict.fromkeys(found))
+    return tuple(name for name in known if name in chosen)
+
+
+def _checked_counts(spec: TrainSpec, names: Sequence[str]) -> NodeCounts:
+    """The job's node counts. Raises SpecError for a glob that is about none of `names`."""
+    counts = spec.num_nodes or DEFAULT_NODES
+    for glob, _ in counts.by_glob:
+        if not any(fnmatchcase(name, glob) for name in names):
+            raise spec.error(
+                Node(value=None, path="num_nodes").child_path(glob),
+                "matches none of the instance types that can be chosen",
+                value=glob,
+                allowed=f"a name or a glob of {listed(names)}, or default",
+                nearest=_nearest_glob(glob, names),
+            )
+    return counts
+
+
+def _nearest_glob(glob: str, names: Sequence[str]) -> str:
+    """The name or the glob of a family that is most like `glob`; families are short, so less alike is alike enough."""
+    families = family_globs(names)
+    close = get_close_matches(glob, families, n=1, cutoff=0.5)
+    return nearest(glob, (*names, *families, "default")) or (close[0] if close else "")
+
+
+def _type_field(spec: TrainSpec, position: int) -> str:
+    """The dotted name of an element; of the whole field where it is not a list, or left out."""
+    item = f"{_TYPES}[{position}]"
+    return item if item in spec.places else _TYPES

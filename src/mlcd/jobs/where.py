@@ -1,0 +1,43 @@
+"""What `resources.infra` says: which kind of cloud, and which one of it."""
+
+from mlcd.catalog import Catalog
+from mlcd.errors import ProviderError, SpecError, nearest
+from mlcd.spec import TrainSpec
+
+LATER = {
+    **dict.fromkeys(("local", "minicloud", "slurm", "lithops"), "comes with a later version"),
+    **dict.fromkeys(("aws", "gcp", "azure", "kubernetes"), "is reached through SkyPilot, in a later version"),
+}
+"""Kinds of infra that are settled names and not in this version."""
+
+_INFRA = "resources.infra"
+
+
+def where(spec: TrainSpec, catalog: Catalog) -> tuple[str, str]:
+    """(`sim`, cloud) or (`replay`, folder). Raises SpecError for a mistake, ProviderError for what comes later."""
+    infra = spec.resources.infra
+    kind, _, rest = infra.partition("/")
+    if kind in LATER:
+        raise ProviderError(str(spec.error(_INFRA, f"{infra!r} {LATER[kind]}; now: sim/CLOUD, replay/FOLDER")))
+    if kind == "sim" and not rest:
+        raise _error(spec, catalog, "say which cloud is simulated, as sim/CLOUD")
+    if kind == "replay" and not rest:
+        raise _error(spec, catalog, "say which folder of measured tables, as replay/FOLDER (docs/replay.md)")
+    if kind not in ("sim", "replay") or (kind == "sim" and rest not in catalog.clouds):
+        raise _error(spec, catalog, "there is no such cloud", near=_nearest(infra, catalog))
+    return kind, rest
+
+
+def _error(spec: TrainSpec, catalog: Catalog, problem: str, *, near: str = "") -> SpecError:
+    allowed = ", ".join((*(f"sim/{cloud}" for cloud in catalog.clouds), "replay/FOLDER"))
+    return spec.error(_INFRA, problem, value=spec.resources.infra, allowed=allowed, nearest=near)
+
+
+def _nearest(infra: str, catalog: Catalog) -> str:
+    """The whole that is most like `infra`; else its first part set right, with what the user wrote behind it."""
+    kind, slash, rest = infra.partition("/")
+    simulated = [f"sim/{cloud}" for cloud in catalog.clouds]
+    if near := nearest(infra.lower(), (*simulated, *LATER)):
+        return near
+    near = nearest(kind.lower(), ("sim", "replay", *LATER))
+    return f"{near}{slash}{rest}" if near and near != kind else ""
