@@ -43,7 +43,7 @@ class Picture:
         return file
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """A run as the store has it. Printing it gives the verdict."""
 
@@ -101,6 +101,10 @@ class Result:
         file = Path(path)
         file.write_text(html_report(self.record), encoding="utf-8")
         return file
+
+    def __repr__(self) -> str:
+        best = "nothing" if self.best is None else f"{self.best.config}"
+        return f"<Result {self.run_id}: {self.status}, {best} after {len(self.trials)} trials>"
 
     def __str__(self) -> str:
         return self.explain()

@@ -3,14 +3,15 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 
 from mlcd.catalog import load_catalog
 from mlcd.errors import BadInput, nearest
 from mlcd.jobs.given import GoalLike, Job, check_seed, job_spec
 from mlcd.jobs.setting import offered, replayed
+from mlcd.jobs.train import strategy_of
 from mlcd.ledger import Authorisation, Ledger, Refusal
 from mlcd.problem import Problem
-from mlcd.search.registry import strategy as strategy_named
 from mlcd.search.strategy import Strategy
 from mlcd.space import Config
 from mlcd.spec import TrainSpec
@@ -21,7 +22,11 @@ from mlcd.units import ZERO, Usd, parse_usd
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remaining:
-    """What may still be used, None where there is no limit. Open asks count at their worst case."""
+    """What may still be used, None where there is no limit. Open asks count at their worst case.
+
+    Below 0 when trials were told to have taken more than that: it was paid, so it is counted, and nothing more is
+    handed out that does not fit.
+    """
 
     usd: Usd | None
     seconds: float | None
@@ -59,9 +64,10 @@ class Search:
     ) -> None:
         check_seed(seed)
         spec = job_spec(job, goal, strategy=strategy)
-        self._strategy: Strategy = strategy_named(spec.search.strategy, seed=seed)
+        self._strategy: Strategy = strategy_of(spec, seed)
         if not self._strategy.guarded:
-            raise BadInput(f"search.strategy: {spec.search.strategy} does not look at the limits; it cannot be asked")
+            problem = "does not look at the limits; it cannot be asked"
+            raise spec.error("search.strategy", problem, value=spec.search.strategy)
         self._problem: Problem = _problem(spec)
         self._clock = clock
         self._began: float | None = None
@@ -96,7 +102,11 @@ class Search:
 
     @property
     def left(self) -> Remaining:
-        """Money, time and trials that are neither used nor promised to open asks."""
+        """Money, time and trials that are neither used nor promised to open asks.
+
+        What is told counts as told, also where a trial took longer or cost more than it was authorised for: the
+        limits hold only as long as none does.
+        """
         ledger = self._ledger()
         return Remaining(usd=ledger.usd_left, seconds=ledger.seconds_left, trials=self._room())
 
@@ -104,11 +114,14 @@ class Search:
         """At most `count` trials to run now, each authorised with all open ones beside it.
 
         An empty list means that the search is done, or, while asks are open, that there is nothing to add to them.
-        A trial that failed for a passing reason may come again. Never raises for want of money or time.
+        A trial that failed for a passing reason may come again. Never raises for want of money or time; raises
+        BadInput for a count that is not a whole number above 0.
         """
+        if isinstance(count, bool) or not isinstance(count, Integral) or count < 1:
+            raise BadInput(f"ask: count: must be a whole number, at least 1 (got {count!r})")
         if self._clock is not None and self._began is None:
             self._began = self._clock()
-        count = min(count, self._room())
+        count = min(int(count), self._room())
         if count < 1:
             return []
         ledger = self._ledger()
@@ -148,19 +161,20 @@ class Search:
 
         Raises BadInput for a configuration outside the space or numbers that cannot be.
         """
-        config = self._config(config)
-        error = self._problem.noise if relative_error is None else relative_error
+        config = self._config("tell", config)
+        error = self._problem.noise if relative_error is None else _number("tell", "relative_error", relative_error)
+        seconds = _number("tell", "seconds", seconds)
         with _refusing("tell"):
             self._settle(
                 Measurement(
                     config=config,
                     attempt=self.history.attempts(config) + 1,
-                    samples_per_second=samples_per_second,
+                    samples_per_second=_number("tell", "samples_per_second", samples_per_second),
                     relative_error=error,
                     iterations=1,
-                    startup_seconds=startup_seconds,
+                    startup_seconds=_number("tell", "startup_seconds", startup_seconds),
                     seconds=seconds,
-                    usd=self._charge(config, seconds, usd),
+                    usd=self._charge("tell", config, seconds, usd),
                 )
             )
 
@@ -184,7 +198,10 @@ class Search:
             near = nearest(str(kind), kinds)
             hint = f"; did you mean {near!r}?" if near else ""
             raise BadInput(f"no kind of failure: {str(kind)!r}; allowed: {', '.join(kinds)}{hint}")
-        config = self._config(config)
+        config = self._config("tell_failure", config)
+        seconds = _number("tell_failure", "seconds", seconds)
+        if not isinstance(message, str):
+            raise BadInput(f"tell_failure: message: must be text (got {message!r})")
         with _refusing("tell_failure"):
             self._settle(
                 Failure(
@@ -193,7 +210,7 @@ class Search:
                     kind=FailureKind(kind),
                     message=message,
                     seconds=seconds,
-                    usd=self._charge(config, seconds, usd),
+                    usd=self._charge("tell_failure", config, seconds, usd),
                 )
             )
 
@@ -216,21 +233,41 @@ class Search:
             open=tuple(leave for leave, _ in self._open.values()),
         )
 
-    def _config(self, config: Config | Mapping[str, str | int | float]) -> Config:
-        known = config if isinstance(config, Config) else Config.of(config)
-        if known not in self._problem.space:
-            raise BadInput(f"{known} is not one of the job's {len(self._problem.space)} configurations")
-        return known
+    def _config(self, what: str, config: Config | Mapping[str, str | int | float]) -> Config:
+        if not isinstance(config, Config | Mapping):
+            allowed = "a suggestion's config, or {'instance': ..., 'nodes': ...}"
+            raise BadInput(f"{what}: config: not a configuration (got {config!r}); allowed: {allowed}")
+        given = config.as_dict() if isinstance(config, Config) else config
+        knobs = [knob.name for knob in self._problem.space.knobs]
+        known = Config(tuple((name, given[name]) for name in knobs if name in given))
+        named = len(known.values) == len(given) == len(knobs)
+        try:
+            row = self._problem.space.index.get(known) if named else None
+        except TypeError:  # a value that is no text and no number cannot be looked up
+            row = None
+        if row is None:
+            shown = known if named else config
+            raise BadInput(f"{what}: {shown} is not one of the job's {len(self._problem.space)} configurations")
+        return self._problem.space.configs[row]
 
-    def _charge(self, config: Config, seconds: float, usd: Usd | str | float | None) -> Usd:
+    def _charge(self, what: str, config: Config, seconds: float, usd: Usd | str | float | None) -> Usd:
         if usd is None:
             return self._problem.price(config).for_seconds(seconds)
-        return usd if isinstance(usd, Usd) else parse_usd(usd)
+        if isinstance(usd, Usd):
+            return usd
+        return parse_usd(usd if isinstance(usd, str) else _number(what, "usd", usd))
 
     def _settle(self, trial: Trial) -> None:
         _, started = self._open.pop(trial.config, (None, self._elapsed()))
         self._trials.append(trial)
         self._ends.append(started + trial.seconds)
+
+
+def _number(what: str, name: str, value: float) -> float:
+    """`value`, whatever kind of number it is. Raises BadInput for what is none."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise BadInput(f"{what}: {name}: must be a number (got {value!r})")
+    return float(value)
 
 
 @contextmanager
@@ -245,7 +282,17 @@ def _refusing(what: str) -> Iterator[None]:
 def _problem(spec: TrainSpec) -> Problem:
     """A cloud's own name, or `sim/` before it, means its catalog here; any other infra must be a measured table."""
     catalog = load_catalog()
-    infra = spec.resources.infra.removeprefix("sim/")
-    if infra.startswith("replay/"):
-        return replayed(spec, infra.removeprefix("replay/"), catalog).problem
-    return offered(spec, infra, catalog)
+    infra = spec.resources.infra
+    folder = infra.removeprefix("replay/")
+    if folder and folder != infra:
+        return replayed(spec, folder, catalog).problem
+    cloud = infra.removeprefix("sim/")
+    if cloud not in catalog.clouds:
+        raise spec.error(
+            "resources.infra",
+            "there is no such cloud in the catalog",
+            value=infra,
+            allowed=", ".join((*catalog.clouds, "replay/FOLDER")),
+            nearest=nearest(cloud.lower(), catalog.clouds),
+        )
+    return offered(spec, cloud, catalog)

@@ -62,6 +62,7 @@ def test_a_result_tells_everything(tmp_path: Path) -> None:
     assert result.best.config in {row.trial.config for row in result.trials}
     assert result.receipt.total_usd <= Usd.of(40)
     assert str(result) == result.explain()
+    assert repr(result) == f"<Result {result.run_id}: done, {result.best.config} after {len(result.trials)} trials>"
     assert "Receipt" in result.explain()
     assert result.pareto()
     jsonschema.validate(json.loads(result.to_json()), dict(schema()))
@@ -74,6 +75,15 @@ def test_a_result_tells_everything(tmp_path: Path) -> None:
     assert "<svg" in result.report(tmp_path / "r.html").read_text(encoding="utf-8")
     with pytest.raises(AttributeError):
         result.record = None  # type: ignore[misc, assignment]
+
+
+def test_a_bad_argument_is_named_as_it_is_called_here() -> None:
+    with pytest.raises(SpecError, match=r"^budget: .*negative"):
+        mlcd.train(JOB, budget="-5 USD")
+    with pytest.raises(SpecError, match=r"^on: there is no such cloud \(got 'sim/awz'\)"):
+        mlcd.train(JOB, on="sim/awz")
+    with pytest.raises(SpecError, match=r"^job.yaml:2: resources.instance_type\[0\]: unknown"):
+        mlcd.train(TEXT.replace("c5.xlarge", "c5.xlrge"), goal="time")
 
 
 def test_resume_reads_a_finished_run(tmp_path: Path) -> None:
@@ -275,11 +285,65 @@ def test_what_cannot_be_told() -> None:
     ):
         with pytest.raises(BadInput, match="tell: "):
             search.tell(config, **wrong)
+    for wrong in (
+        {"samples_per_second": "fast", "seconds": 60},
+        {"samples_per_second": 1, "seconds": "60"},
+        {"samples_per_second": 1, "seconds": None},
+        {"samples_per_second": 1, "seconds": True},
+        {"samples_per_second": 1, "seconds": 60, "startup_seconds": []},
+        {"samples_per_second": 1, "seconds": 60, "relative_error": "x"},
+        {"samples_per_second": 1, "seconds": 60, "usd": [1]},
+    ):
+        with pytest.raises(BadInput, match=r"tell: [a-z_]+: must be a number \(got "):
+            search.tell(config, **wrong)
+    for nowhere in ("c5.xlarge", None, {"instance": "c5.xlarge"}, {"instance": ["c5.xlarge"], "nodes": 1}, {}):
+        with pytest.raises(BadInput, match="tell: "):
+            search.tell(nowhere, samples_per_second=1, seconds=1)
+    with pytest.raises(BadInput, match="tell_failure: message: must be text"):
+        search.tell_failure(config, kind="hang", seconds=1, message=b"no")  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="tell_failure: seconds: must be a number"):
+        search.tell_failure(config, kind="hang", seconds="1")  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="did you mean 'out-of-memory'"):
         search.tell_failure(config, kind="out of memory", seconds=1)
     with pytest.raises(BadInput, match="tell_failure: "):
         search.tell_failure(config, kind="hang", seconds=-1)
     assert len(search.history) == 0
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, "2", True, None])
+def test_only_a_positive_whole_number_can_be_asked_for(count: Any) -> None:
+    with pytest.raises(BadInput, match="ask: count: must be a whole number, at least 1"):
+        mlcd.Search(OWN).ask(count)
+
+
+def test_numbers_of_numpy_and_any_order_of_knobs_can_be_told() -> None:
+    import numpy as np
+
+    search = mlcd.Search(OWN)
+    search.ask(np.int64(1))  # type: ignore[arg-type]
+    config = {"nodes": 2.0, "instance": "p3.2xlarge"}
+    search.tell(config, samples_per_second=np.float32(9), seconds=np.int64(60))  # type: ignore[arg-type]
+    (trial,) = search.history
+    assert repr(trial.config) == repr(Config.deployment("p3.2xlarge", 2))
+
+
+def test_what_was_told_counts_even_beyond_what_was_authorised() -> None:
+    search = mlcd.Search(OWN)
+    (first,) = search.ask()
+    search.tell(first.config, samples_per_second=5, seconds=9 * 3600, usd=31)
+    left = search.left
+    assert left.usd is not None
+    assert left.usd.micros < 0
+    assert left.seconds is not None
+    assert left.seconds < 0
+    assert search.ask() == []
+    assert search.best is None
+
+
+@pytest.mark.parametrize("infra", ["awz", "sim/awz", "replay/"])
+def test_a_search_by_hand_names_a_cloud_that_is_not_there(infra: str) -> None:
+    with pytest.raises(BadInput, match=rf"resources.infra: there is no such cloud in the catalog \(got '{infra}'\)"):
+        mlcd.Search({**OWN, "resources": {"infra": infra}})
 
 
 def test_a_strategy_that_ignores_limits_cannot_be_asked() -> None:
