@@ -126,12 +126,33 @@ def test_a_dry_run_spends_and_writes_nothing(mlcd: Mlcd, folder: Path) -> None:
     before = sorted(folder.rglob("*"))
     answer = mlcd("train", "job.yaml", "--dry-run")
     assert answer.code == 0
-    for part in ("24 deployments of 3 instance types", "$40.00", "a trial, at worst", "1 x c5.xlarge", "First trials"):
+    for part in ("24 deployments of 3 instance types", "$40.00", "a trial, at worst", "1 x c5.xlarge", "First trial"):
         assert part in answer.out
     plan = mlcd("train", "job.yaml", "--dry-run", "-o", "json").json
     assert plan["configurations"] == 24
     assert plan["trial_planned_usd"][0] < plan["trial_worst_usd"][0] == plan["first_trials"][0]["authorised_usd"]
     assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("parallel", ["1", "3"])
+def test_a_dry_run_shows_the_round_that_the_run_begins_with(mlcd: Mlcd, parallel: str) -> None:
+    flags = ("train", "job.yaml", "--parallel", parallel, "--budget", "4", "--strategy", "random", "-o", "json")
+    names = ("config", "reason", "authorised_usd", "authorised_seconds")
+    shown = [tuple(trial[name] for name in names) for trial in mlcd(*flags, "--dry-run").json["first_trials"]]
+    trials = mlcd(*flags).json["trials"]
+    assert shown == [tuple(trial[name] for name in names) for trial in trials if trial["round"] == 1]
+    assert len(shown) <= int(parallel)
+
+
+def test_what_is_left_out_is_said(mlcd: Mlcd, folder: Path) -> None:
+    (folder / "spot.yaml").write_text(SMALL.replace("p3.2xlarge]", "p3.2*], use_spot: true"))
+    said = "no spot market, left out: p3.2xlarge"
+    assert said in mlcd("train", "spot.yaml", "--dry-run").out
+    assert mlcd("train", "spot.yaml", "--dry-run", "-o", "json").json["notes"] == [said]
+    answer = mlcd("train", "spot.yaml")
+    assert answer.code == 0
+    assert answer.err.startswith(f"Note: {said}\n")
+    assert mlcd("train", "job.yaml", "--dry-run", "-o", "json").json["notes"] == []
 
 
 def test_a_dry_run_says_when_nothing_can_fit(mlcd: Mlcd) -> None:
@@ -164,6 +185,7 @@ def test_runs_show_report_and_resume_a_finished_run(mlcd: Mlcd, folder: Path) ->
     assert run_id in mlcd("runs").out
     (listed,) = mlcd("runs", "-o", "json").json["runs"]
     assert (listed["run_id"], listed["status"], listed["trials"]) == (run_id, "done", len(first["trials"]))
+    assert listed["live"] is False
     assert listed["spent_usd"] == pytest.approx(first["receipt"]["total_usd"])
     assert mlcd("show", "small", "-o", "json").json == first
     assert mlcd("resume", run_id, "-o", "json").json == first
@@ -187,9 +209,24 @@ def test_catalog_filters_sorts_and_names_its_date_and_sources(mlcd: Mlcd) -> Non
     assert all(i["accelerators"] and i["spot_usd_per_hour"] and i["cloud"] == "gcp" for i in found["instances"])
     assert len(mlcd("catalog", "aws-62", "-o", "json").json["instances"]) == 62
     assert len(mlcd("catalog", "-o", "json").json["instances"]) >= 150
-    assert "No instance type is left" in mlcd("catalog", "c5.*", "--gpu").out
+    for nothing in (("c5.*", "--gpu"), ("zz*",), ("zz*", "--cloud", "gcp")):
+        answer = mlcd("catalog", *nothing)
+        assert (answer.code, answer.out) == (0, "No instance type is left with these filters.\n")
+    assert mlcd("catalog", "zz*", "-o", "json").json["instances"] == []
     for key in ("name", "vcpus", "memory", "network"):
         assert mlcd("catalog", "c5.*", "--sort", key).code == 0
+
+
+def test_catalog_shows_few_sources_and_only_those_of_the_clouds_shown(mlcd: Mlcd) -> None:
+    few, every = mlcd("catalog", "p3.*").out, mlcd("catalog", "p3.*", "--sources").out
+    assert "8 more notes" in few
+    assert "Network, aws c4" in every
+    assert "Network, aws c4" not in few
+    for text in (few, every):
+        assert "Network, gcp" not in text
+        assert "gcp-gpu" not in text
+    assert "Network, gcp" in mlcd("catalog", "--cloud", "gcp", "--sources").out
+    assert len(mlcd("catalog", "p3.*", "-o", "json").json["sources"]) > 10
 
 
 def test_catalog_shows_what_a_users_file_lays_over_it(
@@ -199,13 +236,22 @@ def test_catalog_shows_what_a_users_file_lays_over_it(
     monkeypatch.setenv("MLCD_CATALOG", "own.csv")
     (instance,) = mlcd("catalog", "c5.large", "-o", "json").json["instances"]
     assert instance["usd_per_hour"] == 0.05
+    assert "1 rows are from own.csv" in mlcd("catalog", "c5.large").out
     assert "own.csv over it" in mlcd("check").out
 
 
 def test_check_is_honest(mlcd: Mlcd, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = mlcd("check")
     assert answer.code == 0
-    for part in ("Python 3.", "schema 1", "sim/aws", "replay/FOLDER", "later    minicloud", "SkyPilot", "days old"):
+    for part in (
+        "Python 3.",
+        "schema ",
+        "sim/aws",
+        "docs/replay.md",
+        "later    minicloud",
+        "SkyPilot",
+        "docs/catalog.md",
+    ):
         assert part in answer.out
     told = mlcd("check", "-o", "json").json
     assert told["ok"]
@@ -346,7 +392,13 @@ BAD: dict[str, Bad] = {
     "unknown strategy": Bad(("train", "job.yaml", "--strategy", "hetrbo"), 2, ("did you mean 'heterbo'?",)),
     "unknown strategy option": Bad(("train", "job.yaml", "--strategy", "heterbo:prun=off"), 2, ("prun", "prune")),
     "bad strategy option": Bad(("train", "job.yaml", "--strategy", "heterbo:prune=maybe"), 2, ("'maybe'", "on, off")),
-    "unknown cloud": Bad(("train", "job.yaml", "--on", "sim/awz"), 2, ("'awz'", "did you mean 'aws'?")),
+    "unknown cloud": Bad(("train", "job.yaml", "--on", "sim/awz"), 2, ("'sim/awz'", "did you mean 'sim/aws'?")),
+    "unknown kind of cloud": Bad(("train", "job.yaml", "--on", "slrum"), 2, ("--on", "did you mean 'slurm'?")),
+    "no cloud simulated": Bad(("train", "job.yaml", "--on", "sim"), 2, ("--on", "sim/CLOUD")),
+    "no folder replayed": Bad(("train", "job.yaml", "--on", "replay/"), 2, ("--on", "which folder")),
+    "picture of another kind": Bad(("train", "job.yaml", "--picture", "x.png"), 2, ("--picture", "'x.png'", ".svg")),
+    "report's picture of another kind": Bad(("report", "x", "--picture", "speed", "--out", "x.png"), 2, (
+        "--out", ".svg")),
     "real cloud of later": Bad(("train", "job.yaml", "--on", "aws"), 7, ("'aws'", "SkyPilot", "sim/CLOUD")),
     "local of later": Bad(("train", "job.yaml", "--on", "local"), 7, ("'local'", "later version")),
     "picture in no folder": Bad(("train", "job.yaml", "--picture", "no/where.svg"), 2, ("no/where.svg", "no folder")),
@@ -359,9 +411,10 @@ BAD: dict[str, Bad] = {
     "unknown picture": Bad(("report", "x", "--picture", "sped"), 2, ("'sped'", "did you mean 'speed'?")),
     "unknown type in catalog": Bad(("catalog", "p3.2xlrge"), 2, ("'p3.2xlrge'", "did you mean 'p3.2xlarge'?")),
     "unknown cloud in catalog": Bad(("catalog", "--cloud", "asw"), 2, ("'asw'", "allowed: aws, azure, gcp")),
-    "glob of nothing in catalog": Bad(("catalog", "zz*"), 2, ("no instance type matches 'zz*'",)),
+    "set of another cloud in catalog": Bad(("catalog", "--cloud", "aws", "gcp-gpu"), 2, ("gcp, not of aws",)),
     "unknown sort": Bad(("catalog", "--sort", "colour"), 2, ("'colour'", "price")),
     # the job file
+    "no such file, none like it": Bad(("train", "nosuch.yaml"), 2, ("nosuch.yaml: there is no such file",)),
     "no such file": Bad(("train", "jb.yaml"), 2, ("jb.yaml", "no such file", "did you mean 'job.yaml'?")),
     "a directory": Bad(("train", "."), 2, ("directory",)),
     "empty file": Bad(TRAIN_BAD, 2, ("bad.yaml:1", "empty", "mlcd init"), {"bad.yaml": ""}),
@@ -376,14 +429,24 @@ BAD: dict[str, Bad] = {
     "empty range": Bad(TRAIN_BAD, 2, ("bad.yaml:3", "num_nodes"), job("1..8", "8..1")),
     "no nodes": Bad(TRAIN_BAD, 2, ("bad.yaml:3", "num_nodes"), job("1..8", "[]")),
     "half a node": Bad(TRAIN_BAD, 2, ("bad.yaml:3", "num_nodes"), job("1..8", "0.5")),
-    "unknown instance": Bad(TRAIN_BAD, 2, ("'p3.2xlrge'", "did you mean 'p3.2xlarge'?"), job("p3.2xla", "p3.2xl")),
+    "unknown instance": Bad(TRAIN_BAD, 2, ("bad.yaml:2", "'p3.2xlrge'", "did you mean 'p3.2xlarge'?"), job(
+        "p3.2xla", "p3.2xl")),
+    "amount without quotes": Bad(TRAIN_BAD, 2, ("bad.yaml:5", "quotes"), job("40 USD", "1,000 USD")),
+    "nodes of no chosen type": Bad(TRAIN_BAD, 2, ("bad.yaml:3", "num_nodes['m5*']"), job(
+        "1..8", "{default: 1, m5*: 2}")),
+    "far too large a space": Bad(TRAIN_BAD, 2, ("bad.yaml:3", "num_nodes", "300,000", "200,000"), job(
+        "1..8", "1..100000")),
+    "more nodes than samples": Bad(TRAIN_BAD, 2, ("bad.yaml:4", "job.batch"), job("1..8", "600")),
+    "a measured job's field": Bad(TRAIN_BAD, 2, ("bad.yaml:4", "job.hours"), job("epochs: 10", "hours: 10")),
     "types of another cloud": Bad(TRAIN_BAD, 2, ("aws-62", "gcp"), job(
         "infra: sim/aws, instance_type: [c5.xlarge, c5.4xlarge, p3.2xlarge]", "infra: sim/gcp, instance_type: aws-62")),
     "no type": Bad(TRAIN_BAD, 2, ("instance_type", "empty"), job("[c5.xlarge, c5.4xlarge, p3.2xlarge]", "[]")),
-    "spot where there is none": Bad(TRAIN_BAD, 2, ("p3.2xlarge", "spot"), job("2xlarge]", "2xlarge], use_spot: true")),
-    "unknown model": Bad(TRAIN_BAD, 2, ("'resnet15'", "resnet152"), job("resnet152", "resnet15")),
-    "no model": Bad(TRAIN_BAD, 2, ("job.model",), job("model: resnet152, ", "")),
-    "no samples": Bad(TRAIN_BAD, 2, ("job.samples",), job("samples: 50000, ", "")),
+    "spot where there is none": Bad(TRAIN_BAD, 2, ("bad.yaml:2", "p3.2xlarge", "spot"), job(
+        "2xlarge]", "2xlarge], use_spot: true")),
+    "unknown model": Bad(TRAIN_BAD, 2, ("bad.yaml:4", "job.model", "'resnet15'", "resnet152"), job(
+        "resnet152", "resnet15")),
+    "no model": Bad(TRAIN_BAD, 2, ("bad.yaml:4", "job.model"), job("model: resnet152, ", "")),
+    "no samples": Bad(TRAIN_BAD, 2, ("bad.yaml:4", "job.samples"), job("samples: 50000, ", "")),
     "negative samples": Bad(TRAIN_BAD, 2, ("bad.yaml:4", "job.samples"), job("50000", "-1")),
     "assurance of 1": Bad(TRAIN_BAD, 2, ("search.assurance",), job("max_trials: 6", "assurance: 1")),
     "no trials": Bad(TRAIN_BAD, 2, ("search.max_trials",), job("max_trials: 6", "max_trials: 0")),
@@ -394,6 +457,8 @@ BAD: dict[str, Bad] = {
         "t/small.csv": ""}),
     "replay without workload": Bad(("train", "job.yaml", "--on", "replay/t"), 2, ("no workload",), {
         "t/instances.csv": INSTANCES}),
+    "replay of other types": Bad(("train", "job.yaml", "--on", "replay/t"), 2, ("job.yaml:2", "'c5.xlarge'"), {
+        "t/instances.csv": INSTANCES, "t/small.csv": "instance,nodes,seconds\na,1,100\n"}),
     "replay of another workload": Bad(("train", "job.yaml", "--on", "replay/t"), 2, ("'small'", "'smell'"), {
         "t/instances.csv": INSTANCES, "t/smell.csv": "instance,nodes,seconds\na,1,100\n"}),
     "replay with a bad number": Bad(("train", "job.yaml", "--on", "replay/t"), 2, ("small.csv:2", "seconds"), {
@@ -514,6 +579,25 @@ def test_a_run_that_another_process_holds_is_refused(mlcd: Mlcd, folder: Path, m
         store.set_status(run_id, Status.INTERRUPTED)
         with store.lock(run_id):
             assert_refused(mlcd("resume", run_id), 1, run_id, "another mlcd process")
+
+
+def test_a_killed_run_shows_as_stopped_and_how_to_go_on(mlcd: Mlcd, folder: Path) -> None:
+    from mlcd.store.store import Store
+    from mlcd.trial.outcome import Status
+
+    run_id = mlcd("train", "job.yaml", "-o", "json").json["run_id"]
+    with Store(folder / "home") as store:
+        store.set_status(run_id, Status.RUNNING)
+        with store.lock(run_id):
+            assert "stopped" not in (text := mlcd("runs").out)
+            assert "running" in text
+            assert mlcd("runs", "-o", "json").json["runs"][0]["live"] is True
+    text = mlcd("runs").out
+    assert "stopped" in text
+    assert "running" not in text
+    assert f"mlcd resume {run_id}" in text
+    (listed,) = mlcd("runs", "-o", "json").json["runs"]
+    assert (listed["status"], listed["live"]) == ("running", False)
 
 
 # ---- the edge

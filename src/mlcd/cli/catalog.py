@@ -10,6 +10,9 @@ from mlcd.errors import BadInput
 if TYPE_CHECKING:
     from mlcd.catalog import Catalog, Instance
 
+FIRST_NOTES = 2
+"""How many notes are shown without --sources."""
+
 OLD_DAYS = 180
 """Prices older than this come with a warning."""
 
@@ -24,16 +27,25 @@ OLD_DAYS = 180
     type=click.Choice(["name", "price", "vcpus", "memory", "network"]),
     help="By default in the catalog's order.",
 )
+@click.option("--sources", is_flag=True, help="Where every figure comes from.")
 @output_option
 def catalog(
-    *, patterns: tuple[str, ...], cloud: str | None, gpu: bool, spot: bool, sort: str | None, output: str
+    *,
+    patterns: tuple[str, ...],
+    cloud: str | None,
+    gpu: bool,
+    spot: bool,
+    sort: str | None,
+    sources: bool,
+    output: str,
 ) -> None:
     """List instance types and prices, with date and sources.
 
     A PATTERN is a name, a glob such as 'c5.*', or a named set such as aws-62; without one, everything is shown. The
-    file named by MLCD_CATALOG (CSV or YAML) is laid over the packaged prices.
+    file named by MLCD_CATALOG (CSV or YAML) is laid over the packaged prices; docs/catalog.md has its format.
     """
     from mlcd.catalog import load_catalog
+    from mlcd.catalog.sets import cloud_of
 
     loaded = load_catalog()
     shown = [i for i in _chosen(loaded, patterns, cloud) if (i.accelerators or not gpu)]
@@ -48,10 +60,17 @@ def catalog(
         click.echo(table([_HEAD, *(_row(instance) for instance in shown)], "<<>>><>>"))
     else:
         click.echo("No instance type is left with these filters.")
+        return
     click.echo(f"\n{len(shown)} of {len(loaded.instances)} types; USD an hour as of {loaded.date} ({age_text(age)}).")
-    for note in loaded.notes:
+    clouds = {i.cloud for i in shown}
+    notes = _notes(loaded, clouds)
+    for note in notes if sources else notes[:FIRST_NOTES]:
         click.echo(f"  {note}")
-    click.echo(f"Named sets: {', '.join(f'{name} ({len(types)})' for name, types in loaded.sets.items())}")
+    if len(notes) > FIRST_NOTES and not sources:
+        click.echo(f"  {len(notes) - FIRST_NOTES} more notes on where the figures come from: --sources")
+    sets = [f"{name} ({len(types)})" for name, types in loaded.sets.items() if cloud_of(name) in clouds]
+    if sets:
+        click.echo(f"Named sets: {', '.join(sets)}")
 
 
 def age_text(days: int) -> str:
@@ -72,22 +91,35 @@ _KEYS: "dict[str, Callable[[Instance], tuple[object, ...]]]" = {
 }
 
 
+def _notes(loaded: "Catalog", clouds: set[str]) -> list[str]:
+    """The notes on these clouds, the user's file first; a note on others names them before its first colon."""
+    others = set(loaded.clouds) - clouds
+    heads = [(note, set(note.partition(":")[0].replace(",", " ").split())) for note in loaded.notes]
+    notes = [note for note, head in heads if head & clouds or not head & others]
+    own = [note for note in notes if " rows are from " in note]
+    return [*own, *(note for note in notes if note not in own)]
+
+
 def _chosen(loaded: "Catalog", patterns: tuple[str, ...], cloud: str | None) -> "list[Instance]":
-    """What the patterns name, in one cloud or in whichever has it. Raises CatalogError for what is nowhere."""
-    if cloud is not None:
-        return list(loaded.select(patterns or ("*",), cloud=cloud))
-    if not patterns:
+    """What the patterns name, in one cloud or in whichever has it.
+
+    A glob may match nothing. Raises CatalogError for a cloud or a name that is nowhere.
+    """
+    if cloud is None and not patterns:
         return list(loaded.instances)
+    clouds = loaded.clouds if cloud is None else (cloud,)
+    if cloud is not None:
+        loaded.for_cloud(cloud)
     found: dict[tuple[str, str], Instance] = {}
-    for pattern in patterns:
+    for pattern in patterns or ("*",):
         matches: list[Instance] = []
         refusals: list[BadInput] = []
-        for name in loaded.clouds:
+        for name in clouds:
             try:
                 matches += loaded.select((pattern,), cloud=name)
             except BadInput as error:
                 refusals.append(error)
-        if not matches:
+        if not matches and not any(mark in pattern for mark in "*?["):
             raise next((e for e in refusals if "did you mean" in str(e)), refusals[0])
         found.update(((i.cloud, i.name), i) for i in matches)
     return list(found.values())

@@ -73,13 +73,15 @@ def _clouds() -> Iterator[Finding]:
         return
     age = catalog.age_days(datetime.now(UTC).date())
     own = f", with {path} over it" if (path := os.environ.get("MLCD_CATALOG")) else ""
-    text = f"{len(catalog.instances)} instance types as of {catalog.date}{own}, {age_text(age)}"
+    text = (
+        f"{len(catalog.instances)} instance types as of {catalog.date}{own}, {age_text(age)}; docs/catalog.md has more"
+    )
     yield Finding("catalog", "warning" if age > OLD_DAYS else "ok", text)
     from mlcd.clouds.sim import MODELS
 
     for cloud in catalog.clouds:
         yield Finding(f"sim/{cloud}", "ok", f"simulated, {len(catalog.for_cloud(cloud))} types, {len(MODELS)} models")
-    yield Finding("replay/FOLDER", "ok", "replays tables of measured runs; docs/job-file.md has the format")
+    yield Finding("replay/FOLDER", "ok", "replays tables of measured runs; docs/replay.md has the format")
     for name, what in (
         ("local", "real trials on this machine"),
         ("minicloud", "real isolated nodes on this machine"),

@@ -1,6 +1,7 @@
 """What `mlcd train --dry-run` says: the question, what a trial may cost, what would be tried first."""
 
 import sys
+from dataclasses import replace
 
 import click
 
@@ -14,27 +15,30 @@ from mlcd.trial.outcome import Status
 from mlcd.trial.trial import History, Suggestion
 from mlcd.units import Usd, format_seconds
 
-FIRST = 5
-"""How many first suggestions are shown."""
-
 
 def print_dry_run(spec: TrainSpec, prepared: Prepared, output: str) -> int:
     """Prints it, spends and writes nothing; the exit code: that of an infeasible run when not even a trial fits."""
     problem = prepared.setting.problem
     ledger = Ledger(problem=problem, history=History(), guarded=prepared.strategy.guarded)
     left = ledger.left()
-    count = min(FIRST, problem.max_trials)
-    first = [
-        (suggestion, answer)
-        for suggestion in prepared.strategy.suggest(problem, History(), left, count)
-        if isinstance(answer := ledger.authorise(suggestion.config), Authorisation)
-    ]
+    first = _first_round(prepared, ledger, min(spec.search.parallel, problem.max_trials))
     fits = bool(left.allowed.any())
     if output == "json":
         print_json(_json(spec, prepared, first, ledger))
     else:
         click.echo("\n".join(_lines(spec, prepared, first, ledger)))
     return 0 if fits else Status.INFEASIBLE.exit_code
+
+
+def _first_round(prepared: Prepared, ledger: Ledger, count: int) -> list[tuple[Suggestion, Authorisation]]:
+    """The trials the run would start with, side by side, each authorised with those before it open."""
+    granted: list[tuple[Suggestion, Authorisation]] = []
+    for suggestion in prepared.strategy.suggest(ledger.problem, History(), ledger.left(), count):
+        beside = replace(ledger, open=tuple(leave for _, leave in granted))
+        answer = beside.authorise(suggestion.config)
+        if isinstance(answer, Authorisation):
+            granted.append((suggestion, answer))
+    return granted
 
 
 def _prices(problem: Problem) -> tuple[Usd, Usd, Usd, Usd]:
@@ -65,6 +69,7 @@ def _lines(
         ["job", f"{problem.name}: {goal}"],
         ["where", f"{cloud.name} ({real}), prices of {prepared.catalog_date}"],
         ["space", f"{len(problem.space):,} deployments of {types} instance types"],
+        *(["", note] for note in prepared.setting.notes),
         ["budget", "none" if goal.budget is None else f"{goal.budget}, search and training together"],
         ["deadline", "none" if goal.deadline_seconds is None else f"{format_seconds(goal.deadline_seconds)} in all"],
         ["strategy", f"{spec.search.strategy}, at most {problem.max_trials} trials, {spec.search.parallel} at a time"],
@@ -78,7 +83,8 @@ def _lines(
     lines += [f"  {name:<{width}}   {text}" for name, text in facts]
     lines.append("")
     if first:
-        rows = [["First trials", "authorised for at most", "why"]]
+        title = "First trial" if len(first) == 1 else "First trials, side by side"
+        rows = [[title, "authorised for at most", "why"]]
         rows += [[f"  {s.config}", f"{a.usd}, {format_seconds(a.seconds)}", s.reason] for s, a in first]
         lines.append(table(rows, "<><"))
     elif not ledger.left().allowed.any():
@@ -109,6 +115,7 @@ def _json(
         "strategy": spec.search.strategy,
         "max_trials": problem.max_trials,
         "parallel": spec.search.parallel,
+        "notes": list(prepared.setting.notes),
         "configurations": len(problem.space),
         "configurations_within_limits": int(ledger.left().allowed.sum()),
         "trial_planned_usd": [low.dollars, high.dollars],

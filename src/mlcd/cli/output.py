@@ -89,6 +89,13 @@ def writable(path: Path) -> Path:
     return path
 
 
+def svg_name(path: Path, option: str) -> Path:
+    """`path`, which ends in .svg as pictures do. Raises BadInput naming the option otherwise."""
+    if path.suffix.lower() != ".svg":
+        raise BadInput(f"{option}: pictures are SVG (got {str(path)!r}); allowed: a name that ends in .svg")
+    return path
+
+
 def write_file(path: Path, text: str) -> None:
     """`text` as the whole of a file. Raises BadInput with the system's reason."""
     try:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import click
 
-from mlcd.cli.output import output_option, print_json, writable, write_file
+from mlcd.cli.output import output_option, print_json, svg_name, writable, write_file
 
 
 @click.command()
@@ -27,6 +27,8 @@ def report(run: str, out: Path | None, picture: str | None, output: str) -> None
         near = nearest(picture, kinds)
         hint = f"; did you mean {near!r}?" if near else ""
         raise BadInput(f"--picture: there is no picture {picture!r}; allowed: {', '.join(kinds)}{hint}")
+    if picture is not None and out is not None:
+        svg_name(out, "--out")
     with Store(home()) as store:
         record = store.record(run)
     file = writable(out or Path(f"{record.run_id}-{picture}.svg" if picture else f"{record.run_id}.html"))

@@ -6,11 +6,17 @@ from mlcd.cli.output import output_option, print_json, table
 @click.command()
 @output_option
 def runs(output: str) -> None:
-    """List all runs, the newest first."""
+    """List all runs, the newest first.
+
+    A run that was killed shows as stopped: `mlcd resume RUN` goes on with it.
+    """
     from mlcd.store.store import Store, home
+    from mlcd.trial.outcome import Status
 
     with Store(home()) as store:
         found = store.runs()
+        live = {run.run_id for run in found if not run.status.is_final and store.is_live(run.run_id)}
+    stopped = {run.run_id for run in found if run.status is Status.RUNNING} - live
     if output == "json":
         print_json(
             {
@@ -21,6 +27,7 @@ def runs(output: str) -> None:
                         "cloud": run.cloud,
                         "strategy": run.strategy,
                         "status": str(run.status),
+                        "live": run.run_id in live,
                         "trials": run.trials,
                         "spent_usd": run.spent.dollars,
                     }
@@ -38,10 +45,13 @@ def runs(output: str) -> None:
                 run.created[:16].replace("T", " "),
                 run.cloud,
                 run.strategy,
-                str(run.status),
+                "stopped" if run.run_id in stopped else str(run.status),
                 str(run.trials),
                 str(run.spent),
             ]
             for run in found
         ]
         click.echo(table(rows, "<<<<<>>"))
+        unfinished = [run.run_id for run in found if not run.status.is_final and run.run_id not in live]
+        if unfinished:
+            click.echo(f"\nTo go on with one that stopped: mlcd resume {unfinished[0]}")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlcd.cli.output import output_option, print_record, progress, writable, write_file
+from mlcd.cli.output import output_option, print_record, progress, svg_name, writable, write_file
 from mlcd.errors import BadInput
 
 if TYPE_CHECKING:
@@ -52,15 +52,17 @@ def train(
     spec = with_overrides(
         read_train(job), on=on, budget=budget, deadline=deadline, strategy=strategy, parallel=parallel
     )
+    if picture is not None:
+        svg_name(writable(picture), "--picture")
     prepared = prepare(spec, seed=seed)
     if dry_run:
         from mlcd.cli.dry_run import print_dry_run
 
         ctx.exit(print_dry_run(spec, prepared, output))
-    if picture is not None:
-        writable(picture)
     if not yes:
         _ask(prepared)
+    for note in prepared.setting.notes:
+        click.echo(f"Note: {note}", err=True)
     with Store(home()) as store:
         record = run_job(spec, store=store, seed=seed, observer=progress())
     print_record(record, output)
