@@ -20,7 +20,7 @@ from mlcd.units import Usd, format_seconds
 _TITLES = {PictureKind.SPEED: "The search", PictureKind.MONEY: "The money", PictureKind.TRADEOFF: "Time against cost"}
 _CAPTIONS = {
     PictureKind.SPEED: """Measured {shown} over nodes, a curve a type. Numbers and the dotted path are the order of the
-trials; the bars are 95% intervals; crosses gave no speed.""",
+trials; the bars are 95% intervals; crosses failed.""",
     PictureKind.MONEY: """After each trial: what was spent, and what was kept back so that the training could still be
 finished.""",
     PictureKind.TRADEOFF: """What the whole training takes on each measured deployment. On the front nothing else is
@@ -161,12 +161,12 @@ def _saving_row(saving: Saving) -> str:
     time = usd = ""
     if known:
         low, high = known.seconds
-        time = f'<br><span class="dim">95%: {format_seconds(low)} to {format_seconds(high)}</span>'
-        usd = f'<br><span class="dim">95%: {known.usd[0]} to {known.usd[1]}</span>'
+        time = f'<br><span class="dim">{format_seconds(low)} to<br>{format_seconds(high)}</span>'
+        usd = f'<br><span class="dim">{known.usd[0]} to<br>{known.usd[1]}</span>'
     warning = f'<br><span class="over">{saving.warning}</span>' if saving.warning else ""
     return (
         f'<tr><th scope="row">{escape(str(naive.plan.config))}<br><span class="dim">{escape(naive.label)}'
-        f"{'' if naive.measured else ', predicted'}</span>{warning}</th>"
+        f"{'' if naive.measured else ', predicted'}{', with 95% intervals' if known else ''}</span>{warning}</th>"
         f'<td class="n">{about}{format_seconds(naive.plan.seconds)}{time}<br>{_saved_time(saving, about)}</td>'
         f'<td class="n">{about}{naive.plan.usd}{usd}<br>{_saved_usd(saving, about)}</td></tr>'
     )

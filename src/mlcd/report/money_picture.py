@@ -40,7 +40,7 @@ def money_picture(record: RunRecord, width: float) -> str:
             else (f"training{', failed' * paid.run_failed}", "run", "box")
         )
     if paid.lost:
-        items.append(("training, lost", "bad", "box"))
+        items.append(("training, lost", "muted", "box"))
     highest = max(*((step.spent + step.reserved).dollars for step in steps), paid.total_usd.dollars, 1e-6)
     far = cap is not None and cap.dollars > _FAR * highest
     if cap is not None:
@@ -92,7 +92,7 @@ def _steps(drawing: Drawing, record: RunRecord, plot: Box, up: Scale, up_ticks: 
     if paid.lost:
         left, low, high = across(len(steps)), up(paid.search_usd.dollars), up(gone_usd(record).dollars)
         title = f"{plural(len(paid.lost), 'training')} lost: {gone_usd(record) - paid.search_usd}"
-        drawing.rect(Box(left, high, plot.right, low), "bad", title)
+        drawing.rect(Box(left, high, plot.right, low), "muted", title)
     cap = record.problem.goal.budget
     for at, (step, row) in enumerate(zip(steps, record.rows, strict=True)):
         free = "" if cap is None else f", free {cap - step.spent - step.reserved}"
