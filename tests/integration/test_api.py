@@ -285,7 +285,7 @@ def test_what_cannot_be_told() -> None:
     ):
         with pytest.raises(BadInput, match="tell: "):
             search.tell(config, **wrong)
-    for wrong in (
+    no_numbers: tuple[Any, ...] = (
         {"samples_per_second": "fast", "seconds": 60},
         {"samples_per_second": 1, "seconds": "60"},
         {"samples_per_second": 1, "seconds": None},
@@ -293,10 +293,18 @@ def test_what_cannot_be_told() -> None:
         {"samples_per_second": 1, "seconds": 60, "startup_seconds": []},
         {"samples_per_second": 1, "seconds": 60, "relative_error": "x"},
         {"samples_per_second": 1, "seconds": 60, "usd": [1]},
-    ):
+    )
+    for wrong in no_numbers:
         with pytest.raises(BadInput, match=r"tell: [a-z_]+: must be a number \(got "):
             search.tell(config, **wrong)
-    for nowhere in ("c5.xlarge", None, {"instance": "c5.xlarge"}, {"instance": ["c5.xlarge"], "nodes": 1}, {}):
+    no_configs: tuple[Any, ...] = (
+        "c5.xlarge",
+        None,
+        {"instance": "c5.xlarge"},
+        {"instance": ["c5.xlarge"], "nodes": 1},
+        {},
+    )
+    for nowhere in no_configs:
         with pytest.raises(BadInput, match="tell: "):
             search.tell(nowhere, samples_per_second=1, seconds=1)
     with pytest.raises(BadInput, match="tell_failure: message: must be text"):

@@ -8,7 +8,12 @@ from types import ModuleType
 import click
 import pytest
 
+import mlcd
+from mlcd.catalog import load_catalog
+from mlcd.catalog.load import FIELDS
 from mlcd.cli.main import cli
+from mlcd.clouds.replay import load_workloads
+from mlcd.space import Config
 from mlcd.trial.outcome import Status
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,6 +65,38 @@ def test_the_python_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         exec(compile(block, "docs/python.md", "exec"), names)
     assert (tmp_path / "speed.svg").exists()
     assert (tmp_path / "report.html").exists()
+
+
+def test_the_tables_of_the_replay_page_are_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = text(DOCS / "replay.md")
+    (tmp_path / "tables").mkdir()
+    for name, table in re.findall(r"```csv (\S+)\n(.*?)```", page, re.S):
+        (tmp_path / name).write_text(table)
+    workloads = load_workloads(tmp_path / "tables")
+    assert set(workloads) == {"als", "cnn-b16-lr0.001-sync", "cnn-b256-lr0.001-async"}
+    assert all(f"`{name}`" in page for name in workloads)
+    assert workloads["als"].seconds[Config.deployment("c4.large", 8)] == 1330
+    assert workloads["als"].seconds[Config.deployment("m4.large", 4)] is None
+    jobs = re.findall(r"```yaml job\n(.*?)```", page, re.S)
+    results = [mlcd.train(job, home=tmp_path / "home") for job in jobs]
+    assert [result.status for result in results] == [Status.DONE, Status.DONE]
+    assert [len(result.record.problem.space) for result in results] == [7, 4]
+
+
+def test_the_files_of_the_catalog_page_are_catalogs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLCD_CATALOG", raising=False)
+    page = text(DOCS / "catalog.md")
+    packaged = load_catalog()
+    for kind in ("csv", "yaml"):
+        (example,) = re.findall(rf"```{kind}\n(.*?)```", page, re.S)
+        (tmp_path / f"own.{kind}").write_text(example)
+        own = load_catalog(tmp_path / f"own.{kind}")
+        assert len(own.instances) == len(packaged.instances) + 1
+        assert len(own.for_cloud("lab")) == 1
+    assert f"{len(packaged.instances)} types, as of\n{packaged.date}" in page
+    for name in (*packaged.sets, *FIELDS):
+        assert f"`{name}`" in page
 
 
 def test_the_readme_job_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,9 +139,12 @@ class _Row:
 
 
 def _load_instances(path: Path) -> dict[str, ReplayInstance]:
-    instances = {}
+    instances: dict[str, ReplayInstance] = {}
     for line, row in _rows(path):
         name = row.get("instance", "")
+        if not name or name in instances:
+            problem = f"{name!r} is there twice" if name else "is missing"
+            raise BadInput(f"{path}:{line}: instance: {problem}")
         price = _number(path, line, row, "usd_per_hour")
         instances[name] = ReplayInstance(
             name=name,
@@ -149,6 +152,10 @@ def _load_instances(path: Path) -> dict[str, ReplayInstance]:
             vcpus=_number(path, line, row, "vcpus") if row.get("vcpus") else None,
             memory_gib=_number(path, line, row, "memory_gib") if row.get("memory_gib") else None,
         )
+    for field in ("vcpus", "memory_gib"):
+        without = [i.name for i in instances.values() if getattr(i, field) is None]
+        if 0 < len(without) < len(instances):
+            raise BadInput(f"{path}: {field}: is missing for {without[0]!r}; give it for every instance or for none")
     return instances
 
 
@@ -163,6 +170,8 @@ def _split(path: Path) -> dict[str, list[_Row]]:
     for line, row in raw:
         if family and _number(path, line, row, "samples") != largest:
             continue
+        if family and (missing := [column for column in ("batch", "mode") if column not in row]):
+            raise BadInput(f"{path}:{line}: {missing[0]}: column is missing; with learning_rate it makes the workload")
         name = f"{path.stem}-b{row['batch']}-lr{row['learning_rate']}-{row['mode']}" if family else path.stem
         nodes = _number(path, line, row, "nodes")
         if nodes != int(nodes):
