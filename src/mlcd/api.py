@@ -134,7 +134,7 @@ def train(
     spec = job_spec(job, goal, on=on, budget=budget, deadline=deadline, strategy=strategy, parallel=parallel)
     check_seed(seed)
     with Store(_home(home)) as store:
-        return Result(train_job(spec, store=store, seed=seed, observer=_observer(progress)))
+        return Result(train_job(spec, store=store, seed=seed, observer=_observer(progress, spec.resources.infra)))
 
 
 def resume(run_id: str, *, home: str | os.PathLike[str] | None = None, progress: bool = False) -> Result:
@@ -143,13 +143,14 @@ def resume(run_id: str, *, home: str | os.PathLike[str] | None = None, progress:
     Raises what `train` raises, and RunBusy where another process works on that run.
     """
     with Store(_home(home)) as store:
-        return Result(resume_job(run_id, store=store, observer=_observer(progress)))
+        return Result(resume_job(run_id, store=store, observer=_observer(progress, store.record(run_id).cloud)))
 
 
-def _observer(progress: bool) -> Observer:
+def _observer(progress: bool, cloud: str) -> Observer:
     if not progress:
         return ignore
-    return ProgressLines(sys.stderr, sys.stderr.isatty() and not os.environ.get("NO_COLOR"))
+    colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    return ProgressLines(sys.stderr, colour, replayed=cloud.startswith("replay/"))
 
 
 def _home(home: str | os.PathLike[str] | None) -> Path:

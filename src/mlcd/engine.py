@@ -357,7 +357,7 @@ class Engine:
         )
 
     def _run_money(self, record: RunRecord, usd: Usd, seconds: float) -> Money:
-        goal, spent = self.problem.goal, record.search_usd + usd
+        goal, spent = self.problem.goal, self._ledger().spent + usd
         elapsed = record.search_seconds + seconds
         return Money(
             spent=spent,

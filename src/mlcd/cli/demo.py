@@ -45,7 +45,7 @@ def demo(ctx: click.Context, out: Path, seed: int, output: str) -> None:
         err=True,
     )
     with Store(home()) as store:
-        record = train(spec, store=store, seed=seed, observer=progress())
+        record = train(spec, store=store, seed=seed, observer=progress(spec.resources.infra))
     click.echo("", err=True)
     print_record(record, output)
     write_file(out, html_report(record))

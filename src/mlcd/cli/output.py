@@ -15,7 +15,17 @@ if TYPE_CHECKING:
     from mlcd.events import Observer
     from mlcd.trial.record import RunRecord
 
-_HEADINGS = ("Chosen:", "Train on:", "Receipt ", "Top ", "And why not", "Speed (", "Saved, ", "Nearest way out")
+_HEADINGS = (
+    "Chosen:",
+    "Train on:",
+    "Receipt ",
+    "Top ",
+    "And why not",
+    "Speed (",
+    "Job time over",
+    "Saved, ",
+    "Nearest way out",
+)
 
 
 def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,11 +59,11 @@ def print_record(record: "RunRecord", output: str) -> None:
     click.echo("\n".join(lines))
 
 
-def progress() -> "Observer":
-    """Progress lines on standard error."""
+def progress(cloud: str) -> "Observer":
+    """Progress lines on standard error of a run on `cloud`."""
     from mlcd.report.progress import ProgressLines
 
-    return ProgressLines(sys.stderr, wants_colour(sys.stderr))
+    return ProgressLines(sys.stderr, wants_colour(sys.stderr), replayed=cloud.startswith("replay/"))
 
 
 def wants_colour(stream: TextIO) -> bool:
@@ -105,7 +115,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def _emphasised(line: str) -> str:
-    if line.startswith("SIMULATED"):
+    if line.startswith(("SIMULATED", "REPLAYED")):
         return click.style(line, fg="yellow")
     if line.startswith(("Chosen:", "Train on:")):
         return click.style(line, bold=True, fg="green")

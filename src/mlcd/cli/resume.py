@@ -17,6 +17,6 @@ def resume(ctx: click.Context, run: str, output: str) -> None:
     from mlcd.store.store import Store, home
 
     with Store(home()) as store:
-        record = resume_job(run, store=store, observer=progress())
+        record = resume_job(run, store=store, observer=progress(store.record(run).cloud))
     print_record(record, output)
     ctx.exit(record.status.exit_code)

@@ -64,7 +64,7 @@ def train(
     for note in prepared.setting.notes:
         click.echo(f"Note: {note}", err=True)
     with Store(home()) as store:
-        record = run_job(spec, store=store, seed=seed, observer=progress())
+        record = run_job(spec, store=store, seed=seed, observer=progress(spec.resources.infra))
     print_record(record, output)
     if picture is not None:
         from mlcd.report.pictures import picture as drawn

@@ -36,8 +36,8 @@ class Prior:
     """
 
     shared: tuple[float, float] = (0.4, 0.6)
-    own: tuple[float, float] = (0.25, 0.6)
-    count_length: tuple[float, float] = (2.5, 0.5)
+    own: tuple[float, float] = (0.2, 0.6)
+    count_length: tuple[float, float] = (4.0, 0.5)
     feature_length: tuple[float, float] = (2.5, 0.6)
     whole: tuple[float, float] = (0.6, 0.4)
     total_length: tuple[float, float] = (1.0, 0.5)

@@ -75,7 +75,7 @@ def trend(problem: Problem) -> gp.Trend:
     columns = [np.ones((rows, 1)), counts, counts**2, (node_price - node_price.mean()).reshape(-1, 1), features]
     width, depth = counts.shape[1], features.shape[1]
     means = [0.0, *[0.7] * width, *[-0.06] * width, 0.4, *[0.0] * depth]
-    deviations = [10.0, *[0.10] * width, *[0.016] * width, 0.25, *[0.2] * depth]
+    deviations = [10.0, *[0.08] * width, *[0.012] * width, 0.25, *[0.2] * depth]
     return gp.Trend(columns=np.hstack(columns), means=np.array(means), deviations=np.array(deviations))
 
 
