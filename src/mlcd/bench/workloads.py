@@ -11,7 +11,7 @@ from mlcd.clouds.sim import PAPER_JOBS, SimCloud
 from mlcd.clouds.wrappers import Noisy, NoisyRun
 from mlcd.errors import BadInput
 from mlcd.goal import Goal, Objective
-from mlcd.jobs.setting import replay_space, sim_space
+from mlcd.jobs.setting import blueprint, replay_space, sim_space
 from mlcd.problem import Problem, TrialPolicy
 from mlcd.units import HOUR
 
@@ -77,7 +77,8 @@ def sim_case(name: str, hours: float, *, noise: float, seed: int) -> tuple[Truth
         space=space,
         goal=Goal(minimize=Objective.TIME),
         usd_per_hour=tuple(cloud.instances[c.instance].usd_per_hour * c.nodes for c in space),
-        noise=noise,
+        noise=cloud.noise,
+        blueprint=blueprint(job.job, instances),
     )
     seconds = tuple(
         None if speed is None else cloud.startup_seconds(config) + problem.work_samples / speed

@@ -52,15 +52,9 @@ def simulated(spec: TrainSpec, name: str, catalog: Catalog, seed: int) -> Settin
     job = SimJob(model=model, batch=work.batch, topology=work.topology)
     use_spot = spec.resources.use_spot
     cloud = SimCloud(cloud=name, instances=instances, job=job, seed=seed, use_spot=use_spot, noise=problem.noise)
-    blueprint = Blueprint(
-        flops_per_sample=job.spec.gflop_per_sample * 1e9,
-        parameter_bytes=job.spec.parameters * 4,
-        batch=work.batch,
-        machines={i.name: (_peak_flops(i), i.network_gbps * 1e9 / 8) for i in instances.values()},
-    )
     stretch = tuple(cloud.stretch(config) for config in problem.space) if use_spot else ()
     return Setting(
-        problem=replace(problem, noise=cloud.noise, blueprint=blueprint, stretch=stretch),
+        problem=replace(problem, noise=cloud.noise, blueprint=blueprint(job, chosen.instances), stretch=stretch),
         cloud=cloud,
         naive=_naive(problem.space, _prices(spec, chosen), catalog.popular.get(name, ())),
         notes=chosen.notes,
@@ -81,6 +75,16 @@ def replayed(spec: TrainSpec, folder: str, catalog: Catalog) -> Setting:
     popular = tuple(name for names in catalog.popular.values() for name in names)
     problem = _problem(spec, space, prices, work_samples=1.0, noise=noise)
     return Setting(problem=problem, cloud=cloud, naive=_naive(space, prices, popular), notes=chosen.notes)
+
+
+def blueprint(job: SimJob, instances: Sequence[Instance]) -> Blueprint:
+    """What the data sheets say of a network and of machines, for models that measure nothing."""
+    return Blueprint(
+        flops_per_sample=job.spec.gflop_per_sample * 1e9,
+        parameter_bytes=job.spec.parameters * 4,
+        batch=job.batch,
+        machines={i.name: (_peak_flops(i), i.network_gbps * 1e9 / 8) for i in instances},
+    )
 
 
 def sim_space(instances: Sequence[Instance], counts: Callable[[str], tuple[int, ...]]) -> Space:
