@@ -41,10 +41,8 @@ class HeterBO(MeasuredStrategy):
                  the middle of its range
     acquisition  net: expected improvement in the goal's unit where it fits, less the trial's price
                  pandora: the trial whose price is paid back at the best value (the same stop; bolder)
-                 auto: pandora when trials run one by one and there is no limit; else net, since a trial that fails
-                 to improve also eats what is left
-                 tei: equations 5 and 6 as repaired (slack left after the trial and the run it lets expect)
-                 tei-literal: equations 5 and 6 as printed
+                 auto: net, but pandora when trials run one by one and a trial that brings nothing costs little: where
+                 there is no limit, or the fastest of a single type is sought, whose every trial tells of all others
     price        off: trials are thought to cost nothing
     prune        off: no concave prior on the speed over nodes
     gate         off: no test that the optimistic bound pays for the trial
@@ -120,7 +118,8 @@ class HeterBO(MeasuredStrategy):
         while len(picks) < count:
             prices = self._trial_price(problem, round_seconds)
             if self.acquisition in ("auto", "net", "pandora"):
-                score, reason = self._net(problem, left, target, model, prices, bold=count == 1)
+                bold = count == 1 and _may_be_bold(problem, left)
+                score, reason = self._net(problem, left, target, model, prices, bold=bold)
             else:
                 score, reason = self._tei(problem, history, left, incumbent=incumbent, model=model, prices=prices)
             if self.gate and incumbent is not None:
@@ -157,7 +156,7 @@ class HeterBO(MeasuredStrategy):
         log_cap = _log_seconds_that_fit(problem, left) + scale
         if target is not None:
             gain = expected_saving(mean, model.variance, target, log_cap)
-            if self.acquisition == "pandora" or (self.acquisition == "auto" and bold and not left.is_limited):
+            if self.acquisition == "pandora" or (self.acquisition == "auto" and bold):
                 upside = np.full(len(mean), -np.inf)
                 pays = gain > prices
                 index = pandora_index(mean[pays], model.variance[pays], prices[pays], target, log_cap[pays])
@@ -208,6 +207,12 @@ class HeterBO(MeasuredStrategy):
 
 def _only_time_counts(problem: Problem) -> bool:
     return problem.goal.budget is None and problem.goal.minimize is Objective.TIME
+
+
+def _may_be_bold(problem: Problem, left: Left) -> bool:
+    """Whether a trial that brings nothing costs little: no limit, or one curve that every trial tells of."""
+    is_one_curve = not problem.space.encoding.identity.any()
+    return not left.is_limited or (is_one_curve and problem.goal.minimize is Objective.TIME)
 
 
 def _first_rows(problem: Problem, history: History, candidates: Mask, *, in_the_middle: bool) -> tuple[list[int], int]:
