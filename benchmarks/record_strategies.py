@@ -84,8 +84,8 @@ def _record_sim(seeds: int, date: str) -> None:
             f"      --goal GOAL --hours 6 --seeds {seeds}",
             "",
             (
-                "| goal | runs | ratio | 95% interval | if done | held-out ratio | limits broken | unfinished | trials |"
-                " search share |"
+                "| goal | runs | ratio | 95% interval | if done | held-out ratio | limits broken | unfinished |"
+                " trials | search share |"
             ),
             "|---|---|---|---|---|---|---|---|---|---|",
             *rows,
