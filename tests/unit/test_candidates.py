@@ -1,9 +1,12 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.synthetic import failed, make_problem, measured
 
+from mlcd.problem import Problem
 from mlcd.search.candidates import open_rows, rising_rows
-from mlcd.search.stopping import everything, within
+from mlcd.search.stopping import ledger_ended_it, suggest_in_time
 from mlcd.space import Config
 from mlcd.trial.plan import Left
 from mlcd.trial.trial import FailureKind, History, Suggestion
@@ -77,11 +80,21 @@ def test_only_neighbours_are_compared() -> None:
     assert rising((2, 100.0), (4, 130.0), (6, 110.0)) == {1, 2, 3, 4, 6}
 
 
-def test_within_ends_at_the_first_refusal() -> None:
+def test_a_rival_that_keeps_limits_ends_at_the_first_refusal() -> None:
     picks = tuple(Suggestion(config=PROBLEM.space.configs[i], reason="r") for i in (0, 1, 2))
+    seen: list[bool] = []
+
+    def suggest(problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+        seen.append(bool(left.allowed.all()))
+        return picks[:count]
+
     allowed = np.ones(len(PROBLEM.space), dtype=bool)
     allowed[1] = False
     narrowed = Left(usd=None, seconds=None, allowed=allowed)
-    assert within(picks, PROBLEM, narrowed) == picks[:1]
-    assert within(picks, PROBLEM, everything(narrowed)) == picks
-    assert not allowed.all()
+    history = History((measured(PROBLEM, PROBLEM.space.configs[3], 5.0),))
+    asked: dict[str, Any] = {"problem": PROBLEM, "left": narrowed, "count": 3}
+    assert suggest_in_time(suggest, 1, history=history, **asked) == picks[:1]
+    assert suggest_in_time(suggest, 2, history=history, **asked) == picks  # still its start: drawn from what is allowed
+    assert seen == [True, False]
+    assert ledger_ended_it(suggest, PROBLEM, history, narrowed)
+    assert not ledger_ended_it(lambda *_: (), PROBLEM, history, narrowed)

@@ -12,6 +12,7 @@ from mlcd.models.speed import SpeedModel, speed_model
 from mlcd.problem import Problem
 from mlcd.search.acquisition import expected_saving
 from mlcd.search.candidates import open_rows
+from mlcd.search.stopping import small_gain_ending
 from mlcd.search.strategy import MeasuredStrategy
 from mlcd.trial.plan import Left, best, plans
 from mlcd.trial.trial import History, Suggestion
@@ -42,9 +43,7 @@ class CherryPick(MeasuredStrategy):
 
     def ending(self, problem: Problem, history: History, left: Left) -> str:  # noqa: ARG002
         """By count or by a small expected improvement."""
-        if len(history.tried) >= self.steps:
-            return f"all {self.steps} trials of {self.name} were made"
-        return f"the expected improvement is under {self.threshold:.0%} of the best"
+        return small_gain_ending(self.name, history, steps=self.steps, threshold=self.threshold)
 
     def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
         """Spread out first, then by constrained expected improvement."""

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from mlcd.problem import Problem
 from mlcd.search.convbo import ConvBO
-from mlcd.search.stopping import everything, within
+from mlcd.search.stopping import ledger_ended_it, suggest_in_time
 from mlcd.trial.plan import Left
 from mlcd.trial.trial import History, Suggestion
 
@@ -22,13 +22,11 @@ class ConvBOBudget(ConvBO):
         return True
 
     def ending(self, problem: Problem, history: History, left: Left) -> str:
-        """As its parent's, unless the ledger is the reason."""
-        if not left.allowed.any() or super().suggest(problem, history, everything(left), 1):
+        """As ConvBO's, unless the ledger is the reason."""
+        if ledger_ended_it(super().suggest, problem, history, left):
             return f"what {self.name} would try next does not fit in what is left"
         return super().ending(problem, history, left)
 
     def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
         """What ConvBO would try, as far as the ledger allows it."""
-        if len(history.tried) < self.start or not history.measured:
-            return super().suggest(problem, history, left, count)
-        return within(super().suggest(problem, history, everything(left), count), problem, left)
+        return suggest_in_time(super().suggest, self.start, problem=problem, history=history, left=left, count=count)
