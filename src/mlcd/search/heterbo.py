@@ -98,13 +98,12 @@ class HeterBO(MeasuredStrategy):
         """The rows still to try before the model is asked, at most `count`."""
         spread = self.start == "auto" and count > 1 and _only_time_counts(problem)
         firsts, known = _first_rows(problem, history, candidates, in_the_middle=spread)
-        if self.start == "all" or spread:
-            wanted = firsts if self.start == "all" else firsts[: max(2, count) - known]
-        elif self.start == "auto":
-            wanted = _one_of_each_kind(problem, history, firsts)
-        else:
-            wanted = firsts[: max(int(self.start) - known, 0)]
-        return wanted[:count]
+        if self.start == "all":
+            return firsts[:count]
+        if self.start == "auto" and not spread:
+            return _one_of_each_kind(problem, history, firsts)[:count]
+        size = count if spread else int(self.start)
+        return firsts[: min(max(size - known, 0), count)]
 
     # ---- acquisition
 
@@ -155,6 +154,9 @@ class HeterBO(MeasuredStrategy):
         mean = model.log_seconds + scale
         log_cap = _log_seconds_that_fit(problem, left) + scale
         if target is not None:
+            if self.price and not _is_one_curve(problem):
+                # What a trial takes of the limits is gone for others: a share of them weighs like as much of the run.
+                prices = prices + target * _share_of_limits(problem)
             gain = expected_saving(mean, model.variance, target, log_cap)
             if self.acquisition == "pandora" or (self.acquisition == "auto" and bold):
                 upside = np.full(len(mean), -np.inf)
@@ -211,8 +213,12 @@ def _only_time_counts(problem: Problem) -> bool:
 
 def _may_be_bold(problem: Problem, left: Left) -> bool:
     """Whether a trial that brings nothing costs little: no limit, or one curve that every trial tells of."""
-    is_one_curve = not problem.space.encoding.identity.any()
-    return not left.is_limited or (is_one_curve and problem.goal.minimize is Objective.TIME)
+    return not left.is_limited or (_is_one_curve(problem) and problem.goal.minimize is Objective.TIME)
+
+
+def _is_one_curve(problem: Problem) -> bool:
+    """Whether only the number of nodes is open, so that every trial tells of all others."""
+    return not problem.space.encoding.identity.any()
 
 
 def _first_rows(problem: Problem, history: History, candidates: Mask, *, in_the_middle: bool) -> tuple[list[int], int]:

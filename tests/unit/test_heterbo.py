@@ -1,0 +1,79 @@
+"""What is particular to HeterBO: how it starts, and what it learns from a round."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+from tests.synthetic import MACHINES, Machine, failed, make_problem, measured
+
+from mlcd.goal import Goal, Objective
+from mlcd.ledger import Ledger
+from mlcd.problem import Problem
+from mlcd.search.registry import strategy
+from mlcd.space import Config, Space
+from mlcd.trial.trial import FailureKind, History
+from mlcd.units import Usd
+
+D = Config.deployment
+BUDGET = Goal(minimize=Objective.TIME, budget=Usd.of(500))
+MANY = {f"t{i}": Machine(usd_per_hour=0.1 * (i + 1), speed=5.0 + 2 * i) for i in range(7)}
+
+
+def asked(problem: Problem, history: History, count: int = 1, options: str = "") -> list[Config]:
+    left = Ledger(problem=problem, history=history).left()
+    return [s.config for s in strategy("heterbo" + options).suggest(problem, history, left, count)]
+
+
+def with_kinds(problem: Problem, kinds: dict[str, str]) -> Problem:
+    knobs = tuple(replace(knob, kinds=kinds) if knob.is_choice else knob for knob in problem.space.knobs)
+    return replace(problem, space=Space(knobs, problem.space.configs))
+
+
+def test_of_one_kind_it_looks_at_the_cheapest_and_the_median_priced_type() -> None:
+    problem = make_problem(machines=MANY, goal=BUDGET)
+    assert asked(problem, History()) == [D("t0", 1)]
+    history = History((measured(problem, D("t0", 1), 5.0),))
+    assert asked(problem, history) == [D("t4", 1)]  # the median of the six that are left
+
+
+def test_it_looks_at_the_cheapest_of_every_kind() -> None:
+    kinds = {"c5.small": "cpu", "c5.big": "cpu", "p2.one": "K80"}
+    problem = with_kinds(make_problem(goal=BUDGET), kinds)
+    assert asked(problem, History()) == [D("c5.small", 1)]
+    history = History((measured(problem, D("c5.small", 1), 10.0),))
+    assert asked(problem, history) == [D("p2.one", 1)]
+    assert asked(problem, History(), count=2) == [D("c5.small", 1), D("p2.one", 1)]
+
+
+def test_after_running_out_of_memory_a_type_is_looked_at_on_twice_the_nodes() -> None:
+    problem = make_problem(machines={"c5.small": MACHINES["c5.small"]}, goal=BUDGET)
+    history = History((failed(problem, D("c5.small", 3), FailureKind.OUT_OF_MEMORY),))
+    assert asked(problem, history) == [D("c5.small", 6)]
+    assert asked(problem, History((failed(problem, D("c5.small", 3), FailureKind.ERROR),))) == [D("c5.small", 4)]
+
+
+def test_where_only_time_counts_a_round_looks_at_as_many_types_in_the_middle_of_their_range() -> None:
+    problem = make_problem(machines=MANY)
+    first = asked(problem, History(), count=4)
+    assert {config.nodes for config in first} == {4}  # the geometric middle of 1..16
+    assert [config.instance for config in first] == ["t0", "t1", "t2", "t3"]
+    history = History(tuple(measured(problem, config, 20.0) for config in first))
+    assert not {config.instance for config in asked(problem, history, count=4)} - set(MANY)
+    more = History((*history.trials, measured(problem, D("t4", 8), 60.0), measured(problem, D("t5", 8), 70.0)))
+    left = Ledger(problem=problem, history=more).left()
+    reasons = {s.reason for s in strategy("heterbo").suggest(problem, more, left, 4)}
+    assert "a first look at this type" not in reasons  # more types are known than run side by side
+
+
+def test_under_a_budget_a_round_is_not_filled_with_neighbours() -> None:
+    problem = make_problem(counts=tuple(range(1, 65)), goal=Goal(minimize=Objective.TIME, budget=Usd.of(60)))
+    history = History((measured(problem, D("c5.small", 1), 10.0), measured(problem, D("c5.small", 8), 70.0)))
+    picks = asked(problem, history, count=4)
+    assert picks
+    for name in MACHINES:  # neighbours tell the same, and each eats of the budget
+        nodes = sorted(config.nodes for config in picks if config.instance == name)
+        assert all(b - a > 1 for a, b in pairwise(nodes))
+
+
+def test_the_reserve_can_be_switched_off_only_by_name() -> None:
+    assert strategy("heterbo").guarded
+    assert not strategy("heterbo:reserve=off").guarded
