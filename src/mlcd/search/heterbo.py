@@ -1,6 +1,5 @@
 """HeterBO (Yi et al., IPDPS 2020): Bayesian optimisation that knows what a trial costs and what must be kept back."""
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -13,9 +12,10 @@ from mlcd.models.speed import SpeedModel, as_expected, speed_model
 from mlcd.problem import Problem
 from mlcd.search.acquisition import expected_rise, expected_saving, pandora_index
 from mlcd.search.candidates import open_rows, rising_rows
+from mlcd.search.first_looks import first_looks, known_types, one_of_each_kind
 from mlcd.search.strategy import MeasuredStrategy
 from mlcd.trial.plan import Left, Plan, best_fitting, margin_sigmas, plans
-from mlcd.trial.trial import Failure, FailureKind, History, Suggestion
+from mlcd.trial.trial import History, Suggestion
 from mlcd.units import format_seconds
 
 Floats = NDArray[np.float64]
@@ -96,14 +96,14 @@ class HeterBO(MeasuredStrategy):
 
     def _start(self, problem: Problem, history: History, candidates: Mask, count: int) -> list[int]:
         """The rows still to try before the model is asked, at most `count`."""
-        spread = self.start == "auto" and count > 1 and _only_time_counts(problem)
-        firsts, known = _first_rows(problem, history, candidates, in_the_middle=spread)
-        if self.start == "all":
-            return firsts[:count]
-        if self.start == "auto" and not spread:
-            return _one_of_each_kind(problem, history, firsts)[:count]
-        size = count if spread else int(self.start)
-        return firsts[: min(max(size - known, 0), count)]
+        if self.start == "auto" and not (count > 1 and _only_time_counts(problem)):
+            return one_of_each_kind(problem, history, candidates)[:count]
+        size = {"all": len(problem.space), "auto": count}.get(self.start) or int(self.start)
+        missing = size - len(known_types(problem, history))
+        if missing <= 0:
+            return []
+        firsts = first_looks(problem, history, candidates, in_the_middle=self.start == "auto")
+        return firsts[: min(missing, count)]
 
     # ---- acquisition
 
@@ -219,54 +219,6 @@ def _may_be_bold(problem: Problem, left: Left) -> bool:
 def _is_one_curve(problem: Problem) -> bool:
     """Whether only the number of nodes is open, so that every trial tells of all others."""
     return not problem.space.encoding.identity.any()
-
-
-def _first_rows(problem: Problem, history: History, candidates: Mask, *, in_the_middle: bool) -> tuple[list[int], int]:
-    """(a first look at each type without a speed; the number of types with one).
-
-    It is taken on the type's fewest nodes, or `in_the_middle` (geometric) of those that may be tried. The cheapest of
-    each kind comes first, then the second of each, and so on; within these, the cheapest trial. After a failure on n
-    nodes a type is tried next on more than n, after running out of memory on at least 2 n.
-    """
-    encoding, nodes = problem.space.encoding, problem.nodes
-    identity = encoding.identity
-    known = {int(identity[problem.space.index[trial.config]]) for trial in history.measured}
-    least: dict[int, int] = {}
-    for trial in history:
-        if isinstance(trial, Failure):
-            type_ = int(identity[problem.space.index[trial.config]])
-            more = 2 * trial.config.nodes if trial.kind is FailureKind.OUT_OF_MEMORY else trial.config.nodes + 1
-            least[type_] = max(least.get(type_, 1), more)
-    firsts = []
-    for type_ in np.unique(identity[candidates]).tolist():
-        rows = np.flatnonzero(candidates & (identity == type_) & (nodes >= least.get(type_, 1)))
-        if type_ not in known and len(rows):
-            middle = np.sqrt(nodes[rows].min() * nodes[rows].max()) if in_the_middle else nodes[rows].min()
-            firsts.append(int(rows[np.abs(np.log(nodes[rows] / middle)).argmin()]))
-    firsts.sort(key=lambda row: (problem.worst_trial_micros[row], row))
-    seen: Counter[int] = Counter()
-    ranked = []
-    for row in firsts:
-        ranked.append((seen[int(encoding.kind[row])], row))
-        seen[int(encoding.kind[row])] += 1
-    return [row for _, row in sorted(ranked, key=lambda pair: pair[0])], len(known)
-
-
-def _one_of_each_kind(problem: Problem, history: History, firsts: list[int]) -> list[int]:
-    """The cheapest type of every kind of machine not measured yet; where all are of one kind, also the median-priced.
-
-    Two looks at one kind tell what a dearer machine brings; a look at every accelerator tells which is worth it.
-    """
-    kind = problem.space.encoding.kind
-    known = Counter(int(kind[problem.space.index[trial.config]]) for trial in history.measured)
-    if kind.any():
-        cheapest: dict[int, int] = {}
-        for row in firsts:
-            cheapest.setdefault(int(kind[row]), row)
-        return [row for each, row in cheapest.items() if not known[each]]
-    if not firsts or known.total() >= 2:
-        return []
-    return [firsts[len(firsts) // 2]] if known.total() else [firsts[0], *firsts[len(firsts) // 2 :][1:2]]
 
 
 def _may_pay(problem: Problem, incumbent: Plan, model: SpeedModel, prices: Floats) -> Mask:

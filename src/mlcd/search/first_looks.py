@@ -1,0 +1,80 @@
+"""Where to begin: a first, cheap look at types of which no speed is known."""
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlcd.problem import Problem
+from mlcd.trial.trial import FailureKind, History
+
+Mask = NDArray[np.bool_]
+
+
+def known_types(problem: Problem, history: History) -> set[int]:
+    """The types (by Encoding.identity) with a measured speed."""
+    identity = problem.space.encoding.identity
+    return {int(identity[problem.space.index[trial.config]]) for trial in history.measured}
+
+
+def first_looks(problem: Problem, history: History, candidates: Mask, *, in_the_middle: bool = False) -> list[int]:
+    """A row for each type without a speed: the cheapest of each kind, then the second of each, and so on.
+
+    It has the type's fewest nodes, or is `in_the_middle` (geometric) of those that may be tried. After a failure on n
+    nodes a type is looked at next on more than n, after running out of memory on at least 2 n.
+    """
+    encoding, nodes = problem.space.encoding, problem.nodes
+    known, least = known_types(problem, history), _least_nodes(problem, history)
+    firsts = []
+    for type_ in np.unique(encoding.identity[candidates]).tolist():
+        if type_ in known:
+            continue
+        is_open = candidates & (encoding.identity == type_) & (nodes >= least[type_])
+        rows = np.flatnonzero(is_open)
+        if len(rows):
+            wanted = np.sqrt(nodes[rows].min() * nodes[rows].max()) if in_the_middle else nodes[rows].min()
+            firsts.append(int(rows[np.abs(np.log(nodes[rows] / wanted)).argmin()]))
+    firsts.sort(key=lambda row: (problem.worst_trial_micros[row], row))
+    seen: Counter[int] = Counter()
+    turns = []
+    for row in firsts:
+        turns.append(seen[int(encoding.kind[row])])
+        seen[int(encoding.kind[row])] += 1
+    return [row for _, row in sorted(zip(turns, firsts, strict=True), key=lambda pair: pair[0])]
+
+
+def one_of_each_kind(problem: Problem, history: History, candidates: Mask) -> list[int]:
+    """The cheapest type of every kind of machine not measured yet; where all are of one kind, also the median-priced.
+
+    Two looks at one kind tell what a dearer machine brings; a look at every accelerator tells which is worth it.
+    """
+    kind = problem.space.encoding.kind
+    known = Counter(int(kind[problem.space.index[trial.config]]) for trial in history.measured)
+    if not kind.any():
+        return (
+            _cheapest_and_median(first_looks(problem, history, candidates), known.total()) if known.total() < 2 else []
+        )
+    if len(known) > int(kind.max()):
+        return []
+    cheapest: dict[int, int] = {}
+    for row in first_looks(problem, history, candidates):
+        cheapest.setdefault(int(kind[row]), row)
+    return [row for each, row in cheapest.items() if not known[each]]
+
+
+def _cheapest_and_median(firsts: list[int], made: int) -> list[int]:
+    """Of looks in order of price: the first and then the middle one of the rest, less those made."""
+    middle = len(firsts) // 2
+    if made:
+        return firsts[middle : middle + 1]
+    return [*firsts[:1], *firsts[middle + 1 : middle + 2]]
+
+
+def _least_nodes(problem: Problem, history: History) -> Counter[int]:
+    least: Counter[int] = Counter()
+    for trial in history.failures:
+        nodes = trial.config.nodes
+        more = 2 * nodes if trial.kind is FailureKind.OUT_OF_MEMORY else nodes + 1
+        of_type = int(problem.space.encoding.identity[problem.space.index[trial.config]])
+        least[of_type] = max(least[of_type], more)
+    return least
