@@ -344,7 +344,7 @@ class Engine:
         )
 
     def _money(self, ledger: Ledger) -> Money:
-        reserve = ledger.incumbent()
+        reserve = ledger.incumbent() if ledger.guarded else None
         reserved = reserve.worst_usd if reserve else ZERO
         reserved_seconds = reserve.worst_seconds if reserve else 0.0
         return Money(

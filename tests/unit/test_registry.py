@@ -68,3 +68,27 @@ def test_paleo_needs_to_know_the_network() -> None:
     everything = Left(usd=None, seconds=None, allowed=known.nodes > 0)
     with pytest.raises(BadInput, match=r"paleo needs to know the network that is trained: set job\.model"):
         strategy("paleo").recommend(unknown, History(), everything)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("random:steps=0", "steps must be at least 1"),
+        ("exhaustive:points=-1", "points must be at least 0"),
+        ("convbo:steps=-5", "steps must be at least 1"),
+        ("convbo:threshold=nan", "threshold must be at least 0"),
+        ("cherrypick:least=-3", "least must be at least 1"),
+        ("paleo:compute=0", "shares above 0"),
+        ("heterbo:start=0", "start is all, auto or a number from 1"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(text: str, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        strategy(text)
+
+
+def test_cherrypick_refuses_types_that_match_nothing() -> None:
+    problem = make_problem()
+    left = Left(usd=None, seconds=None, allowed=problem.nodes > 0)
+    with pytest.raises(BadInput, match=r"none matches 'zz'; there are c5\.big, c5\.small, p2\.one"):
+        strategy("cherrypick:types=zz").suggest(problem, History(), left, 1)

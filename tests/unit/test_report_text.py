@@ -108,7 +108,7 @@ def test_a_choice_that_was_not_measured_has_no_bound() -> None:
         ),
         ("all-failed", "Every trial failed (4 of 4)"),
         ("interrupted", "Go on with: mlcd resume resnet-cifar10-7f3a9c"),
-        ("overran", "The training overran its bound: $90.94 over the budget."),
+        ("overran", "Search and training together broke the limit: $90.94 over the budget."),
         ("both-limits", "fastest within 8 h for at most $85.00"),
     ],
 )

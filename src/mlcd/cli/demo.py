@@ -41,7 +41,7 @@ def demo(ctx: click.Context, out: Path, seed: int, output: str) -> None:
         f"Goal: {problem.goal}, search and training together.\n"
         f"{len(problem.space):,} deployments of {types} instance types on {spec.resources.infra}; one short trial of"
         f" one may cost {min(prices)} to {max(prices)}.\n"
-        "What the best deployment so far needs to finish is always reserved: the budget cannot break.\n",
+        "What the best deployment so far needs to finish, at its upper bound, is always reserved.\n",
         err=True,
     )
     with Store(home()) as store:

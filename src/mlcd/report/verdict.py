@@ -50,7 +50,8 @@ def headline(record: RunRecord) -> list[str]:
         if record.lost:
             paid += f" and {plural(len(record.lost), 'lost training')}"
         none = "no training was finished" if record.lost else "nothing was trained"
-        return [asked, f"Nothing measured fits what is left after {paid}; {none}."]
+        lines = [asked, f"Nothing measured fits what is left after {paid}; {none}."]
+        return [*lines, f"The search alone broke the limit: {_broken(record)}."] if _broken(record) else lines
     if record.status is Status.ALL_FAILED:
         return [asked, f"Every trial failed ({len(record.rows)} of {len(record.rows)}); nothing was trained."]
     if not record.status.is_final:
@@ -63,11 +64,16 @@ def headline(record: RunRecord) -> list[str]:
     if record.status is Status.RUN_FAILED:
         lines.append("The training failed before its work was done; what it cost is on the receipt.")
     if record.status is Status.OVERRAN:
-        usd, seconds = over(record)
-        broken = [f"{usd} over the budget"] if usd else []
-        broken += [f"{format_seconds(seconds)} after the deadline"] if seconds else []
-        lines.append(f"The training overran its bound: {' and '.join(broken) or 'inside the limits all the same'}.")
+        lines.append(f"Search and training together broke the limit: {_broken(record)}.")
     return lines
+
+
+def _broken(record: RunRecord) -> str:
+    """By how much the limits are broken; "" where they are kept."""
+    usd, seconds = over(record)
+    parts = [f"{usd} over the budget"] if usd else []
+    parts += [f"{format_seconds(seconds)} after the deadline"] if seconds else []
+    return " and ".join(parts)
 
 
 def _choice(record: RunRecord, choice: Plan) -> list[str]:
@@ -168,7 +174,8 @@ def _top(record: RunRecord) -> list[str]:
     with_speed = not is_replayed(record)
     fate = {Status.RUN_FAILED: "; its training failed", Status.NOTHING_FITS: "; does not fit any more"}
     took = "chosen" + fate.get(record.status, "")
-    rows = [[f"Top {len(shown)}", *["samples/s"] * with_speed, "time", "money", "why not"]]
+    top = f"Top {TOP - 1} and the chosen" if shown != plans[:TOP] else f"Top {len(shown)}"
+    rows = [[top, *["samples/s"] * with_speed, "time", "money", "why not"]]
     for plan in shown:
         reason = took if plan.config == chosen else entries[plan.config].text
         speed = [speed_text(speeds[plan.config])] * with_speed

@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from mlcd.errors import BadInput
 from mlcd.models.speed import SpeedModel, speed_model
 from mlcd.problem import Problem
 from mlcd.search.acquisition import expected_saving
 from mlcd.search.candidates import open_rows
 from mlcd.search.stopping import small_gain_ending
-from mlcd.search.strategy import MeasuredStrategy
-from mlcd.trial.plan import Left, best, plans
+from mlcd.search.strategy import MeasuredStrategy, at_least
+from mlcd.trial.plan import Left, best, best_fitting, plans
 from mlcd.trial.trial import History, Suggestion
 
 Floats = NDArray[np.float64]
@@ -36,14 +37,20 @@ class CherryPick(MeasuredStrategy):
     threshold: float = 0.1
     types: str = "*"
 
+    def __post_init__(self) -> None:
+        at_least(1, start=self.start, least=self.least, steps=self.steps)
+        at_least(0, threshold=self.threshold)
+
     @property
     def guarded(self) -> bool:
         """It does not look at what the search itself spends."""
         return False
 
-    def ending(self, problem: Problem, history: History, left: Left) -> str:  # noqa: ARG002
+    def ending(self, problem: Problem, history: History, left: Left) -> str:
         """By count or by a small expected improvement."""
-        return small_gain_ending(self.name, history, steps=self.steps, threshold=self.threshold)
+        ending = small_gain_ending(self.name, history, steps=self.steps, threshold=self.threshold)
+        fits = len(history.tried) >= self.steps or best_fitting(problem, history, left)
+        return ending if fits else f"{ending}, which does not fit"
 
     def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
         """Spread out first, then by constrained expected improvement."""
@@ -64,7 +71,11 @@ class CherryPick(MeasuredStrategy):
 
     def _known_good(self, problem: Problem) -> NDArray[np.bool_]:
         globs = self.types.split("+")
-        return np.array([any(fnmatchcase(c.instance, glob) for glob in globs) for c in problem.space], dtype=bool)
+        known = np.array([any(fnmatchcase(c.instance, glob) for glob in globs) for c in problem.space], dtype=bool)
+        if not known.any():
+            names = ", ".join(sorted({config.instance for config in problem.space}))
+            raise BadInput(f"search.strategy: cherrypick:types: none matches {self.types!r}; there are {names}")
+        return known
 
     def _first(
         self, problem: Problem, history: History, candidates: NDArray[np.bool_], count: int

@@ -12,7 +12,7 @@ from mlcd.problem import Problem
 from mlcd.search.acquisition import expected_rise, expected_saving
 from mlcd.search.candidates import open_rows
 from mlcd.search.stopping import small_gain_ending
-from mlcd.search.strategy import MeasuredStrategy
+from mlcd.search.strategy import MeasuredStrategy, at_least
 from mlcd.trial.plan import Left, plans
 from mlcd.trial.trial import History, Suggestion
 
@@ -35,6 +35,10 @@ class ConvBO(MeasuredStrategy):
     start: int = 2
     steps: int = 15
     threshold: float = 0.01
+
+    def __post_init__(self) -> None:
+        at_least(1, start=self.start, steps=self.steps)
+        at_least(0, threshold=self.threshold)
 
     @property
     def guarded(self) -> bool:

@@ -16,7 +16,7 @@ from mlcd.search.first_looks import first_looks, known_types, one_of_each_kind
 from mlcd.search.strategy import MeasuredStrategy
 from mlcd.trial.plan import Left, Plan, best_fitting, margin_sigmas, plans
 from mlcd.trial.trial import History, Suggestion
-from mlcd.units import format_seconds
+from mlcd.units import Usd, format_seconds
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -87,10 +87,12 @@ class HeterBO(MeasuredStrategy):
         if not open_rows(problem, history, left).any():
             if incumbent is None:
                 return "no further trial fits in what is left"
-            return f"what is kept back to train on {incumbent.config} leaves no room for another trial"
+            more = _more_for_a_trial(problem, history, left, incumbent)
+            return f"what is kept back to train on {incumbent.config} leaves no room for another trial{more}"
         if incumbent is None:
             return "nothing that may still be tried is likely to fit"
-        return "no further trial is expected to pay for itself within the limits"
+        within = " within the limits" if left.is_limited else ""
+        return f"no further trial is expected to pay for itself{within}"
 
     # ---- start
 
@@ -219,6 +221,19 @@ def _may_be_bold(problem: Problem, left: Left) -> bool:
 def _is_one_curve(problem: Problem) -> bool:
     """Whether only the number of nodes is open, so that every trial tells of all others."""
     return not problem.space.encoding.identity.any()
+
+
+def _more_for_a_trial(problem: Problem, history: History, left: Left, incumbent: Plan) -> str:
+    """What of each limit is missing for the least trial that was not made yet, in words."""
+    untried = np.array([config not in history.tried for config in problem.space])
+    missing = []
+    if left.usd is not None:
+        short = int(problem.worst_trial_micros[untried].min()) - (left.usd - incumbent.worst_usd).micros
+        missing += [f"{Usd(short)}"] if short > 0 else []
+    if left.seconds is not None:
+        short_seconds = float(problem.worst_trial_seconds[untried].min()) - (left.seconds - incumbent.worst_seconds)
+        missing += [format_seconds(short_seconds)] if short_seconds > 0 else []
+    return f": {' and '.join(missing)} more would let the search go on" if missing else ""
 
 
 def _may_pay(problem: Problem, incumbent: Plan, model: SpeedModel, prices: Floats) -> Mask:

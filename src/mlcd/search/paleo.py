@@ -27,6 +27,10 @@ class Paleo:
     compute: float = 0.35
     network: float = 0.6
 
+    def __post_init__(self) -> None:
+        if not (0 < self.compute <= 1 and 0 < self.network <= 1):
+            raise ValueError("compute and network are shares above 0, at most 1")
+
     @property
     def guarded(self) -> bool:
         """It measures nothing."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from mlcd.problem import Problem
 from mlcd.search.candidates import open_rows
-from mlcd.search.strategy import MeasuredStrategy
+from mlcd.search.strategy import MeasuredStrategy, at_least
 from mlcd.trial.plan import Left
 from mlcd.trial.trial import History, Suggestion
 
@@ -18,6 +18,9 @@ class Random(MeasuredStrategy):
 
     name: ClassVar[str] = "random"
     steps: int = 8
+
+    def __post_init__(self) -> None:
+        at_least(1, steps=self.steps)
 
     @property
     def guarded(self) -> bool:

@@ -52,3 +52,10 @@ class MeasuredStrategy:
     def recommend(self, problem: Problem, history: History, left: Left) -> Plan | None:
         """The incumbent: measured, and fits."""
         return best_fitting(problem, history, left)
+
+
+def at_least(bound: float, /, **options: float) -> None:
+    """Raises ValueError naming the first option that is less than `bound`, or no number."""
+    for name, value in options.items():
+        if not value >= bound:
+            raise ValueError(f"{name} must be at least {bound} (got {value})")

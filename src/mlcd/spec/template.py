@@ -5,7 +5,7 @@ from mlcd.spec.parse import job_name
 
 _TEMPLATE = """\
 # A job for `mlcd train`. It finds the instance type and the number of nodes for a training job, inside your limits.
-# Only `name` and `goal` are needed; everything else has the default shown in docs/job-file.md.
+# `name`, `goal` and, on sim/, `job` are needed; everything else has the default shown in docs/job-file.md.
 name: NAME
 
 # Where to run, and on what. `mlcd train JOB --on X` is the same as infra: X.
