@@ -34,7 +34,7 @@ class GoalKind(StrEnum):
 
 
 def is_unseen(workload: str) -> bool:
-    """Workloads whose sha256(name) is even are never looked at while tuning."""
+    """Workloads whose sha256(name) is even are held out of tuning on tables; docs/bench.md says how strictly."""
     return int(hashlib.sha256(workload.encode()).hexdigest(), 16) % 2 == 0
 
 
@@ -51,7 +51,7 @@ class Truth:
 
     @property
     def is_unseen(self) -> bool:
-        """Never looked at while tuning."""
+        """See is_unseen."""
         return is_unseen(self.name)
 
     def outcomes(self) -> list[tuple[float, Usd]]:

@@ -141,7 +141,7 @@ def _bootstrap(rows: list[Row], draws: int = 2000) -> tuple[float, float]:
 
 
 def as_json(rows: Sequence[Row]) -> dict[str, object]:
-    """Rows and summary; the workloads never looked at while tuning are also summarised apart."""
+    """Rows and summary; the held-out workloads (is_unseen) are also summarised apart."""
     return {
         "rows": [asdict(r) for r in rows],
         "summary": [asdict(s) for s in summarise(rows)],

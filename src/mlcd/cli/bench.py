@@ -83,7 +83,7 @@ def train(  # noqa: PLR0917 - click passes options by name
     click.echo(_summary_table(summarise(rows)))
     held_out = [row for row in rows if row.unseen]
     if held_out and len(held_out) < len(rows):
-        click.echo(f"\nThe {len({row.workload for row in held_out})} workloads never looked at while tuning, apart:")
+        click.echo(f"\nThe {len({row.workload for row in held_out})} workloads whose sha256(name) is even, apart:")
         click.echo(_summary_table(summarise(held_out)))
     where = "simulated" if sim else "replayed from measured tables"
     click.echo(f"\nRatio: search and run over the best feasible run, searched for free; {where}; noise {noise:g}.")

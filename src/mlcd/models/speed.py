@@ -65,8 +65,8 @@ def trend(problem: Problem) -> gp.Trend:
     """What is believed of any training job before it is measured, as priors of a linear trend in ln speed.
 
     A first doubling of the nodes brings 0.70 - 0.06 (perfect scaling: ln 2 = 0.69), each further one 0.12 less; a type
-    of twice the price is 0.40 +- 0.25 faster; what else is known of a type may matter either way. The figures are
-    rounded from fits to the measured tables that may be looked at while tuning (docs/strategies/heterbo.md).
+    of twice the price is 0.40 +- 0.25 faster; what else is known of a type may matter either way. The means lie near
+    fits to measured tables; the widths were chosen by trying (docs/strategies/heterbo.md says how).
     """
     encoding = problem.space.encoding
     counts, features = encoding.counts, encoding.features
