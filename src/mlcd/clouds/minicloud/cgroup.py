@@ -1,0 +1,223 @@
+"""The control groups (version 1) of one node: its share of a core, its memory, its freezer, its meter."""
+
+import errno
+import os
+import signal
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from mlcd.clouds.minicloud.types import NAME
+from mlcd.clouds.nodes import PREFIX
+from mlcd.errors import ProviderError
+
+CONTROLLERS = ("cpu", "cpuacct", "memory", "freezer")
+FAMILY = PREFIX + NAME
+PERIOD_US = 20_000
+"""The quota's period. The default of 100 ms stalls a node for too long at a time: steps become jumpy."""
+_END_SECONDS = 20.0
+
+
+@cache
+def mounted_controllers() -> dict[str, Path]:
+    """Where each version 1 controller is mounted; those that are not are left out."""
+    found = {}
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, folder, kind, options, *_ = line.split()
+        if kind == "cgroup":
+            for option in options.split(","):
+                if option in CONTROLLERS:
+                    found[option] = Path(folder)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The control groups of one node of a lease; `part` is its rank, or the name of what has none."""
+
+    lease_id: str
+    part: str
+
+    def folder(self, controller: str) -> Path:
+        """Of one controller."""
+        return mounted_controllers()[controller] / FAMILY / self.lease_id / self.part
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Of all controllers; some machines mount cpu and cpuacct together."""
+        return tuple(dict.fromkeys(self.folder(controller) for controller in mounted_controllers()))
+
+    @property
+    def task_files(self) -> tuple[str, ...]:
+        """A process that writes 0 (or its number) into each of these belongs to the node, and so do its children."""
+        return tuple(str(folder / "cgroup.procs") for folder in self.folders)
+
+    def create(self, *, cpus: float | None = None, memory_gib: float | None = None) -> None:
+        """Make the groups, with these limits. Raises OSError."""
+        for folder in self.folders:
+            _make(folder)
+        if cpus is not None:
+            cpu = self.folder("cpu")
+            (cpu / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+            (cpu / "cpu.cfs_quota_us").write_text(str(round(cpus * PERIOD_US)))
+        if memory_gib is not None:
+            memory = self.folder("memory")
+            limit = str(round(memory_gib * 2**30))
+            (memory / "memory.limit_in_bytes").write_text(limit)
+            with_swap = memory / "memory.memsw.limit_in_bytes"
+            if with_swap.exists():  # else a machine with swap would be slow where it ought to be out of memory
+                with_swap.write_text(limit)
+
+    def pids(self) -> set[int]:
+        """The processes in it."""
+        return {pid for folder in self.folders for pid in _pids_in(folder)}
+
+    def used_seconds(self) -> float:
+        """Processor seconds used in it so far; 0 when it is gone."""
+        try:
+            return int((self.folder("cpuacct") / "cpuacct.usage").read_text()) / 1e9
+        except FileNotFoundError:
+            return 0.0
+
+    def out_of_memory_kills(self) -> int:
+        """How many of its processes the kernel ended for want of memory; 0 when it is gone."""
+        try:
+            lines = (self.folder("memory") / "memory.oom_control").read_text().splitlines()
+        except FileNotFoundError:
+            return 0
+        return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+
+    def freeze(self, frozen: bool) -> None:
+        """Stop all processes in it where they are, or let them go on. Returns when they have. Raises ProviderError."""
+        file = self.folder("freezer") / "freezer.state"
+        wanted = "FROZEN" if frozen else "THAWED"
+        deadline = time.monotonic() + _END_SECONDS
+        file.write_text(wanted)
+        while file.read_text().strip() != wanted:
+            if time.monotonic() > deadline:
+                raise ProviderError(f"{self.lease_id}: node {self.part} does not become {wanted.lower()}")
+            file.write_text(wanted)
+            time.sleep(0.01)
+
+
+def groups_of(lease_id: str) -> tuple[Group, ...]:
+    """Those that exist, in any controller."""
+    return tuple(Group(lease_id, part) for part in sorted(_children(lease_id)))
+
+
+def leases_with_groups() -> set[str]:
+    """The leases that have a control group, whoever's they are."""
+    return {lease_id for lease_id in _children("") if lease_id.startswith(PREFIX)}
+
+
+def given_cores() -> float:
+    """The shares of all nodes on this machine together."""
+    total = 0.0
+    for file in (mounted_controllers()["cpu"] / FAMILY).glob("*/*/cpu.cfs_quota_us"):
+        try:
+            quota, period = int(file.read_text()), int(file.with_name("cpu.cfs_period_us").read_text())
+        except OSError:  # released while we looked
+            continue
+        total += max(quota, 0) / period
+    return total
+
+
+def given_gib() -> float:
+    """The memory limits of all nodes on this machine together; groups without a limit hold no node."""
+    total = 0
+    for file in (mounted_controllers()["memory"] / FAMILY).glob("*/*/memory.limit_in_bytes"):
+        try:
+            limit = int(file.read_text())
+        except OSError:
+            continue
+        total += limit if limit < 2**60 else 0
+    return total / 2**30
+
+
+def end_groups(lease_id: str) -> None:
+    """End every process of a lease and remove its control groups. Raises ProviderError when some cannot be."""
+    groups = groups_of(lease_id)
+    deadline = time.monotonic() + _END_SECONDS
+    while pids := {pid for group in groups for pid in group.pids()}:
+        for group in groups:
+            _thaw(group)  # a frozen process takes no signal
+        kill_all(pids)
+        if time.monotonic() > deadline:
+            raise ProviderError(f"{lease_id}: cannot end the processes {', '.join(map(str, sorted(pids)))}")
+        time.sleep(0.01)
+    for group in groups:
+        for folder in group.folders:
+            _remove(folder, deadline)
+    for mount in set(mounted_controllers().values()):
+        _remove(mount / FAMILY / lease_id, deadline)
+        family = mount / FAMILY
+        if family.is_dir() and not any(child.is_dir() for child in family.iterdir()):
+            _remove_if_empty(family)
+
+
+def kill_all(pids: Iterable[int]) -> None:
+    """SIGKILL; those that are gone are no error."""
+    for pid in pids:
+        if pid != os.getpid():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+
+def _make(folder: Path) -> None:
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except FileNotFoundError:  # another mlcd removed the empty family between the parent and the child
+            if not folder.parents[2].is_dir():
+                raise
+        else:
+            return
+
+
+def _thaw(group: Group) -> None:
+    try:
+        (group.folder("freezer") / "freezer.state").write_text("THAWED")
+    except FileNotFoundError:
+        return
+
+
+def _remove(folder: Path, deadline: float) -> None:
+    while not _remove_if_empty(folder):
+        if time.monotonic() > deadline:
+            raise ProviderError(f"cannot remove the control group {folder}: something still uses it")
+        time.sleep(0.01)
+
+
+def _remove_if_empty(folder: Path) -> bool:
+    """False while the kernel still counts something in it."""
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        if error.errno in (errno.EBUSY, errno.ENOTEMPTY):
+            return False
+        raise
+    return True
+
+
+def _pids_in(folder: Path) -> set[int]:
+    try:
+        return {pid for pid in map(int, (folder / "cgroup.procs").read_text().split()) if pid > 0}
+    except (FileNotFoundError, OSError) as error:
+        if isinstance(error, FileNotFoundError) or error.errno == errno.ENODEV:  # removed while we read it
+            return set()
+        raise
+
+
+def _children(lease_id: str) -> set[str]:
+    found = set()
+    for mount in set(mounted_controllers().values()):
+        parent = mount / FAMILY / lease_id if lease_id else mount / FAMILY
+        if parent.is_dir():
+            found |= {child.name for child in parent.iterdir() if child.is_dir()}
+    return found

@@ -1,0 +1,153 @@
+"""The engine `minicloud`: real isolated nodes on this one Linux machine."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from mlcd.catalog import Instance
+from mlcd.clouds.minicloud.cgroup import (
+    Group,
+    given_cores,
+    given_gib,
+    groups_of,
+    leases_with_groups,
+    mounted_controllers,
+)
+from mlcd.clouds.minicloud.facilities import missing
+from mlcd.clouds.minicloud.leased import MiniNodes, end_lease
+from mlcd.clouds.minicloud.network import free_subnet, leases_with_network, links_of, make_network, namespaces_of
+from mlcd.clouds.minicloud.record import Record, machine_lock, read_records
+from mlcd.clouds.minicloud.types import (
+    NAME,
+    instance_types,
+    machine_cores,
+    total_cores_for_nodes,
+    total_gib_for_nodes,
+)
+from mlcd.clouds.nodes import Leftover, NodeOrder
+from mlcd.clouds.provider import LeaseFailed
+from mlcd.errors import ProviderError, nearest
+from mlcd.trial.trial import FailureKind
+
+_MOST_NODES = 250
+"""Addresses of a /24 that are free for nodes."""
+_TINY = 1e-6
+
+
+class MiniCloud:
+    """Nodes that are network namespaces with a share of a core, a memory limit and a bandwidth of their own."""
+
+    name = NAME
+    noise = 0.25
+    """Between two runs of one configuration on a 2-core machine (November 2026): repeat and interleave."""
+
+    def offer(self) -> tuple[Instance, ...]:
+        """As in NodeEngine; the error names everything that is missing."""
+        if lacks := missing():
+            raise ProviderError("minicloud cannot run here: " + "; ".join(lacks))
+        return instance_types(machine_cores())
+
+    def most_nodes(self, instance: str) -> int | None:
+        """How many nodes of a type the machine has room for when nothing else is leased on it."""
+        kind = self._type(instance)
+        by_cores = int(total_cores_for_nodes() / kind.vcpus + _TINY)
+        by_memory = int(total_gib_for_nodes() / kind.memory_gib + _TINY)
+        return max(0, min(by_cores, by_memory, _MOST_NODES))
+
+    def start(self, order: NodeOrder) -> MiniNodes:
+        """As in NodeEngine; first ends what killed mlcd processes left behind."""
+        kind = self._type(order.instance)
+        if order.count < 1:
+            raise ValueError(f"a lease needs a node: got {order.count}")
+        with ExitStack() as undo:
+            with machine_lock():
+                end_abandoned()
+                _refuse_beyond_capacity(kind, order.count)
+                record = Record(
+                    lease_id=order.lease_id,
+                    instance=kind.name,
+                    count=order.count,
+                    subnet=free_subnet(record.subnet for record in read_records().values()),
+                    folder=str(order.folder),
+                )
+                undo.callback(end_lease, order.lease_id)
+                record.save(order.folder / "lease.json")
+                for rank in range(order.count):
+                    Group(order.lease_id, str(rank)).create(cpus=kind.vcpus, memory_gib=kind.memory_gib)
+            nodes = MiniNodes(record, kind, order.folder)
+            try:
+                make_network(record, kind.network_gbps * 1000)
+                nodes.start_agents({})
+            except (OSError, ProviderError) as error:
+                message = f"{order.lease_id}: the nodes could not be made: {error}"
+                raise LeaseFailed(FailureKind.LAUNCH, message, seconds=0.0, billed=False) from error
+            undo.pop_all()
+        return nodes
+
+    def leftovers(self) -> tuple[Leftover, ...]:
+        """As in NodeEngine: one for each lease, of this process and of any other."""
+        return tuple(
+            Leftover(cloud=self.name, lease_id=lease_id, what=_what(lease_id), owned=owned)
+            for lease_id, owned in _known_leases().items()
+        )
+
+    def end(self, leftover: Leftover) -> None:
+        """As in NodeEngine."""
+        if lacks := missing():
+            raise ProviderError(f"cannot end {leftover.lease_id}: " + "; ".join(lacks))
+        end_lease(leftover.lease_id)
+
+    def _type(self, name: str) -> Instance:
+        offered = {instance.name: instance for instance in self.offer()}
+        if name not in offered:
+            alike = nearest(name, tuple(offered))
+            hint = f"; did you mean {alike!r}?" if alike else ""
+            raise ProviderError(f"minicloud has no type {name!r} on this machine: {', '.join(offered)}{hint}")
+        return offered[name]
+
+
+def end_abandoned() -> None:
+    """End every lease whose mlcd is dead: after a SIGKILL nobody else does. Call it with the machine's lock held."""
+    for lease_id, owned in _known_leases().items():
+        if not owned:
+            end_lease(lease_id)
+
+
+def _known_leases() -> dict[str, bool]:
+    """Every lease of which anything is there, and whether a living mlcd has it.
+
+    A lease is recorded before anything of it is made, and forgotten last: what has no record has no owner.
+    """
+    if not mounted_controllers() and not Path("/proc").is_dir():
+        return {}
+    found = leases_with_groups() | leases_with_network()
+    records = read_records()  # after the rest: what was made meanwhile has its record by now
+    return {lease_id: lease_id in records and records[lease_id].owned for lease_id in sorted(found | records.keys())}
+
+
+def _what(lease_id: str) -> str:
+    groups = groups_of(lease_id)
+    counts = {
+        "process": len({pid for group in groups for pid in group.pids()}),
+        "namespace": len(namespaces_of(lease_id)),
+        "link": len(links_of(lease_id)),
+        "control group": len(groups),
+    }
+    parts = [f"{n} {name}{'' if n == 1 else 'es' if name.endswith('s') else 's'}" for name, n in counts.items() if n]
+    return ", ".join(parts) or "its record"
+
+
+def _refuse_beyond_capacity(kind: Instance, count: int) -> None:
+    """Raises LeaseFailed when the nodes that are and those that are wanted do not fit the machine together."""
+    for what, unit, each, total, given in (
+        ("CPU", "cores", kind.vcpus, total_cores_for_nodes(), given_cores()),
+        ("memory", "GiB", kind.memory_gib, total_gib_for_nodes(), given_gib()),
+    ):
+        if given + count * each > total + _TINY:
+            taken = f", of which {given:.3g} are leased already" if given > _TINY else ""
+            raise LeaseFailed(
+                FailureKind.CAPACITY,
+                f"{count} x {kind.name} need {count * each:.3g} {unit} of {what}; this machine has {total:.3g} "
+                f"{unit} for nodes{taken}",
+                seconds=0.0,
+                billed=False,
+            )

@@ -1,0 +1,163 @@
+"""The nodes of one lease while they are held."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mlcd.catalog import Instance
+from mlcd.clouds.minicloud.cgroup import Group, end_groups, kill_all
+from mlcd.clouds.minicloud.network import find_command, namespace_path, network_is_gone, processes_in, remove_network
+from mlcd.clouds.minicloud.record import Record, forget
+from mlcd.clouds.nodes import NodesState, agent_command
+from mlcd.clouds.provider import LeaseFailed
+from mlcd.errors import ProviderError
+from mlcd.trial.trial import FailureKind
+
+_JOIN_AND_RUN = """
+while [ "$1" != -- ]; do echo 0 > "$1" || exit 70; shift; done
+shift
+exec "$@"
+"""
+"""A process that joins the control groups named before `--` and becomes the command after it: without a gap in which
+it runs unlimited, and without Python code between fork and exec."""
+
+
+class MiniNodes:
+    """Nodes with their agents. `state`, `release` and the rest may be called from any thread."""
+
+    def __init__(self, record: Record, instance: Instance, folder: Path) -> None:
+        self.record, self._instance, self._folder = record, instance, folder
+        self._groups = tuple(Group(record.lease_id, str(rank)) for rank in range(record.count))
+        self._agents: list[subprocess.Popen[bytes]] = []
+        self._used_seconds = 0.0
+        self._released = False
+        self._lock = threading.RLock()
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Of the nodes, by rank."""
+        return tuple(self.record.address(rank) for rank in range(self.record.count))
+
+    def start_agents(self, env: Mapping[str, str]) -> None:
+        """One on each node, with these variables besides the node's own. Raises OSError, ProviderError."""
+        for rank, group in enumerate(self._groups):
+            own = self._folder / f"node-{rank}"
+            own.mkdir(parents=True, exist_ok=True)
+            command = agent_command(self._folder, rank, self.addresses, lifeline="stdin")
+            with (own / "agent.txt").open("ab") as output:
+                self._agents.append(
+                    subprocess.Popen(  # noqa: S603 - our own agent
+                        entering(self.record.lease_id, rank, group, command),
+                        stdin=subprocess.PIPE,  # stays open as long as this process lives: the agent's lifeline
+                        stdout=output,
+                        stderr=subprocess.STDOUT,
+                        env={**os.environ, **node_environment(self.record.lease_id, group), **env},
+                        start_new_session=True,
+                    )
+                )
+
+    def state(self) -> NodesState:
+        """As in Nodes. Out of memory is told as soon as the kernel ended a process of a node for it."""
+        with self._lock:
+            if self._released:
+                return NodesState.ENDED
+            for rank, group in enumerate(self._groups):
+                if group.out_of_memory_kills():
+                    raise self._failed(
+                        FailureKind.OUT_OF_MEMORY,
+                        f"node {rank} ran out of its {self._instance.memory_gib:g} GiB of memory",
+                    )
+            ended = [(self._folder / f"node-{rank}" / "exit.json").exists() for rank in range(self.record.count)]
+            if all(ended):
+                return NodesState.ENDED
+            for rank, has_ended in enumerate(ended):
+                if not has_ended:
+                    self._look_after(rank)
+            return NodesState.RUNNING
+
+    def ask_to_stop(self) -> None:
+        """As in Nodes."""
+        (self._folder / "stop").touch()
+
+    def used_seconds(self) -> float | None:
+        """As in Nodes; what was used is still known after the release."""
+        with self._lock:
+            if not self._released:
+                self._used_seconds = sum(group.used_seconds() for group in self._groups)
+            return self._used_seconds
+
+    def suspend(self) -> None:
+        """As in Suspendable. The agents stand still too, so a suspended node does not end itself."""
+        self._freeze(True)
+
+    def resume(self) -> None:
+        """As in Suspendable."""
+        self._freeze(False)
+
+    def release(self) -> None:
+        """As in Nodes."""
+        with self._lock:
+            if self._released:
+                return
+            self.used_seconds()
+            end_lease(self.record.lease_id)
+            self._released = True
+            for agent in self._agents:
+                agent.wait()
+                if agent.stdin is not None:
+                    agent.stdin.close()
+
+    def _freeze(self, frozen: bool) -> None:
+        with self._lock:
+            if self._released:
+                raise ProviderError(f"{self.record.lease_id} was released: it cannot be suspended or resumed")
+            for group in self._groups:
+                group.freeze(frozen)
+
+    def _look_after(self, rank: int) -> None:
+        """Raises LeaseFailed when a node that should be working cannot be."""
+        if network_is_gone(self.record.lease_id, rank):
+            raise self._failed(FailureKind.LOST, f"node {rank}'s network is gone")
+        if self._agents[rank].poll() is not None and not (self._folder / f"node-{rank}" / "exit.json").exists():
+            said = (self._folder / f"node-{rank}" / "agent.txt").read_text(errors="replace").strip().splitlines()
+            last = f": {said[-1]}" if said else ""
+            code = self._agents[rank].returncode
+            raise self._failed(FailureKind.LOST, f"the agent of node {rank} ended (exit code {code}){last}")
+
+    def _failed(self, kind: FailureKind, message: str) -> LeaseFailed:
+        return LeaseFailed(kind, f"{message} ({self._instance.name}, {self.record.lease_id})", seconds=0.0)
+
+
+def entering(lease_id: str, rank: int, group: Group, command: Sequence[str]) -> list[str]:
+    """The command line that runs `command` as a process of a node: in its control groups and its namespace."""
+    nsenter = find_command("nsenter")
+    if nsenter is None:
+        raise ProviderError("the command `nsenter` is missing: install it with `apt install util-linux`")
+    enter = [nsenter, f"--net={namespace_path(lease_id, rank)}", *command]
+    return ["/bin/sh", "-c", _JOIN_AND_RUN, "sh", *group.task_files, "--", *enter]
+
+
+def node_environment(lease_id: str, group: Group) -> dict[str, str]:
+    """The variables of a node. One thread each: a share of a core is not used better by several."""
+    python = str(Path(sys.executable).parent)
+    return {
+        "MLCD_LEASE": lease_id,
+        "MLCD_CGROUPS": os.pathsep.join(group.task_files),
+        "MLCD_SETUP_NETWORK": f"/proc/{os.getpid()}/ns/net",
+        "GLOO_SOCKET_IFNAME": "eth0",
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "PATH": os.pathsep.join((python, os.environ.get("PATH", os.defpath))),
+    }
+
+
+def end_lease(lease_id: str) -> None:
+    """End and remove all that bears a lease's name, whoever made it. Raises ProviderError when something stays."""
+    end_groups(lease_id)
+    kill_all(processes_in(lease_id))
+    remove_network(lease_id)
+    forget(lease_id)

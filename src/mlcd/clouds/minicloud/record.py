@@ -1,0 +1,124 @@
+"""Which leases there are on this machine, whose they are, and the names of all that belongs to each.
+
+Every name is made from the lease's, so that what a killed mlcd left behind is found and ended without it.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from mlcd.clouds.nodes import PREFIX
+from mlcd.clouds.processes import is_alive, started_at
+from mlcd.errors import ProviderError
+
+REGISTRY = Path("/run/mlcd/minicloud")
+"""One file a lease, of every mlcd process of this machine; gone after a reboot, as the nodes are."""
+_LOCK_SECONDS = 60.0
+_LEASE_ID = re.compile(rf"{PREFIX}[A-Za-z0-9_-][A-Za-z0-9_.-]{{0,150}}")
+_NAMESPACE = re.compile(rf"({PREFIX}.+)\.([0-9]+)")
+
+
+def check_lease_id(lease_id: str) -> None:
+    """Raises ValueError unless the name can be that of a file, a namespace and a control group."""
+    if not _LEASE_ID.fullmatch(lease_id):
+        raise ValueError(f"a lease's name is {PREFIX!r} and letters, digits, '-', '_' or '.': got {lease_id!r}")
+
+
+def link_tag(lease_id: str) -> str:
+    """What the names of a lease's links begin with; short, since the kernel takes 15 characters."""
+    return PREFIX + hashlib.sha256(lease_id.encode()).hexdigest()[:6]
+
+
+def namespace_name(lease_id: str, rank: int) -> str:
+    """The network namespace of a node, as `ip netns` lists it."""
+    return f"{lease_id}.{rank}"
+
+
+def lease_of_namespace(name: str) -> str | None:
+    """The lease a namespace belongs to; None when it is not one of ours."""
+    match = _NAMESPACE.fullmatch(name)
+    return match[1] if match else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A lease as the registry knows it. `subnet` is x in 10.77.x.0/24; None for what has no nodes."""
+
+    lease_id: str
+    instance: str
+    count: int
+    subnet: int | None
+    folder: str
+    owner_pid: int = field(default_factory=os.getpid)
+    owner_started: str = field(default_factory=lambda: started_at(os.getpid()))
+
+    def __post_init__(self) -> None:
+        check_lease_id(self.lease_id)
+
+    @property
+    def owned(self) -> bool:
+        """Whether the mlcd that made it still lives."""
+        return is_alive(self.owner_pid, self.owner_started)
+
+    def address(self, rank: int) -> str:
+        """A node's own; the bridge, which is this machine, has .1."""
+        return f"10.77.{self.subnet}.{rank + 2}"
+
+    def save(self, extra: Path | None = None) -> None:
+        """Into the registry, and to `extra`."""
+        text = json.dumps(asdict(self), indent=1)
+        REGISTRY.mkdir(parents=True, exist_ok=True)
+        path = _path(self.lease_id)
+        unfinished = path.with_suffix(".new")
+        unfinished.write_text(text)
+        unfinished.replace(path)
+        if extra is not None:
+            extra.write_text(text)
+
+
+def read_records() -> dict[str, Record]:
+    """All that the registry holds, by lease. A file that cannot be read counts as a lease without an owner."""
+    records = {}
+    for path in sorted(REGISTRY.glob(f"{PREFIX}*.json")):
+        try:
+            record = Record(**json.loads(path.read_text()))
+        except FileNotFoundError:
+            continue
+        except (TypeError, ValueError):
+            record = Record(
+                lease_id=path.stem, instance="", count=0, subnet=None, folder="", owner_pid=0, owner_started=""
+            )
+        records[record.lease_id] = record
+    return records
+
+
+def forget(lease_id: str) -> None:
+    """Take a lease out of the registry: the last step of its end."""
+    _path(lease_id).unlink(missing_ok=True)
+    _path(lease_id).with_suffix(".new").unlink(missing_ok=True)
+
+
+def _path(lease_id: str) -> Path:
+    return REGISTRY / f"{lease_id}.json"
+
+
+@contextmanager
+def machine_lock() -> Iterator[None]:
+    """Hold while deciding what is free: processors, memory and subnets are the whole machine's."""
+    REGISTRY.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(REGISTRY / "lock", is_singleton=False)
+    try:
+        lock.acquire(timeout=_LOCK_SECONDS)
+    except Timeout as error:
+        raise ProviderError(f"another mlcd has held {REGISTRY}/lock for a minute; end it, or try again") from error
+    try:
+        yield
+    finally:
+        lock.release()
