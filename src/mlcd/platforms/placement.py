@@ -39,7 +39,8 @@ class Process:
     """The user's command once more, with these variables besides the job's own.
 
     role       `worker`, `ps`, `chief`, `scheduler`, ...: in the log's name and in MLCD_ROLE
-    essential  the node has ended when its essential processes have; the others (servers) are ended then
+    essential  the node has ended when its essential processes have; the others (servers) are ended then. A node
+               without any runs until the lease is released: it is the other nodes that tell when the job is done
     """
 
     role: str = "worker"

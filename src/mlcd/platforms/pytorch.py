@@ -1,0 +1,33 @@
+"""PyTorch: torchrun's variables, one process a GPU, or one where there is none.
+
+Both topologies have the same variables: with `ps`, mlcd.torch.parallel sends gradients through rank 0 (MLCD_TOPOLOGY).
+"""
+
+from mlcd.platforms.interface import interface_of
+from mlcd.platforms.placement import Placement, Process
+
+TOPOLOGIES = ("ring", "ps")
+
+
+def processes(placement: Placement) -> tuple[Process, ...]:
+    """This node's workers, in the order of their ranks."""
+    each = max(1, placement.gpus)
+    shared = {
+        "WORLD_SIZE": str(placement.nodes * each),
+        "LOCAL_WORLD_SIZE": str(each),
+        "GROUP_RANK": str(placement.rank),
+        "GROUP_WORLD_SIZE": str(placement.nodes),
+        "NODE_RANK": str(placement.rank),
+        "MASTER_ADDR": placement.head,
+        "MASTER_PORT": str(placement.port),
+    }
+    # Gloo takes the interface of the machine's host name, which need not lead to the other nodes.
+    interface = interface_of(placement.addresses[placement.rank])
+    if interface is not None:
+        shared["GLOO_SOCKET_IFNAME"] = interface
+        if placement.gpus:
+            shared["NCCL_SOCKET_IFNAME"] = interface
+    return tuple(
+        Process(env={**shared, "RANK": str(placement.rank * each + local), "LOCAL_RANK": str(local)})
+        for local in range(each)
+    )

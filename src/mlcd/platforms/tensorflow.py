@@ -1,0 +1,41 @@
+"""TensorFlow: TF_CONFIG.
+
+ring   MultiWorkerMirroredStrategy: every node is a `worker`; worker 0 is the one that reports and saves
+ps     ParameterServerStrategy: every node runs a `worker`, node 0 also the `ps` and the `chief`, which coordinates.
+       Workers and parameter server serve for ever: only the chief's end means anything, so that on the other nodes
+       nothing is essential, and they run until the lease is released.
+"""
+
+import json
+
+from mlcd.platforms.placement import Placement, Process
+
+TOPOLOGIES = ("ring", "ps")
+
+
+def processes(placement: Placement) -> tuple[Process, ...]:
+    """This node's tasks, each with the whole cluster and its own place in TF_CONFIG."""
+    if placement.topology == "ps":
+        cluster = {
+            "chief": [f"{placement.head}:{placement.port}"],
+            "ps": [f"{placement.head}:{placement.port + 1}"],
+            "worker": _workers(placement, placement.port + 2),
+        }
+        worker = _task(cluster, "worker", placement.rank, essential=False)
+        if placement.rank > 0:
+            return (worker,)
+        return (_task(cluster, "ps", 0, essential=False), worker, _task(cluster, "chief", 0))
+    return (_task({"worker": _workers(placement, placement.port)}, "worker", placement.rank),)
+
+
+def _workers(placement: Placement, first: int) -> list[str]:
+    # Nodes that share an address (processes of one machine) take one port after the other.
+    return [
+        f"{address}:{first + placement.addresses[:rank].count(address)}"
+        for rank, address in enumerate(placement.addresses)
+    ]
+
+
+def _task(cluster: dict[str, list[str]], role: str, index: int, *, essential: bool = True) -> Process:
+    config = {"cluster": cluster, "task": {"type": role, "index": index}}
+    return Process(role=role, env={"TF_CONFIG": json.dumps(config)}, essential=essential)

@@ -1,0 +1,131 @@
+"""How far the training of this process is: counting, reporting, saving, and ending when asked to."""
+
+import atexit
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from mlcd.training import checkpoints
+from mlcd.training.progress import ProgressFile
+from mlcd.training.surroundings import Surroundings
+
+REPORT_SECONDS = 0.1
+"""Between two progress lines, at least."""
+
+PATIENCE_SECONDS = 10.0
+"""How long a process that was asked to stop may take to clean up after itself."""
+
+Save = Callable[[Path], None]
+
+
+class Course:
+    """The samples of the whole training that are done, those of the restored checkpoint included.
+
+    One for each process: several loops go on counting where the last one stopped. Only the head reports and saves.
+    """
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self.surroundings = surroundings
+        self.samples = 0
+        self._progress = ProgressFile(surroundings.progress_file if surroundings.head else None)
+        self._reported: int | None = None
+        self._save: Save | None = None
+        self._saved: int | None = None
+        self._save_next = 0.0
+
+    def go_on_from(self, load: Save, save: Save) -> int:
+        """Have `load` restore the newest checkpoint, where there is one; `save` is called from now on.
+
+        Returns the samples done so far.
+        """
+        folder = self.surroundings.checkpoint_folder
+        found = checkpoints.newest(folder) if folder is not None else None
+        if found is not None:
+            load(found.path)
+            self.restored(found.samples)
+        self.save_by(save)
+        return self.samples
+
+    def restored(self, samples: int) -> None:
+        """The training goes on from a checkpoint with this many samples."""
+        self.samples = self._saved = samples
+
+    def save_by(self, save: Save) -> None:
+        """Save by this function, every so often and before the end."""
+        self._save = save
+        self._save_next = time.monotonic() + self.surroundings.checkpoint_seconds
+
+    def begin(self, total: int | None = None) -> None:
+        """A loop starts; `total` is the work of the whole training where the script says it."""
+        if self._reported is None:
+            atexit.register(self._report)
+            self._reported = self.samples
+            extra = {} if total is None else {"total": total}
+            self._progress.write(samples=self.samples, **extra)
+
+    def advance(self, samples: int) -> None:
+        """One step more is done. Raises SystemExit(0) when the stop file is there, once all is saved."""
+        self.samples += samples
+        if not self.surroundings.head:
+            return
+        now = time.monotonic()
+        stop = self.surroundings.stop_file
+        if stop is not None and stop.exists():
+            self._end()
+        if now >= self._progress.last_written + REPORT_SECONDS:
+            self._report()
+        if self._save is not None and now >= self._save_next:
+            self.save()
+
+    def finish(self) -> None:
+        """The work is done."""
+        self._report()
+        self.save()
+
+    def save(self) -> None:
+        """Save now, where the script said how and this process is the head; nothing new, nothing saved.
+
+        A full disk is told and survived: the last checkpoint stays, the training goes on.
+        """
+        folder = self.surroundings.checkpoint_folder
+        if self._save is None or folder is None or not self.surroundings.head or self._saved == self.samples:
+            return
+        try:
+            checkpoints.write(folder, self.samples, self._save)
+        except OSError as error:
+            warning = f"the checkpoint at {self.samples} samples could not be saved: {error}"
+            print(f"mlcd: {warning}", file=sys.stderr)  # noqa: T201
+            self._progress.write(warning=warning)
+        else:
+            self._saved = self.samples
+            self._progress.write(checkpoint=self.samples)
+        self._save_next = time.monotonic() + self.surroundings.checkpoint_seconds
+
+    def _report(self) -> None:
+        if self.samples != self._reported:
+            self._reported = self.samples
+            self._progress.write(samples=self.samples)
+
+    def _end(self) -> None:
+        self._report()
+        self.save()
+        # What the script does on its way out may wait for the other workers, which are not told to stop.
+        threading.Thread(target=_leave, daemon=True, name="mlcd-stop").start()
+        raise SystemExit(0)
+
+
+def _leave() -> None:
+    time.sleep(PATIENCE_SECONDS)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+@cache
+def course() -> Course:
+    """This process's course, by its variables as they are at the first call."""
+    return Course(Surroundings.read(os.environ))
