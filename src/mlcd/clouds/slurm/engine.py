@@ -1,0 +1,198 @@
+"""The NodeEngine `slurm`: partitions with the user's prices, and leases as batch jobs."""
+
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from mlcd.catalog import Instance, load_catalog
+from mlcd.clouds.nodes import PREFIX, Leftover, NodeOrder
+from mlcd.clouds.provider import LeaseFailed
+from mlcd.clouds.slurm import job
+from mlcd.clouds.slurm.commands import SlurmRefused, SlurmSilent, ask
+from mlcd.clouds.slurm.nodes import SlurmNodes
+from mlcd.clouds.slurm.partitions import Partition, read_partitions
+from mlcd.clouds.slurm.script import SCRIPT, batch_script, is_cut, submission
+from mlcd.errors import ProviderError, nearest
+from mlcd.trial.trial import FailureKind
+from mlcd.units import Usd
+
+NAME = "slurm"
+NOISE = 0.05
+"""Two runs on whole nodes of one partition deviate by a few percent; the network is shared with other jobs."""
+NETWORK_GBPS = 1.0
+"""Slurm does not know the bandwidth of its nodes. The same value for every partition tells a model nothing of it: what
+the network allows is found by the trials."""
+HEARTBEAT_SECONDS = 60.0
+"""A job whose folder was touched within this time belongs to a living mlcd."""
+
+COMMANDS = ("sinfo", "sbatch", "squeue", "scancel", "scontrol")
+
+_NO_CAPACITY = (
+    "Requested node configuration is not available",
+    "Requested partition configuration not available now",
+    "Node count specification invalid",
+    "More processors requested than permitted",
+    "Job violates accounting/QOS policy",
+    "Requested nodes are busy",
+    "Requested time limit is invalid",
+    "Invalid generic resource (gres) specification",
+    "Memory specification can not be satisfied",
+)
+"""What sbatch says when the nodes that were asked for are not to be had, though other nodes may be."""
+
+
+class Slurm:
+    """The cluster that this machine submits jobs to (see mlcd.clouds.nodes.NodeEngine).
+
+    prices  of a node-hour, by partition: `resources.prices` of the job file
+    """
+
+    name = NAME
+    noise = NOISE
+
+    def __init__(self, prices: Mapping[str, Usd]) -> None:
+        self.prices = dict(prices)
+        self.notes: tuple[str, ...] = ()
+        """What `offer` left out, and why: a sentence each, for the user."""
+
+    def offer(self) -> tuple[Instance, ...]:
+        """The partitions that have a price, take jobs and have nodes, in the order of the prices.
+
+        Raises ProviderError that says which line of the job file to change where none is left.
+        """
+        found = read_partitions()
+        self._check_prices(found)
+        notes: list[str] = []
+        instances = []
+        for name in self.prices:
+            partition = found[name]
+            if not partition.is_up or not partition.usable:
+                notes.append(f"partition {name} is left out: none of its nodes takes jobs now")
+                continue
+            if partition.mixed:
+                notes.append(
+                    f"partition {name} has nodes of different sizes: what a trial measures depends on its nodes"
+                )
+            instances.append(self._instance(partition))
+        unpriced = [name for name in found if name not in self.prices]
+        if unpriced:
+            notes.append(f"without a price and left out: {', '.join(unpriced)} (add them to resources.prices)")
+        self.notes = tuple(notes)
+        if not instances:
+            raise ProviderError(f"no partition can be used: {'; '.join(notes)}")
+        return tuple(instances)
+
+    def most_nodes(self, instance: str) -> int | None:
+        """The nodes of a partition that take jobs, or its limit for one job where that is lower."""
+        return self._partition(instance).most_nodes
+
+    def start(self, order: NodeOrder) -> SlurmNodes:
+        """Submit the lease's batch job. Raises LeaseFailed (CAPACITY, unpaid) and ProviderError."""
+        partition = self._partition(order.instance)
+        if order.count > partition.most_nodes:
+            what = f"partition {order.instance} gives a job {partition.most_nodes} nodes at most, not {order.count}"
+            raise LeaseFailed(FailureKind.CAPACITY, what, seconds=0.0, billed=False)
+        (order.folder / SCRIPT).write_text(batch_script(order), encoding="utf-8")
+        (order.folder / "heartbeat").touch()
+        try:
+            answer = ask(*submission(order, partition))
+        except SlurmSilent:
+            self._withdraw(order.lease_id)
+            raise
+        except SlurmRefused as error:
+            if any(error.sentence.startswith(words) for words in _NO_CAPACITY):
+                what = f"Slurm refused {order.count} x {order.instance}: {error.sentence}"
+                raise LeaseFailed(FailureKind.CAPACITY, what, seconds=0.0, billed=False) from error
+            raise
+        job_id = answer.strip().partition(";")[0]  # "ID" or "ID;CLUSTER"
+        if not job_id.isdigit():
+            self._withdraw(order.lease_id)
+            raise ProviderError(f"mlcd cannot read what Slurm's sbatch answered: {answer.strip()!r}")
+        return SlurmNodes(order, job_id, is_cut=is_cut(order.seconds, partition.max_minutes))
+
+    def leftovers(self) -> tuple[Leftover, ...]:
+        """This user's jobs with mlcd's prefix. Raises ProviderError."""
+        return tuple(
+            Leftover(
+                cloud=NAME,
+                lease_id=found.name,
+                what=f"job {found.job_id} ({found.state.lower()})",
+                owned=_is_owned(found),
+            )
+            for found in job.listed(user=os.getuid())
+            if found.name.startswith(PREFIX)
+        )
+
+    def end(self, leftover: Leftover) -> None:
+        """Cancel every job of the lease and wait until none is listed. Raises ProviderError."""
+        for found in job.listed(user=os.getuid(), name=leftover.lease_id):
+            job.end(found.job_id)
+
+    def _partition(self, name: str) -> Partition:
+        found = read_partitions()
+        if name not in found:
+            raise ProviderError(_no_such(name, found))
+        return found[name]
+
+    def _check_prices(self, found: Mapping[str, Partition]) -> None:
+        if not self.prices:
+            example = ", ".join(f"{name}: 1.00 USD" for name in found)
+            raise ProviderError(
+                "Slurm does not know what its nodes cost; add what an hour of one node costs you, by partition, "
+                f"to the job file: `resources: {{infra: slurm, prices: {{{example}}}}}`"
+            )
+        for name, usd in self.prices.items():
+            if name not in found:
+                raise ProviderError(f"resources.prices: {_no_such(name, found)}")
+            if usd.micros <= 0:
+                raise ProviderError(f"resources.prices: a node-hour of {name} must cost more than $0")
+
+    def _instance(self, partition: Partition) -> Instance:
+        tflops, memory_gib = _known_gpu(partition.gpu)
+        return Instance(
+            cloud=NAME,
+            name=partition.name,
+            vcpus=float(partition.cpus),
+            memory_gib=partition.memory_mib / 1024,
+            network_gbps=NETWORK_GBPS,
+            usd_per_hour=self.prices[partition.name],
+            accelerator=partition.gpu or None,
+            accelerators=partition.gpus,
+            accelerator_tflops=tflops,
+            accelerator_memory_gib=memory_gib,
+        )
+
+    def _withdraw(self, lease_id: str) -> None:
+        """Whether the job was taken is not known: look for it by name. What cannot be asked now, `mlcd down` finds."""
+        try:
+            self.end(Leftover(cloud=NAME, lease_id=lease_id, what="a job that may have been submitted"))
+        except ProviderError:
+            return
+
+
+def missing() -> tuple[str, ...]:
+    """Slurm's commands that are not on PATH; empty where a cluster may be there."""
+    return tuple(name for name in COMMANDS if shutil.which(name) is None)
+
+
+def _no_such(name: str, found: Mapping[str, Partition]) -> str:
+    alike = nearest(name, tuple(found))
+    hint = f"; did you mean {alike!r}?" if alike else ""
+    return f"Slurm has no partition {name!r}; it has: {', '.join(found) or 'none'}{hint}"
+
+
+def _known_gpu(gpu: str) -> tuple[float, float]:
+    """(TFLOPS, GiB) of a GPU by the name that the administrators gave it, where the catalog has the same; else 0."""
+    for instance in load_catalog().instances:
+        if gpu and instance.accelerator is not None and instance.accelerator.lower() == gpu.lower().replace("_", "-"):
+            return instance.accelerator_tflops, instance.accelerator_memory_gib
+    return 0.0, 0.0
+
+
+def _is_owned(found: job.Listed) -> bool:
+    try:
+        return time.time() - (Path(found.folder) / "heartbeat").stat().st_mtime < HEARTBEAT_SECONDS
+    except OSError:
+        return False
