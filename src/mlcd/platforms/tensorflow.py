@@ -38,4 +38,7 @@ def _workers(placement: Placement, first: int) -> list[str]:
 
 def _task(cluster: dict[str, list[str]], role: str, index: int, *, essential: bool = True) -> Process:
     config = {"cluster": cluster, "task": {"type": role, "index": index}}
-    return Process(role=role, env={"TF_CONFIG": json.dumps(config)}, essential=essential)
+    env = {"TF_CONFIG": json.dumps(config)}
+    if "ps" in cluster:
+        env["GRPC_FAIL_FAST"] = "use_caller"  # as TensorFlow's guide says: else a chief does not wait for its workers
+    return Process(role=role, env=env, essential=essential)
