@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from mlcd.clouds.provider import Cloud, Lease, LeaseFailed, Progress, Purpose
+from mlcd.clouds.provider import Cloud, Lease, LeaseFailed, Order, Progress, Purpose, Settled
 from mlcd.engine import Engine
 from mlcd.events import Observer, ignore
 from mlcd.goal import Goal, Objective
@@ -98,7 +98,9 @@ class SyntheticCloud:
         seed: int = 0,
         step_seconds: float = 30.0,
         simulated: bool = True,
+        work_samples: float = 2e6,
     ) -> None:
+        self.work_samples = work_samples
         self.machines, self.noise, self.seed, self.step_seconds = dict(machines), noise, seed, step_seconds
         self.simulated = simulated
         self.leased: list[tuple[Config, int, Purpose]] = []
@@ -111,22 +113,28 @@ class SyntheticCloud:
     def startup_seconds(self, config: Config) -> float:
         return 40.0 + 2.0 * config.nodes
 
-    def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
+    def lease(self, order: Order) -> Lease:
+        config, attempt, purpose = order.config, order.attempt, order.purpose
         with self._lock:
             self.leased.append((config, attempt, purpose))
         speed = self.true_samples_per_second(config)
         factor = math.exp(self.noise * random.Random(f"{self.seed}|{config}|{attempt}").gauss())
         if speed is not None and purpose is Purpose.TRIAL:
             speed *= factor
-        return SyntheticLease(self, speed, self.startup_seconds(config))
+        # A real job ends by itself once its work is done.
+        ends = not self.simulated and purpose is Purpose.RUN
+        return SyntheticLease(self, speed, self.startup_seconds(config), self.work_samples if ends else math.inf)
 
     def trials_leased(self) -> list[tuple[Config, int]]:
         return [(config, attempt) for config, attempt, purpose in self.leased if purpose is Purpose.TRIAL]
 
 
 class SyntheticLease:
-    def __init__(self, cloud: SyntheticCloud, speed: float | None, startup_seconds: float) -> None:
+    def __init__(
+        self, cloud: SyntheticCloud, speed: float | None, startup_seconds: float, work_samples: float = math.inf
+    ) -> None:
         self.cloud, self.speed, self.startup_seconds = cloud, speed, startup_seconds
+        self.work_samples = work_samples
 
     def __enter__(self) -> "SyntheticLease":
         return self
@@ -137,13 +145,17 @@ class SyntheticLease:
         with self.cloud._lock:
             self.cloud.released += 1
 
+    def finish(self, at: Progress) -> Settled:
+        return Settled(seconds=at.seconds)
+
     def progress(self) -> Iterator[Progress]:
         if self.speed is None:
             raise LeaseFailed(FailureKind.OUT_OF_MEMORY, "out of memory", seconds=self.startup_seconds)
         trained = 0.0
-        while True:
+        while trained * self.speed < self.work_samples:
             yield Progress(self.startup_seconds + trained, trained * self.speed)
             trained += self.cloud.step_seconds if trained < 3600 else trained / 8
+        yield Progress(self.startup_seconds + self.work_samples / self.speed, self.work_samples)
 
 
 @dataclass
@@ -162,6 +174,9 @@ class ScriptedLease:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.released += 1
+
+    def finish(self, at: Progress) -> Settled:
+        return Settled(seconds=at.seconds)
 
     def progress(self) -> Iterator[Progress]:
         for seconds, samples in self.points:
@@ -184,8 +199,8 @@ class ScriptedCloud:
     name: str = "scripted"
     asked: list[tuple[Config, int, Purpose]] = field(default_factory=list)
 
-    def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
-        self.asked.append((config, attempt, purpose))
+    def lease(self, order: Order) -> Lease:
+        self.asked.append((order.config, order.attempt, order.purpose))
         if isinstance(self.script, LeaseFailed):
             raise self.script
         return self.script

@@ -62,7 +62,14 @@ class RunProgress:
     money: Money
 
 
-Event = TrialStarted | TrialFinished | SearchEnded | RunProgress
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warned:
+    """Something the user should know now: a limit is in danger, a job does not do what its file says."""
+
+    text: str
+
+
+Event = TrialStarted | TrialFinished | SearchEnded | RunProgress | Warned
 Observer = Callable[[Event], None]
 
 

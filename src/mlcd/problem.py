@@ -1,7 +1,7 @@
 """What a search is asked: the work, the configurations with their prices, the goal, and the rules of a trial."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,9 @@ from mlcd.space import Config, Space
 from mlcd.units import HOUR, Usd
 
 Floats = NDArray[np.float64]
+
+LAST_WORK = 1e-6
+"""The share of the work that still counts as open when trials have done all of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +106,12 @@ class Problem:
             raise ValueError("noise lies in [0, 1)")
         if self.stretch and (len(self.stretch) != len(self.space) or min(self.stretch) < 1):
             raise ValueError("stretch needs a factor of at least 1 for every configuration")
+
+    def with_work_done(self, samples: float) -> "Problem":
+        """The same problem once `samples` of its work are saved; a little is always left, to bring the model home."""
+        if samples <= 0:
+            return self
+        return replace(self, work_samples=max(self.work_samples - samples, self.work_samples * LAST_WORK))
 
     def price(self, config: Config) -> Usd:
         """USD per hour of the whole configuration."""

@@ -10,7 +10,7 @@ from typing import ClassVar, cast
 
 import pytest
 
-from mlcd.clouds.provider import Cloud, KnownTruth, LeaseFailed, Progress, Purpose
+from mlcd.clouds.provider import Cloud, KnownTruth, LeaseFailed, Order, Progress, Purpose
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.measure import measure
 from mlcd.space import Config
@@ -46,7 +46,7 @@ class CloudContract:
     def watch(self, cloud: Cloud, config: Config, *, attempt: int = 1, purpose: Purpose = Purpose.TRIAL) -> object:
         """The first points of progress, or how the lease failed."""
         try:
-            with cloud.lease(config, attempt=attempt, purpose=purpose) as lease:
+            with cloud.lease(Order(config=config, attempt=attempt, purpose=purpose)) as lease:
                 return list(islice(lease.progress(), 50))
         except LeaseFailed as error:
             return (error.kind, error.message, error.seconds, error.billed)
@@ -161,7 +161,7 @@ class CloudContract:
         config = self.good[0]
 
         def leave_by_error() -> None:
-            with cloud.lease(config, attempt=self._calm_attempt(cloud), purpose=Purpose.TRIAL) as lease:
+            with cloud.lease(Order(config=config, attempt=self._calm_attempt(cloud), purpose=Purpose.TRIAL)) as lease:
                 next(iter(lease.progress()))
                 raise KeyError("from inside")
 

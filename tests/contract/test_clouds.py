@@ -6,7 +6,7 @@ from tests.contract.cloud_contract import CloudContract
 from tests.synthetic import ScriptedCloud, ScriptedLease, SyntheticCloud
 
 from mlcd.catalog import load_catalog
-from mlcd.clouds.provider import Cloud, Lease, Purpose
+from mlcd.clouds.provider import Cloud, Lease, Order
 from mlcd.clouds.replay import ReplayCloud, ReplayInstance, Workload
 from mlcd.clouds.sim import SimCloud, SimJob
 from mlcd.clouds.sim.cloud import CALM
@@ -103,13 +103,14 @@ class Counted(Wrapped):
         super().__init__(inner)
         self.entered = self.left = 0
 
-    def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
-        return _CountedLease(self, super().lease(config, attempt=attempt, purpose=purpose))
+    def lease(self, order: Order) -> Lease:
+        return _CountedLease(self, super().lease(order))
 
 
 class _CountedLease:
     def __init__(self, cloud: Counted, inner: Lease) -> None:
-        self.cloud, self.inner, self.progress = cloud, inner, inner.progress
+        self.cloud, self.inner = cloud, inner
+        self.progress, self.finish = inner.progress, inner.finish
 
     def __enter__(self) -> Lease:
         self.cloud.entered += 1

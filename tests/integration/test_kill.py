@@ -16,11 +16,10 @@ import pytest
 from tests.integration import kill_driver
 from tests.synthetic import SyntheticCloud, SyntheticLease, make_engine, make_problem
 
-from mlcd.clouds.provider import Lease, Progress, Purpose
+from mlcd.clouds.provider import Lease, Order, Progress
 from mlcd.errors import Interrupted
 from mlcd.goal import Goal, Objective
 from mlcd.problem import TrialPolicy
-from mlcd.space import Config
 from mlcd.store.store import FILE, Store
 from mlcd.trial.outcome import Status
 from mlcd.trial.record import RunRecord, TrialRow
@@ -188,8 +187,8 @@ class RealCloud(SyntheticCloud):
         super().__init__(simulated=False)
         self.interrupt_at, self.dies = interrupt_at, dies
 
-    def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
-        lease = super().lease(config, attempt=attempt, purpose=purpose)
+    def lease(self, order: Order) -> Lease:
+        lease = super().lease(order)
         assert isinstance(lease, SyntheticLease)
         if len(self.leased) == self.interrupt_at:
             return _Interrupting(self, lease.speed, lease.startup_seconds)

@@ -7,7 +7,7 @@ from mlcd.problem import Problem
 from mlcd.space import Config, Knob, Space
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
-from mlcd.trial.record import FinalRun, Naive, Relaxation, RunRecord, TrialRow
+from mlcd.trial.record import Ending, FinalRun, Naive, Relaxation, RunRecord, TrialRow
 from mlcd.trial.trial import Failure, FailureKind, Measurement, Trial
 from mlcd.units import Usd
 
@@ -127,7 +127,7 @@ def record(
     final = None
     if choice is not None and status in (Status.DONE, Status.OVERRAN):
         seconds = choice.seconds * overrun
-        final = FinalRun(seconds=seconds, usd=asked.price(choice.config).for_seconds(seconds))
+        final = FinalRun(config=choice.config, seconds=seconds, usd=asked.price(choice.config).for_seconds(seconds))
     single = {config.instance: plan for config, plan in plans.items() if config.nodes == 1}
     naive = tuple(
         Naive(label=label, plan=single[instance], measured=True)
@@ -226,16 +226,22 @@ def overran_run() -> RunRecord:
 def run_failed_run() -> RunRecord:
     """A real training that died once with mlcd, and then failed for good."""
     made = record(BUDGET, chosen=("p2.xlarge", 14), simulated=False)
-    price = made.problem.price(choice_of(made).config)
-    lost, failed = (FinalRun(seconds=s, usd=price.for_seconds(s), is_done=False) for s in (1200.0, 4000.0))
-    return replace(made, status=Status.RUN_FAILED, lost=(lost,), final=failed)
+    config = choice_of(made).config
+    price = made.problem.price(config)
+    lost, failed = (
+        FinalRun(config=config, seconds=s, usd=price.for_seconds(s), ending=ending, message="why")
+        for s, ending in ((1200.0, Ending.LOST), (4000.0, Ending.FAILED))
+    )
+    return replace(made, status=Status.RUN_FAILED, earlier=(lost,), final=failed)
 
 
 def lost_run() -> RunRecord:
     """A real training that died with mlcd, and was done by a second one."""
     made = run_failed_run()
     choice = choice_of(made)
-    return replace(made, status=Status.DONE, final=FinalRun(seconds=choice.seconds, usd=choice.usd))
+    return replace(
+        made, status=Status.DONE, final=FinalRun(config=choice.config, seconds=choice.seconds, usd=choice.usd)
+    )
 
 
 def given_up_run() -> RunRecord:
@@ -256,7 +262,7 @@ def untried_choice_run() -> RunRecord:
     """An analytical strategy's answer: chosen without a trial, by a plan of its own."""
     made = record(Goal(minimize=Objective.TIME), search=(), status=Status.RUNNING)
     plan = Plan.of(made.problem, measurement(made.problem, "p2.xlarge", 16, 400.0))
-    final = FinalRun(seconds=plan.seconds, usd=plan.usd)
+    final = FinalRun(config=plan.config, seconds=plan.seconds, usd=plan.usd)
     naive = (Naive(label="most popular type", plan=plan, measured=False),)
     return replace(made, status=Status.DONE, choice=plan, final=final, naive=naive, strategy="paleo")
 
@@ -282,7 +288,7 @@ def replayed_run() -> RunRecord:
     plans = {row.trial.config: Plan.of(asked, row.trial) for row in rows if isinstance(row.trial, Measurement)}
     choice = plans[choice_of(made).config]
     naive = tuple(replace(n, plan=plans[n.plan.config]) for n in made.naive)
-    final = FinalRun(seconds=choice.seconds, usd=choice.usd)
+    final = FinalRun(config=choice.config, seconds=choice.seconds, usd=choice.usd)
     return replace(
         made,
         cloud="replay/scout",

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 import pytest
 from tests.synthetic import MACHINES, SyntheticCloud, SyntheticLease, make_engine, make_problem
 
-from mlcd.clouds.provider import Lease, LeaseFailed, Progress, Purpose
+from mlcd.clouds.provider import Lease, LeaseFailed, Order, Progress, Purpose
 from mlcd.clouds.wrappers import Flaky, NoisyRun
 from mlcd.errors import Interrupted, ProviderError
-from mlcd.events import Event, RunProgress, SearchEnded, TrialFinished, TrialStarted
+from mlcd.events import Event, RunProgress, SearchEnded, TrialFinished, TrialStarted, Warned
 from mlcd.goal import Goal, Objective
 from mlcd.problem import Problem, TrialPolicy
 from mlcd.search.registry import strategy
@@ -142,9 +142,9 @@ class FirstTimeBroken(SyntheticCloud):
         super().__init__()
         self.kind, self.seconds, self.attempts = kind, seconds, attempts
 
-    def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
-        lease = super().lease(config, attempt=attempt, purpose=purpose)
-        if attempt <= self.attempts and purpose is Purpose.TRIAL:
+    def lease(self, order: Order) -> Lease:
+        lease = super().lease(order)
+        if order.attempt <= self.attempts and order.purpose is Purpose.TRIAL:
             raise LeaseFailed(self.kind, "made", seconds=self.seconds)
         return lease
 
@@ -230,10 +230,10 @@ def test_an_unguarded_rival_can_break_its_limit_and_is_told(store: Store) -> Non
 
 def test_a_noisy_run_may_overrun_and_is_told(store: Store) -> None:
     class Slower(NoisyRun):
-        def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
-            lease = self.inner.lease(config, attempt=attempt, purpose=purpose)
+        def lease(self, order: Order) -> Lease:
+            lease = self.inner.lease(order)
             assert isinstance(lease, SyntheticLease)
-            if purpose is Purpose.RUN and lease.speed is not None:
+            if order.purpose is Purpose.RUN and lease.speed is not None:
                 lease.speed /= 3
             return lease
 
@@ -263,9 +263,9 @@ def test_paleo_trains_unseen_and_may_fail_there(store: Store) -> None:
 class Stops(SyntheticCloud):
     """The final run ends before the work is done."""
 
-    def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
-        lease = super().lease(config, attempt=attempt, purpose=purpose)
-        if purpose is Purpose.RUN:
+    def lease(self, order: Order) -> Lease:
+        lease = super().lease(order)
+        if order.purpose is Purpose.RUN:
             assert isinstance(lease, SyntheticLease)
             return _Short(self, lease.speed, lease.startup_seconds)
         return lease
@@ -293,9 +293,9 @@ class Interrupting(SyntheticCloud):
         self.config, self.error = config, error
         self.gate = threading.Event()
 
-    def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
-        lease = super().lease(config, attempt=attempt, purpose=purpose)
-        if config == self.config:
+    def lease(self, order: Order) -> Lease:
+        lease = super().lease(order)
+        if order.config == self.config:
             raise self.error
         return lease
 
@@ -373,10 +373,10 @@ def test_a_providers_refusal_ends_the_command_and_the_run_can_go_on(store: Store
 
 def test_killed_after_the_verdict_the_run_is_made_once(store: Store) -> None:
     class Dies(SyntheticCloud):
-        def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
-            if purpose is Purpose.RUN:
+        def lease(self, order: Order) -> Lease:
+            if order.purpose is Purpose.RUN:
                 raise SystemExit("killed")
-            return super().lease(config, attempt=attempt, purpose=purpose)
+            return super().lease(order)
 
     problem, chosen = make_problem(), Listed(configs=(D("c5.small", 1),))
     with pytest.raises(SystemExit):
@@ -391,6 +391,7 @@ def test_money_told_is_money_kept(store: Store) -> None:
     problem = make_problem(goal=Goal(minimize=Objective.TIME, budget=Usd.of(40), deadline_seconds=50 * 3600))
     _, events = run(problem, Flaky(SyntheticCloud(), rate=0.3, seed=2), store, strategy("heterbo"), parallel=2)
     for event in events:
+        assert not isinstance(event, Warned)
         money = event.money
         assert money.left is not None
         assert money.seconds_left is not None
@@ -411,12 +412,12 @@ def test_a_real_training_that_dies_with_mlcd_is_charged_and_begun_again(store: S
     begun = store.record("run-1")
     assert begun.status is Status.INTERRUPTED
     assert begun.final is None
-    assert [run.is_done for run in begun.lost] == [False]
+    assert [run.is_done for run in begun.earlier] == [False]
     record = make_engine(problem, cloud, store, chosen=chosen, add=False).run()
     assert record.status is Status.DONE
     assert len(record.rows) == 1
     assert record.final is not None
-    assert record.total_usd == record.search_usd + record.lost[0].usd + record.final.usd
+    assert record.total_usd == record.search_usd + record.earlier[0].usd + record.final.usd
 
 
 def test_a_real_training_is_not_begun_again_when_it_does_not_fit_any_more(store: Store) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mlcd.clouds.provider import LeaseFailed, Purpose
+from mlcd.clouds.provider import LeaseFailed, Order, Purpose
 from mlcd.clouds.replay import ReplayCloud, ReplayInstance, Workload, load_workload, load_workloads
 from mlcd.errors import BadInput
 from mlcd.jobs.setting import replay_space
@@ -62,12 +62,12 @@ def test_the_cloud_answers_with_the_row(tmp_path: Path) -> None:
     assert (cloud.name, cloud.simulated, cloud.noise) == ("replay/made", True, 0.0)
     assert cloud.true_samples_per_second(D("a", 4)) == pytest.approx(1 / 200)
     assert cloud.true_samples_per_second(D("b", 2)) is None
-    with cloud.lease(D("a", 4), attempt=1, purpose=Purpose.RUN) as lease:
+    with cloud.lease(Order(config=D("a", 4), attempt=1, purpose=Purpose.RUN)) as lease:
         points = list(islice(lease.progress(), 200))
     assert points[0].seconds == points[0].samples == 0
     assert all(p.samples == pytest.approx(p.seconds / 200) for p in points)
     with (
-        cloud.lease(D("b", 2), attempt=1, purpose=Purpose.TRIAL) as lease,
+        cloud.lease(Order(config=D("b", 2), attempt=1, purpose=Purpose.TRIAL)) as lease,
         pytest.raises(LeaseFailed) as caught,
     ):
         list(lease.progress())

@@ -45,7 +45,8 @@ def test_the_schema_closes_and_requires_everything() -> None:
 def test_lost_trainings_are_paid() -> None:
     run = SAMPLES["lost"]()
     made: dict[str, Any] = record_json(run)["receipt"]  # type: ignore[assignment]
-    assert made["lost"] == [{"seconds": 1200.0, "usd": 4.2}]
+    (earlier,) = made["earlier"]
+    assert (earlier["ending"], earlier["seconds"], earlier["usd"]) == ("lost", 1200.0, 4.2)
     assert made["total_usd"] == pytest.approx(made["search_usd"] + 4.2 + made["run_usd"]) == run.total_usd.dollars
     assert made["total_seconds"] == pytest.approx(run.total_seconds)
 

@@ -227,7 +227,7 @@ def test_a_failed_training_reads_well() -> None:
         assert part in page
     assert "Against not searching" not in page
     money = picture(SAMPLES["run-failed"](), PictureKind.MONEY)
-    assert "1 training lost: $4.20" in money
+    assert "1 training begun again: $4.20" in money
     assert "training, failed" in money
 
 

@@ -104,7 +104,7 @@ def test_a_choice_that_was_not_measured_has_no_bound() -> None:
         ("lost", "  training lost with mlcd            20 min    $4.20\n  run "),
         (
             "given-up",
-            "Nothing measured fits what is left after 12 trials and 1 lost training; no training was finished.",
+            "Nothing measured fits what is left after 12 trials and 1 training that did not end; no training was finished.",
         ),
         ("all-failed", "Every trial failed (4 of 4)"),
         ("interrupted", "Go on with: mlcd resume resnet-cifar10-7f3a9c"),

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import nnls
 
 from mlcd.catalog import Instance, load_catalog
-from mlcd.clouds.provider import Cloud, KnownTruth, LeaseFailed, Progress, Purpose
+from mlcd.clouds.provider import Cloud, KnownTruth, LeaseFailed, Order, Progress, Purpose
 from mlcd.clouds.sim import MODELS, PAPER_JOBS, Rates, SimCloud, SimJob
 from mlcd.clouds.sim.cloud import CALM
 from mlcd.clouds.sim.lease import WARM_UP_SECONDS
@@ -44,7 +44,7 @@ def speed(cloud: SimCloud, instance: str, nodes: int) -> float:
 
 
 def watch(cloud: Cloud, config: Config, *, attempt: int = 1, count: int = 60) -> list[Progress]:
-    with cloud.lease(config, attempt=attempt, purpose=Purpose.TRIAL) as lease:
+    with cloud.lease(Order(config=config, attempt=attempt, purpose=Purpose.TRIAL)) as lease:
         return list(islice(lease.progress(), count))
 
 
@@ -138,7 +138,10 @@ def test_what_does_not_fit_runs_out_of_memory(aws: dict[str, Instance]) -> None:
     cloud = sim(aws, BERT)
     small = Config.deployment("c5.xlarge", 1)
     assert cloud.true_samples_per_second(small) is None
-    with cloud.lease(small, attempt=1, purpose=Purpose.TRIAL) as lease, pytest.raises(LeaseFailed) as caught:
+    with (
+        cloud.lease(Order(config=small, attempt=1, purpose=Purpose.TRIAL)) as lease,
+        pytest.raises(LeaseFailed) as caught,
+    ):
         next(iter(lease.progress()))
     assert caught.value.kind is FailureKind.OUT_OF_MEMORY
     assert caught.value.billed
@@ -169,7 +172,7 @@ def test_the_same_question_gets_the_same_answer(aws: dict[str, Instance]) -> Non
     assert watch(sim(aws, seed=2), config) != first
     assert watch(sim(aws), config, attempt=2) != first
     cloud = sim(aws)
-    with cloud.lease(config, attempt=1, purpose=Purpose.TRIAL) as lease:
+    with cloud.lease(Order(config=config, attempt=1, purpose=Purpose.TRIAL)) as lease:
         assert list(islice(lease.progress(), 9)) == list(islice(lease.progress(), 9))
 
 
@@ -200,7 +203,7 @@ def test_the_steady_part_is_unbiased_and_noise_is_as_stated(aws: dict[str, Insta
 def test_the_final_run_takes_the_true_mean_in_few_points(aws: dict[str, Instance]) -> None:
     cloud = sim(aws, noise=0.2, rates=Rates(capacity=0.9, launch=0.9, hang=0.9, straggler=0.5))
     config = Config.deployment("c5.4xlarge", 50)
-    with cloud.lease(config, attempt=1, purpose=Purpose.RUN) as lease:
+    with cloud.lease(Order(config=config, attempt=1, purpose=Purpose.RUN)) as lease:
         points = list(islice(lease.progress(), 200))
     assert points[0] == Progress(cloud.startup_seconds(config), 0.0)
     assert points[-1].seconds > 48 * 3600
@@ -253,7 +256,7 @@ def test_spot_is_interrupted_and_stretches_the_run(aws: dict[str, Instance]) -> 
     failed = failures(spot, config, 100)
     assert failed
     assert all(e.kind is FailureKind.INTERRUPTED and e.billed for e in failed)
-    with spot.lease(config, attempt=1, purpose=Purpose.RUN) as lease:
+    with spot.lease(Order(config=config, attempt=1, purpose=Purpose.RUN)) as lease:
         a, b = islice(lease.progress(), 2)
     true = speed(spot, "c5.4xlarge", 40)
     assert (b.samples - a.samples) / (b.seconds - a.seconds) == pytest.approx(true / spot.stretch(config))

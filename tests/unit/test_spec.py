@@ -54,7 +54,7 @@ def test_the_template_is_a_job_file_and_the_issue_s_example() -> None:
     assert spec.resources.instance_type == ("c5.*", "c5n.4xlarge", "p2.x*", "p3.2x*")
     assert spec.num_nodes == NodeCounts(default=tuple(range(1, 51)), by_glob=(("c*", tuple(range(1, 101))),))
     assert spec.job == Work(model="resnet152", samples=50000, epochs=90, batch=512, topology="ring")
-    assert spec.search.trial == TrialPolicy()
+    assert spec.search.trial.over(TrialPolicy()) == TrialPolicy()
     assert spec.run == "python train.py"
     assert spec.source == template()
     assert parse(template("my.job_2")).name == "my.job_2"
@@ -102,7 +102,7 @@ search:
     assert (spec.search.max_trials, spec.search.parallel) == (7, 2)
     assert (spec.search.assurance, spec.search.noise) == (0.95, 0)
     assert spec.search.strategy == "cherrypick:types=c5.*+m4.*,acquisition=ei"
-    assert spec.search.trial == TrialPolicy(
+    assert spec.search.trial.over(TrialPolicy()) == TrialPolicy(
         seconds=300,
         extra_seconds_per_3_nodes=0,
         extension=1,

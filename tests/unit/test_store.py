@@ -19,7 +19,7 @@ from mlcd.store import codec
 from mlcd.store.store import FILE, SCHEMA, StartedFinal, StartedTrial, Store, home
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
-from mlcd.trial.record import FinalRun, Naive, Relaxation
+from mlcd.trial.record import Ending, FinalRun, Naive, Relaxation
 from mlcd.trial.trial import Failure, FailureKind, Measurement
 from mlcd.units import Usd
 
@@ -78,15 +78,24 @@ def test_a_run_comes_back_as_it_was_written(store: Store) -> None:
     leave = Authorisation(config=SMALL, attempt=1, usd=Usd.of(3), seconds=9.0)
     store.start_final("a-run", leave, 5.0)
     assert store.final_in_flight("a-run") == StartedFinal(authorisation=leave, started_at=5.0)
-    store.lose_final("a-run", 1, FinalRun(seconds=1.5, usd=Usd.of(1), is_done=False))
+    lost = FinalRun(
+        config=SMALL,
+        seconds=1.5,
+        usd=Usd.of(1),
+        ending=Ending.LOST,
+        reached_samples=7.0,
+        samples_per_second=3.0,
+        message="mlcd died",
+    )
+    store.end_attempt("a-run", 1, lost)
     assert store.final_in_flight("a-run") is None
     store.start_final("a-run", replace(leave, attempt=2), 6.0)
-    store.end_run("a-run", Status.DONE, FinalRun(seconds=3.5, usd=Usd.of(2)), attempt=2)
+    store.end_run("a-run", Status.DONE, FinalRun(config=SMALL, seconds=3.5, usd=Usd.of(2)), attempt=2)
     record = store.record("a-run")
     assert (record.choice, record.naive, record.relaxations) == (plan, naive, relaxed)
     assert (record.stopped, record.search_seconds) == ("done", 5.0)
-    assert record.final == FinalRun(seconds=3.5, usd=Usd.of(2))
-    assert record.lost == (FinalRun(seconds=1.5, usd=Usd.of(1), is_done=False),)
+    assert record.final == FinalRun(config=SMALL, seconds=3.5, usd=Usd.of(2))
+    assert record.earlier == (lost,)
     assert record.total_usd == trial.usd + Usd.of(3)
     assert record.total_seconds == 5.0 + 1.5 + 3.5
     assert record.status is Status.DONE
@@ -100,7 +109,7 @@ def test_nothing_is_written_twice(store: Store) -> None:
     store.end_trial("once", 1, measured(problem, SMALL, 12.5))
     store.set_verdict("once", search_seconds=1, stopped="s", choice=None, naive=(), relaxations=())
     store.start_final("once", Authorisation(config=SMALL, attempt=1, usd=Usd(1), seconds=1.0), 5.0)
-    store.end_run("once", Status.DONE, FinalRun(seconds=1, usd=Usd(1)))
+    store.end_run("once", Status.DONE, FinalRun(config=SMALL, seconds=1, usd=Usd(1)))
     with pytest.raises(StoreError, match="UNIQUE"):
         add(store, "once")
     with pytest.raises(StoreError, match="UNIQUE"):
@@ -110,7 +119,7 @@ def test_nothing_is_written_twice(store: Store) -> None:
     with pytest.raises(StoreError, match="UNIQUE"):
         store.set_verdict("once", search_seconds=2, stopped="t", choice=None, naive=(), relaxations=())
     with pytest.raises(StoreError, match="UNIQUE"):
-        store.end_run("once", Status.OVERRAN, FinalRun(seconds=1, usd=Usd(1)))
+        store.end_run("once", Status.OVERRAN, FinalRun(config=SMALL, seconds=1, usd=Usd(1)))
     assert store.status("once") is Status.DONE
     assert store.rows("once")[0].trial == measured(problem, SMALL, 12.5)
 

@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 import pytest
 
 from mlcd.catalog import load_catalog
-from mlcd.clouds.provider import Cloud, KnownTruth, Lease, LeaseFailed, Progress, Purpose
+from mlcd.clouds.provider import Cloud, KnownTruth, Lease, LeaseFailed, Order, Progress, Purpose
 from mlcd.clouds.sim import SimCloud, SimJob
 from mlcd.clouds.sim.cloud import CALM
 from mlcd.clouds.wrappers import ALL_KINDS, Delayed, Flaky, Noisy, NoisyRun
@@ -24,7 +24,7 @@ def plain() -> SimCloud:
 
 
 def watch(cloud: Cloud, purpose: Purpose = Purpose.TRIAL, attempt: int = 1, count: int = 40) -> list[Progress]:
-    with cloud.lease(CONFIG, attempt=attempt, purpose=purpose) as lease:
+    with cloud.lease(Order(config=CONFIG, attempt=attempt, purpose=purpose)) as lease:
         return list(islice(lease.progress(), count))
 
 
@@ -85,7 +85,7 @@ def test_a_cloud_without_truth_says_so() -> None:
     class Real:
         name, simulated, noise = "real", False, 0.02
 
-        def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
+        def lease(self, order: Order) -> Lease:
             raise LeaseFailed(FailureKind.CAPACITY, "full", seconds=1, billed=False)
 
     wrapped = Noisy(Real(), sigma=0.1, seed=1)

@@ -76,7 +76,7 @@ def train(
 def _ask(prepared: "Prepared") -> None:
     """Leave to spend, unless nothing real is spent. Raises BadInput off a terminal, Abort for a no."""
     cloud, goal = prepared.setting.cloud, prepared.setting.problem.goal
-    if cloud.simulated:
+    if not prepared.setting.charged:
         return
     most = f"at most {goal.budget}" if goal.budget is not None else "an amount that no budget limits"
     if not sys.stdin.isatty():

@@ -90,6 +90,15 @@ class Suspendable(Protocol):
         ...
 
 
+@runtime_checkable
+class RemoteFiles(Protocol):
+    """Nodes that do not share this machine's files."""
+
+    def fetch(self, paths: Sequence[str]) -> None:
+        """Bring these paths of node 0's lease folder into the lease's folder here; what is not there is left out."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
     """Something that mlcd started and that is still there.

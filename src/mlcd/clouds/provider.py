@@ -1,5 +1,6 @@
-"""The seam between the profiler and whatever runs a job: lease nodes, watch progress, release."""
+"""The seam between the profiler and whatever runs a job: order nodes, watch progress, finish, release."""
 
+import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -17,31 +18,70 @@ class Purpose(StrEnum):
     RUN = "run"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is wanted of a cloud.
+
+    seconds  the most that was authorised: real nodes end themselves soon after, heard from or not
+    run_id   whose it is; everything started bears this name
+    """
+
+    config: Config
+    attempt: int = 1
+    purpose: Purpose = Purpose.TRIAL
+    seconds: float = math.inf
+    run_id: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a job is: `samples` processed in all, `seconds` after the nodes were ordered."""
+    """How far a job is: `samples` processed in this lease, `seconds` after the nodes were ordered."""
 
     seconds: float
     samples: float
 
 
-class LeaseFailed(Exception):
-    """The nodes or the job on them failed, `seconds` after the order; `billed` is False where no node was had."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What is left of a lease once its job was ended.
 
-    def __init__(self, kind: FailureKind, message: str, *, seconds: float, billed: bool = True) -> None:
+    seconds          from the order until the nodes were given back: what is paid for
+    reached_samples  how far the whole training is by the last checkpoint brought home; 0 where there is none
+    utilisation      share of the nodes' processors that was used, where the cloud can tell
+    """
+
+    seconds: float
+    reached_samples: float = 0.0
+    utilisation: float | None = None
+
+
+class LeaseFailed(Exception):
+    """The nodes or the job on them failed, `seconds` after the order; `billed` is False where no node was had.
+
+    `reached_samples` is as in Settled: what a checkpoint saved before the failure is not lost.
+    """
+
+    def __init__(
+        self, kind: FailureKind, message: str, *, seconds: float, billed: bool = True, reached_samples: float = 0.0
+    ) -> None:
         super().__init__(message)
         self.kind, self.message, self.seconds, self.billed = kind, message, seconds, billed
+        self.reached_samples = reached_samples
 
 
 class Lease(AbstractContextManager["Lease"], Protocol):
     """Nodes that run the job. Leaving the context releases them, whatever happened."""
 
     def progress(self) -> Iterator[Progress]:
-        """The job's progress from its first sample on, in rising order of seconds, without end.
+        """The job's progress, in rising order of seconds: without end where it is simulated, else until it succeeded.
 
         Yields at least every few seconds of the cloud's time even when no sample was processed, so that the watcher
         can end a hang. Raises LeaseFailed when the job or its nodes fail.
         """
+        ...
+
+    def finish(self, at: Progress) -> Settled:
+        """End the job after its last progress `at`: let it save, bring home what it has, give the nodes back."""
         ...
 
 
@@ -60,8 +100,8 @@ class Cloud(Protocol):
     @property
     def noise(self) -> float: ...  # noqa: D102
 
-    def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
-        """Order the nodes of `config` and start the job there. Raises LeaseFailed, ProviderError."""
+    def lease(self, order: Order) -> Lease:
+        """Order the nodes and start the job there. Raises LeaseFailed, ProviderError."""
         ...
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from mlcd.clouds.provider import Lease, LeaseFailed, Progress, Purpose
+from mlcd.clouds.provider import Lease, LeaseFailed, Order, Progress, Settled
 from mlcd.errors import BadInput, nearest
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
@@ -73,9 +73,9 @@ class ReplayCloud:
     def __init__(self, workload: Workload, *, folder: str = "table") -> None:
         self.workload, self.name = workload, f"replay/{folder}"
 
-    def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:  # noqa: ARG002 - tables do not vary
+    def lease(self, order: Order) -> Lease:
         """Rows are exact and repeatable: neither attempt nor purpose matters."""
-        return _ReplayLease(self.workload.seconds[config])
+        return _ReplayLease(self.workload.seconds[order.config])
 
     def true_samples_per_second(self, config: Config) -> float | None:
         """1 / seconds, or None where the job failed."""
@@ -94,6 +94,9 @@ class _ReplayLease:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Nothing was started."""
+
+    def finish(self, at: Progress) -> Settled:
+        return Settled(seconds=at.seconds)
 
     def progress(self) -> Iterator[Progress]:
         yield Progress(0.0, 0.0)

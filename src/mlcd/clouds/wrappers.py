@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 
 from mlcd.clouds.chance import generator
-from mlcd.clouds.provider import Cloud, Lease, LeaseFailed, Progress, Purpose
+from mlcd.clouds.provider import Cloud, Lease, LeaseFailed, Order, Progress, Purpose, Settled
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
 
@@ -40,9 +40,9 @@ class Wrapped:
         """The inner cloud's."""
         return self.inner.noise
 
-    def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
+    def lease(self, order: Order) -> Lease:
         """The inner cloud's."""
-        return self.inner.lease(config, attempt=attempt, purpose=purpose)
+        return self.inner.lease(order)
 
     def true_samples_per_second(self, config: Config) -> float | None:
         """The inner cloud's. Raises TypeError where it does not know its truth."""
@@ -74,12 +74,12 @@ class Noisy(Wrapped):
         """The inner cloud's and this one's together."""
         return math.hypot(self.inner.noise, self.sigma)
 
-    def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
+    def lease(self, order: Order) -> Lease:
         """The inner lease, its samples scaled by a factor keyed by (seed, configuration, attempt)."""
-        lease = super().lease(config, attempt=attempt, purpose=purpose)
-        if purpose is not self.purpose:
+        lease = super().lease(order)
+        if order.purpose is not self.purpose:
             return lease
-        random = generator("noisy", self.purpose, self.seed, config, attempt)
+        random = generator("noisy", self.purpose, self.seed, order.config, order.attempt)
         return _Scaled(lease, math.exp(self.sigma * random.gauss()))
 
 
@@ -105,18 +105,18 @@ class Flaky(Wrapped):
         super().__init__(inner)
         self.rate, self.seed, self.kinds = rate, seed, tuple(kinds)
 
-    def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
+    def lease(self, order: Order) -> Lease:
         """Raises LeaseFailed at once for CAPACITY (unpaid) and LAUNCH; other kinds strike minutes into the job."""
-        random = generator("flaky", self.seed, config, attempt)
-        if purpose is not Purpose.TRIAL or random.random() >= self.rate:
-            return super().lease(config, attempt=attempt, purpose=purpose)
+        random = generator("flaky", self.seed, order.config, order.attempt)
+        if order.purpose is not Purpose.TRIAL or random.random() >= self.rate:
+            return super().lease(order)
         kind = random.choice(self.kinds)
         seconds = random.uniform(60, 180)
         if kind is FailureKind.CAPACITY:
-            raise LeaseFailed(kind, f"no capacity for {config}", seconds=seconds, billed=False)
+            raise LeaseFailed(kind, f"no capacity for {order.config}", seconds=seconds, billed=False)
         if kind is FailureKind.LAUNCH:
-            raise LeaseFailed(kind, f"a node of {config} did not come up", seconds=seconds)
-        lease = super().lease(config, attempt=attempt, purpose=purpose)
+            raise LeaseFailed(kind, f"a node of {order.config} did not come up", seconds=seconds)
+        lease = super().lease(order)
         return _Failing(lease, kind, random.uniform(120, 480))
 
 
@@ -129,10 +129,10 @@ class Delayed(Wrapped):
         super().__init__(inner)
         self.real_seconds = real_seconds
 
-    def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
+    def lease(self, order: Order) -> Lease:
         """Sleeps, then leases."""
         time.sleep(self.real_seconds)
-        return super().lease(config, attempt=attempt, purpose=purpose)
+        return super().lease(order)
 
 
 class _Around:
@@ -152,6 +152,9 @@ class _Around:
 
     def progress(self) -> Iterator[Progress]:
         return self.inner.progress()
+
+    def finish(self, at: Progress) -> Settled:
+        return self.inner.finish(at)
 
 
 class _Scaled(_Around):

@@ -1,6 +1,6 @@
 """The only loop: ask the strategy, authorise, measure, store; then choose and train.
 
-Only this file starts a trial, and only after the ledger has authorised its worst case and the store has written that
+Only this room starts a trial, and only after the ledger has authorised its worst case and the store has written that
 down. Killed at any instant, a run goes on from the store: on a simulated cloud trials in flight are measured again
 (they give the same answer), on a real one they are charged for their elapsed time as failed.
 """
@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass, field, replace
 
-from mlcd.clouds.provider import Cloud, LeaseFailed, Progress, Purpose
+from mlcd.clouds.provider import Cloud
+from mlcd.engine.accounts import Accounts
+from mlcd.engine.training import Training
 from mlcd.errors import Interrupted
-from mlcd.events import Event, Money, Observer, RunProgress, SearchEnded, TrialFinished, TrialStarted, ignore
+from mlcd.events import Observer, SearchEnded, TrialFinished, TrialStarted, ignore
 from mlcd.ledger import Authorisation, Ledger, Refusal
 from mlcd.models.speed import speed_model
 from mlcd.problem import Problem
@@ -22,12 +24,12 @@ from mlcd.profiler.measure import measure
 from mlcd.relaxation import relaxations
 from mlcd.search.strategy import Strategy
 from mlcd.space import Config
-from mlcd.store.store import StartedTrial, Store, simulated_elapsed
+from mlcd.store.store import StartedTrial, Store
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
-from mlcd.trial.record import FinalRun, Naive, RunRecord, TrialRow
+from mlcd.trial.record import Naive, RunRecord
 from mlcd.trial.trial import Failure, FailureKind, History, Measurement, Suggestion, Trial
-from mlcd.units import ZERO, Usd
+from mlcd.units import ZERO
 
 MODEL_TRIALS = 100
 """Up to so many trials the receipt's comparisons may ask the model; an exhaustive search has measured enough itself."""
@@ -49,7 +51,16 @@ class Engine:
     naive: Sequence[tuple[str, Config]] = ()
     observer: Observer = ignore
     _stop: threading.Event = field(default_factory=threading.Event, init=False)
-    _rows: list[TrialRow] = field(default_factory=list, init=False)
+    _accounts: Accounts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._accounts = Accounts(
+            run_id=self.run_id,
+            problem=self.problem,
+            cloud=self.cloud,
+            guarded=self.strategy.guarded,
+            store=self.store,
+        )
 
     def run(self) -> RunRecord:
         """Search, choose, train. Raises Interrupted on Ctrl-C; the run can then be resumed."""
@@ -57,7 +68,8 @@ class Engine:
             record = self.store.record(self.run_id)
             if record.status.is_final:
                 return record
-            self._rows = list(record.rows)
+            self._accounts.rows = list(record.rows)
+            self._accounts.earlier = list(record.earlier)
             try:
                 if record.status is Status.INTERRUPTED:
                     self.store.set_status(self.run_id, Status.RUNNING)
@@ -66,7 +78,7 @@ class Engine:
             except KeyboardInterrupt as error:
                 self._stop.set()
                 self._settle_in_flight()
-                self._settle_lost_final()
+                self._training(record).settle_lost()
                 self.store.set_status(self.run_id, Status.INTERRUPTED)
                 raise Interrupted(
                     f"interrupted; nothing paid for is lost: `mlcd resume {self.run_id}` goes on"
@@ -78,8 +90,8 @@ class Engine:
     def _search(self) -> Plan | None:
         self._settle_in_flight()
         while True:
-            ledger = self._ledger()
-            round_number = 1 + max((row.round for row in self._rows), default=0)
+            ledger = self._accounts.ledger()
+            round_number = 1 + max((row.round for row in self._accounts.rows), default=0)
             started, stopped = self._next_round(ledger, round_number)
             if not started:
                 return self._conclude(stopped)
@@ -87,7 +99,7 @@ class Engine:
 
     def _next_round(self, ledger: Ledger, round_number: int) -> tuple[list[StartedTrial], str]:
         """The trials to run side by side now, authorised and written down; or none, and why."""
-        history, problem = ledger.history, self.problem
+        history, problem = ledger.history, ledger.problem
         room = min(self.parallel, problem.max_trials - len(history))
         if room <= 0:
             return [], f"the limit of {problem.max_trials} trials is reached"
@@ -101,7 +113,7 @@ class Engine:
         started: list[StartedTrial] = []
         refused = ""
         for suggestion in wanted:
-            answer = self._with_open(ledger, started).authorise(suggestion.config)
+            answer = _beside(ledger, started).authorise(suggestion.config)
             if isinstance(answer, Refusal):
                 refused = f"a trial of {answer.config} was refused: {answer.reason}"
                 continue
@@ -127,9 +139,9 @@ class Engine:
         """The whole round at once: killed before or after, a resumed run has the same rounds as one left alone."""
         self.store.start_trials(self.run_id, started)
         for count, trial in enumerate(started, start=1):
-            money = self._money(self._with_open(ledger, started[:count]))
+            money = self._accounts.money(_beside(ledger, started[:count]))
             config = trial.authorisation.config
-            self._tell(TrialStarted(number=trial.number, config=config, reason=trial.reason, money=money))
+            self.observer(TrialStarted(number=trial.number, config=config, reason=trial.reason, money=money))
 
     def _run_round(self, started: Sequence[StartedTrial]) -> None:
         """Measure side by side; each trial is stored the moment it ends."""
@@ -156,15 +168,16 @@ class Engine:
             attempt=leave.attempt,
             policy=self.problem.trial,
             usd_per_hour=started.usd_per_hour,
+            run_id=self.run_id,
             cancelled=self._stop.is_set,
         )
 
     def _settle(self, started: StartedTrial, trial: Trial) -> None:
         self.store.end_trial(self.run_id, started.number, trial)
         row = started.ended(trial)
-        self._rows = sorted([*self._rows, row], key=lambda r: r.number)
-        ledger = self._ledger()
-        self._tell(TrialFinished(row=row, incumbent=ledger.incumbent(), money=self._money(ledger)))
+        self._accounts.rows = sorted([*self._accounts.rows, row], key=lambda r: r.number)
+        ledger = self._accounts.ledger()
+        self.observer(TrialFinished(row=row, incumbent=ledger.incumbent(), money=self._accounts.money(ledger)))
 
     def _settle_in_flight(self) -> None:
         """After a kill: simulated trials are measured again, real ones are charged for the time that went by."""
@@ -184,13 +197,15 @@ class Engine:
             message="mlcd ended before the trial did",
             seconds=seconds,
             usd=started.usd_per_hour.for_seconds(seconds),
+            reached_samples=self._accounts.saved_samples,
         )
 
     # ---- verdict and run
 
     def _conclude(self, stopped: str) -> Plan | None:
-        ledger = self._ledger()
-        choice = self.strategy.recommend(self.problem, ledger.history, ledger.left())
+        accounts = self._accounts
+        ledger = accounts.ledger()
+        choice = self.strategy.recommend(ledger.problem, ledger.history, ledger.left())
         if choice is not None and self.strategy.guarded:
             measured = {trial.config for trial in ledger.history.measured}
             if choice.config not in measured or isinstance(ledger.authorise_run(choice), Refusal):
@@ -203,85 +218,22 @@ class Engine:
             naive=self._compare(ledger.history),
             relaxations=() if choice else relaxations(ledger),
         )
-        self._tell(SearchEnded(stopped=stopped, choice=choice, money=self._money(ledger)))
+        self.observer(SearchEnded(stopped=stopped, choice=choice, money=accounts.money(ledger)))
         return choice
 
     def _finish(self, choice: Plan | None) -> None:
         record = self.store.record(self.run_id)
-        if choice is None:
-            history = record.history
-            status = Status.INFEASIBLE if not len(history) else Status.NOTHING_FITS
-            if len(history) and not history.measured:
-                status = Status.ALL_FAILED
-            self.store.end_run(self.run_id, status, None)
+        if choice is not None:
+            self._training(record).run(choice)
             return
-        attempt = self._begin_final(choice)
-        if attempt is None:
-            self.store.end_run(self.run_id, Status.NOTHING_FITS, None)
-            return
-        try:
-            final = self._train(choice, record)
-        except LeaseFailed as failed:
-            usd = self.problem.price(choice.config).for_seconds(failed.seconds) if failed.billed else ZERO
-            final = FinalRun(seconds=failed.seconds, usd=usd, is_done=False)
-            self.store.end_run(self.run_id, Status.RUN_FAILED, final, attempt=attempt)
-            return
-        goal = self.problem.goal
-        paid = self._ledger()
-        over_time = goal.deadline_seconds is not None and self._ended_at(record, final) > goal.deadline_seconds
-        over_money = goal.budget is not None and paid.spent + final.usd > goal.budget
-        status = Status.OVERRAN if over_time or over_money else Status.DONE
-        self.store.end_run(self.run_id, status, final, attempt=attempt)
+        history = record.history
+        status = Status.INFEASIBLE if not len(history) else Status.NOTHING_FITS
+        if len(history) and not history.measured:
+            status = Status.ALL_FAILED
+        self.store.end_run(self.run_id, status, None)
 
-    def _begin_final(self, choice: Plan) -> int | None:
-        """The training's attempt, authorised and written down; None when it does not fit any more.
-
-        A training that died with mlcd is charged on a real cloud; a simulated one is simply run again.
-        """
-        before = self.store.final_in_flight(self.run_id)
-        if before is not None and self.cloud.simulated:
-            return before.authorisation.attempt
-        self._settle_lost_final()
-        leave = self._ledger().authorise_run(choice)
-        if isinstance(leave, Refusal):
-            return None
-        attempt = 1 + len(self.store.record(self.run_id).lost)
-        self.store.start_final(self.run_id, replace(leave, attempt=attempt), time.time())
-        return attempt
-
-    def _settle_lost_final(self) -> None:
-        """Charge a real training that is not running any more for the time that went by."""
-        before = self.store.final_in_flight(self.run_id)
-        if before is None or self.cloud.simulated:
-            return
-        leave = before.authorisation
-        seconds = min(max(time.time() - before.started_at, 0.0), leave.seconds)
-        lost = FinalRun(seconds=seconds, usd=self.problem.price(leave.config).for_seconds(seconds), is_done=False)
-        self.store.lose_final(self.run_id, leave.attempt, lost)
-
-    def _ended_at(self, record: RunRecord, final: FinalRun) -> float:
-        """Seconds from the first start to the training's end."""
-        return record.search_seconds + final.seconds if self.cloud.simulated else self._elapsed()
-
-    def _train(self, choice: Plan, record: RunRecord) -> FinalRun:
-        """The final run to its end, watched."""
-        work, price = self.problem.work_samples, self.problem.price(choice.config)
-        before = Progress(0.0, 0.0)
-        with self.cloud.lease(choice.config, attempt=1, purpose=Purpose.RUN) as lease:
-            self._tell(RunProgress(config=choice.config, fraction=0.0, money=self._run_money(record, ZERO, 0.0)))
-            for point in lease.progress():
-                if point.samples >= work:
-                    share = (work - before.samples) / (point.samples - before.samples)
-                    seconds = before.seconds + share * (point.seconds - before.seconds)
-                    break
-                before = point
-                money = self._run_money(record, price.for_seconds(point.seconds), point.seconds)
-                self._tell(RunProgress(config=choice.config, fraction=point.samples / work, money=money))
-            else:
-                raise LeaseFailed(FailureKind.ERROR, "the job ended before its work was done", seconds=before.seconds)
-        usd = price.for_seconds(seconds)
-        self._tell(RunProgress(config=choice.config, fraction=1.0, money=self._run_money(record, usd, seconds)))
-        return FinalRun(seconds=seconds, usd=usd)
+    def _training(self, record: RunRecord) -> Training:
+        return Training(accounts=self._accounts, record=record, observer=self.observer, stop=self._stop)
 
     def _compare(self, history: History) -> tuple[Naive, ...]:
         """What the naive choices would have taken: as measured where they were tried, else as the model expects."""
@@ -309,64 +261,7 @@ class Engine:
                 answers.append(Naive(label=label, plan=Plan.of(self.problem, trial), measured=config in by_config))
         return tuple(answers)
 
-    # ---- accounts
 
-    def _ledger(self) -> Ledger:
-        return Ledger(
-            problem=self.problem,
-            history=History(tuple(row.trial for row in self._rows)),
-            spent=Usd(sum(row.trial.usd.micros for row in self._rows)) + self._lost_usd(),
-            elapsed_seconds=self._elapsed(),
-            guarded=self.strategy.guarded,
-        )
-
-    def _lost_usd(self) -> Usd:
-        """What trainings cost that died with mlcd; none on a simulated cloud."""
-        if self.cloud.simulated:
-            return ZERO
-        return sum((run.usd for run in self.store.record(self.run_id).lost), ZERO)
-
-    def _elapsed(self) -> float:
-        """Since the first start: simulated time, or the wall clock with all downtime."""
-        if self.cloud.simulated:
-            return simulated_elapsed(tuple(self._rows))
-        first = self.store.first_start(self.run_id)
-        return 0.0 if first is None else max(time.time() - first, 0.0)
-
-    def _with_open(self, ledger: Ledger, started: Sequence[StartedTrial]) -> Ledger:
-        return Ledger(
-            problem=ledger.problem,
-            history=ledger.history,
-            spent=ledger.spent,
-            elapsed_seconds=ledger.elapsed_seconds,
-            open=tuple(s.authorisation for s in started),
-            guarded=ledger.guarded,
-        )
-
-    def _money(self, ledger: Ledger) -> Money:
-        reserve = ledger.incumbent() if ledger.guarded else None
-        reserved = reserve.worst_usd if reserve else ZERO
-        reserved_seconds = reserve.worst_seconds if reserve else 0.0
-        return Money(
-            spent=ledger.spent,
-            reserved=reserved,
-            left=None if ledger.usd_left is None else ledger.usd_left - reserved,
-            elapsed_seconds=ledger.elapsed_seconds,
-            reserved_seconds=reserved_seconds,
-            seconds_left=None if ledger.seconds_left is None else ledger.seconds_left - reserved_seconds,
-        )
-
-    def _run_money(self, record: RunRecord, usd: Usd, seconds: float) -> Money:
-        goal, spent = self.problem.goal, self._ledger().spent + usd
-        elapsed = record.search_seconds + seconds
-        return Money(
-            spent=spent,
-            reserved=ZERO,
-            left=None if goal.budget is None else goal.budget - spent,
-            elapsed_seconds=elapsed,
-            reserved_seconds=0.0,
-            seconds_left=None if goal.deadline_seconds is None else goal.deadline_seconds - elapsed,
-        )
-
-    def _tell(self, event: Event) -> None:
-        self.observer(event)
+def _beside(ledger: Ledger, started: Sequence[StartedTrial]) -> Ledger:
+    """The ledger with these trials on their way."""
+    return replace(ledger, open=tuple(s.authorisation for s in started))

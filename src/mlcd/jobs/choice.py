@@ -48,7 +48,7 @@ def offer(spec: TrainSpec, cloud: str, catalog: Catalog) -> Offer:
         try:
             found = catalog.select((pattern,), cloud=cloud)
         except NotOffered as error:
-            place = _type_field(spec, position)
+            place = type_field(spec, position)
             raise spec.error(
                 place, error.problem, value=pattern, allowed=error.allowed, nearest=error.nearest
             ) from error
@@ -57,7 +57,7 @@ def offer(spec: TrainSpec, cloud: str, catalog: Catalog) -> Offer:
                 chosen[instance.name] = instance
             elif pattern == instance.name:
                 raise spec.error(
-                    _type_field(spec, position),
+                    type_field(spec, position),
                     "has no spot market",
                     value=pattern,
                     allowed="use_spot: false, or a type that `mlcd catalog --spot` lists; a glob takes only those",
@@ -121,7 +121,7 @@ def _measured_types(spec: TrainSpec, workload: Workload, catalog: Catalog) -> tu
         found = [name for name in known if name == pattern or name in members or fnmatchcase(name, pattern)]
         if not found:
             raise spec.error(
-                _type_field(spec, position),
+                type_field(spec, position),
                 f"matches no instance type that {workload.name} was measured on",
                 value=pattern,
                 allowed=listed(known),
@@ -153,7 +153,7 @@ def _nearest_glob(glob: str, names: Sequence[str]) -> str:
     return nearest(glob, (*names, *families, "default")) or (close[0] if close else "")
 
 
-def _type_field(spec: TrainSpec, position: int) -> str:
+def type_field(spec: TrainSpec, position: int) -> str:
     """The dotted name of an element; of the whole field where it is not a list, or left out."""
     item = f"{_TYPES}[{position}]"
     return item if item in spec.places else _TYPES

@@ -11,13 +11,16 @@ from mlcd.clouds.replay import ReplayCloud, ReplayInstance, Workload, load_workl
 from mlcd.clouds.sim import ALIASES, MODELS, SimCloud, SimJob, nearest_model
 from mlcd.errors import nearest
 from mlcd.jobs.choice import Offer, listed, measured, offer
-from mlcd.problem import Blueprint, Problem
+from mlcd.problem import Blueprint, Problem, TrialPolicy
 from mlcd.space import Config, Knob, Space
 from mlcd.spec import TrainSpec
 from mlcd.units import Usd
 
 FLOPS_PER_VCPU = 40e9
 """Peak fp32 of a vCPU (half a core, 8-wide fused multiply-add at 2.5 GHz): data-sheet arithmetic, for paleo only."""
+
+USUAL_TRIAL = TrialPolicy()
+"""Ten minutes, as the paper has it: on machines that take minutes to start."""
 
 DEFAULT_NOISE = 0.03
 """Relative deviation between two runs of one configuration where the job states none."""
@@ -27,13 +30,15 @@ DEFAULT_NOISE = 0.03
 class Setting:
     """A problem, the cloud that answers it, and what the receipt compares the answer with.
 
-    notes  what of the job's types is left out of the problem, and why
+    notes    what of the job's types is left out of the problem, and why
+    charged  whether somebody is charged for what runs there
     """
 
     problem: Problem
     cloud: Cloud
     naive: tuple[tuple[str, Config], ...]
     notes: tuple[str, ...] = ()
+    charged: bool = False
 
 
 def offered(spec: TrainSpec, cloud: str, catalog: Catalog) -> Problem:
@@ -56,7 +61,7 @@ def simulated(spec: TrainSpec, name: str, catalog: Catalog, seed: int) -> Settin
     return Setting(
         problem=replace(problem, noise=cloud.noise, blueprint=blueprint(job, chosen.instances), stretch=stretch),
         cloud=cloud,
-        naive=_naive(problem.space, _prices(spec, chosen), catalog.popular.get(name, ())),
+        naive=naive_choices(problem.space, _prices(spec, chosen), catalog.popular.get(name, ())),
         notes=chosen.notes,
     )
 
@@ -73,8 +78,8 @@ def replayed(spec: TrainSpec, folder: str, catalog: Catalog) -> Setting:
     prices = {name: instance.usd_per_hour for name, instance in chosen.instances.items()}
     noise = cloud.noise if spec.search.noise is None else spec.search.noise
     popular = tuple(name for names in catalog.popular.values() for name in names)
-    problem = _problem(spec, space, prices, work_samples=1.0, noise=noise)
-    return Setting(problem=problem, cloud=cloud, naive=_naive(space, prices, popular), notes=chosen.notes)
+    problem = problem_of(spec, space, prices, work_samples=1.0, noise=noise)
+    return Setting(problem=problem, cloud=cloud, naive=naive_choices(space, prices, popular), notes=chosen.notes)
 
 
 def blueprint(job: SimJob, instances: Sequence[Instance]) -> Blueprint:
@@ -128,7 +133,7 @@ def _problem_of(spec: TrainSpec, chosen: Offer) -> Problem:
             raise spec.error(f"job.{field}", problem, value=value, allowed="job.samples and job.epochs")
     if work.samples is None:
         raise spec.error("job.samples", "the number of samples is missing", allowed="a number more than 0")
-    return _problem(
+    return problem_of(
         spec,
         sim_space(chosen.instances, chosen.counts.for_instance),
         _prices(spec, chosen),
@@ -190,21 +195,30 @@ def _workload(spec: TrainSpec, folder: Path) -> Workload:
     return workloads[name]
 
 
-def _problem(spec: TrainSpec, space: Space, prices: Mapping[str, Usd], *, work_samples: float, noise: float) -> Problem:
+def problem_of(
+    spec: TrainSpec,
+    space: Space,
+    prices: Mapping[str, Usd],
+    *,
+    work_samples: float,
+    noise: float,
+    trial: TrialPolicy = USUAL_TRIAL,
+) -> Problem:
+    """The job's question over a space with these prices a node; `trial` is what trials take there usually."""
     return Problem(
         name=spec.name,
         work_samples=work_samples,
         space=space,
         goal=spec.goal,
         usd_per_hour=tuple(prices[config.instance] * config.nodes for config in space),
-        trial=spec.search.trial,
+        trial=spec.search.trial.over(trial),
         max_trials=spec.search.max_trials,
         noise=noise,
         assurance=spec.search.assurance,
     )
 
 
-def _naive(space: Space, prices: Mapping[str, Usd], popular: Sequence[str]) -> tuple[tuple[str, Config], ...]:
+def naive_choices(space: Space, prices: Mapping[str, Usd], popular: Sequence[str]) -> tuple[tuple[str, Config], ...]:
     """Fewest nodes of the most popular type offered (else the cheapest), and of the most expensive type."""
     fewest: dict[str, Config] = {}
     for config in space:

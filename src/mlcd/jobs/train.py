@@ -11,12 +11,13 @@ from mlcd.catalog import Catalog, load_catalog
 from mlcd.engine import Engine
 from mlcd.errors import BadInput
 from mlcd.events import Observer, ignore
+from mlcd.jobs.real import on_nodes
 from mlcd.jobs.setting import Setting, replayed, simulated
 from mlcd.jobs.where import where
 from mlcd.search.registry import strategy
 from mlcd.search.strategy import Strategy
 from mlcd.spec import TrainSpec, parse_train, with_overrides
-from mlcd.store.store import Store
+from mlcd.store.store import Store, home
 from mlcd.trial.outcome import Status
 from mlcd.trial.record import RunRecord
 from mlcd.version import __version__
@@ -31,14 +32,22 @@ class Prepared:
     catalog_date: str
 
 
-def prepare(spec: TrainSpec, *, seed: int = 0, catalog: Catalog | None = None) -> Prepared:
-    """Names become machines and prices. Raises BadInput, SpecError, CatalogError, ProviderError; spends nothing."""
+def prepare(spec: TrainSpec, *, seed: int = 0, catalog: Catalog | None = None, folder: Path | None = None) -> Prepared:
+    """Names become machines and prices; a real job's files will lie under `folder` (None: $MLCD_HOME).
+
+    Raises BadInput, SpecError, CatalogError, ProviderError; spends nothing.
+    """
     chosen = strategy_of(spec, seed)
     catalog = catalog or load_catalog()
     kind, rest = where(spec, catalog)
-    setting = simulated(spec, rest, catalog, seed) if kind == "sim" else replayed(spec, rest, catalog)
-    if not chosen.guarded and not setting.cloud.simulated:
-        problem = "does not keep limits and runs on simulated clouds only"
+    if kind == "sim":
+        setting = simulated(spec, rest, catalog, seed)
+    elif kind == "replay":
+        setting = replayed(spec, rest, catalog)
+    else:
+        setting = on_nodes(spec, kind, rest, folder or home())
+    if not chosen.guarded and setting.charged:
+        problem = "does not keep limits and runs only where nobody is charged"
         raise spec.error("search.strategy", problem, value=spec.search.strategy)
     return Prepared(setting=setting, strategy=chosen, catalog_date=catalog.date.isoformat())
 
@@ -54,7 +63,7 @@ def strategy_of(spec: TrainSpec, seed: int) -> Strategy:
 def train(spec: TrainSpec, *, store: Store, seed: int = 0, observer: Observer = ignore) -> RunRecord:
     """Search, choose, train; everything is in the store. Raises what `prepare` raises, StoreError, Interrupted."""
     now = datetime.now(UTC)
-    prepared = prepare(spec, seed=seed)
+    prepared = prepare(spec, seed=seed, folder=store.folder)
     spec = _anchored(spec)
     record = RunRecord(
         run_id=f"{spec.name}-{secrets.token_hex(3)}",
@@ -79,7 +88,7 @@ def resume(run_id: str, *, store: Store, observer: Observer = ignore) -> RunReco
     if record.status.is_final:
         return record
     spec = _spec_from_json(store.spec(record.run_id))
-    return _engine(record, prepare(spec, seed=record.seed), store, observer).run()
+    return _engine(record, prepare(spec, seed=record.seed, folder=store.folder), store, observer).run()
 
 
 def _engine(record: RunRecord, prepared: Prepared, store: Store, observer: Observer) -> Engine:
@@ -104,7 +113,8 @@ def _anchored(spec: TrainSpec) -> TrainSpec:
 
 
 def _spec_to_json(spec: TrainSpec, now: datetime) -> dict[str, Any]:
-    return {"source": spec.source, "file": spec.file, "overrides": dict(spec.overrides), "now": now.isoformat()}
+    file = str(Path(spec.file).resolve()) if spec.file and spec.workdir else spec.file  # resumed from anywhere
+    return {"source": spec.source, "file": file, "overrides": dict(spec.overrides), "now": now.isoformat()}
 
 
 def _spec_from_json(data: Mapping[str, Any]) -> TrainSpec:

@@ -4,21 +4,29 @@ from mlcd.catalog import Catalog
 from mlcd.errors import ProviderError, SpecError, nearest
 from mlcd.spec import TrainSpec
 
-LATER = {
-    **dict.fromkeys(("local", "minicloud", "slurm", "lithops"), "comes with a later version"),
-    **dict.fromkeys(("aws", "gcp", "azure", "kubernetes"), "is reached through SkyPilot, in a later version"),
-}
+HERE = ("local", "minicloud", "slurm")
+"""Real nodes that mlcd reaches by itself."""
+SKYPILOT = ("aws", "gcp", "azure", "kubernetes", "k8s", "ssh", "lambda", "runpod", "oci", "nebius", "vast")
+"""Clouds that are reached through SkyPilot, under its names."""
+LATER = {"lithops": "comes with a later version"}
 """Kinds of infra that are settled names and not in this version."""
 
 _INFRA = "resources.infra"
 
 
 def where(spec: TrainSpec, catalog: Catalog) -> tuple[str, str]:
-    """(`sim`, cloud) or (`replay`, folder). Raises SpecError for a mistake, ProviderError for what comes later."""
+    """(kind, which one of it): (`sim`, cloud), (`replay`, folder), (`local`, ""), (`aws`, region) ...
+
+    Raises SpecError for a mistake, ProviderError for what comes later.
+    """
     infra = spec.resources.infra
     kind, _, rest = infra.partition("/")
     if kind in LATER:
-        raise ProviderError(str(spec.error(_INFRA, f"{infra!r} {LATER[kind]}; now: sim/CLOUD, replay/FOLDER")))
+        raise ProviderError(str(spec.error(_INFRA, f"{infra!r} {LATER[kind]}", allowed=_allowed(catalog))))
+    if kind in HERE and not rest:
+        return kind, ""
+    if kind in SKYPILOT:
+        return kind, rest
     if kind == "sim" and not rest:
         raise _error(spec, catalog, "say which cloud is simulated, as sim/CLOUD")
     if kind == "replay" and not rest:
@@ -28,16 +36,20 @@ def where(spec: TrainSpec, catalog: Catalog) -> tuple[str, str]:
     return kind, rest
 
 
+def _allowed(catalog: Catalog) -> str:
+    simulated = (f"sim/{cloud}" for cloud in catalog.clouds)
+    return ", ".join((*simulated, "replay/FOLDER", *HERE, *SKYPILOT[:4]))
+
+
 def _error(spec: TrainSpec, catalog: Catalog, problem: str, *, near: str = "") -> SpecError:
-    allowed = ", ".join((*(f"sim/{cloud}" for cloud in catalog.clouds), "replay/FOLDER"))
-    return spec.error(_INFRA, problem, value=spec.resources.infra, allowed=allowed, nearest=near)
+    return spec.error(_INFRA, problem, value=spec.resources.infra, allowed=_allowed(catalog), nearest=near)
 
 
 def _nearest(infra: str, catalog: Catalog) -> str:
     """The whole that is most like `infra`; else its first part set right, with what the user wrote behind it."""
     kind, slash, rest = infra.partition("/")
     simulated = [f"sim/{cloud}" for cloud in catalog.clouds]
-    if near := nearest(infra.lower(), (*simulated, *LATER)):
+    if near := nearest(infra.lower(), (*simulated, *HERE, *SKYPILOT, *LATER)):
         return near
-    near = nearest(kind.lower(), ("sim", "replay", *LATER))
+    near = nearest(kind.lower(), ("sim", "replay", *HERE, *SKYPILOT, *LATER))
     return f"{near}{slash}{rest}" if near and near != kind else ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import stdtrit
 
-from mlcd.clouds.provider import Cloud, LeaseFailed, Progress, Purpose
+from mlcd.clouds.provider import Cloud, LeaseFailed, Order, Progress, Purpose, Settled
 from mlcd.errors import Interrupted
 from mlcd.problem import TrialPolicy
 from mlcd.space import Config
@@ -34,28 +34,43 @@ def measure(
     attempt: int,
     policy: TrialPolicy,
     usd_per_hour: Usd,
+    run_id: str = "",
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Trial:
     """One trial of `config`: a Measurement, or a Failure with what it cost. Never longer than policy.worst_seconds.
+
+    The last watchdog_seconds of those are for the job to save and for the nodes to go, unless it hangs.
 
     Raises Interrupted when `cancelled`, and what the cloud raises besides LeaseFailed (ProviderError); the nodes are
     released in every case.
     """
     watch = _Watch(policy=policy, nodes=config.nodes)
+    settled: Settled | None = None
+    # A simulated step may overshoot what was authorised; real nodes end themselves, and what they took is paid.
+    most = watch.worst_seconds if cloud.simulated else math.inf
+    order = Order(config=config, attempt=attempt, purpose=Purpose.TRIAL, seconds=watch.worst_seconds, run_id=run_id)
     try:
-        with cloud.lease(config, attempt=attempt, purpose=Purpose.TRIAL) as lease:
+        with cloud.lease(order) as lease:
             for point in lease.progress():
                 if cancelled():
                     raise Interrupted("the trial was ended with the run")
                 if watch.is_over(point):
                     break
+            if watch.points and not watch.hung:
+                settled = lease.finish(watch.points[-1])
     except LeaseFailed as failed:
-        seconds = min(failed.seconds, watch.worst_seconds)
+        seconds = min(failed.seconds, most)
         usd = usd_per_hour.for_seconds(seconds) if failed.billed else ZERO
         return Failure(
-            config=config, attempt=attempt, kind=failed.kind, message=failed.message, seconds=seconds, usd=usd
+            config=config,
+            attempt=attempt,
+            kind=failed.kind,
+            message=failed.message,
+            seconds=seconds,
+            usd=usd,
+            reached_samples=failed.reached_samples,
         )
-    seconds = watch.end_seconds
+    seconds = watch.end_seconds if settled is None else min(settled.seconds, most)
     usd = usd_per_hour.for_seconds(seconds)
     speed = None if watch.hung else steady_speed(watch.points)
     if speed is None:
@@ -73,6 +88,8 @@ def measure(
         seconds=seconds,
         usd=usd,
         extended=watch.extended,
+        reached_samples=settled.reached_samples if settled else 0.0,
+        utilisation=settled.utilisation if settled else None,
     )
 
 
@@ -133,8 +150,11 @@ def steady_speed(points: list[Progress]) -> SteadySpeed | None:
     The cut is where the standard error of the rest is least (MSER, White 1997), in the first half at most; the error
     is that of batch means.
     """
-    seconds = np.array([p.seconds for p in points])
-    samples = np.array([p.samples for p in points])
+    # A heartbeat between two reports of the job says nothing of its speed: only where samples rise is there news.
+    news = [p for at, p in enumerate(points) if at + 1 == len(points) or points[at + 1].samples > p.samples]
+    news = [p for at, p in enumerate(news) if at == 0 or p.samples > news[at - 1].samples]
+    seconds = np.array([p.seconds for p in news])
+    samples = np.array([p.samples for p in news])
     durations, amounts = np.diff(seconds), np.diff(samples)
     keep = durations > 0
     durations, amounts = durations[keep], amounts[keep]

@@ -15,7 +15,7 @@ from mlcd.report.explain import WhyNot, why_not
 from mlcd.report.pareto import pareto
 from mlcd.report.receipt import intervals, receipt
 from mlcd.trial.plan import Plan
-from mlcd.trial.record import RunRecord, TrialRow
+from mlcd.trial.record import FinalRun, RunRecord, TrialRow
 from mlcd.trial.trial import Failure
 from mlcd.units import Usd
 
@@ -116,6 +116,18 @@ def _choice(record: RunRecord) -> Json | None:
     }
 
 
+def _attempt(run: FinalRun) -> Json:
+    return {
+        "instance": run.config.instance,
+        "nodes": run.config.nodes,
+        "ending": run.ending.value,
+        "message": run.message,
+        "seconds": run.seconds,
+        "usd": _usd(run.usd),
+        "reached_samples": run.reached_samples,
+    }
+
+
 def _receipt(record: RunRecord) -> Json:
     paid = receipt(record)
     return {
@@ -123,7 +135,7 @@ def _receipt(record: RunRecord) -> Json:
         "failed_trials": paid.failed,
         "search_seconds": paid.search_seconds,
         "search_usd": _usd(paid.search_usd),
-        "lost": [{"seconds": run.seconds, "usd": _usd(run.usd)} for run in paid.lost],
+        "earlier": [_attempt(run) for run in paid.earlier],
         "run_seconds": paid.run_seconds,
         "run_usd": _usd(paid.run_usd),
         "run_is_predicted": paid.run_is_predicted,

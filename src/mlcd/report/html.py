@@ -9,7 +9,7 @@ from mlcd.report.pictures import NARROW, WIDE, PictureKind, picture
 from mlcd.report.receipt import Receipt, Saving, intervals, receipt
 from mlcd.report.stylesheet import CSS
 from mlcd.report.verdict import headline
-from mlcd.report.wording import assurance_text, plural, speed_text
+from mlcd.report.wording import assurance_text, begun_again, plural, speed_text
 from mlcd.report.yardstick import yardstick
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
@@ -129,7 +129,7 @@ def _receipt_section(record: RunRecord) -> str:
     paid = receipt(record)
     failed = f", {paid.failed} failed" if paid.failed else ""
     rows = [_money_row(f"Search: {plural(paid.trials, 'trial')}{failed}", paid.search_seconds, paid.search_usd)]
-    rows += [_money_row("Training lost with mlcd", run.seconds, run.usd) for run in paid.lost]
+    rows += [_money_row(f"Training {begun_again(run)}", run.seconds, run.usd) for run in paid.earlier]
     if paid.run_seconds is not None:
         word = " (predicted)" if paid.run_is_predicted else " (failed)" if paid.run_failed else ""
         rows.append(_money_row(f"Training{word}", paid.run_seconds, paid.run_usd))
@@ -139,7 +139,7 @@ def _receipt_section(record: RunRecord) -> str:
         rows.append(_money_row("Left", paid.left_seconds, paid.left_usd, css="sum"))
     table = _table(["", "n:Time", "n:Money"], rows)
     note = "Every node-second of every trial is in it"
-    note += ", and of trainings that died with mlcd." if paid.lost else "."
+    note += ", and of trainings that were begun again." if paid.earlier else "."
     first = f'<section class="card"><h2>Receipt</h2><p class="sub">{note}</p>{table}</section>'
     second = _savings(paid)
     return f'<div class="pair">{first}{second}</div>' if second else first

@@ -39,8 +39,8 @@ def money_picture(record: RunRecord, width: float) -> str:
             if paid.run_is_predicted
             else (f"training{', failed' * paid.run_failed}", "run", "box")
         )
-    if paid.lost:
-        items.append(("training, lost", "muted", "box"))
+    if paid.earlier:
+        items.append(("training, begun again", "muted", "box"))
     highest = max(*((step.spent + step.reserved).dollars for step in steps), paid.total_usd.dollars, 1e-6)
     far = cap is not None and cap.dollars > _FAR * highest
     if cap is not None:
@@ -61,7 +61,7 @@ def money_picture(record: RunRecord, width: float) -> str:
 
 def _steps(drawing: Drawing, record: RunRecord, plot: Box, up: Scale, up_ticks: tuple[Tick, ...]) -> None:
     steps, paid = account(record), receipt(record)
-    runs = paid.run_usd is not None or bool(paid.lost)
+    runs = paid.run_usd is not None or bool(paid.earlier)
     bands = len(steps) + (1.6 if runs else 0)
     across = Scale(low=0.0, high=bands, start=plot.left, end=plot.right)
     each = (plot.right - plot.left) / bands
@@ -89,9 +89,9 @@ def _steps(drawing: Drawing, record: RunRecord, plot: Box, up: Scale, up_ticks: 
         title = f"The training {words} {paid.run_usd}: {paid.total_usd} in all"
         left, low, high = across(len(steps)), up(base_usd.dollars), up(paid.total_usd.dollars)
         drawing.rect(Box(left, high, plot.right, low), css, title)
-    if paid.lost:
+    if paid.earlier:
         left, low, high = across(len(steps)), up(paid.search_usd.dollars), up(gone_usd(record).dollars)
-        title = f"{plural(len(paid.lost), 'training')} lost: {gone_usd(record) - paid.search_usd}"
+        title = f"{plural(len(paid.earlier), 'training')} begun again: {gone_usd(record) - paid.search_usd}"
         drawing.rect(Box(left, high, plot.right, low), "muted", title)
     cap = record.problem.goal.budget
     for at, (step, row) in enumerate(zip(steps, record.rows, strict=True)):

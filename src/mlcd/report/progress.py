@@ -3,7 +3,7 @@
 import os
 from typing import TextIO
 
-from mlcd.events import Event, Money, RunProgress, SearchEnded, TrialFinished, TrialStarted
+from mlcd.events import Event, Money, RunProgress, SearchEnded, TrialFinished, TrialStarted, Warned
 from mlcd.report.receipt import EXACT, Z95
 from mlcd.report.wording import short_seconds, shortened, speed_text
 from mlcd.space import Config
@@ -47,6 +47,8 @@ class ProgressLines:
                 self._ended(event)
             case RunProgress():
                 self._run(event)
+            case Warned():
+                self._line(self._paint(f"    ! {event.text}", "red"))
 
     def _started(self, event: TrialStarted) -> None:
         self._head(event.money)

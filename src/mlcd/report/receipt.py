@@ -40,7 +40,7 @@ class Saving:
 class Receipt:
     """The accounts of a run, None where there is nothing to say.
 
-    lost              trainings that died with mlcd: paid, and in the totals
+    earlier           attempts at the training that were begun again: paid, and in the totals
     run_is_predicted  True where the training has not ended: the run and the totals are then the prediction
     run_failed        True where it ended before its work was done
     cap, left         the goal's limits, and what the total leaves of them (negative: broken)
@@ -50,7 +50,7 @@ class Receipt:
     failed: int
     search_seconds: float
     search_usd: Usd
-    lost: tuple[FinalRun, ...]
+    earlier: tuple[FinalRun, ...]
     run_seconds: float | None
     run_usd: Usd | None
     run_is_predicted: bool
@@ -96,7 +96,7 @@ def receipt(record: RunRecord) -> Receipt:
         failed=len(record.history.failures),
         search_seconds=record.search_seconds,
         search_usd=record.search_usd,
-        lost=record.lost,
+        earlier=record.earlier,
         run_seconds=done[0] if done else None,
         run_usd=done[1] if done else None,
         run_is_predicted=record.final is None and done is not None,
@@ -122,12 +122,12 @@ def receipt(record: RunRecord) -> Receipt:
 
 def gone_usd(record: RunRecord) -> Usd:
     """What the search and the lost trainings cost: no longer there for the training."""
-    return sum((run.usd for run in record.lost), record.search_usd)
+    return sum((run.usd for run in record.earlier), record.search_usd)
 
 
 def gone_seconds(record: RunRecord) -> float:
     """What the search and the lost trainings took."""
-    return record.search_seconds + sum(run.seconds for run in record.lost)
+    return record.search_seconds + sum(run.seconds for run in record.earlier)
 
 
 def broken_limits(record: RunRecord, plan: Plan) -> tuple[str, ...]:

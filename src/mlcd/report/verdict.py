@@ -7,7 +7,7 @@ from mlcd.report.origin import is_replayed, origin_text, origin_word
 from mlcd.report.receipt import Receipt, Saving, intervals, receipt
 from mlcd.report.text_plot import text_plot
 from mlcd.report.text_table import text_table
-from mlcd.report.wording import assurance_text, plural, speed_text
+from mlcd.report.wording import assurance_text, begun_again, plural, speed_text
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
 from mlcd.trial.record import RunRecord
@@ -47,9 +47,9 @@ def headline(record: RunRecord) -> list[str]:
         return [asked, "Nothing can fit these limits; nothing was trained."]
     if record.status is Status.NOTHING_FITS:
         paid = plural(len(record.rows), "trial")
-        if record.lost:
-            paid += f" and {plural(len(record.lost), 'lost training')}"
-        none = "no training was finished" if record.lost else "nothing was trained"
+        if record.earlier:
+            paid += f" and {plural(len(record.earlier), 'training')} that did not end"
+        none = "no training was finished" if record.earlier else "nothing was trained"
         lines = [asked, f"Nothing measured fits what is left after {paid}; {none}."]
         return [*lines, f"The search alone broke the limit: {_broken(record)}."] if _broken(record) else lines
     if record.status is Status.ALL_FAILED:
@@ -117,7 +117,7 @@ def _receipt(paid: Receipt, *, gone: bool) -> list[str]:
     failed = f", {paid.failed} failed" if paid.failed else ""
     rows = [["Receipt", "time", "money"]]
     rows.append([f"  search ({plural(paid.trials, 'trial')}{failed})", *_both(paid.search_seconds, paid.search_usd)])
-    rows += [["  training lost with mlcd", *_both(run.seconds, run.usd)] for run in paid.lost]
+    rows += [[f"  training {begun_again(run)}", *_both(run.seconds, run.usd)] for run in paid.earlier]
     if paid.run_seconds is not None:
         word = " (predicted)" if paid.run_is_predicted else " (failed)" if paid.run_failed else ""
         rows.append([f"  run{word}", *_both(paid.run_seconds, paid.run_usd)])

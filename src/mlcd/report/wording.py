@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 
+from mlcd.trial.record import Ending, FinalRun
+
 
 def speed_text(samples_per_second: float) -> str:
     """Three significant digits without exponent: `1,230`, `45.6`, `0.0123`. The unit is the caller's."""
@@ -66,3 +68,9 @@ def listed(names: Sequence[str], noun: str, *, width: int = 34) -> str:
 def plural(count: int, noun: str) -> str:
     """`1 trial`, `12 trials`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def begun_again(run: FinalRun) -> str:
+    """Why an attempt at the training was not the last: `lost with mlcd`, `restarted (node 1 is gone)`."""
+    words = {Ending.LOST: "lost with mlcd", Ending.RESTARTED: "restarted", Ending.MOVED: f"moved off {run.config}"}
+    return words[run.ending]

@@ -7,15 +7,15 @@ from datetime import datetime
 from pathlib import Path
 
 from mlcd.errors import SpecError
-from mlcd.problem import TrialPolicy
 from mlcd.spec.counts import node_counts
 from mlcd.spec.document import document, read_text
 from mlcd.spec.goals import goal_record
 from mlcd.spec.mapping import as_text, tree
 from mlcd.spec.node import Node
 from mlcd.spec.quantity import flag, line_of_text, minutes, number, text, whole
+from mlcd.spec.real import file_mounts, platform, prices, progress, relative_paths, secret_names
 from mlcd.spec.record import Field, Record
-from mlcd.spec.train import Place, Resources, SearchSettings, TrainSpec, Work
+from mlcd.spec.train import Place, Resources, SearchSettings, TrainSpec, TrialRules, Work
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _NAME_FORM = "letters, digits and . _ - (at most 80, a letter or digit first)"
@@ -91,13 +91,18 @@ RESOURCES = Record(
         "infra": Field(read=line_of_text),
         "instance_type": Field(read=instance_types),
         "use_spot": Field(read=flag),
+        "prices": Field(read=prices),
+        "region": Field(read=line_of_text),
+        "zone": Field(read=line_of_text),
+        "image_id": Field(read=line_of_text),
+        "warm_workers": Field(read=flag),
     },
     later={
         "cloud": "write infra, such as infra: sim/aws",
         "accelerators": "choose types with a GPU by instance_type",
         "cpus": "choose types by instance_type",
         "memory": "choose types by instance_type",
-        **dict.fromkeys(("region", "zone", "image_id", "disk_size", "ports", "any_of"), ""),
+        **dict.fromkeys(("disk_size", "ports", "any_of"), ""),
     },
 )
 
@@ -115,7 +120,7 @@ WORK = Record(
 )
 
 TRIAL = Record(
-    make=TrialPolicy,
+    make=lambda **given: TrialRules(tuple(given.items())),
     fields={
         "minutes": Field(read=minutes(above=0, most=_WEEK_MINUTES), into="seconds"),
         "extra_minutes_per_3_nodes": Field(read=minutes(least=0, most=_WEEK_MINUTES), into="extra_seconds_per_3_nodes"),
@@ -149,15 +154,20 @@ def train_record(now: datetime | None = None) -> Record[TrainSpec]:
             "num_nodes": Field(read=node_counts),
             "workdir": Field(read=line_of_text),
             "envs": Field(read=environment),
+            "secrets": Field(read=secret_names),
+            "file_mounts": Field(read=file_mounts),
             "setup": Field(read=text),
             "run": Field(read=text),
+            "platform": Field(read=platform),
+            "progress": Field(read=progress),
+            "checkpoints": Field(read=flag),
+            "outputs": Field(read=relative_paths),
             "job": Field(read=WORK),
             "goal": Field(read=goal_record(now), required=True, allowed="{minimize: time | cost | knee, ...}"),
             "search": Field(read=SEARCH),
         },
         later={
-            **dict.fromkeys(("file_mounts", "volumes", "service", "config"), ""),
-            "secrets": "what is no secret can stand in envs",
+            **dict.fromkeys(("volumes", "service", "config"), ""),
         },
     )
 

@@ -1,12 +1,14 @@
 """A training job as the user wrote it, frozen. Parsed from YAML by mlcd.spec.parse; resolved by mlcd.jobs.train."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from mlcd.errors import SpecError
 from mlcd.goal import Goal
 from mlcd.problem import TrialPolicy
+from mlcd.spec.real import Platform, ProgressRule
+from mlcd.units import Usd
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +37,21 @@ class NodeCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """Where and on what. `instance_type` None means what the cloud offers (the set aws-62 on aws)."""
+    """Where and on what. `instance_type` None means what the cloud offers (the set aws-62 on aws).
+
+    prices        USD an hour of one node, by type: the user's word over what the cloud says
+    warm_workers  minicloud keeps processes with the platform loaded between trials
+    region, zone, image_id  as SkyPilot has them
+    """
 
     infra: str = "sim/aws"
     instance_type: tuple[str, ...] | None = None
     use_spot: bool = False
+    prices: Mapping[str, Usd] = field(default_factory=dict)
+    region: str = ""
+    zone: str = ""
+    image_id: str = ""
+    warm_workers: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +67,17 @@ class Work:
     hours: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class TrialRules:
+    """What the job says of its trials, as (field of TrialPolicy, value); the rest is the cloud's usual."""
+
+    given: tuple[tuple[str, float], ...] = ()
+
+    def over(self, usual: TrialPolicy) -> TrialPolicy:
+        """The cloud's usual rules with the job's in their place."""
+        return replace(usual, **dict(self.given))  # type: ignore[arg-type]  # the parser names its fields
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
     """How to search. `noise` None means what the cloud states."""
@@ -64,7 +87,7 @@ class SearchSettings:
     parallel: int = 1
     assurance: float = 0.999999
     noise: float | None = None
-    trial: TrialPolicy = field(default_factory=TrialPolicy)
+    trial: TrialRules = field(default_factory=TrialRules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +109,12 @@ class TrainSpec:
     setup: str = ""
     workdir: str = ""
     envs: Mapping[str, str] = field(default_factory=dict)
+    secrets: tuple[str, ...] = ()
+    file_mounts: Mapping[str, str] = field(default_factory=dict)
+    platform: Platform = field(default_factory=Platform)
+    progress: ProgressRule = field(default_factory=ProgressRule)
+    checkpoints: bool = False
+    outputs: tuple[str, ...] = ()
     file: str = ""
     source: str = ""
     overrides: tuple[tuple[str, str], ...] = ()

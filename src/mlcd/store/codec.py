@@ -110,6 +110,7 @@ def trial_to_json(trial: Trial) -> Json:
         "attempt": trial.attempt,
         "seconds": trial.seconds,
         "usd_micros": trial.usd.micros,
+        "reached_samples": trial.reached_samples,
     }
     if isinstance(trial, Failure):
         return {"kind": trial.kind.value, **common, "message": trial.message}
@@ -121,12 +122,14 @@ def trial_to_json(trial: Trial) -> Json:
         "iterations": trial.iterations,
         "startup_seconds": trial.startup_seconds,
         "extended": trial.extended,
+        "utilisation": trial.utilisation,
     }
 
 
 def trial_from_json(data: Json) -> Trial:
     """The inverse of trial_to_json."""
     config, usd = config_from_json(data["config"]), Usd(data["usd_micros"])
+    reached = data.get("reached_samples", 0.0)  # schema 2 had none
     if data["kind"] != "measured":
         return Failure(
             config=config,
@@ -135,6 +138,7 @@ def trial_from_json(data: Json) -> Trial:
             message=data["message"],
             seconds=data["seconds"],
             usd=usd,
+            reached_samples=reached,
         )
     return Measurement(
         config=config,
@@ -146,6 +150,8 @@ def trial_from_json(data: Json) -> Trial:
         seconds=data["seconds"],
         usd=usd,
         extended=data["extended"],
+        reached_samples=reached,
+        utilisation=data.get("utilisation"),
     )
 
 

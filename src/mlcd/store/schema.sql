@@ -54,7 +54,7 @@ CREATE TABLE verdicts (
 
 CREATE TABLE finals_started (
     run_id                 TEXT NOT NULL REFERENCES runs,
-    attempt                INTEGER NOT NULL, -- from 1; more than one only where mlcd died while training
+    attempt                INTEGER NOT NULL, -- from 1; more than one where it was begun again
     config                 TEXT NOT NULL,    -- JSON
     authorised_usd_micros  INTEGER NOT NULL,
     authorised_seconds     REAL NOT NULL,
@@ -65,9 +65,12 @@ CREATE TABLE finals_started (
 CREATE TABLE finals_ended (
     run_id      TEXT NOT NULL,
     attempt     INTEGER NOT NULL,
-    kind        TEXT NOT NULL,               -- done, failed, or lost
+    kind        TEXT NOT NULL,               -- done, failed, stopped; begun again: lost, restarted, moved
     seconds     REAL NOT NULL,
     usd_micros  INTEGER NOT NULL,
+    reached_samples     REAL NOT NULL DEFAULT 0,   -- how far the training was saved then
+    samples_per_second  REAL,                      -- as measured while it trained
+    message             TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (run_id, attempt),
     FOREIGN KEY (run_id, attempt) REFERENCES finals_started
 ) STRICT;

@@ -19,14 +19,19 @@ from mlcd.ledger import Authorisation
 from mlcd.store import codec
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
-from mlcd.trial.record import FinalRun, Naive, Relaxation, RunRecord, TrialRow
+from mlcd.trial.record import Ending, FinalRun, Naive, Relaxation, RunRecord, TrialRow
 from mlcd.trial.trial import Trial
 from mlcd.units import Usd
 
-SCHEMA = 2
-"""1 was that of versions before the first release."""
+SCHEMA = 3
+"""1 was that of versions before the first release; 2 knew one training a run."""
+_FROM_2 = (
+    "ALTER TABLE finals_ended ADD COLUMN reached_samples REAL NOT NULL DEFAULT 0",
+    "ALTER TABLE finals_ended ADD COLUMN samples_per_second REAL",
+    "ALTER TABLE finals_ended ADD COLUMN message TEXT NOT NULL DEFAULT ''",
+)
 FILE = "mlcd.sqlite3"
-_END_FINAL = "INSERT INTO finals_ended VALUES (?,?,?,?,?)"
+_END_FINAL = "INSERT INTO finals_ended VALUES (?,?,?,?,?,?,?,?)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,17 +170,16 @@ class Store:
         with self._transaction() as db:
             db.execute("INSERT INTO finals_started VALUES (?,?,?,?,?,?)", values)
 
-    def lose_final(self, run_id: str, attempt: int, lost: FinalRun) -> None:
-        """A training that died with mlcd: what it cost until then."""
+    def end_attempt(self, run_id: str, attempt: int, run: FinalRun) -> None:
+        """An attempt at the training that is begun again: what it cost until then."""
         with self._transaction() as db:
-            db.execute(_END_FINAL, (run_id, attempt, "lost", lost.seconds, lost.usd.micros))
+            db.execute(_END_FINAL, (run_id, attempt, *_ended(run)))
 
     def end_run(self, run_id: str, status: Status, final: FinalRun | None, *, attempt: int = 1) -> None:
         """The training's end, or the end without one."""
         with self._transaction() as db:
             if final is not None:
-                kind = "done" if final.is_done else "failed"
-                db.execute(_END_FINAL, (run_id, attempt, kind, final.seconds, final.usd.micros))
+                db.execute(_END_FINAL, (run_id, attempt, *_ended(final)))
             self._set_status(db, run_id, status)
 
     def set_status(self, run_id: str, status: Status) -> None:
@@ -191,8 +195,11 @@ class Store:
         with self._explained():
             verdict = self._one("SELECT * FROM verdicts WHERE run_id = ?", run["run_id"])
             finals = self._db.execute(
-                "SELECT * FROM finals_ended WHERE run_id = ? ORDER BY attempt", (run["run_id"],)
+                "SELECT s.config, e.* FROM finals_started s JOIN finals_ended e USING (run_id, attempt)"
+                " WHERE run_id = ? ORDER BY attempt",
+                (run["run_id"],),
             ).fetchall()
+        attempts = tuple(map(_final, finals))
         rows = self.rows(run["run_id"])
         return RunRecord(
             run_id=run["run_id"],
@@ -214,8 +221,8 @@ class Store:
             relaxations=tuple(codec.relaxation_from_json(r) for r in json.loads(verdict["relaxations"]))
             if verdict
             else (),
-            final=next((_final(row) for row in finals if row["kind"] != "lost"), None),
-            lost=tuple(_final(row) for row in finals if row["kind"] == "lost"),
+            final=next((run for run in attempts if not run.ending.is_begun_again), None),
+            earlier=tuple(run for run in attempts if run.ending.is_begun_again),
         )
 
     def spec(self, run_id: str) -> dict[str, Any]:
@@ -333,6 +340,12 @@ class Store:
                     for statement in files("mlcd.store").joinpath("schema.sql").read_text().split(";\n"):
                         db.execute(statement)
                     db.execute(f"PRAGMA user_version = {SCHEMA}")
+        elif version == 2:
+            with self._transaction() as db:
+                if self._version() == 2:
+                    for statement in _FROM_2:
+                        db.execute(statement)
+                    db.execute(f"PRAGMA user_version = {SCHEMA}")
         elif version < SCHEMA:
             raise StoreError(
                 f"{self.path} was written by a version before the first release (schema {version}, this one needs"
@@ -425,7 +438,26 @@ def _leave(row: sqlite3.Row) -> Authorisation:
 
 
 def _final(row: sqlite3.Row) -> FinalRun:
-    return FinalRun(seconds=row["seconds"], usd=Usd(row["usd_micros"]), is_done=row["kind"] == "done")
+    return FinalRun(
+        config=codec.config_from_json(json.loads(row["config"])),
+        seconds=row["seconds"],
+        usd=Usd(row["usd_micros"]),
+        ending=Ending(row["kind"]),
+        reached_samples=row["reached_samples"],
+        samples_per_second=row["samples_per_second"],
+        message=row["message"],
+    )
+
+
+def _ended(run: FinalRun) -> tuple[str, float, int, float, float | None, str]:
+    return (
+        run.ending.value,
+        run.seconds,
+        run.usd.micros,
+        run.reached_samples,
+        run.samples_per_second,
+        run.message,
+    )
 
 
 def _advice(message: str) -> str:

@@ -1,8 +1,10 @@
 """Everything known of one run: what the store keeps and what reports, the command line and the web page show."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from mlcd.problem import Problem
+from mlcd.space import Config
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import History, Trial
@@ -23,13 +25,48 @@ class TrialRow:
     trial: Trial
 
 
+class Ending(StrEnum):
+    """How a training ended; after the last three it was begun again, from its checkpoint where it has one."""
+
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    """At the budget's end."""
+    LOST = "lost"
+    """mlcd died while it ran."""
+    RESTARTED = "restarted"
+    """Its nodes were taken back or broke."""
+    MOVED = "moved"
+    """It fell so far behind that another deployment was better."""
+
+    @property
+    def is_begun_again(self) -> bool:
+        """Whether another attempt came after it."""
+        return self in (Ending.LOST, Ending.RESTARTED, Ending.MOVED)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalRun:
-    """The training itself, as it went; `is_done` is False where it failed or was lost with mlcd."""
+    """The training itself, or one attempt at it, as it went.
 
+    config              where it ran
+    reached_samples     how far the training was saved when it ended
+    samples_per_second  as measured while it trained; None where it was too short to say
+    message             why it ended so, where it is not done
+    """
+
+    config: Config
     seconds: float
     usd: Usd
-    is_done: bool = True
+    ending: Ending = Ending.DONE
+    reached_samples: float = 0.0
+    samples_per_second: float | None = None
+    message: str = ""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it trained to the end."""
+        return self.ending is Ending.DONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +95,7 @@ class RunRecord:
     """A run, from its question to its receipt.
 
     choice    the deployment recommended (and trained, unless the run was ended before)
-    lost      trainings that died with mlcd on a real cloud: paid, and begun again
+    earlier   attempts at the training that were begun again: paid, and in the totals
     stopped   why the search ended, in words
     """
 
@@ -78,7 +115,7 @@ class RunRecord:
     choice: Plan | None = None
     stopped: str = ""
     final: FinalRun | None = None
-    lost: tuple[FinalRun, ...] = ()
+    earlier: tuple[FinalRun, ...] = ()
     naive: tuple[Naive, ...] = ()
     relaxations: tuple[Relaxation, ...] = ()
 
@@ -86,6 +123,16 @@ class RunRecord:
     def history(self) -> History:
         """The trials in order."""
         return History(tuple(row.trial for row in self.rows))
+
+    @property
+    def reached_samples(self) -> float:
+        """How far the training was saved by trials and earlier attempts."""
+        return max(self.history.reached_samples, *(run.reached_samples for run in self.earlier), 0.0)
+
+    @property
+    def open_problem(self) -> Problem:
+        """The problem with the work that no trial has done: what the choice was made for."""
+        return self.problem.with_work_done(self.history.reached_samples)
 
     @property
     def search_usd(self) -> Usd:
@@ -104,4 +151,4 @@ class RunRecord:
 
     @property
     def _runs(self) -> tuple[FinalRun, ...]:
-        return (*self.lost, self.final) if self.final else self.lost
+        return (*self.earlier, self.final) if self.final else self.earlier

@@ -41,6 +41,8 @@ class Measurement:
 
     relative_error  standard error of log speed, spread within the trial and between runs together
     startup_seconds from the order to the first sample: part of `seconds`, and needed again by the final run
+    reached_samples how far the whole training is by the checkpoint that the trial left; 0 where it left none
+    utilisation     share of the nodes' processors that was used, where the cloud can tell
     """
 
     config: Config
@@ -52,6 +54,8 @@ class Measurement:
     seconds: float
     usd: Usd
     extended: bool = False
+    reached_samples: float = 0.0
+    utilisation: float | None = None
 
     def __post_init__(self) -> None:
         _check_charges(self.attempt, self.seconds, self.usd)
@@ -80,6 +84,7 @@ class Failure:
     message: str
     seconds: float
     usd: Usd
+    reached_samples: float = 0.0
 
     def __post_init__(self) -> None:
         _check_charges(self.attempt, self.seconds, self.usd)
@@ -122,6 +127,11 @@ class History:
     def failures(self) -> tuple[Failure, ...]:
         """The trials that gave none."""
         return tuple(t for t in self.trials if isinstance(t, Failure))
+
+    @cached_property
+    def reached_samples(self) -> float:
+        """How far the whole training is by the furthest checkpoint that a trial left."""
+        return max((t.reached_samples for t in self.trials), default=0.0)
 
     @cached_property
     def tried(self) -> frozenset[Config]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mlcd.catalog.instance import Instance
 from mlcd.clouds.chance import generator, share
-from mlcd.clouds.provider import Lease, LeaseFailed, Purpose
+from mlcd.clouds.provider import Lease, LeaseFailed, Order, Purpose
 from mlcd.clouds.sim.lease import SLOWED_TO, OutOfMemoryLease, RunLease, TrialLease
 from mlcd.clouds.sim.models import SimJob
 from mlcd.clouds.sim.physics import samples_per_second
@@ -91,8 +91,9 @@ class SimCloud:
         """Expected time of a run over its undisturbed time, at least 1: lost work and new nodes after interruptions."""
         return 1 + self._interruptions_per_second(config) * (RECOVERY_SECONDS + self.startup_seconds(config))
 
-    def lease(self, config: Config, *, attempt: int, purpose: Purpose) -> Lease:
+    def lease(self, order: Order) -> Lease:
         """Raises LeaseFailed for trials that no nodes were had for, BadInput for an unknown type."""
+        config, attempt, purpose = order.config, order.attempt, order.purpose
         speed = self.true_samples_per_second(config)
         startup_seconds = self.startup_seconds(config)
         if purpose is Purpose.TRIAL:

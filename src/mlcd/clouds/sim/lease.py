@@ -5,7 +5,7 @@ import random as random_module
 from collections.abc import Iterator
 from types import TracebackType
 
-from mlcd.clouds.provider import LeaseFailed, Progress
+from mlcd.clouds.provider import LeaseFailed, Progress, Settled
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
 
@@ -32,6 +32,10 @@ class SimLease:
     def progress(self) -> Iterator[Progress]:
         """See mlcd.clouds.provider.Lease."""
         raise NotImplementedError
+
+    def finish(self, at: Progress) -> Settled:
+        """Nothing is saved: a simulated trial is thrown away."""
+        return Settled(seconds=at.seconds)
 
 
 class OutOfMemoryLease(SimLease):

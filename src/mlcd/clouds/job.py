@@ -1,0 +1,325 @@
+"""A user's real job as a Cloud: on whatever nodes an engine gives, watched by what the job writes."""
+
+import contextlib
+import json
+import secrets
+import shutil
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import SystemRandom
+from types import TracebackType
+from typing import Self
+
+from mlcd.clouds.nodes import PREFIX, NodeEngine, NodeOrder, Nodes, NodesState, RemoteFiles
+from mlcd.clouds.provider import Lease, LeaseFailed, Order, Progress, Purpose, Settled
+from mlcd.clouds.reading import source_of, wall_clock
+from mlcd.clouds.workspace import Workspace, copy_workdir
+from mlcd.errors import ProviderError
+from mlcd.platforms.agent import Job
+from mlcd.platforms.placement import PORTS
+from mlcd.spec.real import ProgressRule
+from mlcd.trial.trial import FailureKind
+
+POLL_SECONDS = 0.05
+REPORT_SECONDS = 1.0
+"""A job that says nothing is reported on this often, so that a hang can be ended."""
+GATHER_SECONDS = 1.0
+"""After a node failed the others' ends are awaited for so long: the first to end is often not the one to blame."""
+SPARE_SECONDS = 2.0
+"""What is kept of the authorised time to give the nodes back."""
+
+_KINDS = {
+    "out-of-memory": FailureKind.OUT_OF_MEMORY,
+    "killed": FailureKind.LOST,
+    "ended": FailureKind.HANG,
+    "job-failed": FailureKind.ERROR,
+}
+_BLAME = ("out-of-memory", "killed", "ended", "job-failed")
+"""Who is to blame when several nodes failed: a process that lost its peer fails too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RealJob:
+    """What is run: the job file's fields, resolved.
+
+    samples   of the whole training; batch the global one
+    outputs   paths in the working folder that are brought home at the end of the training
+    """
+
+    run: str
+    setup: str = ""
+    envs: Mapping[str, str] = field(default_factory=dict)
+    workdir: Path | None = None
+    platform: str = "command"
+    topology: str = "ring"
+    batch: int | None = None
+    samples: float | None = None
+    progress: ProgressRule = field(default_factory=ProgressRule)
+    checkpoints: bool = False
+    outputs: tuple[str, ...] = ()
+
+
+class JobCloud:
+    """A real cloud: the job on an engine's nodes, its folders under `home`."""
+
+    simulated = False
+
+    def __init__(self, engine: NodeEngine, job: RealJob, *, home: Path, noise: float | None = None) -> None:
+        self.engine, self.job, self.home = engine, job, home
+        self._noise = engine.noise if noise is None else noise
+
+    @property
+    def name(self) -> str:
+        """The engine's."""
+        return self.engine.name
+
+    @property
+    def noise(self) -> float:
+        """The user's word, else the engine's."""
+        return self._noise
+
+    def lease(self, order: Order) -> Lease:
+        """Nothing is started before the lease is entered. Raises ProviderError."""
+        return JobLease(self, order)
+
+    def reached_samples(self, run_id: str) -> float:
+        """How far the training of a run is saved, whatever became of the leases that saved it."""
+        return Workspace(self.home, run_id).reached_samples() if self.job.checkpoints else 0.0
+
+
+class JobLease:
+    """One lease of nodes with the job on them, from the order to the release."""
+
+    def __init__(self, cloud: JobCloud, order: Order) -> None:
+        self.cloud, self.order, self.job = cloud, order, cloud.job
+        run = order.run_id or "run"
+        self.space = Workspace(cloud.home, run)
+        self.lease_id = f"{PREFIX}{run[-40:].lower()}-{secrets.token_hex(3)}"
+        self.folder = self.space.lease(self.lease_id)
+        self.base_samples = 0.0
+        self.nodes: Nodes | None = None
+        self._began = self._began_at = 0.0
+
+    # ---- the lease's ends
+
+    def __enter__(self) -> Self:
+        self._began, self._began_at = time.monotonic(), wall_clock()
+        try:
+            self._furnish()
+            self.nodes = self.cloud.engine.start(
+                NodeOrder(
+                    lease_id=self.lease_id,
+                    instance=self.order.config.instance,
+                    count=self.order.config.nodes,
+                    seconds=self.order.seconds,
+                    folder=self.folder,
+                )
+            )
+        except LeaseFailed as failed:
+            raise self._failed(failed.kind, failed.message, billed=failed.billed) from failed
+        except OSError as error:
+            problem = f"the lease's folder cannot be written: {error.strerror or error}"
+            raise self._failed(FailureKind.LAUNCH, problem, billed=False) from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.nodes is not None:
+            try:
+                self._bring_home()
+            finally:
+                self.nodes.release()
+                self.nodes = None
+        # The copies were for the nodes; what was asked for is home, and the logs stay.
+        for name in ("workdir", "checkpoint"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """Since the order."""
+        return time.monotonic() - self._began
+
+    # ---- watching
+
+    def progress(self) -> Iterator[Progress]:
+        """See mlcd.clouds.provider.Lease; ends when node 0 has ended well."""
+        source = source_of(
+            self.job.progress,
+            self.folder,
+            batch=self.job.batch,
+            base_samples=self.base_samples,
+            clock=wall_clock,
+        )
+        last = Progress(0.0, 0.0)
+        yield last
+        while True:
+            ended = self._has_ended()
+            for reading in source.news():
+                if reading.samples is None:
+                    continue
+                at = min(max(reading.seconds - self._began_at, 0.0), self.elapsed_seconds)
+                point = Progress(at, max(reading.samples - self.base_samples, last.samples))
+                if point.seconds > last.seconds:
+                    last = point
+                    yield last
+            if ended:
+                now = self.elapsed_seconds
+                if now > last.seconds:
+                    yield Progress(now, last.samples)
+                return
+            if self.elapsed_seconds - last.seconds >= REPORT_SECONDS:
+                last = Progress(self.elapsed_seconds, last.samples)
+                yield last
+            time.sleep(POLL_SECONDS)
+
+    def finish(self, at: Progress) -> Settled:  # noqa: ARG002 - a real job knows itself how far it is
+        """Ask it to save, wait for that within what was authorised, bring everything home, give the nodes back."""
+        if self.nodes is None:
+            raise RuntimeError("the lease is over")
+        if self.job.checkpoints and not self._exit(0):
+            self.nodes.ask_to_stop()
+            while not self._exit(0) and self.elapsed_seconds < self.order.seconds - SPARE_SECONDS:
+                with contextlib.suppress(LeaseFailed):
+                    if self.nodes.state() is NodesState.ENDED:
+                        break
+                time.sleep(POLL_SECONDS)
+        used, elapsed = self.nodes.used_seconds(), self.elapsed_seconds
+        self._bring_home()
+        self.nodes.release()
+        self.nodes = None
+        return Settled(
+            seconds=self.elapsed_seconds,
+            reached_samples=self.cloud.reached_samples(self.space.run_id),
+            utilisation=None if used is None else self._share(used, elapsed),
+        )
+
+    # ---- inside
+
+    def _furnish(self) -> None:
+        """The lease's folder, as the nodes need it."""
+        job, order = self.job, self.order
+        self.folder.mkdir(parents=True)
+        if job.checkpoints:
+            self.space.reached_samples()
+            self.base_samples = self.space.lend_checkpoint(self.folder / "checkpoint")
+        copy_workdir(job.workdir, self.folder / "workdir")
+        for rank in range(order.config.nodes):
+            (self.folder / f"node-{rank}").mkdir()
+        types = {instance.name: instance for instance in self.cloud.engine.offer()}
+        described = Job(
+            lease_id=self.lease_id,
+            run=job.run,
+            setup=job.setup,
+            envs=dict(job.envs),
+            platform=job.platform,
+            topology=job.topology,
+            instance=order.config.instance,
+            port=_free_ports(),
+            gpus=types[order.config.instance].accelerators,
+            seconds=order.seconds if order.seconds < float("inf") else None,
+            batch=job.batch,
+            samples=job.samples,
+            base_samples=self.base_samples,
+            checkpoints=job.checkpoints,
+        )
+        (self.folder / "job.json").write_text(described.to_json())
+
+    def _has_ended(self) -> bool:
+        """Whether node 0 ended well. Raises LeaseFailed where it or another did not."""
+        if self.nodes is None:
+            raise RuntimeError("the lease is over")
+        try:
+            self.nodes.state()
+        except LeaseFailed as failed:
+            raise self._failed(failed.kind, failed.message, billed=failed.billed) from failed
+        exits = self._exits()
+        if 0 in exits and exits[0].code == 0:
+            return True
+        if not any(end.code for end in exits.values()):
+            return False
+        until = time.monotonic() + GATHER_SECONDS
+        while time.monotonic() < until and len(self._exits()) < self.order.config.nodes:
+            time.sleep(POLL_SECONDS)
+        failed_ends = [end for end in self._exits().values() if end.code]
+        end = min(failed_ends, key=lambda e: _BLAME.index(e.kind) if e.kind in _BLAME else len(_BLAME))
+        raise self._failed(_KINDS.get(end.kind, FailureKind.ERROR), self._blame(end))
+
+    def _blame(self, end: "_Exit") -> str:
+        """What the node says of its end, with the last line of its output."""
+        try:
+            lines = (self.folder / f"node-{end.rank}" / "log.txt").read_text(errors="replace").splitlines()
+        except OSError:
+            lines = []
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return f"{end.message}: {last[:300]}" if last and end.kind != "ended" else end.message
+
+    def _exit(self, rank: int) -> "_Exit | None":
+        return self._exits().get(rank)
+
+    def _exits(self) -> "dict[int, _Exit]":
+        found = {}
+        for rank in range(self.order.config.nodes):
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                data = json.loads((self.folder / f"node-{rank}" / "exit.json").read_text())
+                found[rank] = _Exit(rank, int(data["code"]), str(data.get("kind", "")), str(data.get("message", "")))
+        return found
+
+    def _bring_home(self) -> None:
+        """Checkpoint and outputs, before the nodes go."""
+        if isinstance(self.nodes, RemoteFiles):
+            wanted = ["checkpoint"] if self.job.checkpoints else []
+            self.nodes.fetch([*wanted, *(f"workdir/{name}" for name in self.job.outputs)])
+        if self.job.checkpoints:
+            self.space.adopt(self.folder / "checkpoint")
+        if self.order.purpose is Purpose.RUN:
+            for name in self.job.outputs:
+                source, target = self.folder / "workdir" / name, self.space.outputs / name
+                if source.is_dir():
+                    shutil.copytree(source, target, dirs_exist_ok=True)
+                elif source.exists():
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(source, target)
+
+    def _failed(self, kind: FailureKind, message: str, *, billed: bool = True) -> LeaseFailed:
+        with contextlib.suppress(OSError):
+            self._bring_home()
+        return LeaseFailed(
+            kind,
+            message,
+            seconds=self.elapsed_seconds,
+            billed=billed,
+            reached_samples=self.cloud.reached_samples(self.space.run_id),
+        )
+
+    def _share(self, used: float, elapsed: float) -> float | None:
+        instance = next(i for i in self.cloud.engine.offer() if i.name == self.order.config.instance)
+        available = instance.vcpus * self.order.config.nodes * elapsed
+        return min(used / available, 1.0) if available > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Exit:
+    rank: int
+    code: int
+    kind: str
+    message: str
+
+
+def _free_ports() -> int:
+    """The first of PORTS ports that are free on this machine now; a job on other machines takes the same."""
+    random = SystemRandom()
+    for _ in range(50):
+        port = random.randrange(20_000, 32_000)  # below what systems give out for outgoing connections
+        with contextlib.ExitStack() as stack:
+            try:
+                for number in range(port, port + 16):
+                    probe = stack.enter_context(socket.socket())
+                    probe.bind(("127.0.0.1", number))
+            except OSError:
+                continue
+        return port
+    raise ProviderError(f"no {PORTS} free ports in a row were found on this machine")

@@ -1,0 +1,241 @@
+"""`local`: nodes are processes of this machine, each pinned to processors of its own. No root, any system."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from mlcd.catalog import Instance
+from mlcd.clouds import processes
+from mlcd.clouds.nodes import Leftover, NodeOrder, Nodes, NodesState, agent_command
+from mlcd.clouds.provider import LeaseFailed
+from mlcd.trial.trial import FailureKind
+from mlcd.units import Usd
+
+USD_PER_CPU_HOUR = 0.0425
+"""Nominal, so that time and money can be weighed: what a vCPU of a c5 costs on demand (the catalog's c5.xlarge)."""
+
+NETWORK_GBPS = 20.0
+"""Nominal: loopback; of the order that gloo moves between two processes of one machine."""
+
+
+class Local:
+    """Types are `local.N`: nodes with N processors. No more nodes at once than the machine has processors for."""
+
+    name = "local"
+    noise = 0.08
+    """Two runs of one thing on a desktop machine differ by about so much (benchmarks/results/minicloud)."""
+
+    def __init__(self, home: Path, cpus: tuple[int, ...] | None = None) -> None:
+        self.home = home
+        self.cpus = usable_cpus() if cpus is None else cpus
+        self._taken: dict[str, tuple[int, ...]] = {}
+        self._lock = threading.Lock()
+
+    def offer(self) -> tuple[Instance, ...]:
+        """1, 2, 4, ... processors a node, and all of them."""
+        count = len(self.cpus)
+        sizes = sorted({2**power for power in range(count.bit_length()) if 2**power <= count} | {count})
+        memory = _memory_gib() / count
+        return tuple(
+            Instance(
+                cloud=self.name,
+                name=f"local.{size}",
+                vcpus=size,
+                memory_gib=memory * size,
+                network_gbps=NETWORK_GBPS,
+                usd_per_hour=Usd.of(str(round(USD_PER_CPU_HOUR * size, 6))),
+            )
+            for size in sizes
+        )
+
+    def most_nodes(self, instance: str) -> int:
+        """As many as have processors of their own."""
+        return len(self.cpus) // _size(instance)
+
+    def start(self, order: NodeOrder) -> Nodes:
+        """One agent a node. Raises LeaseFailed when the machine's processors are taken."""
+        cpus = self._take(order)
+        size = _size(order.instance)
+        try:
+            return LocalNodes(self, order, [cpus[i * size : (i + 1) * size] for i in range(order.count)])
+        except OSError as error:
+            self._give_back(order.lease_id)
+            raise LeaseFailed(FailureKind.LAUNCH, f"a node did not start: {error}", seconds=0.0) from error
+
+    def leftovers(self) -> tuple[Leftover, ...]:
+        """What leases under this home left running."""
+        found = []
+        for file in sorted(self.home.glob("work/*/leases/*/lease.json")):
+            data = _lease(file)
+            if data is None or data.get("cloud") != self.name:
+                continue
+            alive = _processes(file, data)
+            if alive:
+                owned = processes.is_alive(int(data["owner"][0]), str(data["owner"][1]))
+                what = f"{len(alive)} process{'es' if len(alive) > 1 else ''} of {file.parent.parent.parent.name}"
+                found.append(Leftover(cloud=self.name, lease_id=file.parent.name, what=what, owned=owned))
+        return tuple(found)
+
+    def end(self, leftover: Leftover) -> None:
+        """End its processes."""
+        for file in self.home.glob(f"work/*/leases/{leftover.lease_id}/lease.json"):
+            data = _lease(file)
+            while data is not None and (alive := _processes(file, data)):
+                processes.end(alive)
+
+    def _take(self, order: NodeOrder) -> tuple[int, ...]:
+        wanted = order.count * _size(order.instance)
+        with self._lock:
+            taken = {cpu for cpus in self._taken.values() for cpu in cpus}
+            free = [cpu for cpu in self.cpus if cpu not in taken]
+            if wanted > len(free):
+                problem = (
+                    f"{order.count} x {order.instance} need {wanted} processors; {len(free)} of this machine's"
+                    f" {len(self.cpus)} are free"
+                )
+                raise LeaseFailed(FailureKind.CAPACITY, problem, seconds=0.0, billed=False)
+            self._taken[order.lease_id] = tuple(free[:wanted])
+            return self._taken[order.lease_id]
+
+    def _give_back(self, lease_id: str) -> None:
+        with self._lock:
+            self._taken.pop(lease_id, None)
+
+
+class LocalNodes:
+    """Agents of one lease, each with a pipe whose end tells it that mlcd died."""
+
+    def __init__(self, engine: Local, order: NodeOrder, cpus: list[tuple[int, ...]]) -> None:
+        self.engine, self.order = engine, order
+        self.agents: list[subprocess.Popen[bytes]] = []
+        addresses = ["127.0.0.1"] * order.count
+        try:
+            for rank, own in enumerate(cpus):
+                command = agent_command(order.folder, rank, addresses, lifeline="stdin")
+                agent = subprocess.Popen(  # noqa: S603 - our own agent
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=(order.folder / f"node-{rank}" / "agent.txt").open("ab"),
+                    env=_environment(order, len(own)),
+                    start_new_session=True,
+                )
+                self.agents.append(agent)
+                if hasattr(os, "sched_setaffinity"):
+                    os.sched_setaffinity(agent.pid, own)  # before it has started anything: the job inherits it
+            self._write_down()
+        except OSError:
+            self.release()
+            raise
+
+    def state(self) -> NodesState:
+        """See mlcd.clouds.nodes.Nodes."""
+        gone = [rank for rank, agent in enumerate(self.agents) if agent.poll() is not None]
+        for rank in gone:
+            if not (self.order.folder / f"node-{rank}" / "exit.json").exists():
+                problem = f"the agent of node {rank} was ended from outside"
+                raise LeaseFailed(FailureKind.LOST, problem, seconds=0.0)
+        if len(gone) == len(self.agents):
+            return NodesState.ENDED
+        running = all((self.order.folder / f"node-{r}" / "agent.pid").exists() for r in range(self.order.count))
+        return NodesState.RUNNING if running else NodesState.STARTING
+
+    def ask_to_stop(self) -> None:
+        """See mlcd.clouds.nodes.Nodes."""
+        (self.order.folder / "stop").touch()
+
+    def used_seconds(self) -> float | None:
+        """Summed over the lease's living processes, and what ended nodes said."""
+        total, told = 0.0, 0
+        for rank in range(self.order.count):
+            with suppress(OSError, ValueError, KeyError):
+                exit_file = self.order.folder / f"node-{rank}" / "exit.json"
+                total += float(json.loads(exit_file.read_text())["cpu_seconds"])
+                told += 1
+        if told == self.order.count:
+            return total
+        alive = processes.tagged(self.order.lease_id)
+        return total + sum(map(processes.cpu_seconds, alive)) if alive else None
+
+    def suspend(self) -> None:
+        """See mlcd.clouds.nodes.Suspendable."""
+        processes.freeze(self._job_processes())
+
+    def resume(self) -> None:
+        """See mlcd.clouds.nodes.Suspendable."""
+        processes.thaw(self._job_processes())
+
+    def release(self) -> None:
+        """See mlcd.clouds.nodes.Nodes."""
+        processes.thaw(self._job_processes())
+        for agent in self.agents:
+            if agent.poll() is None:
+                agent.terminate()
+        for agent in self.agents:
+            with suppress(subprocess.TimeoutExpired):
+                agent.wait(timeout=10)
+            if agent.stdin:
+                agent.stdin.close()
+        while alive := [*processes.tagged(self.order.lease_id), *(a.pid for a in self.agents if a.poll() is None)]:
+            processes.end(alive)
+        self.engine._give_back(self.order.lease_id)
+
+    def _job_processes(self) -> list[int]:
+        agents = {agent.pid for agent in self.agents}
+        return [pid for pid in processes.tagged(self.order.lease_id) if pid not in agents]
+
+    def _write_down(self) -> None:
+        data = {
+            "cloud": self.engine.name,
+            "owner": [os.getpid(), processes.started_at(os.getpid())],
+            "agents": [[agent.pid, processes.started_at(agent.pid)] for agent in self.agents],
+        }
+        (self.order.folder / "lease.json").write_text(json.dumps(data))
+
+
+def usable_cpus() -> tuple[int, ...]:
+    """The processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))
+
+
+def _environment(order: NodeOrder, threads: int) -> dict[str, str]:
+    # `python` is mlcd's own, as long as the job does not say otherwise.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    env = {**os.environ, "PATH": path, processes.TAG: order.lease_id}
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        env[name] = str(threads)
+    if sys.platform == "linux":
+        env["GLOO_SOCKET_IFNAME"] = "lo"
+    return env
+
+
+def _size(instance: str) -> int:
+    return int(instance.removeprefix("local."))
+
+
+def _memory_gib() -> float:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    except (ValueError, OSError, AttributeError):  # a system that does not tell
+        return 8.0
+
+
+def _lease(file: Path) -> dict[str, Any] | None:
+    try:
+        data = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _processes(file: Path, data: Mapping[str, Any]) -> list[int]:
+    agents = [int(pid) for pid, start in data["agents"] if processes.is_alive(int(pid), str(start))]
+    return sorted({*agents, *processes.tagged(file.parent.name)})

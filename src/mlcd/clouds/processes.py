@@ -1,0 +1,86 @@
+"""Processes on this machine that bear a lease's name: found, told apart from later ones of the same number, ended."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+TAG = "MLCD_LEASE"
+"""The variable in the environment of everything that a lease starts."""
+
+
+def started_at(pid: int) -> str:
+    """When the process was started, as the system writes it; "" when there is none. A pid with it names a process."""
+    stat = Path(f"/proc/{pid}/stat")
+    if Path("/proc/self/stat").exists():
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            return ""
+        return "" if fields[0] == "Z" else fields[19]
+    found = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)  # noqa: S603, S607
+    return found.stdout.strip()
+
+
+def is_alive(pid: int, start: str) -> bool:
+    """Whether the very process that was started then still runs."""
+    return bool(start) and started_at(pid) == start
+
+
+def tagged(lease_id: str) -> list[int]:
+    """Living processes whose environment bears the lease; none are found on systems without /proc."""
+    wanted = f"{TAG}={lease_id}".encode()
+    found = []
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            variables = environ.read_bytes().split(b"\0")
+        except OSError:  # gone, or somebody else's
+            continue
+        pid = int(environ.parent.name)
+        if wanted in variables and pid != os.getpid() and started_at(pid):
+            found.append(pid)
+    return found
+
+
+def end(pids: Iterable[int], *, grace_seconds: float = 3.0) -> None:
+    """SIGTERM, then SIGKILL; returns when none of them runs."""
+    waiting = {pid: start for pid in pids if (start := started_at(pid))}
+    until = time.monotonic() + grace_seconds
+    sign = signal.SIGTERM
+    while waiting := {pid: start for pid, start in waiting.items() if is_alive(pid, start)}:
+        for pid in waiting:
+            try:
+                os.kill(pid, sign)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.02)
+        if time.monotonic() >= until:
+            sign = signal.SIGKILL
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process and its ended children; 0 where it is gone or the system does not tell."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(int(fields[index]) for index in (11, 12, 13, 14)) / os.sysconf("SC_CLK_TCK")
+
+
+def freeze(pids: Iterable[int]) -> None:
+    """Stop processes where they are."""
+    _send(pids, signal.SIGSTOP)
+
+
+def thaw(pids: Iterable[int]) -> None:
+    """Let stopped processes go on."""
+    _send(pids, signal.SIGCONT)
+
+
+def _send(pids: Iterable[int], sign: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, sign)

@@ -1,0 +1,125 @@
+"""Where a run stands: its trials, what it has paid, what is left to do, and the ledger that follows from them."""
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
+
+from mlcd.clouds.provider import Cloud
+from mlcd.events import Money
+from mlcd.ledger import Authorisation, Ledger
+from mlcd.problem import Problem
+from mlcd.store.store import Store, simulated_elapsed
+from mlcd.trial.record import FinalRun, TrialRow
+from mlcd.trial.trial import History, Measurement, Trial
+from mlcd.units import ZERO, Usd
+
+
+@runtime_checkable
+class Checkpointed(Protocol):
+    """A cloud whose trials go on where the last one stopped."""
+
+    def reached_samples(self, run_id: str) -> float:
+        """How far the training of a run is saved."""
+        ...
+
+
+@dataclass(kw_only=True)
+class Accounts:
+    """The account of one run: what the store has of it, kept in step by whoever writes there.
+
+    rows     trials that ended; earlier: attempts at the training that were begun again
+    """
+
+    run_id: str
+    problem: Problem
+    cloud: Cloud
+    guarded: bool
+    store: Store
+    rows: list[TrialRow] = field(default_factory=list)
+    earlier: list[FinalRun] = field(default_factory=list)
+    _open: Problem | None = field(default=None, init=False)
+
+    @property
+    def history(self) -> History:
+        """The trials; a speed that a training showed later stands in place of what the trial had measured."""
+        if not self.earlier:
+            return History(tuple(row.trial for row in self.rows))
+        seen = {run.config: run.samples_per_second for run in self.earlier}
+        return History(tuple(_as_trained(row.trial, seen.get(row.trial.config)) for row in self.rows))
+
+    @property
+    def reached_samples(self) -> float:
+        """How far the training is saved, by trials and by attempts that were begun again."""
+        reached = (row.trial.reached_samples for row in self.rows), (run.reached_samples for run in self.earlier)
+        return max((samples for some in reached for samples in some), default=0.0)
+
+    @property
+    def open_problem(self) -> Problem:
+        """The problem with the work that is still to do; the same object as long as that does not change."""
+        now = self.problem.with_work_done(self.reached_samples)
+        if self._open is None or self._open.work_samples != now.work_samples:
+            self._open = now
+        return self._open
+
+    @property
+    def saved_samples(self) -> float:
+        """What the cloud itself has of the training: also what trials saved that died with mlcd."""
+        return self.cloud.reached_samples(self.run_id) if isinstance(self.cloud, Checkpointed) else 0.0
+
+    @property
+    def spent(self) -> Usd:
+        """All trials, and trainings that were begun again; a simulated training that died cost nothing."""
+        earlier = () if self.cloud.simulated else self.earlier
+        return Usd(sum(row.trial.usd.micros for row in self.rows)) + sum((run.usd for run in earlier), ZERO)
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """Since the first start: simulated time, or the wall clock with all downtime."""
+        if self.cloud.simulated:
+            return simulated_elapsed(tuple(self.rows))
+        first = self.store.first_start(self.run_id)
+        return 0.0 if first is None else max(time.time() - first, 0.0)
+
+    def ledger(self, started: tuple[Authorisation, ...] = ()) -> Ledger:
+        """What may be spent now, with `started` on their way."""
+        return Ledger(
+            problem=self.open_problem,
+            history=self.history,
+            spent=self.spent,
+            elapsed_seconds=self.elapsed_seconds,
+            open=started,
+            guarded=self.guarded,
+        )
+
+    def money(self, ledger: Ledger) -> Money:
+        """For whoever watches the search."""
+        reserve = ledger.incumbent() if ledger.guarded else None
+        reserved = reserve.worst_usd if reserve else ZERO
+        reserved_seconds = reserve.worst_seconds if reserve else 0.0
+        return Money(
+            spent=ledger.spent,
+            reserved=reserved,
+            left=None if ledger.usd_left is None else ledger.usd_left - reserved,
+            elapsed_seconds=ledger.elapsed_seconds,
+            reserved_seconds=reserved_seconds,
+            seconds_left=None if ledger.seconds_left is None else ledger.seconds_left - reserved_seconds,
+        )
+
+    def money_while_training(self, usd: Usd, seconds: float, search_seconds: float) -> Money:
+        """For whoever watches the training, `seconds` and `usd` into it."""
+        goal, spent = self.problem.goal, self.spent + usd
+        elapsed = search_seconds + seconds
+        return Money(
+            spent=spent,
+            reserved=ZERO,
+            left=None if goal.budget is None else goal.budget - spent,
+            elapsed_seconds=elapsed,
+            reserved_seconds=0.0,
+            seconds_left=None if goal.deadline_seconds is None else goal.deadline_seconds - elapsed,
+        )
+
+
+def _as_trained(trial: Trial, samples_per_second: float | None) -> Trial:
+    if samples_per_second is None or not isinstance(trial, Measurement):
+        return trial
+    return replace(trial, samples_per_second=samples_per_second)

@@ -1,0 +1,322 @@
+"""The training itself: watched, moved before a limit breaks, begun again from its checkpoint when nodes go."""
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from mlcd.clouds.provider import LeaseFailed, Order, Progress, Purpose
+from mlcd.engine.accounts import Accounts
+from mlcd.errors import Interrupted
+from mlcd.events import Observer, RunProgress, Warned
+from mlcd.ledger import Refusal
+from mlcd.trial.outcome import Status
+from mlcd.trial.plan import Left, Plan, best_fitting
+from mlcd.trial.record import Ending, FinalRun, RunRecord
+from mlcd.trial.trial import FailureKind, Measurement
+from mlcd.units import HOUR, ZERO, Usd, format_seconds
+
+RECENT = 0.5
+"""The speed of now is taken over this last share of the training so far."""
+SETTLED_SECONDS = 5.0
+"""Sooner after its first sample a training's speed says nothing."""
+LOOK_AGAIN_SECONDS = 5.0
+"""Between two looks at whether another deployment would do better."""
+STOP_SHARE, STOP_SECONDS = 0.03, 3.0
+"""What is kept of the last money to save and to give the nodes back: a share of it, and no less than so long."""
+STRANGE_SHARE = 0.9
+"""A job that ends well with less of its work done than this did not do what its file says."""
+
+
+@dataclass(kw_only=True)
+class Training:
+    """From a choice to the run's end."""
+
+    accounts: Accounts
+    record: RunRecord
+    observer: Observer
+    stop: threading.Event
+    _warned: bool = field(default=False, init=False)
+
+    def run(self, choice: Plan) -> None:
+        """Train on `choice`, wherever that leads; everything is in the store when this returns or raises."""
+        accounts, store, run_id = self.accounts, self.accounts.store, self.accounts.run_id
+        plan: Plan | None = self._as_it_stands(choice)
+        while True:
+            attempt = self._begin(plan) if plan is not None else None
+            if plan is None or attempt is None:
+                store.end_run(run_id, Status.NOTHING_FITS, None)
+                return
+            final = self._attempt(plan, attempt)
+            if not final.ending.is_begun_again:
+                store.end_run(run_id, self._status(final), final, attempt=attempt)
+                return
+            store.end_attempt(run_id, attempt, final)
+            accounts.earlier.append(final)
+            plan = self._next(final)
+
+    def settle_lost(self) -> None:
+        """Charge a real training that is not running any more for the time that went by."""
+        store, run_id = self.accounts.store, self.accounts.run_id
+        before = store.final_in_flight(run_id)
+        if before is None or self.accounts.cloud.simulated:
+            return
+        leave = before.authorisation
+        seconds = max(time.time() - before.started_at, 0.0)
+        if leave.seconds < math.inf:
+            seconds = min(seconds, leave.seconds)
+        lost = FinalRun(
+            config=leave.config,
+            seconds=seconds,
+            usd=self.accounts.problem.price(leave.config).for_seconds(seconds),
+            ending=Ending.LOST,
+            reached_samples=self.accounts.saved_samples,
+            message="mlcd ended before the training did",
+        )
+        store.end_attempt(run_id, leave.attempt, lost)
+        self.accounts.earlier.append(lost)
+
+    # ---- attempts
+
+    def _as_it_stands(self, choice: Plan) -> Plan:
+        """The choice with the work that is left now, where some of it was done meanwhile."""
+        self.settle_lost()
+        if not self.accounts.reached_samples:
+            return choice
+        return self._plan_on(choice) or choice
+
+    def _plan_on(self, choice: Plan) -> Plan | None:
+        measured = [t for t in self.accounts.history.measured if t.config == choice.config]
+        return Plan.of(self.accounts.open_problem, measured[-1]) if measured else None
+
+    def _begin(self, plan: Plan) -> int | None:
+        """The training's attempt, authorised and written down; None when it does not fit any more.
+
+        A simulated training that died with mlcd is simply run again.
+        """
+        accounts, store = self.accounts, self.accounts.store
+        before = store.final_in_flight(accounts.run_id)
+        if before is not None and accounts.cloud.simulated:
+            return before.authorisation.attempt
+        leave = accounts.ledger().authorise_run(plan)
+        if isinstance(leave, Refusal):
+            return None
+        attempt = 1 + len(accounts.earlier)
+        store.start_final(accounts.run_id, replace(leave, attempt=attempt), time.time())
+        return attempt
+
+    def _attempt(self, plan: Plan, attempt: int) -> FinalRun:
+        """One lease of the deployment, to its end: done, moved, restarted, stopped or failed."""
+        price = self.accounts.problem.price(plan.config)
+        watch = _Watch(work=self.accounts.open_problem.work_samples, seconds_left=self._seconds_left(plan, price=price))
+        order = Order(
+            config=plan.config,
+            attempt=attempt,
+            purpose=Purpose.RUN,
+            seconds=watch.seconds_left,
+            run_id=self.accounts.run_id,
+        )
+        try:
+            return self._watched(plan, order, watch, price)
+        except LeaseFailed as failed:
+            usd = price.for_seconds(failed.seconds) if failed.billed else ZERO
+            again = failed.kind.is_transient and self._may_restart(failed.reached_samples)
+            return FinalRun(
+                config=plan.config,
+                seconds=failed.seconds,
+                usd=usd,
+                ending=Ending.RESTARTED if again else Ending.FAILED,
+                reached_samples=failed.reached_samples,
+                message=failed.message,
+            )
+
+    def _watched(self, plan: Plan, order: Order, watch: "_Watch", price: Usd) -> FinalRun:
+        cloud = self.accounts.cloud
+        self._tell(plan, 0.0, ZERO, 0.0)
+        with cloud.lease(order) as lease:
+            for point in lease.progress():
+                if self.stop.is_set():
+                    raise Interrupted("the training was ended with the run")
+                watch.take(point)
+                if cloud.simulated and point.samples >= watch.work:
+                    seconds = watch.crossing()
+                    usd = price.for_seconds(seconds)
+                    self._tell(plan, 1.0, usd, seconds)
+                    return FinalRun(config=plan.config, seconds=seconds, usd=usd)
+                self._tell(plan, min(point.samples / watch.work, 1.0), price.for_seconds(point.seconds), point.seconds)
+                ending = None if cloud.simulated else self._re_decide(plan, watch, price)
+                if ending is not None:
+                    settled = lease.finish(point)
+                    return self._ended(plan, settled.seconds, watch, ending, settled.reached_samples)
+            if cloud.simulated:
+                problem = "the job ended before its work was done"
+                raise LeaseFailed(FailureKind.ERROR, problem, seconds=watch.last.seconds)
+            settled = lease.finish(watch.last)
+        if watch.last.samples < STRANGE_SHARE * watch.work:
+            share = f"{watch.last.samples / watch.work:.0%}"
+            self.observer(
+                Warned(text=f"the job ended well after {share} of the work its file names: check job.samples")
+            )
+        self._tell(plan, 1.0, price.for_seconds(settled.seconds), settled.seconds)
+        return self._ended(plan, settled.seconds, watch, (Ending.DONE, ""), settled.reached_samples)
+
+    def _ended(
+        self, plan: Plan, seconds: float, watch: "_Watch", ending: tuple[Ending, str], reached: float
+    ) -> FinalRun:
+        return FinalRun(
+            config=plan.config,
+            seconds=seconds,
+            usd=self.accounts.problem.price(plan.config).for_seconds(seconds),
+            ending=ending[0],
+            reached_samples=reached,
+            samples_per_second=watch.speed(),
+            message=ending[1],
+        )
+
+    # ---- decisions
+
+    def _seconds_left(self, plan: Plan, *, price: Usd) -> float:
+        """The longest the training may take before the budget is gone; without one, far beyond its bound."""
+        ledger = self.accounts.ledger()
+        if not ledger.guarded or ledger.usd_left is None:
+            return math.inf if self.accounts.cloud.simulated else 10 * plan.worst_seconds + HOUR
+        return ledger.usd_left.dollars / price.dollars * HOUR
+
+    def _re_decide(self, plan: Plan, watch: "_Watch", price: Usd) -> tuple[Ending, str] | None:
+        """Whether to end this attempt now: because its money is nearly gone, or because it should move."""
+        if not self.accounts.guarded:
+            return None
+        budget = self.accounts.problem.goal.budget
+        if budget is not None and watch.last.seconds >= _stop_at(watch.seconds_left):
+            done = f"{watch.last.samples / watch.work:.0%} of the work that was left is done"
+            return Ending.STOPPED, f"stopped before it would cost more than the budget of {budget}; {done}"
+        if not watch.is_due():
+            return None
+        limit = min(_stop_at(watch.seconds_left) if budget is not None else math.inf, self._deadline_left(watch))
+        end = watch.expected_end()
+        if end is None or end <= limit:
+            return None
+        other = self._better(plan, watch, price)
+        if other is not None:
+            return Ending.MOVED, (
+                f"{plan.config} would end after {format_seconds(end)}, {format_seconds(limit)} are left;"
+                f" goes on at {other.config}"
+            )
+        if not self._warned:
+            self._warned = True
+            text = f"{plan.config} falls behind: it would end after {format_seconds(end)}, {format_seconds(limit)} are"
+            self.observer(Warned(text=f"{text} left, and nothing else that was measured fits"))
+        return None
+
+    def _deadline_left(self, watch: "_Watch") -> float:
+        """Seconds of this attempt at which the deadline is reached."""
+        deadline = self.accounts.problem.goal.deadline_seconds
+        if deadline is None:
+            return math.inf
+        return deadline - self.accounts.elapsed_seconds + watch.last.seconds
+
+    def _better(self, plan: Plan, watch: "_Watch", price: Usd) -> Plan | None:
+        """Another measured deployment that fits what is left, were this one stopped now with its work saved."""
+        speed = watch.speed()
+        if speed is None or not self._saves_work():
+            return None
+        done = self.accounts.reached_samples + watch.last.samples
+        problem = self.accounts.problem.with_work_done(done)
+        history = self.accounts.history
+        kept = tuple(t for t in history if not (isinstance(t, Measurement) and t.config == plan.config))
+        ledger = self.accounts.ledger()
+        spent = price.for_seconds(watch.last.seconds + STOP_SECONDS)
+        left = Left(
+            usd=None if ledger.usd_left is None else ledger.usd_left - spent,
+            seconds=None if ledger.seconds_left is None else ledger.seconds_left - STOP_SECONDS,
+            allowed=ledger.left().allowed,
+        )
+        return best_fitting(problem, type(history)(kept), left)
+
+    def _saves_work(self) -> bool:
+        """Whether this job has ever left a checkpoint, so that moving it loses nothing."""
+        return self.accounts.saved_samples > 0
+
+    def _may_restart(self, reached_samples: float) -> bool:
+        """Again after every attempt that got further, and a few times (search.trial.retries) without that."""
+        earlier = self.accounts.earlier
+        if reached_samples > self.accounts.reached_samples:
+            return True
+        return sum(run.ending is Ending.RESTARTED for run in earlier) < self.accounts.problem.trial.retries
+
+    def _next(self, ended: FinalRun) -> Plan | None:
+        """Where to go on: after a move what fits best, else the same deployment, else again what fits best."""
+        ledger = self.accounts.ledger()
+        problem, history, left = self.accounts.open_problem, self.accounts.history, ledger.left()
+        same = [Plan.of(problem, t) for t in history.measured if t.config == ended.config]
+        if ended.ending is Ending.RESTARTED and same and left.fits(same[-1]):
+            return same[-1]
+        return best_fitting(problem, history, left)
+
+    def _status(self, final: FinalRun) -> Status:
+        goal, accounts = self.accounts.problem.goal, self.accounts
+        if final.ending is Ending.FAILED:
+            return Status.RUN_FAILED
+        ended_at = self.record.search_seconds + final.seconds if accounts.cloud.simulated else accounts.elapsed_seconds
+        over_time = goal.deadline_seconds is not None and ended_at > goal.deadline_seconds
+        over_money = goal.budget is not None and accounts.spent + final.usd > goal.budget
+        stopped = final.ending is Ending.STOPPED
+        return Status.OVERRAN if over_time or over_money or stopped else Status.DONE
+
+    def _tell(self, plan: Plan, fraction: float, usd: Usd, seconds: float) -> None:
+        money = self.accounts.money_while_training(usd, seconds, self.record.search_seconds)
+        self.observer(RunProgress(config=plan.config, fraction=fraction, money=money))
+
+
+@dataclass(kw_only=True)
+class _Watch:
+    """The points of one attempt, and what they say of its end."""
+
+    work: float
+    seconds_left: float
+    clock: Callable[[], float] = time.monotonic
+    points: list[Progress] = field(default_factory=list)
+    _looked: float = field(default=-math.inf, init=False)
+
+    @property
+    def last(self) -> Progress:
+        return self.points[-1] if self.points else Progress(0.0, 0.0)
+
+    def take(self, point: Progress) -> None:
+        self.points.append(point)
+
+    def crossing(self) -> float:
+        """When the work was done, between the last two points."""
+        last = self.points[-1]
+        before = self.points[-2] if len(self.points) > 1 else Progress(0.0, 0.0)
+        share = (self.work - before.samples) / (last.samples - before.samples)
+        return before.seconds + share * (last.seconds - before.seconds)
+
+    def is_due(self) -> bool:
+        """Whether it is time for another look; the look is then taken."""
+        if self.last.seconds - self._looked < LOOK_AGAIN_SECONDS:
+            return False
+        self._looked = self.last.seconds
+        return True
+
+    def speed(self) -> float | None:
+        """Samples/s over the last share of the training; None before it has settled."""
+        working = [p for p in self.points if p.samples > 0]
+        if len(working) < 3 or working[-1].seconds - working[0].seconds < SETTLED_SECONDS:
+            return None
+        begin = working[-1].seconds - RECENT * (working[-1].seconds - working[0].seconds)
+        first = next(p for p in working if p.seconds >= begin)
+        seconds = working[-1].seconds - first.seconds
+        return (working[-1].samples - first.samples) / seconds if seconds > 0 else None
+
+    def expected_end(self) -> float | None:
+        """Seconds from the order to the end, at the speed of now; None before that has settled."""
+        speed = self.speed()
+        if speed is None:
+            return None
+        return self.last.seconds + (self.work - self.last.samples) / speed if speed > 0 else math.inf
+
+
+def _stop_at(seconds_left: float) -> float:
+    return seconds_left - max(STOP_SECONDS, STOP_SHARE * seconds_left)

@@ -1,0 +1,176 @@
+"""A job on real nodes: the engine its infra names, the types that engine offers, and the problem they make."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from mlcd.catalog import Instance
+from mlcd.clouds.job import JobCloud, RealJob
+from mlcd.clouds.nodes import NodeEngine
+from mlcd.errors import ProviderError, nearest
+from mlcd.jobs.choice import listed, type_field
+from mlcd.jobs.setting import USUAL_TRIAL, Setting, naive_choices, problem_of, sim_space
+from mlcd.problem import TrialPolicy
+from mlcd.spec import NodeCounts, TrainSpec
+
+NOMINAL = ("local", "minicloud")
+"""Engines of this machine: their prices weigh time against money, and nobody is charged."""
+
+QUICK_TRIAL = TrialPolicy(seconds=20.0, extra_seconds_per_3_nodes=2.0, watchdog_seconds=30.0)
+"""On this machine nodes start in seconds."""
+
+DEFAULT_NODES = NodeCounts(default=tuple(range(1, 9)))
+
+
+def engine_for(kind: str, rest: str, home: Path, spec: TrainSpec | None = None) -> NodeEngine:
+    """The engine called `kind`, as the job wants it where there is one. Nothing is started. Raises ProviderError."""
+    return _ENGINES.get(kind, _skypilot)(kind, rest, home, spec)
+
+
+def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path) -> Setting:
+    """A job on `kind` nodes. Raises SpecError, ProviderError; starts nothing."""
+    engine = engine_for(kind, rest, home, spec)
+    job = _job(spec)
+    _check_secrets(spec)
+    instances, counts, notes = _offer(spec, engine)
+    prices = {i.name: spec.resources.prices.get(i.name, i.usd_per_hour) for i in instances}
+    spot = {i.name: i.spot_usd_per_hour for i in instances}
+    if spec.resources.use_spot:
+        prices |= {name: price for name, price in spot.items() if price is not None}
+    usual = QUICK_TRIAL if kind in NOMINAL else USUAL_TRIAL
+    noise = engine.noise if spec.search.noise is None else spec.search.noise
+    work = (spec.job.samples or 0.0) * spec.job.epochs
+    space = sim_space(instances, counts)
+    problem = problem_of(spec, space, prices, work_samples=work, noise=noise, trial=usual)
+    if kind in NOMINAL:
+        notes = (*notes, f"{kind} runs on this machine: its prices are nominal, nobody is charged")
+    return Setting(
+        problem=problem,
+        cloud=JobCloud(engine, job, home=home, noise=noise),
+        naive=naive_choices(space, prices, ()),
+        notes=notes,
+        charged=kind not in NOMINAL,
+    )
+
+
+def _job(spec: TrainSpec) -> RealJob:
+    if not spec.run.strip():
+        raise spec.error("run", "a real job needs the command that trains", allowed="such as run: python train.py")
+    work = spec.job
+    for field, value in (("workload", work.workload), ("hours", work.hours)):
+        if value is not None:
+            raise spec.error(f"job.{field}", "is about measured tables, which replay/FOLDER replays", value=value)
+    if work.samples is None:
+        raise spec.error("job.samples", "the number of samples of an epoch is missing", allowed="a number more than 0")
+    return RealJob(
+        run=spec.run,
+        setup=spec.setup,
+        envs=spec.envs,
+        workdir=_workdir(spec),
+        platform=spec.platform.name,
+        topology=spec.platform.chosen_topology,
+        batch=spec.job.batch,
+        samples=work.samples * work.epochs,
+        progress=spec.progress,
+        checkpoints=spec.checkpoints,
+        outputs=spec.outputs,
+    )
+
+
+def _workdir(spec: TrainSpec) -> Path | None:
+    """The user's folder, seen from the job file's own."""
+    if not spec.workdir:
+        return None
+    folder = (Path(spec.file).parent if spec.file else Path()) / Path(spec.workdir).expanduser()
+    if not folder.is_dir():
+        problem = "there is no such folder, seen from the job file's own"
+        raise spec.error("workdir", problem, value=spec.workdir, allowed="a folder with the job's files")
+    return folder.resolve()
+
+
+def _check_secrets(spec: TrainSpec) -> None:
+    missing = [name for name in spec.secrets if name not in os.environ]
+    if missing:
+        raise spec.error("secrets", f"{missing[0]} is not in your environment", allowed=f"export {missing[0]}=...")
+
+
+def _offer(
+    spec: TrainSpec, engine: NodeEngine
+) -> tuple[tuple[Instance, ...], Callable[[str], tuple[int, ...]], tuple[str, ...]]:
+    """The types and node counts that the job may choose from here, and what was left out, in words."""
+    offered = engine.offer()
+    notes = list(getattr(engine, "notes", ()))
+    instances = _wanted(spec, offered, notes)
+    counts = spec.num_nodes or DEFAULT_NODES
+    by_type: dict[str, tuple[int, ...]] = {}
+    for instance in instances:
+        most = engine.most_nodes(instance.name)
+        every = [n for n in counts.for_instance(instance.name) if n <= spec.job.batch]
+        fitting = tuple(n for n in every if most is None or n <= most)
+        if len(fitting) < len(every):
+            notes.append(f"{engine.name} has room for at most {most} x {instance.name}: more were left out")
+        if fitting:
+            by_type[instance.name] = fitting
+    if not by_type:
+        raise spec.error("num_nodes", f"{engine.name} has no room for so many nodes of any type", allowed="fewer nodes")
+    kept = tuple(replace(i, spot_usd_per_hour=i.spot_usd_per_hour) for i in instances if i.name in by_type)
+    return kept, by_type.__getitem__, tuple(notes)
+
+
+def _wanted(spec: TrainSpec, offered: Sequence[Instance], notes: list[str]) -> tuple[Instance, ...]:
+    """The offered types that the job names; all of them where it names none."""
+    patterns = spec.resources.instance_type
+    names = [instance.name for instance in offered]
+    if patterns is None:
+        return tuple(offered)
+    chosen: dict[str, Instance] = {}
+    for position, pattern in enumerate(patterns):
+        found = [i for i in offered if i.name == pattern or fnmatchcase(i.name, pattern)]
+        if not found and "on" in dict(spec.overrides):
+            continue
+        if not found:
+            place = type_field(spec, position)
+            raise spec.error(
+                place,
+                f"{spec.resources.infra} has no such type",
+                value=pattern,
+                allowed=listed(names),
+                nearest=nearest(pattern, names),
+            )
+        chosen.update({i.name: i for i in found})
+    if not chosen:
+        # The file names types of another cloud, and `--on` took the job elsewhere: everything is offered there.
+        notes.append(f"{spec.resources.infra} has none of the types in the file; it may take any of {listed(names)}")
+        return tuple(offered)
+    return tuple(chosen.values())
+
+
+def _local(kind: str, rest: str, home: Path, spec: TrainSpec | None) -> NodeEngine:  # noqa: ARG001
+    from mlcd.clouds.local import Local  # noqa: PLC0415 - loaded for those who use it
+
+    return Local(home)
+
+
+def _minicloud(kind: str, rest: str, home: Path, spec: TrainSpec | None) -> NodeEngine:  # noqa: ARG001
+    from mlcd.clouds.minicloud import MiniCloud  # noqa: PLC0415 - loaded for those who use it
+
+    return MiniCloud(warm=spec is not None and spec.resources.warm_workers)
+
+
+def _slurm(kind: str, rest: str, home: Path, spec: TrainSpec | None) -> NodeEngine:  # noqa: ARG001
+    from mlcd.clouds.slurm import Slurm  # noqa: PLC0415 - loaded for those who use it
+
+    return Slurm(spec.resources.prices if spec is not None else {})
+
+
+def _skypilot(kind: str, rest: str, home: Path, spec: TrainSpec | None) -> NodeEngine:
+    raise ProviderError(f"{kind} is reached through SkyPilot, which this version does not have yet")
+
+
+_ENGINES: dict[str, Callable[[str, str, Path, TrainSpec | None], NodeEngine]] = {
+    "local": _local,
+    "minicloud": _minicloud,
+    "slurm": _slurm,
+}

@@ -1,0 +1,391 @@
+"""What runs on every node: starts the job's processes, and ends them when it is time or when mlcd is gone.
+
+    python -m mlcd.platforms.agent FOLDER --lifeline=stdin|file|none [--rank R --addresses A,B,...]
+
+The agent is the node's dead-man's switch. It ends everything it started when the job's seconds are over, when its
+lifeline breaks (its standard input is closed, or FOLDER/heartbeat grows old), or when it is told to by SIGTERM; and
+what it started dies with it where the system can do that. It uses the standard library only.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import re
+import select
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from mlcd.platforms.placement import Placement, Process
+from mlcd.platforms.registry import platform
+
+HEARTBEAT_SECONDS = 60.0
+"""A heartbeat file older than this means that mlcd is gone."""
+POLL_SECONDS = 0.05
+KILL_SECONDS = 2.0
+"""Between SIGTERM and SIGKILL."""
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+OUT_OF_MEMORY = re.compile(
+    r"out of memory|OutOfMemoryError|MemoryError|bad_alloc|Cannot allocate memory|ResourceExhaustedError"
+    r"|DefaultCPUAllocator: can't allocate",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a lease's job.json holds.
+
+    seconds        of the whole lease; None without a limit
+    samples        the work of the whole training; None where the job file does not say
+    base_samples   how far the checkpoint is that the job goes on from
+    checkpoints    whether MLCD_CHECKPOINT_DIR is given to the job
+    """
+
+    lease_id: str
+    run: str
+    setup: str = ""
+    envs: Mapping[str, str] = field(default_factory=dict)
+    platform: str = "command"
+    topology: str = "ring"
+    instance: str = ""
+    port: int = 29500
+    gpus: int = 0
+    seconds: float | None = None
+    batch: int | None = None
+    samples: float | None = None
+    base_samples: float = 0.0
+    checkpoints: bool = False
+    checkpoint_seconds: float = 60.0
+
+    def to_json(self) -> str:
+        """For job.json."""
+        return json.dumps(asdict(self), indent=2)
+
+
+class Child(Protocol):
+    """A process that was started: a Popen, or one forked from a warm worker."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Its exit code once it has one; negative for a signal."""
+        ...
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        ...
+
+
+class Agent:
+    """One node's agent; `run` returns the node's exit code."""
+
+    def __init__(self, folder: Path, placement: Placement, job: Job, lifeline: str) -> None:
+        self.folder, self.placement, self.job, self.lifeline = folder, placement, job, lifeline
+        self.own = folder / f"node-{placement.rank}"
+        self.log = self.own / "log.txt"
+        self.ends_at = None if job.seconds is None else time.monotonic() + job.seconds
+        self.reason = ""
+        self.cpu_seconds = 0.0
+        self._cut = threading.Event()
+
+    def run(self) -> int:
+        """Setup, then the platform's processes, until the essential ones have ended."""
+        self.own.mkdir(parents=True, exist_ok=True)
+        (self.own / "agent.pid").write_text(str(os.getpid()))
+        _die_with_parent_and_adopt()
+        signal.signal(signal.SIGTERM, lambda *_: self._end("it was told to end"))
+        if self.lifeline == "stdin":
+            threading.Thread(target=self._watch_stdin, daemon=True).start()
+        kind, message = "", ""
+        code = self._setup()
+        if code:
+            kind, message = "job-failed", f"setup ended with {_code_text(code)}"
+        else:
+            code, message = self._processes()
+            kind = self._kind(code) if code and not self.reason else ""
+        if self.reason:
+            code, kind, message = code or 143, "ended", self.reason
+        self._write_exit(code, kind, message)
+        return code
+
+    # ---- what is run
+
+    def _setup(self) -> int:
+        if not self.job.setup.strip():
+            return 0
+        child = self._start(["bash", "-c", self.job.setup], self._environment(Process(role="setup")), self.log)
+        return self._wait([(Process(role="setup"), child)])[0]
+
+    def _processes(self) -> tuple[int, str]:
+        started: list[tuple[Process, Child]] = []
+        for process in platform(self.job.platform)(self.placement):
+            log = self.log if process.role == "worker" or process.essential else self.own / f"{process.role}.txt"
+            started.append((process, self._start_run(self._environment(process), log)))
+        code, role = self._wait(started)
+        return code, f"the {role} of node {self.placement.rank} ended with {_code_text(code)}" if code else ""
+
+    def _start_run(self, env: Mapping[str, str], log: Path) -> Child:
+        words = _plain_python(self.job.run)
+        socket = env.get("MLCD_WARM_SOCKET")
+        if words and socket:
+            from mlcd.platforms.warm import run_warm  # noqa: PLC0415 - only where workers are kept warm
+
+            return run_warm(socket, argv=words, env=dict(env), cwd=str(self._cwd()), log=str(log))
+        return self._start(["bash", "-c", self.job.run], env, log)
+
+    def _start(self, command: Sequence[str], env: Mapping[str, str], log: Path) -> Child:
+        with log.open("ab") as out:
+            return subprocess.Popen(  # noqa: S603 - the user's own command, on the user's own node
+                command,
+                cwd=self._cwd(),
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_die_with_agent if sys.platform == "linux" else None,  # noqa: PLW1509 - one prctl, no locks
+            )
+
+    def _cwd(self) -> Path:
+        return self.folder / "workdir"
+
+    def _environment(self, process: Process) -> dict[str, str]:
+        place, job = self.placement, self.job
+        env = {
+            **os.environ,
+            **job.envs,
+            "MLCD_LEASE": job.lease_id,
+            "MLCD_RANK": str(place.rank),
+            "MLCD_NUM_NODES": str(place.nodes),
+            "MLCD_NODES": ",".join(place.addresses),
+            "MLCD_HEAD": place.head,
+            "MLCD_PORT": str(place.port),
+            "MLCD_TOPOLOGY": place.topology,
+            "MLCD_ROLE": process.role,
+            "MLCD_INSTANCE": job.instance,
+            "MLCD_PROGRESS_FILE": str(self.folder / "progress.jsonl"),
+            "MLCD_STOP_FILE": str(self.folder / "stop"),
+            "MLCD_CHECKPOINT_SECONDS": str(job.checkpoint_seconds),
+            "SKYPILOT_NODE_RANK": str(place.rank),
+            "SKYPILOT_NODE_IPS": "\n".join(place.addresses),
+            "SKYPILOT_NUM_NODES": str(place.nodes),
+            "SKYPILOT_NUM_GPUS_PER_NODE": str(place.gpus),
+            "PYTHONUNBUFFERED": "1",
+            **process.env,
+        }
+        if job.batch is not None:
+            env["MLCD_BATCH"] = str(job.batch)
+        if job.samples is not None:
+            env["MLCD_SAMPLES"] = str(job.samples)
+        if job.checkpoints:
+            env["MLCD_CHECKPOINT_DIR"] = str(self.folder / "checkpoint")
+        return env
+
+    # ---- watching
+
+    def _wait(self, started: Sequence[tuple[Process, Child]]) -> tuple[int, str]:
+        """Until the essential processes have ended, one has failed, or it is time; then everything is ended.
+
+        (exit code, role of who failed); a node without essential processes runs until it is ended from outside.
+        """
+        while True:
+            codes = [(process, child.poll()) for process, child in started]
+            failed = next(((code, process.role) for process, code in codes if code), None)
+            essential = [code for process, code in codes if process.essential]
+            over = self.reason or self._is_over()
+            if failed or over or (essential and all(code == 0 for code in essential)):
+                self.cpu_seconds += _cpu_seconds()
+                _end_all(started)
+                return failed or (0, "")
+            self._cut.wait(POLL_SECONDS)
+
+    def _is_over(self) -> bool:
+        if self.ends_at is not None and time.monotonic() >= self.ends_at:
+            self._end(f"its {self.job.seconds:.0f} s were over")
+        if self.lifeline == "file" and _age_seconds(self.folder / "heartbeat") > HEARTBEAT_SECONDS:
+            self._end("mlcd was not heard of any more")
+        return bool(self.reason)
+
+    def _watch_stdin(self) -> None:
+        while os.read(0, 4096):
+            select.select([0], [], [])
+        self._end("mlcd was not heard of any more")
+
+    def _end(self, reason: str) -> None:
+        self.reason = self.reason or reason
+        self._cut.set()
+
+    # ---- how it ended
+
+    def _kind(self, code: int) -> str:
+        tail = self.log.read_bytes()[-20_000:].decode(errors="replace") if self.log.exists() else ""
+        if OUT_OF_MEMORY.search(tail):
+            return "out-of-memory"
+        return "killed" if code in (-signal.SIGKILL, 128 + signal.SIGKILL) else "job-failed"
+
+    def _write_exit(self, code: int, kind: str, message: str) -> None:
+        data = {"code": code, "kind": kind, "message": message, "cpu_seconds": self.cpu_seconds}
+        part = self.own / "exit.json.part"
+        part.write_text(json.dumps(data))
+        part.replace(self.own / "exit.json")
+
+
+def _plain_python(run: str) -> list[str]:
+    """The words of a command that is nothing but `python FILE ARGS`; empty for anything the shell has to read."""
+    try:
+        words = shlex.split(run)
+    except ValueError:
+        return []
+    simple = not re.search(r"[$`|&;<>(){}*?\n]", run.strip())
+    is_python = len(words) > 1 and words[0] in ("python", "python3") and words[1].endswith(".py")
+    return words if simple and is_python else []
+
+
+def _die_with_parent_and_adopt() -> None:
+    """Orphans of the job become this process's children, so that they can be found and ended."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _die_with_agent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _descendants() -> list[int]:
+    """Every process below this one; found through /proc, so empty on systems without it."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text()
+        except OSError:  # it ended just now
+            continue
+        parent = int(text.rpartition(")")[2].split()[1])
+        children.setdefault(parent, []).append(int(stat.parent.name))
+    found, todo = [], [os.getpid()]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found
+
+
+def _cpu_seconds() -> float:
+    """Processor time of everything below this process, ended or not."""
+    ticks = 0
+    for pid in _descendants():
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        ticks += sum(int(fields[i]) for i in (11, 12, 13, 14))
+    ended = os.times()
+    return ticks / os.sysconf("SC_CLK_TCK") + ended.children_user + ended.children_system
+
+
+def _end_all(started: Sequence[tuple[Process, Child]]) -> None:
+    """SIGTERM, then SIGKILL, to every process of the job; returns when none is left."""
+    until = time.monotonic() + KILL_SECONDS
+    sign = signal.SIGTERM
+    while True:
+        alive = [child for _, child in started if child.poll() is None]
+        below = _living(_descendants())
+        if not alive and not below:
+            return
+        for child in alive:
+            _signal_group(child.pid, sign)
+        for pid in below:
+            _signal(pid, sign)
+        if time.monotonic() >= until:
+            sign = signal.SIGKILL
+        time.sleep(0.02)
+        _reap()
+
+
+def _living(pids: Sequence[int]) -> list[int]:
+    living = []
+    for pid in pids:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if state != "Z":
+            living.append(pid)
+    return living
+
+
+def _reap() -> None:
+    """Collect adopted orphans; a child that Popen waits for is left to it."""
+    for pid in _descendants():
+        try:
+            if os.getpgid(pid) == pid:  # a process of ours leads its own group: its Popen collects it
+                continue
+            os.waitpid(pid, os.WNOHANG)
+        except (ChildProcessError, ProcessLookupError):
+            continue
+
+
+def _signal(pid: int, sign: signal.Signals) -> None:
+    try:
+        os.kill(pid, sign)
+    except ProcessLookupError:
+        return
+
+
+def _signal_group(pid: int, sign: signal.Signals) -> None:
+    try:
+        os.killpg(pid, sign)
+    except (ProcessLookupError, PermissionError):
+        _signal(pid, sign)
+
+
+def _age_seconds(file: Path) -> float:
+    try:
+        return time.time() - file.stat().st_mtime
+    except OSError:
+        return float("inf")
+
+
+def _code_text(code: int) -> str:
+    number = -code if code < 0 else code - 128
+    if 0 < number < 65 and (code < 0 or code > 128):
+        try:
+            return f"signal {signal.Signals(number).name}"
+        except ValueError:
+            pass
+    return f"exit code {code}"
+
+
+def _placement(job: Job, rank: int | None, addresses: str) -> Placement:
+    """From the command line, else from what Slurm or SkyPilot say."""
+    env = os.environ
+    if rank is None:
+        rank = int(env.get("MLCD_RANK") or env.get("SLURM_PROCID") or env.get("SKYPILOT_NODE_RANK") or 0)
+    known = addresses or env.get("MLCD_ADDRESSES") or ",".join(env.get("SKYPILOT_NODE_IPS", "").split())
+    places = tuple(filter(None, known.split(","))) or ("127.0.0.1",)
+    return Placement(rank=rank, addresses=places, port=job.port, topology=job.topology, gpus=job.gpus)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The agent's program."""
+    parser = argparse.ArgumentParser(prog="mlcd.platforms.agent")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--lifeline", choices=("stdin", "file", "none"), default="none")
+    parser.add_argument("--rank", type=int)
+    parser.add_argument("--addresses", default="")
+    given = parser.parse_args(arguments)
+    job = Job(**json.loads((given.folder / "job.json").read_text()))
+    return Agent(given.folder, _placement(job, given.rank, given.addresses), job, given.lifeline).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
