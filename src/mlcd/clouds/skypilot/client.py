@@ -1,0 +1,154 @@
+"""mlcd's side of the SkyPilot worker: finds the Python that has SkyPilot, asks, waits no longer than it must."""
+
+import contextlib
+import importlib.util
+import itertools
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path
+from typing import Any
+
+from mlcd.errors import ProviderError
+
+PYTHON_SETTING = "MLCD_SKY_PYTHON"
+CLOSE_SECONDS = 120.0
+"""How long a worker may take to take down what was not released and to stop the API server."""
+
+
+class SkyError(Exception):
+    """SkyPilot refused or failed. `types` are the names of the exception's classes, the nearest first."""
+
+    def __init__(self, types: tuple[str, ...], message: str, reasons: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.types, self.message, self.reasons = types, message, reasons
+
+    @property
+    def text(self) -> str:
+        """Its message and what each place that was tried said, without colours, on one line."""
+        parts = [_plain(part) for part in (self.message, *self.reasons)]
+        return "; ".join(dict.fromkeys(part for part in parts if part))
+
+
+def sky_python() -> Path | None:
+    """The Python that has SkyPilot: $MLCD_SKY_PYTHON, else mlcd's own, else the checkout's .venvs/skypilot.
+
+    Looks at files only. Raises ProviderError where MLCD_SKY_PYTHON names a Python without SkyPilot.
+    """
+    if given := os.environ.get(PYTHON_SETTING):
+        python = Path(given).expanduser()
+        if not has_sky(python):
+            raise ProviderError(f"{PYTHON_SETTING}={given} has no SkyPilot; run: {given} -m pip install skypilot")
+        return python
+    if importlib.util.find_spec("sky") is not None:
+        return Path(sys.executable)
+    beside = Path(__file__).resolve().parents[4] / ".venvs" / "skypilot" / "bin" / "python"
+    return beside if has_sky(beside) else None
+
+
+def has_sky(python: Path) -> bool:
+    """Whether the environment of that Python has the package `sky`; nothing is run."""
+    return any(python.parent.parent.glob("lib/python3*/site-packages/sky/__init__.py"))
+
+
+class Worker:
+    """A running worker.py. Safe to use from several threads; ends what it launched when this process dies."""
+
+    def __init__(self, python: Path, log: Path, environment: Mapping[str, str] | None = None) -> None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.log = log
+        env = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1", **os.environ, **(environment or {})}
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(  # noqa: S603 - this package's own file
+                [str(python), str(Path(__file__).with_name("worker.py"))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=env,
+                text=True,
+                start_new_session=True,  # Ctrl-C is for mlcd, which then releases in order
+            )
+        self._waiting: dict[int, Future[Any]] = {}
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be asked."""
+        return self._process.poll() is None
+
+    def call(self, op: str, *, seconds: float, **given: object) -> Any:
+        """The answer to `op`. Raises SkyError for what SkyPilot raised, ProviderError where none came in time."""
+        answer: Future[Any] = Future()
+        pipe = self._process.stdin
+        if pipe is None:
+            raise ProviderError("SkyPilot's worker has no input")
+        with self._lock:
+            number = next(self._numbers)
+            self._waiting[number] = answer
+            try:
+                pipe.write(json.dumps({"id": number, "op": op, "given": given}) + "\n")
+                pipe.flush()
+            except (OSError, ValueError) as error:
+                self._waiting.pop(number, None)
+                raise self._gone() from error
+        try:
+            return answer.result(seconds)
+        except FutureTimeout:
+            raise ProviderError(f"SkyPilot did not answer {op!r} in {seconds:.0f} s; its log is {self.log}") from None
+
+    def close(self) -> None:
+        """Let it go: it takes down what nobody released, and stops the API server it started where nothing is left."""
+        with self._lock:
+            if self._process.stdin is not None and not self._process.stdin.closed:
+                with contextlib.suppress(BrokenPipeError):
+                    self._process.stdin.close()
+        try:
+            self._process.wait(CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _read(self) -> None:
+        for line in self._process.stdout or ():
+            answer = json.loads(line)
+            with self._lock:
+                waiting = self._waiting.pop(answer["id"], None)
+            if waiting is None:
+                continue  # nobody waits any more: it came too late
+            if error := answer.get("error"):
+                waiting.set_exception(SkyError(tuple(error["types"]), error["message"], tuple(error["reasons"])))
+            else:
+                waiting.set_result(answer["value"])
+        with self._lock:
+            for waiting in self._waiting.values():
+                waiting.set_exception(self._gone())
+            self._waiting.clear()
+
+    def _gone(self) -> ProviderError:
+        lines = self.log.read_text(errors="replace").strip().splitlines()[-1:] if self.log.exists() else []
+        return ProviderError(f"SkyPilot's worker has ended; its log {self.log} ends with: {' '.join(lines) or '-'}")
+
+
+def _plain(text: str) -> str:
+    words: list[str] = []
+    skipping = False
+    for mark in text:  # terminal colours: ESC [ ... m
+        if mark == "\x1b":
+            skipping = True
+        elif not skipping:
+            words.append(mark)
+        elif mark == "m":
+            skipping = False
+    return " ".join("".join(words).split())

@@ -1,0 +1,74 @@
+"""What a cloud still needs before SkyPilot can use it, told by looking at files; SkyPilot is not started."""
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlcd.clouds.skypilot.client import sky_python
+from mlcd.errors import ProviderError
+
+
+@dataclass(frozen=True, slots=True)
+class _Account:
+    """Where a cloud's credentials lie: any of these variables or files (below the home) will do; else the command."""
+
+    extra: str
+    variables: tuple[str, ...]
+    files: tuple[str, ...]
+    command: str
+
+
+ACCOUNTS = {
+    "aws": _Account(
+        "aws",
+        ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SHARED_CREDENTIALS_FILE"),
+        (".aws/credentials", ".aws/sso/cache"),
+        "aws configure",
+    ),
+    "gcp": _Account(
+        "gcp",
+        ("GOOGLE_APPLICATION_CREDENTIALS",),
+        (".config/gcloud/application_default_credentials.json",),
+        "gcloud auth application-default login",
+    ),
+    "azure": _Account("azure", (), (".azure/msal_token_cache.json", ".azure/msal_token_cache.bin"), "az login"),
+    "kubernetes": _Account("kubernetes", ("KUBECONFIG",), (".kube/config",), "kubectl config use-context NAME"),
+    "slurm": _Account("slurm", (), (".slurm/config",), "write ~/.slurm/config, an ssh config with the login nodes"),
+    "ssh": _Account("ssh", (), (".sky/ssh_node_pools.yaml",), "sky ssh up --file ssh_node_pools.yaml"),
+}
+"""The clouds mlcd can say something about; any other that SkyPilot has is left to `sky check`."""
+
+
+def cloud_of(infra: str) -> str:
+    """The cloud of `aws/us-east-1`, `k8s/context`, `sky/slurm/CLUSTER`, as SkyPilot calls it."""
+    name = infra.removeprefix("sky/").partition("/")[0].lower()
+    return "kubernetes" if name == "k8s" else name
+
+
+def missing(infra: str) -> str | None:
+    """What is missing for `infra`, with the command that fixes it; None where nothing is, as far as files can tell."""
+    cloud = cloud_of(infra)
+    account = ACCOUNTS.get(cloud)
+    extra = account.extra if account else cloud
+    try:
+        python = sky_python()
+    except ProviderError as error:
+        return str(error)
+    if python is None:
+        return f"SkyPilot is not installed; run: pip install 'skypilot[{extra}]' (or scripts/setup-skypilot)"
+    for program, package in (("rsync", "rsync"), ("ssh", "openssh-client")):
+        if shutil.which(program) is None:
+            return f"SkyPilot needs {program}; run: apt-get install {package}"
+    if account is None:
+        return None
+    home = Path.home()
+    if any(os.environ.get(name) for name in account.variables) or any((home / file).exists() for file in account.files):
+        return None
+    return f"no credentials for {cloud} were found; run: {account.command}"
+
+
+def require(infra: str) -> None:
+    """Nothing, or ProviderError with what is missing."""
+    if (lack := missing(infra)) is not None:
+        raise ProviderError(f"{infra}: {lack}")

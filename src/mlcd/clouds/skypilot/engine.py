@@ -1,0 +1,209 @@
+"""Nodes on AWS, GCP, Azure, Kubernetes and whatever else SkyPilot reaches: implements NodeEngine."""
+
+import contextlib
+import threading
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from mlcd.catalog import Catalog, Instance
+from mlcd.clouds.nodes import PREFIX, Leftover, NodeOrder
+from mlcd.clouds.skypilot import prices
+from mlcd.clouds.skypilot.client import SkyError, Worker, sky_python
+from mlcd.clouds.skypilot.credentials import ACCOUNTS, require
+from mlcd.clouds.skypilot.nodes import DOWN_SECONDS, SkyNodes
+from mlcd.clouds.skypilot.refusals import refused, shortened
+from mlcd.clouds.skypilot.shipping import ship
+from mlcd.clouds.skypilot.task import SkySettings, cluster_name, make_task
+from mlcd.errors import ProviderError
+
+SERVER_SECONDS = 180.0
+"""SkyPilot's API server takes half a minute to start on a small machine."""
+NOISE = 0.05
+"""Between two runs on like cloud nodes; a guess until measured, stated in docs/clouds/skypilot.md."""
+
+
+class SkyPilotEngine:
+    """One infra of SkyPilot's. The worker process is started when it is first needed; `close` lets it go."""
+
+    def __init__(self, settings: SkySettings, *, state: Path, catalog: Catalog) -> None:
+        """`state` is a folder of mlcd's own for its log, locks and what is shipped to nodes."""
+        self.settings, self._state, self._catalog = settings, state, catalog
+        self._worker: Worker | None = None
+        self._lock = threading.Lock()
+        self._checked = False
+
+    @property
+    def name(self) -> str:
+        """As in `resources.infra`."""
+        return self.settings.infra
+
+    @property
+    def noise(self) -> float:
+        """See NodeEngine."""
+        return NOISE
+
+    def offer(self) -> tuple[Instance, ...]:
+        """See NodeEngine. Looks at files only: SkyPilot is not started."""
+        require(self.settings.infra)
+        return prices.offer(self.settings, self._catalog).instances
+
+    def price_source(self) -> str:
+        """One sentence that says where the offer's prices are from."""
+        return prices.offer(self.settings, self._catalog).source
+
+    def most_nodes(self, instance: str) -> int | None:  # noqa: ARG002
+        """Only the provider knows."""
+        return None
+
+    def start(self, order: NodeOrder) -> SkyNodes:
+        """See NodeEngine. The first call asks SkyPilot whether it can use the cloud, and starts its API server."""
+        worker = self._ready()
+        cluster = cluster_name(order.lease_id)
+        keep_all_files(order.folder)
+        task = make_task(order, self.settings, agent=self._shipped())
+        lock = self._owner(cluster)
+        lock.acquire(timeout=0)
+        try:
+            request = worker.call(
+                "launch",
+                seconds=SERVER_SECONDS,
+                task=task,
+                cluster=cluster,
+                idle_minutes=self.settings.autostop_minutes,
+            )["request"]
+        except SkyError as error:
+            _disown(lock)
+            raise refused(error, infra=self.settings.infra, ordering=True) from error
+        except ProviderError:  # no answer: it may be under way all the same
+            with contextlib.suppress(SkyError, ProviderError):
+                worker.call("down", seconds=DOWN_SECONDS, cluster=cluster)
+            _disown(lock)
+            raise
+        return SkyNodes(
+            worker,
+            order,
+            self.settings,
+            cluster=cluster,
+            task=task,
+            request=request,
+            released=lambda: _disown(lock),
+        )
+
+    def plan(self, order: NodeOrder) -> str:
+        """SkyPilot's dry run: its optimizer's word on the order, nothing started. Raises LeaseFailed, ProviderError."""
+        worker = self._ready()
+        task = make_task(order, self.settings, agent=self._shipped())
+        name = cluster_name(order.lease_id)
+        try:
+            given = worker.call(
+                "launch", seconds=SERVER_SECONDS, task=task, cluster=name, idle_minutes=None, dryrun=True
+            )
+            return str(worker.call("outcome", seconds=SERVER_SECONDS, request=given["request"]))
+        except SkyError as error:
+            raise refused(error, infra=self.settings.infra, ordering=True) from error
+
+    def leftovers(self) -> tuple[Leftover, ...]:
+        """See NodeEngine: the user's clusters of this cloud, launches that have no node yet included."""
+        try:
+            rows = self._asked().call("status", seconds=SERVER_SECONDS)
+        except SkyError as error:
+            raise ProviderError(f"{self.name}: SkyPilot does not say what runs: {shortened(error.text)}") from error
+        return tuple(
+            Leftover(
+                cloud=self.name,
+                lease_id=row["name"],
+                what=f"SkyPilot cluster {row['name']}"
+                + (f" of {row['nodes']} nodes" if row["nodes"] else "")
+                + f" ({row['state']}{', being launched' if row['active'] else ''})",
+                owned=self._is_owned(row["name"]),
+            )
+            for row in rows
+            if row["name"].startswith(PREFIX) and row["cloud"] in ("", self.settings.cloud)
+        )
+
+    def end(self, leftover: Leftover) -> None:
+        """See NodeEngine."""
+        try:
+            gone = self._asked().call("down", seconds=DOWN_SECONDS, cluster=leftover.lease_id)
+        except SkyError as error:
+            raise ProviderError(f"{leftover.what} could not be taken down: {shortened(error.text)}") from error
+        if not gone:
+            raise ProviderError(f"{leftover.what} is still there; run: sky down {leftover.lease_id}")
+
+    def check(self) -> str | None:
+        """What SkyPilot itself says is missing (`sky check`), or None. Starts its API server: takes a while."""
+        require(self.settings.infra)
+        try:
+            found = self._asked().call("check", seconds=SERVER_SECONDS, cloud=self.settings.cloud)
+        except SkyError as error:
+            return shortened(error.text)
+        return None if found["enabled"] else _hint(found["says"], self.settings.cloud)
+
+    def close(self) -> None:
+        """Let the worker go; the API server that it started is stopped where nothing is left on it. May be repeated."""
+        with self._lock:
+            worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close()
+
+    # ---- inside
+
+    def _asked(self) -> Worker:
+        """A worker that can be asked, with an API server behind it."""
+        with self._lock:
+            if self._worker is None or not self._worker.is_alive:
+                python = sky_python()
+                if python is None:
+                    require(self.settings.infra)
+                    raise ProviderError(f"{self.name}: SkyPilot is not installed; run: scripts/setup-skypilot")
+                worker = Worker(python, self._state / "skypilot.log")
+                try:
+                    worker.call("hello", seconds=SERVER_SECONDS)
+                except SkyError as error:
+                    worker.close()
+                    raise ProviderError(f"SkyPilot cannot be used: {shortened(error.text)}") from error
+                self._worker = worker
+            return self._worker
+
+    def _ready(self) -> Worker:
+        if not self._checked:
+            if (lack := self.check()) is not None:
+                raise ProviderError(f"{self.name}: {lack}")
+            self._checked = True
+        return self._asked()
+
+    def _shipped(self) -> Path:
+        return ship(self._state)
+
+    def _owner(self, cluster: str) -> FileLock:
+        folder = self._state / "leases"
+        folder.mkdir(parents=True, exist_ok=True)
+        return FileLock(folder / f"{cluster}.lock", thread_local=False)
+
+    def _is_owned(self, cluster: str) -> bool:
+        """Whether a living mlcd holds the lease's lock; the system drops the lock of one that was killed."""
+        lock = self._owner(cluster)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            return True
+        _disown(lock)
+        return False
+
+
+def _disown(lock: FileLock) -> None:
+    lock.release(force=True)
+    Path(lock.lock_file).unlink(missing_ok=True)
+
+
+def keep_all_files(folder: Path) -> None:
+    """SkyPilot leaves out what .gitignore names unless there is a .skyignore: a job's data are often among that."""
+    (folder / ".skyignore").write_text("# made by mlcd: everything in this folder goes to the nodes\n")
+
+
+def _hint(says: str, cloud: str) -> str:
+    """SkyPilot's reason and the command that fixes it."""
+    account = ACCOUNTS.get(cloud)
+    fix = account.command if account else f"sky check {cloud}"
+    return f"SkyPilot cannot use {cloud}: {shortened(SkyError((), says).text)}; run: {fix}"

@@ -1,0 +1,262 @@
+"""The nodes of one lease on SkyPilot: a thread follows the launch and keeps the lease's folder in step with them."""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mlcd.clouds.nodes import NodeOrder, NodesState
+from mlcd.clouds.provider import LeaseFailed
+from mlcd.clouds.skypilot import transport
+from mlcd.clouds.skypilot.client import SkyError, Worker
+from mlcd.clouds.skypilot.refusals import refused, shortened
+from mlcd.clouds.skypilot.task import SkySettings, lease_folder
+from mlcd.errors import ProviderError
+from mlcd.trial.trial import FailureKind
+
+POLL_SECONDS = 2.0
+SYNC_SECONDS = 4.0
+LOOK_SECONDS = 30.0
+"""Between two questions to the provider whether the nodes are still there."""
+CALL_SECONDS = 60.0
+FETCH_SECONDS = 600.0
+DOWN_SECONDS = 300.0
+STOP_SECONDS = 600.0
+FIGURES_SECONDS = 30.0
+DOWN_TRIES = 3
+LAST_LOOKS = 5
+"""How often an ended job's exit files are looked for before they are taken as missing."""
+_ENDED_JOB = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "FAILED_DRIVER", "CANCELLED")
+
+
+class SkyNodes:
+    """Implements Nodes and Suspendable (where the cloud can stop nodes)."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        order: NodeOrder,
+        settings: SkySettings,
+        *,
+        cluster: str,
+        task: dict[str, Any],
+        request: str,
+        released: Callable[[], None],
+    ) -> None:
+        self._worker, self._order, self._settings, self._cluster = worker, order, settings, cluster
+        self._task, self._request, self._on_released = task, request, released
+        self._began = time.time()
+        self._lock = threading.Lock()
+        self._state = NodesState.STARTING
+        self._failure: LeaseFailed | ProviderError | None = None
+        self._hosts: list[str] = []
+        self._on_cloud: tuple[str, str] | None = None
+        self._closing = threading.Event()
+        self._released = False
+        self._thread = threading.Thread(target=self._follow, name=f"sky-{cluster}", daemon=True)
+        self._thread.start()
+
+    # ---- Nodes
+
+    def state(self) -> NodesState:
+        """See Nodes; what the thread saw last. Raises ProviderError too, where credentials stopped working."""
+        with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            return self._state
+
+    def ask_to_stop(self) -> None:
+        """See Nodes. A node that cannot be reached now ends at its own limit."""
+        (self._order.folder / "stop").touch()
+        hosts, remote = self._hosts, f"{lease_folder(self._cluster)}/stop"
+        action = lambda host: transport.touch(host, remote, seconds=CALL_SECONDS)  # noqa: E731
+        threading.Thread(target=transport.on_each, args=(hosts, action), daemon=True).start()
+
+    def used_seconds(self) -> float | None:
+        """See Nodes: known once every node has ended."""
+        ends = [_read(file) for file in sorted(self._order.folder.glob("node-*/exit.json"))]
+        if len(ends) < self._order.count:
+            return None
+        return float(sum(end.get("cpu_seconds", 0.0) for end in ends))
+
+    def release(self) -> None:
+        """See Nodes. Brings home what there is first. Raises ProviderError where the nodes could not be ended."""
+        if self._released:
+            return
+        self._end_thread()
+        if self._hosts and self._state is not NodesState.ENDED:
+            self._bring_results()
+        self._take_down()
+        self._released = True
+        with self._lock:
+            self._state = NodesState.ENDED
+        self._attach_figures()
+        self._on_released()
+
+    # ---- Suspendable
+
+    def suspend(self) -> None:
+        """Nodes are stopped, disks kept. The job's processes end: after `resume` it goes on from its checkpoint."""
+        self._end_thread()
+        self._bring_news()
+        self._call("stop", STOP_SECONDS, cluster=self._cluster)
+
+    def resume(self) -> None:
+        """The same nodes again, with the job started anew from its checkpoint."""
+        for file in self._order.folder.glob("node-*/exit.json"):
+            file.unlink()
+        self._call("start", STOP_SECONDS, cluster=self._cluster, idle_minutes=self._settings.autostop_minutes)
+        bare = {key: value for key, value in self._task.items() if key != "file_mounts"}
+        self._request = self._call("execute", CALL_SECONDS, cluster=self._cluster, task=bare)["request"]
+        self._closing.clear()
+        with self._lock:
+            self._state = NodesState.STARTING
+        self._thread = threading.Thread(target=self._follow, name=f"sky-{self._cluster}", daemon=True)
+        self._thread.start()
+
+    # ---- the thread
+
+    def _follow(self) -> None:
+        try:
+            number = self._await_launch()
+            if not self._closing.is_set():
+                self._await_end(number)
+        except (LeaseFailed, ProviderError) as error:
+            with self._lock:
+                self._failure = error
+        except SkyError as error:
+            with self._lock:
+                self._failure = LeaseFailed(FailureKind.LOST, f"{self._cluster}: {error.text}", seconds=0.0)
+
+    def _await_launch(self) -> int | None:
+        while not self._closing.wait(POLL_SECONDS):
+            try:
+                answer = self._worker.call("poll", seconds=CALL_SECONDS, request=self._request)
+            except SkyError as error:
+                raise refused(error, infra=self._settings.infra) from error
+            if answer["state"] == "CANCELLED":
+                raise LeaseFailed(FailureKind.LAUNCH, f"{self._cluster}: the launch was cancelled", seconds=0.0)
+            if answer["state"] == "SUCCEEDED":
+                number = answer.get("job")
+                return None if number is None else int(number)
+        return None
+
+    def _await_end(self, number: int | None) -> None:
+        self._hosts = self._call("hosts", CALL_SECONDS, cluster=self._cluster)
+        looked, over = time.monotonic(), 0
+        while not self._closing.wait(SYNC_SECONDS):
+            failed = self._bring_news()
+            self._note_running()
+            if self._has_ended() or over >= LAST_LOOKS:
+                self._conclude(number)
+                return
+            if failed or over or time.monotonic() - looked >= LOOK_SECONDS:
+                looked = time.monotonic()
+                over += self._look(number, failed)
+
+    def _look(self, number: int | None, failed: dict[str, str]) -> int:
+        """1 when SkyPilot says that the job is over. Raises LeaseFailed when nodes are gone."""
+        rows = self._call("status", CALL_SECONDS, names=[self._cluster], refresh=True)
+        if not rows or rows[0]["state"] != "UP":
+            kind = FailureKind.INTERRUPTED if self._settings.use_spot else FailureKind.LOST
+            what = "is gone" if not rows else f"is {rows[0]['state']}"
+            raise LeaseFailed(kind, f"the cluster {self._cluster} {what}; {'; '.join(failed.values())}", seconds=0.0)
+        return int(self._call("job", CALL_SECONDS, cluster=self._cluster, number=number) in _ENDED_JOB)
+
+    def _note_running(self) -> None:
+        started = len(list(self._order.folder.glob("node-*/agent.pid")))
+        if started >= self._order.count:
+            with self._lock:
+                self._state = NodesState.RUNNING
+
+    def _has_ended(self) -> bool:
+        return len(list(self._order.folder.glob("node-*/exit.json"))) >= self._order.count
+
+    def _conclude(self, number: int | None) -> None:
+        """Everything home, then ENDED; LAUNCH where not one agent could say how it ended."""
+        self._bring_results()
+        if not any(self._order.folder.glob("node-*/exit.json")):
+            raise LeaseFailed(FailureKind.LAUNCH, f"the job did not start: {self._log_tail(number)}", seconds=0.0)
+        with self._lock:
+            self._state = NodesState.ENDED
+
+    def _log_tail(self, number: int | None) -> str:
+        try:
+            files = self._call(
+                "logs", CALL_SECONDS, cluster=self._cluster, number=number, folder=str(self._order.folder)
+            )
+        except (SkyError, ProviderError) as error:
+            return f"and SkyPilot's log of it could not be had: {shortened(str(error))}"
+        lines = [line for file in files for line in Path(file).read_text(errors="replace").splitlines() if line.strip()]
+        return shortened(" / ".join(lines[-5:])) or "SkyPilot's log of it is empty"
+
+    # ---- files
+
+    def _bring_news(self) -> dict[str, str]:
+        return self._fetch(self._hosts, transport.news_filters(self._settings.live), CALL_SECONDS)
+
+    def _bring_results(self) -> None:
+        """Logs and exits of all nodes, then what the first node has in its working folder."""
+        self._bring_news()
+        self._fetch(self._hosts[:1], transport.result_filters(self._settings.outputs), FETCH_SECONDS)
+
+    def _fetch(self, hosts: list[str], filters: list[str], seconds: float) -> dict[str, str]:
+        remote, folder = lease_folder(self._cluster), self._order.folder
+        return transport.on_each(hosts, lambda host: transport.fetch(host, remote, folder, filters, seconds=seconds))
+
+    # ---- the end
+
+    def _end_thread(self) -> None:
+        self._closing.set()
+        self._thread.join(CALL_SECONDS + FETCH_SECONDS)
+
+    def _take_down(self) -> None:
+        last = "they are still there"
+        for _ in range(DOWN_TRIES):
+            try:
+                self._remember_name_on_cloud()
+                if self._worker.call("down", seconds=DOWN_SECONDS, cluster=self._cluster):
+                    return
+            except (SkyError, ProviderError) as error:
+                last = shortened(getattr(error, "text", str(error)))
+            time.sleep(POLL_SECONDS)
+        raise ProviderError(
+            f"{self._cluster} could not be taken down: {last}; run: mlcd down (or: sky down {self._cluster})"
+        )
+
+    def _remember_name_on_cloud(self) -> None:
+        if self._settings.cloud == "aws" and self._on_cloud is None:
+            rows = self._worker.call("status", seconds=CALL_SECONDS, names=[self._cluster])
+            if rows and rows[0]["on_cloud"] and rows[0]["region"]:
+                self._on_cloud = rows[0]["on_cloud"], rows[0]["region"]
+
+    def _attach_figures(self) -> None:
+        """CloudWatch's figures into cloudwatch.json, or why there are none: they are worth no failure."""
+        if self._on_cloud is None:
+            return
+        name, region = self._on_cloud
+        try:
+            data = self._worker.call(
+                "cloudwatch",
+                seconds=FIGURES_SECONDS,
+                cluster_on_cloud=name,
+                region=region,
+                begin=self._began,
+                end=time.time() + CALL_SECONDS,
+            )
+        except (SkyError, ProviderError) as error:
+            data = {"missing": shortened(str(error))}
+        (self._order.folder / "cloudwatch.json").write_text(json.dumps(data, indent=1))
+
+    def _call(self, op: str, seconds: float, **given: object) -> Any:
+        return self._worker.call(op, seconds=seconds, **given)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}

@@ -1,0 +1,48 @@
+"""What an error of SkyPilot means for a lease: no capacity, a failed launch, or something only the user can fix."""
+
+import re
+
+from mlcd.clouds.provider import LeaseFailed
+from mlcd.clouds.skypilot.client import SkyError
+from mlcd.errors import ProviderError
+from mlcd.trial.trial import FailureKind
+
+TEXT_LENGTH = 600
+
+_ACCESS = re.compile(
+    r"NoCloudAccess|not enabled|InvalidClientTokenId|AuthFailure|UnauthorizedOperation|ExpiredToken|AccessDenied"
+    r"|NoCredentials|Unable to locate credentials|InvalidCloudCredentials|CloudUserIdentityError|sky check"
+    r"|DefaultCredentialsError|az login|PERMISSION_DENIED|PermissionDenied",
+    re.IGNORECASE,
+)
+_CAPACITY = re.compile(
+    r"capacity|quota|LimitExceeded|limit exceeded|insufficient|ZONE_RESOURCE_POOL_EXHAUSTED|SkuNotAvailable|OutOfStock"
+    r"|Unschedulable|not enough|No launchable resource|Catalog does not contain|Max ?Spot ?Instance",
+    re.IGNORECASE,
+)
+_ACCESS_TYPES = ("NoCloudAccessError", "CloudUserIdentityError", "InvalidCloudCredentials", "PermissionDeniedError")
+_USER_TYPES = ("ValueError", "NotSupportedError", "InvalidCloudConfigs", "InvalidSkyPilotConfigError", "TypeError")
+
+
+def refused(error: SkyError, *, infra: str, ordering: bool = False) -> LeaseFailed | ProviderError:
+    """What to raise for an error of a launch; `ordering` while it was only asked for, when no node can have started.
+
+    CAPACITY, unpaid, where the provider had no room or no quota for the type; ProviderError where credentials or
+    settings are wrong, since trying another type would not help; else LAUNCH.
+    """
+    text = shortened(error.text)
+    if set(error.types) & set(_ACCESS_TYPES) or _ACCESS.search(error.text):
+        return ProviderError(f"{infra}: SkyPilot has no access: {text}")
+    if "ResourcesUnavailableError" in error.types and (ordering or _CAPACITY.search(error.text)):
+        return LeaseFailed(FailureKind.CAPACITY, f"{infra}: {text}", seconds=0.0, billed=False)
+    if ordering and set(error.types) & set(_USER_TYPES):
+        return ProviderError(f"{infra}: SkyPilot refuses the order: {text}")
+    return LeaseFailed(FailureKind.LAUNCH, f"{infra}: {text}", seconds=0.0, billed=not ordering)
+
+
+def shortened(text: str) -> str:
+    """The beginning and the end of a long text: SkyPilot says what it tried first, and why it failed last."""
+    if len(text) <= TEXT_LENGTH:
+        return text
+    half = TEXT_LENGTH // 2
+    return f"{text[:half]} ... {text[-half:]}"

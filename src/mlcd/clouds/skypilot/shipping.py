@@ -1,0 +1,42 @@
+"""What a node needs of mlcd: the agent with its platforms, and what a training script may import."""
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+SHIPPED = ("__init__.py", "version.py", "platforms", "training")
+"""Of the package mlcd; all of it runs on the standard library alone."""
+
+
+def ship(folder: Path) -> Path:
+    """A folder below `folder` with the package `mlcd` as nodes need it; it is to be on their Python path.
+
+    It is named by what is in it and made whole or not at all, so that launches at the same time may share it.
+    """
+    package = Path(__file__).resolve().parents[2]
+    files = sorted(file for name in SHIPPED for file in _files(package / name))
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.relative_to(package)}\0".encode() + file.read_bytes() + b"\0")
+    target = folder / f"agent-{digest.hexdigest()[:12]}"
+    if not target.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix="agent-part-", dir=folder))
+        for file in files:
+            copy = part / "mlcd" / file.relative_to(package)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file, copy)
+        try:
+            part.rename(target)
+        except OSError:  # another process was quicker
+            shutil.rmtree(part)
+    return target
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_file():
+        yield path
+    elif path.is_dir():
+        yield from (file for file in path.rglob("*.py") if file.is_file())

@@ -1,0 +1,320 @@
+"""SkyPilot's side of the engine: a program run by the Python that has SkyPilot, which may not be mlcd's.
+
+    python worker.py
+
+One request a line on its standard input, {"id": 1, "op": "status", "given": {...}}, one answer a line on its standard
+output, {"id": 1, "value": ...} or {"id": 1, "error": {"types": [...], "message": ...}}; answers come as they are ready.
+What SkyPilot prints goes to standard error. It uses the standard library, SkyPilot and, for CloudWatch, boto3.
+
+When its input is closed mlcd is gone: the worker then takes down whatever it launched and nobody released, and stops
+the SkyPilot API server if it was the one that started it and nothing is left there.
+"""
+
+# mypy: disable-error-code="import-not-found, import-untyped"
+
+import importlib.util
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+THREADS = 8
+DOWN_TRIES = 3
+ACTIVE = ("PENDING", "WAITING", "RUNNING")
+"""States of a request of SkyPilot's API server that has not ended."""
+
+launched: dict[str, str] = {}
+"""Clusters this worker launched and nobody took down yet -> the launch's request."""
+started_server = threading.Event()
+
+
+def hello(**_: object) -> dict[str, Any]:
+    """SkyPilot's version; starts its API server where none runs."""
+    import sky  # noqa: PLC0415
+    from sky.client import sdk  # noqa: PLC0415
+    from sky.server import common  # noqa: PLC0415
+
+    if common.is_api_server_local() and not sdk._local_api_server_running():
+        started_server.set()
+        sdk.api_start()
+    return {"version": sky.__version__, "server": common.get_server_url()}
+
+
+def check(*, cloud: str) -> dict[str, Any]:
+    """Whether SkyPilot can use the cloud, with what it says when it cannot."""
+    from sky.client import sdk  # noqa: PLC0415
+
+    says = _Text()
+    enabled = sdk.stream_and_get(sdk.check((cloud,), verbose=False), output_stream=says)
+    names = {name.lower() for clouds in enabled.values() for name, can in clouds.items() if "compute" in can}
+    return {"enabled": cloud.lower() in names, "says": says.text}
+
+
+def launch(*, task: Mapping[str, Any], cluster: str, idle_minutes: int | None, dryrun: bool = False) -> dict[str, str]:
+    """Asks for the nodes and the job on them; the request's name comes back at once."""
+    import sky  # noqa: PLC0415
+    from sky.skylet.autostop_lib import AutostopWaitFor  # noqa: PLC0415
+
+    made = sky.Task.from_yaml_config(dict(task))
+    request = sky.launch(
+        made,
+        cluster_name=cluster,
+        idle_minutes_to_autostop=idle_minutes,
+        wait_for=None if idle_minutes is None else AutostopWaitFor.JOBS,
+        down=idle_minutes is not None,
+        dryrun=dryrun,
+    )
+    if not dryrun:
+        launched[cluster] = str(request)
+    return {"request": str(request)}
+
+
+def poll(*, request: str) -> dict[str, Any]:
+    """How a request is; raises what it failed with. `value` is the job's number of a launch."""
+    import sky  # noqa: PLC0415
+
+    found = sky.api_status([request], all_status=True)
+    state = found[0].status if found else "CANCELLED"
+    if state in ACTIVE:
+        return {"state": state}
+    value = sky.get(request)  # ended, so at once; raises what the request raised
+    return {"state": state, "job": value[0] if isinstance(value, tuple | list) and value else None}
+
+
+def outcome(*, request: str) -> str:
+    """Waits for a request's end; what SkyPilot said meanwhile. Raises what it failed with."""
+    from sky.client import sdk  # noqa: PLC0415
+
+    says = _Text()
+    sdk.stream_and_get(request, output_stream=says)
+    return says.text
+
+
+def hosts(*, cluster: str) -> list[str]:
+    """The names under which ssh and rsync reach the nodes, the first node first; writes SkyPilot's part of ~/.ssh."""
+    from sky.client.cli import command  # noqa: PLC0415
+
+    records = command._get_cluster_records_and_set_ssh_config([cluster])
+    if not records or records[0]["handle"] is None:
+        return []
+    count = records[0]["handle"].launched_nodes
+    return [cluster, *(f"{cluster}-worker{i}" for i in range(1, count))]
+
+
+def job(*, cluster: str, number: int | None) -> str | None:
+    """SkyPilot's word for how the job is, or None where it knows of none."""
+    import sky  # noqa: PLC0415
+
+    states = sky.get(sky.job_status(cluster, None if number is None else [number]))
+    state = next(iter(states.values()), None)
+    return None if state is None else state.value
+
+
+def status(*, names: list[str] | None = None, refresh: bool = False) -> list[dict[str, Any]]:
+    """Clusters of this user: name, state, nodes, where, and whether a launch is under way.
+
+    With `refresh` the provider is asked; a cluster that is gone there is left out.
+    """
+    import sky  # noqa: PLC0415
+
+    mode = sky.StatusRefreshMode.FORCE if refresh else sky.StatusRefreshMode.NONE
+    found = {}
+    for record in sky.get(sky.status(names, refresh=mode)):
+        handle = record["handle"]
+        found[record["name"]] = {
+            "name": record["name"],
+            "state": record["status"].value,
+            "nodes": getattr(handle, "launched_nodes", None),
+            "on_cloud": getattr(handle, "cluster_name_on_cloud", None),
+            "cloud": str(handle.launched_resources.cloud).lower() if handle is not None else "",
+            "region": handle.launched_resources.region if handle is not None else None,
+            "active": False,
+        }
+    for request in sky.api_status():
+        name = request.cluster_name
+        if name and request.name.endswith("launch") and request.status in ACTIVE and (not names or name in names):
+            row = {"name": name, "state": "INIT", "nodes": None, "on_cloud": None, "cloud": "", "region": None}
+            found.setdefault(name, row)["active"] = True
+    return list(found.values())
+
+
+def down(*, cluster: str) -> bool:
+    """Cancels a launch under way, takes the nodes down, looks that they are gone. Raises what fails last."""
+    import sky  # noqa: PLC0415
+
+    for left in range(DOWN_TRIES - 1, -1, -1):
+        try:
+            _cancel_launches(cluster)
+            sky.get(sky.down(cluster))
+        except sky.exceptions.ClusterDoesNotExist:
+            pass
+        except (RuntimeError, OSError, sky.exceptions.NetworkError, sky.exceptions.ClusterStatusFetchingError):
+            if not left:
+                raise
+            time.sleep(2)
+            continue
+        if not status(names=[cluster]):
+            launched.pop(cluster, None)
+            return True
+    return False
+
+
+def _cancel_launches(cluster: str) -> None:
+    import sky  # noqa: PLC0415
+
+    mine = [
+        r.request_id
+        for r in sky.api_status(cluster_name=cluster)
+        if r.cluster_name == cluster and r.name.endswith("launch") and r.status in ACTIVE
+    ]
+    if mine:
+        sky.get(sky.api_cancel(mine, silent=True))
+
+
+def stop(*, cluster: str) -> None:
+    """Nodes without processors, disks kept."""
+    import sky  # noqa: PLC0415
+
+    sky.get(sky.stop(cluster))
+
+
+def start(*, cluster: str, idle_minutes: int | None) -> None:
+    """The same nodes again; what ran on them does not run any more."""
+    import sky  # noqa: PLC0415
+
+    sky.get(sky.start(cluster, idle_minutes_to_autostop=idle_minutes, down=idle_minutes is not None))
+
+
+def execute(*, task: Mapping[str, Any], cluster: str) -> dict[str, str]:
+    """Runs a task's command on nodes that are there."""
+    import sky  # noqa: PLC0415
+
+    return {"request": str(sky.exec(sky.Task.from_yaml_config(dict(task)), cluster_name=cluster))}
+
+
+def logs(*, cluster: str, number: int | None, folder: str) -> list[str]:
+    """SkyPilot's own logs of a job, brought into `folder`; the files."""
+    import sky  # noqa: PLC0415
+
+    paths = sky.download_logs(cluster, None if number is None else [str(number)])
+    found = []
+    for path in paths.values():
+        for file in sorted(Path(path).expanduser().rglob("*.log")):
+            target = Path(folder) / file.name
+            target.write_bytes(file.read_bytes())
+            found.append(str(target))
+    return found
+
+
+def cloudwatch(**given: Any) -> dict[str, Any]:
+    """See cloudwatch.py beside this file."""
+    spec = importlib.util.spec_from_file_location("mlcd_cloudwatch", Path(__file__).with_name("cloudwatch.py"))
+    if spec is None or spec.loader is None:
+        raise ImportError("cloudwatch.py is not beside worker.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: dict[str, Any] = module.figures(**given)
+    return found
+
+
+def stop_server(*, force: bool = False) -> bool:
+    """Stops the local API server where nothing is left on it, or always with `force`; whether it was stopped."""
+    import sky  # noqa: PLC0415
+    from sky.client import sdk  # noqa: PLC0415
+    from sky.server import common  # noqa: PLC0415
+
+    if not common.is_api_server_local() or not sdk._local_api_server_running():
+        return False
+    if not force and (sky.api_status() or sky.get(sky.status(all_users=True))):
+        return False
+    sky.api_stop()
+    started_server.clear()
+    return True
+
+
+OPS: dict[str, Callable[..., Any]] = {
+    f.__name__: f
+    for f in (
+        hello,
+        check,
+        launch,
+        poll,
+        outcome,
+        hosts,
+        job,
+        status,
+        down,
+        stop,
+        start,
+        execute,
+        logs,
+        cloudwatch,
+        stop_server,
+    )
+}
+
+
+class _Text:
+    """What a stream of SkyPilot's output says, as text."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+
+def answer(line: str) -> dict[str, Any]:
+    """The answer to one request."""
+    asked = json.loads(line)
+    try:
+        return {"id": asked["id"], "value": OPS[asked["op"]](**asked.get("given", {}))}
+    except (Exception, SystemExit) as error:  # the edge of this program: mlcd decides what an error means
+        types = [kind.__name__ for kind in type(error).__mro__]
+        reasons = [f"{type(e).__name__}: {e}" for e in getattr(error, "failover_history", [])]
+        return {"id": asked["id"], "error": {"types": types, "message": str(error), "reasons": reasons}}
+
+
+def mlcd_is_gone() -> None:
+    """Takes down what nobody released; then the server, if it is ours and empty."""
+    for cluster in list(launched):
+        told = answer(json.dumps({"id": 0, "op": "down", "given": {"cluster": cluster}}))
+        sys.stderr.write(f"mlcd is gone; taking {cluster} down: {json.dumps(told)}\n")
+    if started_server.is_set():
+        answer(json.dumps({"id": 0, "op": "stop_server"}))
+
+
+def main() -> int:
+    """Answers until the input is closed."""
+    sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != Path(__file__).resolve().parent]
+    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # SkyPilot prints; the answers keep their own way out
+    writing = threading.Lock()
+
+    def reply(line: str) -> None:
+        text = json.dumps(answer(line))
+        with writing:
+            try:
+                channel.write(text + "\n")
+                channel.flush()
+            except BrokenPipeError:
+                return  # mlcd is gone; the end of the input says so too
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        for line in sys.stdin:
+            pool.submit(reply, line)
+    mlcd_is_gone()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
