@@ -53,13 +53,13 @@ def device() -> torch.device:
     return torch.device("cpu")
 
 
-def parallel(model: torch.nn.Module) -> DistributedDataParallel:
-    """The model, its gradients averaged over all workers after each backward pass.
+def parallel(model: torch.nn.Module, **options: Any) -> DistributedDataParallel:
+    """The model, its gradients averaged over all workers after each backward pass; `options` are PyTorch's own.
 
     By all-reduce, or through rank 0 where the job's topology is `ps`.
     """
     init()
-    made = DistributedDataParallel(model.to(device()))
+    made = DistributedDataParallel(model.to(device()), **options)
     if os.environ.get("MLCD_TOPOLOGY") == "ps" and dist.get_world_size() > 1:
         made.register_comm_hook(None, _by_parameter_server)
     return made

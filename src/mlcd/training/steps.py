@@ -77,7 +77,7 @@ def share_of_batch(batch_size: int | None = None) -> int:
         raise ValueError("mlcd.share_of_batch: give batch_size=, the batch of all workers together")
     if batch < here.workers:
         raise ValueError(f"mlcd.share_of_batch: a batch of {batch} cannot be shared by {here.workers} workers")
-    return batch // here.workers + (here.rank < batch % here.workers)
+    return (here.rank + 1) * batch // here.workers - here.rank * batch // here.workers
 
 
 def _epochs_done(samples: int, loader: object, batch: int) -> int:
