@@ -6,10 +6,10 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from mlcd.catalog import Instance
+from mlcd.catalog import Instance, load_catalog
 from mlcd.clouds.job import JobCloud, RealJob
 from mlcd.clouds.nodes import NodeEngine
-from mlcd.errors import ProviderError, nearest
+from mlcd.errors import nearest
 from mlcd.jobs.choice import listed, type_field
 from mlcd.jobs.setting import USUAL_TRIAL, Setting, naive_choices, problem_of, sim_space
 from mlcd.problem import TrialPolicy
@@ -166,7 +166,24 @@ def _slurm(kind: str, rest: str, home: Path, spec: TrainSpec | None) -> NodeEngi
 
 
 def _skypilot(kind: str, rest: str, home: Path, spec: TrainSpec | None) -> NodeEngine:
-    raise ProviderError(f"{kind} is reached through SkyPilot, which this version does not have yet")
+    from mlcd.clouds.skypilot import SkyPilotEngine, SkySettings  # noqa: PLC0415 - loaded for those who use it
+
+    parts = [kind, *filter(None, rest.split("/"))]
+    if spec is None:
+        settings = SkySettings(infra=kind)
+    else:
+        wanted = spec.resources
+        parts += [part for part in (wanted.region, wanted.zone) if part and part not in parts]
+        settings = SkySettings(
+            infra="/".join(parts),
+            use_spot=wanted.use_spot,
+            image_id=wanted.image_id or None,
+            secrets={name: os.environ[name] for name in spec.secrets if name in os.environ},
+            file_mounts=spec.file_mounts,
+            live=(spec.progress.file,) if spec.progress.file else (),
+            outputs=spec.outputs,
+        )
+    return SkyPilotEngine(settings, state=home / "skypilot", catalog=load_catalog())
 
 
 _ENGINES: dict[str, Callable[[str, str, Path, TrainSpec | None], NodeEngine]] = {

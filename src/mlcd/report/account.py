@@ -53,7 +53,8 @@ def _replayed(record: RunRecord, *, guarded: bool) -> tuple[AccountStep, ...]:
         spent += row.trial.usd
         elapsed = max(elapsed, row.started_seconds + row.trial.seconds)
         history = History(tuple(r.trial for r in record.rows[:count]))
-        ledger = Ledger(problem=record.problem, history=history, spent=spent, elapsed_seconds=elapsed, guarded=guarded)
+        problem = record.problem.with_work_done(history.reached_samples)
+        ledger = Ledger(problem=problem, history=history, spent=spent, elapsed_seconds=elapsed, guarded=guarded)
         best = ledger.incumbent()
         steps.append(
             AccountStep(

@@ -25,6 +25,7 @@ Json = dict[str, object]
 
 def record_json(record: RunRecord) -> Json:
     """The whole record, ready for json.dumps; the command line's `-o json`."""
+    problem = record.open_problem
     return {
         "schema": SCHEMA,
         "run_id": record.run_id,
@@ -44,7 +45,9 @@ def record_json(record: RunRecord) -> Json:
         "stopped": record.stopped,
         "choice": _choice(record),
         "receipt": _receipt(record),
-        "trials": [_trial(record.problem, row) for row in record.rows],
+        "training": _attempt(record.final) if record.final else None,
+        "outputs": record.outputs or None,
+        "trials": [_trial(problem, row) for row in record.rows],
         "why_not": [_why_not(entry) for entry in why_not(record)],
         "pareto": [_plan(plan) for plan in pareto(record)],
         "naive": [{"label": n.label, "measured": n.measured, **_plan(n.plan)} for n in record.naive],
@@ -172,6 +175,7 @@ def _trial(problem: Problem, row: TrialRow) -> Json:
         "started_seconds": row.started_seconds,
         "seconds": trial.seconds,
         "usd": _usd(trial.usd),
+        "reached_samples": trial.reached_samples,
     }
     if isinstance(trial, Failure):
         failure = {"kind": str(trial.kind), "message": trial.message}
@@ -184,6 +188,7 @@ def _trial(problem: Problem, row: TrialRow) -> Json:
         "iterations": trial.iterations,
         "startup_seconds": trial.startup_seconds,
         "extended": trial.extended,
+        "utilisation": trial.utilisation,
         "run_seconds": plan.seconds,
         "run_usd": _usd(plan.usd),
         "run_worst_seconds": plan.worst_seconds,

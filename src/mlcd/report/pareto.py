@@ -6,7 +6,7 @@ from mlcd.trial.record import RunRecord
 
 def measured_plans(record: RunRecord) -> tuple[Plan, ...]:
     """One plan a measured deployment, the last measurement counting, in the order first measured."""
-    return tuple({plan.config: plan for plan in plans(record.problem, record.history)}.values())
+    return tuple({plan.config: plan for plan in plans(record.open_problem, record.history)}.values())
 
 
 def pareto(record: RunRecord) -> tuple[Plan, ...]:

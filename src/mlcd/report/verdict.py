@@ -10,7 +10,7 @@ from mlcd.report.text_table import text_table
 from mlcd.report.wording import assurance_text, begun_again, plural, speed_text
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
-from mlcd.trial.record import RunRecord
+from mlcd.trial.record import Ending, RunRecord
 from mlcd.units import Usd, format_seconds
 
 TOP = 5
@@ -62,9 +62,14 @@ def headline(record: RunRecord) -> list[str]:
         return [asked, "Nothing was chosen."]
     lines = [asked, *_choice(record, choice)]
     if record.status is Status.RUN_FAILED:
-        lines.append("The training failed before its work was done; what it cost is on the receipt.")
+        why = f" ({record.final.message})" if record.final and record.final.message else ""
+        lines.append(f"The training failed before its work was done{why}; what it cost is on the receipt.")
     if record.status is Status.OVERRAN:
-        lines.append(f"Search and training together broke the limit: {_broken(record)}.")
+        stopped = record.final is not None and record.final.ending is Ending.STOPPED
+        said = record.final.message if record.final and stopped else ""
+        lines.append(
+            f"The training was {said}." if said else f"Search and training together broke the limit: {_broken(record)}."
+        )
     return lines
 
 
@@ -211,6 +216,11 @@ def _more(record: RunRecord) -> list[str]:
     lines = []
     if record.stopped:
         lines.append(f"The search ended: {record.stopped}.")
+    done = record.history.reached_samples / record.problem.work_samples
+    if done > 0:
+        lines.append(f"The trials did {min(done, 1.0):.0%} of the training: it went on from their checkpoint.")
+    if record.outputs:
+        lines.append(f"Brought home: {record.outputs}")
     if record.rows:
         lines.append(f"Pictures, every trial, how to repeat it: mlcd report {record.run_id}")
     return lines

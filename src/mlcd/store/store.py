@@ -223,6 +223,7 @@ class Store:
             else (),
             final=next((run for run in attempts if not run.ending.is_begun_again), None),
             earlier=tuple(run for run in attempts if run.ending.is_begun_again),
+            outputs=self._outputs(run["run_id"]),
         )
 
     def spec(self, run_id: str) -> dict[str, Any]:
@@ -356,6 +357,11 @@ class Store:
                 f"{self.path} was written by a newer mlcd (schema {version}, this one knows {SCHEMA}): upgrade mlcd, or"
                 " set MLCD_HOME to another folder"
             )
+
+    def _outputs(self, run_id: str) -> str:
+        """Where a run's outputs lie, once it has some."""
+        path = self.folder / "work" / run_id / "outputs" if self.folder else None
+        return str(path) if path is not None and path.is_dir() else ""
 
     def _version(self) -> int:
         with closing(self._db.execute("PRAGMA user_version")) as cursor:

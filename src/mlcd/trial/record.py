@@ -97,6 +97,7 @@ class RunRecord:
     choice    the deployment recommended (and trained, unless the run was ended before)
     earlier   attempts at the training that were begun again: paid, and in the totals
     stopped   why the search ended, in words
+    outputs   the folder with what the training brought home; "" where there is none
     """
 
     run_id: str
@@ -118,6 +119,7 @@ class RunRecord:
     earlier: tuple[FinalRun, ...] = ()
     naive: tuple[Naive, ...] = ()
     relaxations: tuple[Relaxation, ...] = ()
+    outputs: str = ""
 
     @property
     def history(self) -> History:

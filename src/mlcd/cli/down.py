@@ -1,0 +1,62 @@
+from pathlib import Path
+
+import click
+
+from mlcd.cli.output import output_option, print_json, table
+from mlcd.errors import BadInput, ProviderError
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Only list what there is.")
+@click.option("--on", metavar="INFRA", help="Look on this cloud only, such as minicloud or aws.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before ending what a living run uses.")
+@output_option
+@click.pass_context
+def down(ctx: click.Context, *, dry_run: bool, on: str | None, yes: bool, output: str) -> None:
+    """End everything that mlcd ever started and that still runs.
+
+    Looks on every cloud that this machine can reach for what bears mlcd's name, whichever run started it and however
+    that ended. What a living run uses is marked; it is asked about first.
+    """
+    from mlcd.jobs.down import end_all, leftovers
+    from mlcd.store.store import home
+
+    found, silent = leftovers(Path(home()), on=on)
+    owned = [leftover for leftover in found if leftover.owned]
+    if owned and not dry_run and not yes:
+        _ask(len(owned))
+    failed = () if dry_run else end_all(Path(home()), found)
+    if output == "json":
+        rows = [
+            {
+                "cloud": leftover.cloud,
+                "lease": leftover.lease_id,
+                "what": leftover.what,
+                "in_use": leftover.owned,
+                "ended": not dry_run and leftover not in [one for one, _ in failed],
+            }
+            for leftover in found
+        ]
+        print_json({"found": rows, "not_looked": dict(silent), "failed": [str(error) for _, error in failed]})
+    else:
+        if found:
+            state = "found" if dry_run else "ended"
+            lines = [[x.cloud, x.lease_id, x.what, "in use" if x.owned else state] for x in found]
+            click.echo(table([["cloud", "lease", "what", "state"], *lines], "<<<<"))
+        else:
+            click.echo("Nothing of mlcd runs anywhere.")
+        for cloud, reason in silent:
+            click.echo(f"Not looked: {cloud}: {reason}", err=True)
+    if failed:
+        raise ProviderError("; ".join(str(error) for _, error in failed))
+    ctx.exit(0)
+
+
+def _ask(count: int) -> None:
+    import sys
+
+    what = f"{count} of these {'is' if count == 1 else 'are'} used by a living run"
+    if not sys.stdin.isatty():
+        raise BadInput(f"{what} and there is no one to ask: give -y, or --dry-run to look only")
+    if not click.confirm(f"{what}. End all?", err=True):
+        raise BadInput("nothing was ended")

@@ -1,0 +1,42 @@
+"""What mlcd left running anywhere, and its end."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from mlcd.clouds.nodes import Leftover, NodeEngine
+from mlcd.errors import MlcdError, ProviderError
+from mlcd.jobs.real import engine_for
+
+EVERYWHERE = ("local", "minicloud", "slurm", "skypilot")
+
+
+def leftovers(home: Path, *, on: str | None = None) -> tuple[tuple[Leftover, ...], tuple[tuple[str, str], ...]]:
+    """All that was found, and (cloud, why) for each that could not be looked at.
+
+    Raises ProviderError where the only cloud asked for cannot be looked at.
+    """
+    found: list[Leftover] = []
+    silent: list[tuple[str, str]] = []
+    for kind in EVERYWHERE if on is None else (on.partition("/")[0],):
+        try:
+            found += _engine(kind, home).leftovers()
+        except ProviderError as error:
+            if on is not None:
+                raise
+            silent.append((kind, str(error)))
+    return tuple(found), tuple(silent)
+
+
+def end_all(home: Path, found: Sequence[Leftover]) -> tuple[tuple[Leftover, MlcdError], ...]:
+    """End each; those that could not be ended, with the reason."""
+    failed = []
+    for leftover in found:
+        try:
+            _engine(leftover.cloud, home).end(leftover)
+        except MlcdError as error:
+            failed.append((leftover, error))
+    return tuple(failed)
+
+
+def _engine(kind: str, home: Path) -> NodeEngine:
+    return engine_for(kind, "", home)
