@@ -1,54 +1,63 @@
-"""A real Slurm cluster on this machine: one slurmctld, and a slurmd in a network namespace of its own for each node.
+"""A real Slurm cluster on this machine: one slurmctld, and a slurmd in each of several minicloud nodes.
 
 For tests and benchmarks, as root on Linux:
 
-    with slurm_cluster({"small": NodeKind(count=2, cpu_share=0.3), "large": NodeKind(count=2)}) as cluster:
+    with slurm_cluster({"small": NodeKind(count=2, cpus=0.25), "large": NodeKind(count=2)}) as cluster:
         ...                                             # SLURM_CONF is set: sbatch, squeue, scancel work
 
-Nodes of a kind share a partition of its name. Everything is stopped and removed at the end, failures included; what a
-killed run left behind is removed by the next `slurm_cluster` or `remove_all()`.
+Nodes of a kind are a partition of its name. Everything is stopped and removed at the end, failures included; what a
+killed run left behind is ended by the next cluster, by the next lease on minicloud, or by `mlcd down`.
 """
 
 import os
+import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-COMMANDS = ("slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo", "scontrol", "ip", "tc", "nsenter")
-NAME = "mlcdslurm"
-"""How everything of a cluster is named: namespaces, links (with their 15 characters), cgroups, folders."""
-CGROUPS = Path("/sys/fs/cgroup/cpu")
-PERIOD_MICROS = 20_000
-MEMORY_MIB = 2048
+from mlcd.clouds.minicloud.cgroup import Group, kill_all
+from mlcd.clouds.minicloud.cloud import end_abandoned
+from mlcd.clouds.minicloud.facilities import missing
+from mlcd.clouds.minicloud.leased import end_lease, entering
+from mlcd.clouds.minicloud.network import free_subnet, limit, make_network, run_command
+from mlcd.clouds.minicloud.record import Record, link_tag, machine_lock, namespace_name, read_records
+from mlcd.clouds.nodes import PREFIX
+
+COMMANDS = ("slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo", "scontrol")
 PATIENCE = 60.0
 """Seconds until a cluster that does not come up is given up."""
+FIRST_PORT = 17_001
+"""Of the nodes' daemons: all have this machine's host name, so Slurm tells them apart by their ports."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeKind:
-    """Nodes of one partition: how many, the share of one CPU each has (None: no limit), and their bandwidth."""
+    """The nodes of one partition: how many, and what each has.
+
+    cpus         share of the machine's processors; None without a limit
+    max_minutes  the partition's limit for a job
+    """
 
     count: int
-    cpu_share: float | None = None
-    mbit: int | None = None
+    cpus: float | None = None
+    memory_gib: float = 1.5
+    mbit: float = 400.0
     max_minutes: int | None = None
 
 
 @dataclass(frozen=True)
 class Node:
-    """One node: a namespace of this name, with an address that the others reach."""
+    """One node: its name in Slurm, and which of the minicloud lease's nodes it is."""
 
     name: str
-    namespace: str
+    rank: int
     address: str
-    port: int
     kind: NodeKind
 
 
@@ -58,25 +67,28 @@ class Cluster:
 
     folder: Path
     conf: Path
+    record: Record
     partitions: Mapping[str, tuple[Node, ...]]
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """All of them, in the order of their names."""
+        """All of them, by rank."""
         return tuple(node for nodes in self.partitions.values() for node in nodes)
 
+    def group(self, name: str) -> Group:
+        """The control groups of a node: all that runs on it."""
+        return Group(self.record.lease_id, str(next(node.rank for node in self.nodes if node.name == name)))
+
     def kill_node(self, name: str) -> None:
-        """A node dies: everything in its namespace is killed, its slurmd first."""
-        kill_all(next(node.namespace for node in self.nodes if node.name == name))
+        """A node dies: everything on it is killed, its slurmd too."""
+        kill_all(self.group(name).pids())
 
 
 def why_not() -> str:
     """Why no cluster can be made here; "" where it can."""
-    if os.name != "posix" or not hasattr(os, "geteuid") or os.geteuid() != 0:
-        return "a Slurm cluster of namespaces needs root on Linux"
-    if missing := [name for name in COMMANDS if shutil.which(name) is None]:
-        return f"not installed: {', '.join(missing)}; run scripts/setup-slurm"
-    return ""
+    if lacks := [name for name in COMMANDS if shutil.which(name) is None]:
+        return f"not installed: {', '.join(lacks)}; run scripts/setup-slurm"
+    return "; ".join(missing())
 
 
 @contextmanager
@@ -85,55 +97,48 @@ def slurm_cluster(kinds: Mapping[str, NodeKind]) -> Iterator[Cluster]:
     if reason := why_not():
         raise RuntimeError(reason)
     with ExitStack() as stack:
-        tag = f"{NAME}{os.getpid()}"
-        remove_all(only_dead=True)
-        stack.callback(_remove, tag)
-        folder = Path(tempfile.mkdtemp(prefix=f"{tag}-"))
+        folder = Path(tempfile.mkdtemp(prefix="mlcd-slurm-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        network = _free_network()
-        _make_bridge(tag, network)
-        partitions: dict[str, tuple[Node, ...]] = {}
-        number = 0
-        for name, kind in kinds.items():
-            nodes = []
-            for index in range(kind.count):
-                node = Node(f"{name}{index}", f"{tag}n{number}", f"{network}.{number + 2}", 17_001 + number, kind)
-                _make_node(tag, number, node)
-                nodes.append(node)
-                number += 1
-            partitions[name] = tuple(nodes)
+        record, partitions = _nodes(kinds, folder, stack)
         conf = folder / "slurm.conf"
-        conf.write_text(_configuration(folder, f"{network}.1", partitions), encoding="ascii")
-        cluster = Cluster(folder, conf, partitions)
+        controller = f"10.77.{record.subnet}.1"
+        conf.write_text(_configuration(folder, controller, partitions), encoding="ascii")
+        cluster = Cluster(folder, conf, record, partitions)
         stack.enter_context(_environment("SLURM_CONF", str(conf)))
         _start(cluster, stack)
         yield cluster
 
 
-def remove_all(*, only_dead: bool = False) -> None:
-    """Remove every cluster's namespaces, links, processes and cgroups; `only_dead`: those whose maker is gone."""
-    tags = {_tag(name) for name in _namespaces() if name.startswith(NAME)}
-    tags |= {_tag(path.name) for path in CGROUPS.glob(f"{NAME}*")}
-    for tag in tags:
-        maker = Path("/proc") / tag.removeprefix(NAME)
-        if not (only_dead and maker.exists()):
-            _remove(tag)
-            for folder in Path(tempfile.gettempdir()).glob(f"{tag}-*"):
-                shutil.rmtree(folder, ignore_errors=True)
+def _nodes(kinds: Mapping[str, NodeKind], folder: Path, stack: ExitStack) -> tuple[Record, dict[str, tuple[Node, ...]]]:
+    """The machine's share for the cluster, as one minicloud lease with nodes of several kinds."""
+    lease_id = f"{PREFIX}slurm-cluster-{secrets.token_hex(4)}"
+    count = sum(kind.count for kind in kinds.values())
+    with machine_lock():
+        end_abandoned()
+        subnet = free_subnet(record.subnet for record in read_records().values())
+        record = Record(lease_id=lease_id, instance="slurm", count=count, subnet=subnet, folder=str(folder))
+        stack.callback(end_lease, lease_id)
+        record.save()
+        partitions: dict[str, tuple[Node, ...]] = {}
+        rank = 0
+        for name, kind in kinds.items():
+            partitions[name] = tuple(
+                Node(f"{name}{index}", rank + index, record.address(rank + index), kind) for index in range(kind.count)
+            )
+            rank += kind.count
+            for node in partitions[name]:
+                Group(lease_id, str(node.rank)).create(cpus=kind.cpus, memory_gib=kind.memory_gib)
+    make_network(record, 1000.0)
+    for nodes in partitions.values():
+        for node in nodes:
+            space = namespace_name(lease_id, node.rank)
+            run_command("tc", "-n", space, *_changed(limit("eth0", node.kind.mbit)))
+            run_command("tc", *_changed(limit(f"{link_tag(lease_id)}-{node.rank}", node.kind.mbit)))
+    return record, partitions
 
 
-def kill_all(namespace: str) -> None:
-    """Kill every process of a namespace, the ones they start meanwhile too."""
-    give_up = time.monotonic() + PATIENCE
-    while pids := _run("ip", "netns", "pids", namespace, check=False).split():
-        for pid in pids:
-            try:
-                os.kill(int(pid), signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        if time.monotonic() > give_up:
-            raise RuntimeError(f"processes of {namespace} cannot be killed: {pids}")
-        time.sleep(0.02)
+def _changed(words: Sequence[str]) -> list[str]:
+    return ["change" if word == "add" else word for word in words]
 
 
 def _configuration(folder: Path, controller: str, partitions: Mapping[str, tuple[Node, ...]]) -> str:
@@ -159,7 +164,7 @@ def _configuration(folder: Path, controller: str, partitions: Mapping[str, tuple
         "ReturnToService=2",
         "KillWait=5",
         "InactiveLimit=0",
-        "SlurmdTimeout=10",
+        "SlurmdTimeout=5",
         f"StateSaveLocation={folder}/state",
         f"SlurmctldPidFile={folder}/slurmctld.pid",
         f"SlurmctldLogFile={folder}/slurmctld.log",
@@ -169,8 +174,8 @@ def _configuration(folder: Path, controller: str, partitions: Mapping[str, tuple
     ]
     for name, nodes in partitions.items():
         lines += [
-            f"NodeName={node.name} NodeHostname={host} NodeAddr={node.address} Port={node.port} "
-            f"CPUs={cpus} RealMemory={MEMORY_MIB}"
+            f"NodeName={node.name} NodeHostname={host} NodeAddr={node.address} Port={FIRST_PORT + node.rank} "
+            f"CPUs={cpus} RealMemory={round(node.kind.memory_gib * 1024)}"
             for node in nodes
         ]
         minutes = nodes[0].kind.max_minutes
@@ -185,12 +190,13 @@ def _start(cluster: Cluster, stack: ExitStack) -> None:
     stack.callback(_stop, daemons)
     for node in cluster.nodes:
         (cluster.folder / f"spool-{node.name}").mkdir()
-        enter = ("nsenter", f"--net=/var/run/netns/{node.namespace}", "--")
-        daemons.append((node.name, _daemon(cluster, *enter, "slurmd", "-D", "-N", node.name, node=node)))
+        slurmd = ["slurmd", "-D", "-N", node.name]
+        inside = entering(cluster.record.lease_id, node.rank, cluster.group(node.name), slurmd)
+        daemons.append((node.name, _daemon(cluster, *inside)))
     wanted = len(cluster.nodes)
     give_up = time.monotonic() + PATIENCE
     while True:
-        states = _run("sinfo", "--noheader", "--Node", "--format=%T", check=False).split()
+        states = _states()
         if len(states) == wanted and set(states) == {"idle"}:
             return
         dead = [name for name, daemon in daemons if daemon.poll() is not None]
@@ -200,12 +206,14 @@ def _start(cluster: Cluster, stack: ExitStack) -> None:
         time.sleep(0.1)
 
 
-def _daemon(cluster: Cluster, *command: str, node: Node | None = None) -> subprocess.Popen[bytes]:
-    procs = None if node is None or node.kind.cpu_share is None else _cgroup(node.namespace) / "cgroup.procs"
+def _daemon(cluster: Cluster, *command: str) -> subprocess.Popen[bytes]:
     with (cluster.folder / "daemons.log").open("ab") as log:
-        if procs is not None:  # the shell joins the node's cgroup, then becomes the daemon
-            command = ("sh", "-c", 'echo $$ > "$0" && exec "$@"', str(procs), *command)
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+
+
+def _states() -> list[str]:
+    command = ("sinfo", "--noheader", "--Node", "--format=%T")
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False).stdout.split()
 
 
 def _stop(daemons: list[tuple[str, subprocess.Popen[bytes]]]) -> None:
@@ -217,84 +225,6 @@ def _stop(daemons: list[tuple[str, subprocess.Popen[bytes]]]) -> None:
         except subprocess.TimeoutExpired:
             daemon.kill()
             daemon.wait()
-
-
-def _make_bridge(tag: str, network: str) -> None:
-    _run("ip", "link", "add", _link(tag, "b"), "type", "bridge")
-    _run("ip", "address", "add", f"{network}.1/24", "dev", _link(tag, "b"))
-    _run("ip", "link", "set", _link(tag, "b"), "up")
-
-
-def _make_node(tag: str, number: int, node: Node) -> None:
-    outer, inner = _link(tag, f"v{number}"), _link(tag, f"w{number}")
-    _run("ip", "netns", "add", node.namespace)
-    _run("ip", "link", "add", outer, "type", "veth", "peer", "name", inner)
-    _run("ip", "link", "set", inner, "netns", node.namespace, "name", "eth0")
-    _run("ip", "link", "set", outer, "master", _link(tag, "b"), "up")
-    for arguments in (
-        ("address", "add", f"{node.address}/24", "dev", "eth0"),
-        ("link", "set", "eth0", "up"),
-        ("link", "set", "lo", "up"),
-    ):
-        _run("ip", "-n", node.namespace, *arguments)
-    if node.kind.mbit is not None:
-        shape = ("root", "tbf", "rate", f"{node.kind.mbit}mbit", "burst", "64kb", "latency", "50ms")
-        _run("tc", "qdisc", "add", "dev", outer, *shape)
-        _run("tc", "-n", node.namespace, "qdisc", "add", "dev", "eth0", *shape)
-    if node.kind.cpu_share is not None:
-        group = _cgroup(node.namespace)
-        group.mkdir()
-        (group / "cpu.cfs_period_us").write_text(str(PERIOD_MICROS))
-        (group / "cpu.cfs_quota_us").write_text(str(round(PERIOD_MICROS * node.kind.cpu_share)))
-
-
-def _remove(tag: str) -> None:
-    for namespace in _namespaces():
-        if _tag(namespace) == tag:
-            kill_all(namespace)
-            _run("ip", "netns", "delete", namespace, check=False)
-    for link in Path("/sys/class/net").glob(f"{_link(tag, '')}*"):
-        _run("ip", "link", "delete", link.name, check=False)
-    for group in CGROUPS.glob(f"{tag}n*"):
-        _remove_cgroup(group)
-
-
-def _remove_cgroup(group: Path) -> None:
-    """A cgroup can be removed once the kernel has let go of its last, killed process."""
-    give_up = time.monotonic() + PATIENCE
-    while group.exists():
-        try:
-            group.rmdir()
-        except OSError:
-            if time.monotonic() > give_up:
-                raise
-            time.sleep(0.02)
-
-
-def _namespaces() -> list[str]:
-    folder = Path("/var/run/netns")
-    return sorted(path.name for path in folder.glob(f"{NAME}*")) if folder.exists() else []
-
-
-def _tag(namespace: str) -> str:
-    return NAME + namespace.removeprefix(NAME).partition("n")[0]
-
-
-def _cgroup(namespace: str) -> Path:
-    return CGROUPS / namespace
-
-
-def _link(tag: str, end: str) -> str:
-    """A link's name has 15 characters at most."""
-    return f"ms{tag.removeprefix(NAME)}{end}"
-
-
-def _free_network() -> str:
-    """The first three parts of a /24 that no link of this machine uses."""
-    used = _run("ip", "-4", "-o", "address")
-    first = os.getpid()  # two processes that look at the same time do not find the same
-    networks = (f"10.213.{(first + step) % 254 + 1}" for step in range(254))
-    return next(network for network in networks if f" {network}." not in used)
 
 
 def _free_port(address: str) -> int:
@@ -315,10 +245,3 @@ def _environment(name: str, value: str) -> Iterator[None]:
             del os.environ[name]
         else:
             os.environ[name] = before
-
-
-def _run(*command: str, check: bool = True) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    if check and done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout

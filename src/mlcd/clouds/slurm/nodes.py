@@ -1,6 +1,7 @@
 """The nodes of one lease: a batch job and the lease's folder, which the nodes see too."""
 
 import json
+import math
 import time
 from pathlib import Path
 
@@ -28,6 +29,7 @@ class SlurmNodes:
         self._is_cut = is_cut
         self._seen: job.JobView | None = job.JobView("PENDING", "None")
         self._asked_at = self._answered_at = time.monotonic()
+        self._touched_at = -math.inf
         self._over_since: float | None = None
         self._is_released = False
 
@@ -85,7 +87,10 @@ class SlurmNodes:
             self._is_released = True
 
     def suspend(self) -> None:
-        """By `scontrol suspend`, which many clusters keep to their operators. Raises ProviderError then."""
+        """By `scontrol suspend`: Slurm stops the processes within some seconds.
+
+        Raises ProviderError where the user may not do that: many clusters keep it to their operators.
+        """
         self._control("suspend")
 
     def resume(self) -> None:
@@ -96,7 +101,10 @@ class SlurmNodes:
     # ---- what is seen
 
     def _touch(self) -> None:
-        (self.order.folder / "heartbeat").touch()
+        """At most once a second: on a network file system it is a question to the server."""
+        if time.monotonic() - self._touched_at >= POLL_SECONDS:
+            (self.order.folder / "heartbeat").touch()
+            self._touched_at = time.monotonic()
 
     def _look(self) -> job.JobView | None:
         """What Slurm last said. A silent controller is forgiven for a while: the job runs on without it."""
@@ -157,13 +165,13 @@ class SlurmNodes:
         return LeaseFailed(FailureKind.LOST, what, seconds=0.0)
 
     def _last_words(self) -> str:
-        """The last error that srun or the shell wrote, else their last line."""
+        """The last error that srun or the shell wrote, but that something ended; else their last line."""
         try:
             text = (self.order.folder / OUTPUT).read_text(encoding="utf-8", errors="replace")
         except OSError:
             return ""
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        errors = [line for line in lines if "error" in line]
+        errors = [line for line in lines if "error" in line and "Exited with exit code" not in line]
         return (errors or lines or [""])[-1]
 
     def _wanted(self) -> str:

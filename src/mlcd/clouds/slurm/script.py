@@ -2,7 +2,8 @@
 
 import math
 import shlex
-from collections.abc import Sequence
+import sys
+from pathlib import Path
 
 from mlcd.clouds.nodes import NodeOrder, agent_command
 from mlcd.clouds.slurm.partitions import Partition
@@ -76,7 +77,15 @@ def batch_script(order: NodeOrder) -> str:
         "--kill-on-bad-exit=0",  # a node that failed is seen by mlcd, which decides; a server may outlive its workers
         "--wait=0",
     ]
-    return f"#!/bin/sh\n# {order.lease_id}: written by mlcd\n{_ADDRESSES}exec {_shell(srun)} {_shell(_agent(order))}\n"
+    python = shlex.quote(str(Path(sys.executable).parent))
+    return (
+        "#!/bin/sh\n"
+        f"# {order.lease_id}: written by mlcd\n"
+        f"export MLCD_LEASE={shlex.quote(order.lease_id)}\n"
+        f'export PATH={python}:"$PATH"  # `python` is mlcd\'s own, as long as the job does not say otherwise\n'
+        f"{_ADDRESSES}"
+        f"exec {shlex.join(srun)} {shlex.join(agent_command(order.folder, lifeline='file'))}\n"
+    )
 
 
 def time_limit(seconds: float, max_minutes: int | None) -> str:
@@ -98,11 +107,3 @@ def is_cut(seconds: float, max_minutes: int | None) -> bool:
 def pattern(path: str) -> str:
     """A path for --output, where Slurm replaces %j and the like."""
     return path.replace("%", "%%")
-
-
-def _agent(order: NodeOrder) -> list[str]:
-    return agent_command(order.folder, lifeline="file")
-
-
-def _shell(words: Sequence[str]) -> str:
-    return shlex.join(words)
