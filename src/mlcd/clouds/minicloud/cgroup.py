@@ -142,7 +142,9 @@ def end_groups(lease_id: str) -> None:
     deadline = time.monotonic() + _END_SECONDS
     while pids := {pid for group in groups for pid in group.pids()}:
         for group in groups:
-            _thaw(group)  # a frozen process takes no signal
+            # A frozen process takes no signal, and one that is out of its quota takes its time to end.
+            _write(group.folder("freezer") / "freezer.state", "THAWED")
+            _write(group.folder("cpu") / "cpu.cfs_quota_us", "-1")
         kill_all(pids)
         if time.monotonic() > deadline:
             raise ProviderError(f"{lease_id}: cannot end the processes {', '.join(map(str, sorted(pids)))}")
@@ -178,9 +180,10 @@ def _make(folder: Path) -> None:
             return
 
 
-def _thaw(group: Group) -> None:
+def _write(file: Path, text: str) -> None:
+    """Where there is such a file: a group may have been removed in part."""
     try:
-        (group.folder("freezer") / "freezer.state").write_text("THAWED")
+        file.write_text(text)
     except FileNotFoundError:
         return
 

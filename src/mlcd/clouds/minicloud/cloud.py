@@ -1,5 +1,6 @@
 """The engine `minicloud`: real isolated nodes on this one Linux machine."""
 
+import weakref
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from mlcd.clouds.minicloud.types import (
     total_cores_for_nodes,
     total_gib_for_nodes,
 )
+from mlcd.clouds.minicloud.warm import WarmWorkers
 from mlcd.clouds.nodes import Leftover, NodeOrder
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.errors import ProviderError, nearest
@@ -34,11 +36,25 @@ _TINY = 1e-6
 
 
 class MiniCloud:
-    """Nodes that are network namespaces with a share of a core, a memory limit and a bandwidth of their own."""
+    """Nodes that are network namespaces with a share of a core, a memory limit and a bandwidth of their own.
+
+    warm  keep a process that has imported PyTorch, and fork the nodes' processes from it; see docs/clouds/minicloud.md.
+          It is ended by `close`, and at the latest with mlcd.
+    """
 
     name = NAME
     noise = 0.25
     """Between two runs of one configuration on a 2-core machine (November 2026): repeat and interleave."""
+
+    def __init__(self, *, warm: bool = False) -> None:
+        self._warm = WarmWorkers() if warm else None
+        if self._warm is not None:
+            weakref.finalize(self, self._warm.close)  # also when the interpreter ends
+
+    def close(self) -> None:
+        """End the warm worker, where there is one; the next lease would start it again."""
+        if self._warm is not None:
+            self._warm.close()
 
     def offer(self) -> tuple[Instance, ...]:
         """As in NodeEngine; the error names everything that is missing."""
@@ -58,6 +74,7 @@ class MiniCloud:
         kind = self._type(order.instance)
         if order.count < 1:
             raise ValueError(f"a lease needs a node: got {order.count}")
+        env = {} if self._warm is None else {"MLCD_WARM_SOCKET": self._warm.socket()}
         with ExitStack() as undo:
             with machine_lock():
                 end_abandoned()
@@ -76,7 +93,7 @@ class MiniCloud:
             nodes = MiniNodes(record, kind, order.folder)
             try:
                 make_network(record, kind.network_gbps * 1000)
-                nodes.start_agents({})
+                nodes.start_agents(env)
             except (OSError, ProviderError) as error:
                 message = f"{order.lease_id}: the nodes could not be made: {error}"
                 raise LeaseFailed(FailureKind.LAUNCH, message, seconds=0.0, billed=False) from error

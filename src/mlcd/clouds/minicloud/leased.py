@@ -137,7 +137,12 @@ def entering(lease_id: str, rank: int, group: Group, command: Sequence[str]) -> 
     if nsenter is None:
         raise ProviderError("the command `nsenter` is missing: install it with `apt install util-linux`")
     enter = [nsenter, f"--net={namespace_path(lease_id, rank)}", *command]
-    return ["/bin/sh", "-c", _JOIN_AND_RUN, "sh", *group.task_files, "--", *enter]
+    return in_groups(group, enter)
+
+
+def in_groups(group: Group, command: Sequence[str]) -> list[str]:
+    """The command line that runs `command` in these control groups."""
+    return ["/bin/sh", "-c", _JOIN_AND_RUN, "sh", *group.task_files, "--", *command]
 
 
 def node_environment(lease_id: str, group: Group) -> dict[str, str]:

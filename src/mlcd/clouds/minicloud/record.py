@@ -75,10 +75,9 @@ class Record:
         """Into the registry, and to `extra`."""
         text = json.dumps(asdict(self), indent=1)
         REGISTRY.mkdir(parents=True, exist_ok=True)
-        path = _path(self.lease_id)
-        unfinished = path.with_suffix(".new")
+        unfinished = REGISTRY / f"{self.lease_id}.new"
         unfinished.write_text(text)
-        unfinished.replace(path)
+        unfinished.replace(REGISTRY / f"{self.lease_id}.json")
         if extra is not None:
             extra.write_text(text)
 
@@ -101,12 +100,8 @@ def read_records() -> dict[str, Record]:
 
 def forget(lease_id: str) -> None:
     """Take a lease out of the registry: the last step of its end."""
-    _path(lease_id).unlink(missing_ok=True)
-    _path(lease_id).with_suffix(".new").unlink(missing_ok=True)
-
-
-def _path(lease_id: str) -> Path:
-    return REGISTRY / f"{lease_id}.json"
+    for ending in (".sock", ".new", ".json"):
+        (REGISTRY / f"{lease_id}{ending}").unlink(missing_ok=True)
 
 
 @contextmanager
