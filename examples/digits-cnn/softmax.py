@@ -64,7 +64,7 @@ def main() -> None:
             losses.append(float(-np.log(guess[np.arange(len(mine)), labels[mine]]).mean()))
             weights -= 0.1 * added_up(inputs[mine].T @ (guess - truth[mine]) / given.batch, others)
             step += 1
-            if RANK == 0:
+            if RANK == 0 and step % 10 == 0:
                 print(f"step {step} loss {losses[-1]:.4f}", flush=True)  # noqa: T201
 
     if RANK == 0:
