@@ -173,10 +173,9 @@ def test_a_mistaken_cloud_is_bad_input(on: str, says: list[str]) -> None:
         assert part in str(caught.value)
 
 
-@pytest.mark.parametrize("on", ["local", "minicloud", "slurm", "lithops", "aws", "gcp/us-central1", "kubernetes"])
-def test_a_cloud_of_later_is_not_a_mistake(on: str) -> None:
+def test_a_cloud_of_later_is_not_a_mistake() -> None:
     with pytest.raises(ProviderError, match="later version"):
-        prepare(with_overrides(parse(""), on=on))
+        prepare(with_overrides(parse(""), on="lithops/localhost"))
 
 
 # ---- measured tables

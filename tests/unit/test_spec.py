@@ -28,6 +28,7 @@ from mlcd.spec import (
     with_overrides,
 )
 from mlcd.spec.scalar import scalar
+from mlcd.spec.train import TrialRules
 from mlcd.units import Usd
 
 NOW = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
@@ -222,10 +223,24 @@ BAD_FIELDS = [
     ("job: {<<: {samples: 4}}", "job['<<']", "unknown field"),
     ("name: k", "name", "given twice; first on line 1"),
     ("job: {epochs: 1, epochs: 2}", "job.epochs", "given twice; first on line 3"),
-    ("file_mounts: {/a: b}", "file_mounts", "not supported yet"),
-    ("secrets: {A: b}", "secrets", "can stand in envs"),
+    ("volumes: {/a: b}", "volumes", "not supported yet"),
+    ("secrets: {A: b}", "secrets", "takes names only"),
+    ("secrets: [2A]", "secrets[0]", "not a variable's name"),
+    ("platform: torch", "platform", "did you mean 'pytorch'"),
+    ("platform: {topology: ring}", "platform.name", "is missing"),
+    ("platform: {name: mxnet, topology: ring}", "platform.topology", "is no topology of mxnet"),
+    ("progress: {}", "progress", "exactly one of"),
+    ("progress: {steps: mlcd.steps, file: a}", "progress", "exactly one of"),
+    ("progress: {steps: my.steps}", "progress.steps", "mlcd.steps"),
+    ("progress: {pattern: '('}", "progress.pattern", "not a regular expression"),
+    ("progress: {pattern: 'loss: (.*)'}", "progress.pattern", "names none of the groups"),
+    ("outputs: [/etc/passwd]", "outputs[0]", "must lie in the working folder"),
+    ("outputs: [../up]", "outputs[0]", "must lie in the working folder"),
+    ("outputs: [a, a]", "outputs[1]", "given twice"),
+    ("checkpoints: yes", "checkpoints", "did you mean 'true'"),
+    ("resources: {prices: {small: 0}}", "resources.prices.small", "more than $0"),
     ("resources: {accelerators: V100}", "resources.accelerators", "not supported yet; choose types"),
-    ("resources: {region: us-east-1}", "resources.region", "not supported yet"),
+    ("resources: {ports: 80}", "resources.ports", "not supported yet"),
     # shapes
     ("job: 5", "job", "must be a mapping"),
     ("job: [1]", "job", "must be a mapping"),
@@ -646,5 +661,7 @@ def test_every_field_has_its_place_on_the_page() -> None:
 def test_the_defaults_on_the_page_are_the_defaults() -> None:
     page = next(text for language, info, text in BLOCKS if language == "yaml" and "precision" in text)
     spec = parse(page)
-    assert replace(spec.search, noise=None) == parse(MINIMAL).search
+    usual = TrialPolicy()
+    assert spec.search.trial.over(usual) == usual
+    assert replace(spec.search, noise=None, trial=TrialRules()) == parse(MINIMAL).search
     assert spec.job == Work(model="resnet152", samples=50000, epochs=90)

@@ -65,11 +65,10 @@ def headline(record: RunRecord) -> list[str]:
         why = f" ({record.final.message})" if record.final and record.final.message else ""
         lines.append(f"The training failed before its work was done{why}; what it cost is on the receipt.")
     if record.status is Status.OVERRAN:
-        stopped = record.final is not None and record.final.ending is Ending.STOPPED
-        said = record.final.message if record.final and stopped else ""
-        lines.append(
-            f"The training was {said}." if said else f"Search and training together broke the limit: {_broken(record)}."
-        )
+        if record.final is not None and record.final.ending is Ending.STOPPED:
+            lines.append(f"The training was {record.final.message}.")
+        else:
+            lines.append(f"Search and training together broke the limit: {_broken(record)}.")
     return lines
 
 

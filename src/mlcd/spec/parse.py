@@ -181,7 +181,7 @@ def parse_train(text: str, *, file: str = "job.yaml", now: datetime | None = Non
     root = document(text, file=file)
     if root.value is None:
         raise SpecError("the file is empty", file=file, line=1, allowed="a job file; `mlcd init` writes one")
-    return replace(train_record(now)(root), file=file, source=text, places=places_of(root))
+    return replace(_placed(train_record(now)(root), root), file=file, source=text)
 
 
 def read_train(path: str | Path, *, now: datetime | None = None) -> TrainSpec:
@@ -195,7 +195,15 @@ def spec_from_mapping(job: Mapping[str, object], *, now: datetime | None = None)
     A field that is None counts as left out. Raises SpecError, without a line, as `parse_train` does.
     """
     root = tree(job)
-    return replace(train_record(now)(root), source=as_text(root), places=places_of(root))
+    return replace(_placed(train_record(now)(root), root), source=as_text(root))
+
+
+def _placed(spec: TrainSpec, root: Node) -> TrainSpec:
+    """The job with its fields' places; one with a command and nothing to simulate is for this machine."""
+    places = places_of(root)
+    if "resources.infra" not in places and spec.run.strip() and spec.job.model is None:
+        spec = replace(spec, resources=replace(spec.resources, infra="local"))
+    return replace(spec, places=places)
 
 
 def places_of(node: Node) -> dict[str, Place]:
