@@ -19,7 +19,7 @@ import yaml
 
 from mlcd.clouds.nodes import agent_command
 from mlcd.platforms.agent import Job
-from mlcd.platforms.registry import NAMES, topology
+from mlcd.platforms.registry import NAMES, TOPOLOGIES
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -76,7 +76,7 @@ class Nodes:
                 **text.get("envs", {}),
             },
             "platform": text["platform"]["name"],
-            "topology": topology(text["platform"]["name"], text["platform"].get("topology")),
+            "topology": text["platform"].get("topology", TOPOLOGIES[text["platform"]["name"]][0]),
             "port": free_ports(),
             "seconds": 300.0,
             "batch": work["batch"],
@@ -219,7 +219,7 @@ def test_every_example_names_a_platform_that_is_there_and_files_that_exist() -> 
     assert {job_file(file.stem)["platform"]["name"] for file in files} == set(NAMES)
     for file in files:
         text = job_file(file.stem)
-        assert topology(text["platform"]["name"], text["platform"].get("topology"))
+        assert text["platform"].get("topology", "ring") in TOPOLOGIES[text["platform"]["name"]]
         script = next(word for word in text["run"].split() if word.endswith(".py"))
         assert (EXAMPLES / text["workdir"] / script).is_file()
         if "pattern" in text["progress"]:

@@ -2,12 +2,13 @@
 
 import json
 import socket
+from pathlib import Path
 
 import pytest
 
 from mlcd.platforms.interface import interface_of
 from mlcd.platforms.placement import PORTS, Placement, Process
-from mlcd.platforms.registry import NAMES, TOPOLOGIES, UnknownPlatform, platform, topology
+from mlcd.platforms.registry import NAMES, TOPOLOGIES, UnknownPlatform, platform
 
 LOCAL = ("127.0.0.1",) * 3
 CLUSTER = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
@@ -128,10 +129,9 @@ def test_an_unknown_platform_names_the_nearest() -> None:
         platform("pytorhc")
 
 
-def test_an_unknown_topology_names_what_is_allowed() -> None:
-    assert topology("mxnet") == "ps"
-    assert topology("pytorch") == "ring"
-    assert topology("pytorch", "ps") == "ps"
-    with pytest.raises(UnknownPlatform, match="mxnet has no topology 'ring'; allowed: ps") as caught:
-        topology("mxnet", "ring")
-    assert caught.value.field == "topology"
+def test_every_variable_is_documented() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "platforms.md").read_text(encoding="utf-8")
+    for name in NAMES:
+        for form in TOPOLOGIES[name]:
+            for process in platform(name)(place(0, LOCAL, form=form, gpus=1)):
+                assert [variable for variable in process.env if f"`{variable}" not in page] == []

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -417,3 +418,11 @@ finally:
     (job.folder / "stop").touch()
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
     assert job.values("samples")[-1] == 10
+
+
+def test_the_page_on_progress_runs(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "progress.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    assert len(blocks) == 3
+    (tmp_path / "page.py").write_text("\n".join(blocks))
+    subprocess.run([sys.executable, "page.py"], cwd=tmp_path, check=True)

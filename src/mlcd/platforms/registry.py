@@ -21,31 +21,16 @@ TOPOLOGIES = {name: topologies for name, (_, topologies) in _PLATFORMS.items()}
 
 
 class UnknownPlatform(ValueError):
-    """There is no such platform, or it has no such topology; the text says what is allowed.
+    """There is no such platform; the text says which there are and which may have been meant."""
 
-    `field` is `name` or `topology`, `allowed` what it may be and `nearest` what may have been meant, or "".
-    """
-
-    def __init__(self, problem: str, *, field: str, value: str, allowed: tuple[str, ...]) -> None:
-        self.problem, self.field, self.value, self.allowed = problem, field, value, allowed
-        self.nearest = next(iter(get_close_matches(value, allowed, n=1, cutoff=0.6)), "")
-        hint = f"; did you mean {self.nearest!r}?" if self.nearest else ""
-        super().__init__(f"{problem} {value!r}; allowed: {', '.join(allowed)}{hint}")
+    def __init__(self, name: str) -> None:
+        near = get_close_matches(name, NAMES, n=1, cutoff=0.6)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        super().__init__(f"unknown platform {name!r}; allowed: {', '.join(NAMES)}{hint}")
 
 
 def platform(name: str) -> Processes:
     """The function that says what a node runs. Raises UnknownPlatform with the nearest name."""
     if name not in _PLATFORMS:
-        raise UnknownPlatform("unknown platform", field="name", value=name, allowed=NAMES)
+        raise UnknownPlatform(name)
     return _PLATFORMS[name][0]
-
-
-def topology(name: str, wanted: str | None = None) -> str:
-    """`wanted` where the platform has it, its first topology where none is wanted. Raises UnknownPlatform."""
-    platform(name)
-    allowed = TOPOLOGIES[name]
-    if wanted is None:
-        return allowed[0]
-    if wanted not in allowed:
-        raise UnknownPlatform(f"{name} has no topology", field="topology", value=wanted, allowed=allowed)
-    return wanted
