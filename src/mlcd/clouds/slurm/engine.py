@@ -67,14 +67,15 @@ class Slurm:
         notes: list[str] = []
         instances = []
         for name in self.prices:
-            partition = found[name]
+            partition = found.get(name)
+            if partition is None:
+                notes.append(f"resources.prices: {_no_such(name, found)}")
+                continue
             if not partition.is_up or not partition.usable:
                 notes.append(f"partition {name} is left out: none of its nodes takes jobs now")
                 continue
             if partition.mixed:
-                notes.append(
-                    f"partition {name} has nodes of different sizes: what a trial measures depends on its nodes"
-                )
+                notes.append(f"partition {name} has nodes of several sizes: what a trial measures depends on its nodes")
             instances.append(self._instance(partition))
         unpriced = [name for name in found if name not in self.prices]
         if unpriced:
@@ -144,8 +145,6 @@ class Slurm:
                 f"to the job file: `resources: {{infra: slurm, prices: {{{example}}}}}`"
             )
         for name, usd in self.prices.items():
-            if name not in found:
-                raise ProviderError(f"resources.prices: {_no_such(name, found)}")
             if usd.micros <= 0:
                 raise ProviderError(f"resources.prices: a node-hour of {name} must cost more than $0")
 

@@ -181,4 +181,6 @@ class SlurmNodes:
         try:
             ask("scontrol", action, self.job_id)
         except SlurmRefused as error:
-            raise ProviderError(f"Slurm job {self.job_id} cannot be {action}ed: {error.sentence}") from error
+            raise ProviderError(
+                f"Slurm job {self.job_id} cannot be {action.removesuffix('e')}ed: {error.sentence}"
+            ) from error
