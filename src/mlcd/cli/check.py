@@ -13,13 +13,16 @@ from mlcd.cli.output import output_option, print_json, wants_colour
 from mlcd.errors import MlcdError
 from mlcd.version import __version__
 
-EXTRAS = {"compare": ("sklearn", "scikit-learn, timed beside ours by `mlcd bench suggest`")}
+EXTRAS = {
+    "torch": ("torch", "PyTorch, for jobs that use it on this machine"),
+    "compare": ("sklearn", "scikit-learn, timed beside ours by `mlcd bench suggest`"),
+}
 """Extra -> (the module that shows it is there, what it is for)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at. `state` is ok, warning, problem, or later (comes with a later version)."""
+    """One thing looked at. `state` is ok, warning, problem, or no: cannot be used now, with what it lacks."""
 
     what: str
     state: str
@@ -48,7 +51,7 @@ def check(ctx: click.Context, output: str) -> None:
     ctx.exit(1 if problem else 0)
 
 
-_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red", "later": "bright_black"}
+_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red", "no": "bright_black"}
 
 
 def _machine() -> Iterator[Finding]:
@@ -82,13 +85,26 @@ def _clouds() -> Iterator[Finding]:
     for cloud in catalog.clouds:
         yield Finding(f"sim/{cloud}", "ok", f"simulated, {len(catalog.for_cloud(cloud))} types, {len(MODELS)} models")
     yield Finding("replay/FOLDER", "ok", "replays tables of measured runs; docs/replay.md has the format")
-    for name, what in (
-        ("local", "real trials on this machine"),
-        ("minicloud", "real isolated nodes on this machine"),
-        ("slurm", "a Slurm cluster"),
-        ("aws gcp azure", "through SkyPilot; no account is looked at yet"),
-    ):
-        yield Finding(name, "later", f"{what}: comes with a later version")
+    yield from _real_clouds()
+
+
+def _real_clouds() -> Iterator[Finding]:
+    from mlcd.clouds.local import usable_cpus
+    from mlcd.clouds.minicloud.facilities import missing as minicloud_lacks
+    from mlcd.clouds.skypilot import missing as skypilot_lacks
+    from mlcd.clouds.slurm.engine import missing as slurm_lacks
+
+    yield Finding("local", "ok", f"real trials in processes of this machine, {len(usable_cpus())} processors")
+    lacks = minicloud_lacks()
+    yield Finding("minicloud", "no" if lacks else "ok", "; ".join(lacks) or "real isolated nodes on this machine")
+    commands = slurm_lacks()
+    text = (
+        f"not on PATH: {', '.join(commands)}" if commands else "its commands are here; `resources.prices` names prices"
+    )
+    yield Finding("slurm", "no" if commands else "ok", text)
+    for cloud in ("aws", "gcp", "azure", "kubernetes"):
+        lack = skypilot_lacks(cloud)
+        yield Finding(cloud, "no" if lack else "ok", lack or "through SkyPilot; files with credentials are here")
 
 
 def _extras() -> Iterator[Finding]:

@@ -1,0 +1,172 @@
+"""heterbo, convbo, cherrypick and random search the minicloud for real; heterbo with and without productive trials.
+
+    sudo .venv/bin/python benchmarks/minicloud_search.py [--seeds 3]
+
+Needs results/minicloud/bed.csv (benchmarks/minicloud_bed.py) for the limits and the noise. All arms run in turns, in an
+order drawn anew for each (goal, seed). Keeps every run in benchmarks/results/minicloud/search.json and the table in
+docs/clouds/minicloud-results.md. `--report` only makes the table again. Most of an hour.
+"""
+
+import argparse
+import csv
+import json
+import random
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from minicloud_bed import EPOCHS, RESULTS, ROOT, SAMPLES, job, speeds, spread
+from scipy.stats import t as student
+
+from mlcd.jobs.train import train
+from mlcd.store.store import Store
+from mlcd.trial.record import RunRecord
+from mlcd.version import __version__
+
+PRODUCTIVE = "heterbo, productive"
+ARMS = ("heterbo", "convbo", "cherrypick", "random", PRODUCTIVE)
+TRIAL = {"minutes": 0.12, "extra_minutes_per_3_nodes": 0, "extension": 0.3, "watchdog_minutes": 0.25}
+BUDGET, DEADLINE = 5.0, 5.0
+"""Times the cheapest configuration's training, and the fastest one's. A trial takes a fifth of a training here, so the
+limits have to be wider than for trainings of hours."""
+PAGE = ROOT / "docs" / "clouds" / "minicloud-results.md"
+BEGIN, END = "<!-- table -->", "<!-- end: table -->"
+
+
+@dataclass(frozen=True)
+class Bed:
+    """What the exhaustive measurement says."""
+
+    budget_usd: float
+    deadline_seconds: float
+    noise: float
+    fastest: str
+    cheapest: str
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--arms", default=";".join(ARMS))
+    parser.add_argument("--report", action="store_true")
+    given = parser.parse_args()
+    bed = read_bed()
+    kept = RESULTS / "search.json"
+    if not given.report:
+        rows = searched(bed, given.arms.split(";"), given.seeds, kept)
+    rows = json.loads(kept.read_text())["rows"]
+    write_page(bed, rows)
+
+
+def read_bed() -> Bed:
+    with (RESULTS / "bed.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    with (RESULTS / "table" / "instances.csv").open() as file:
+        prices = {row["instance"]: float(row["usd_per_hour"]) for row in csv.DictReader(file)}
+    seconds = {config: SAMPLES * EPOCHS / statistics.mean(some) for config, some in speeds(rows).items()}
+    usd = {(t, n): s * n * prices[t] / 3600 for (t, n), s in seconds.items()}
+    fastest, cheapest = min(seconds, key=lambda c: seconds[c]), min(usd, key=lambda c: usd[c])
+    return Bed(
+        budget_usd=round(BUDGET * usd[cheapest], 4),
+        deadline_seconds=round(DEADLINE * seconds[fastest]),
+        noise=round(max(spread(rows), 0.02), 3),
+        fastest=f"{fastest[1]} x {fastest[0]}: {seconds[fastest]:.0f} s, ${usd[fastest]:.4f}",
+        cheapest=f"{cheapest[1]} x {cheapest[0]}: {seconds[cheapest]:.0f} s, ${usd[cheapest]:.4f}",
+    )
+
+
+def searched(bed: Bed, arms: list[str], seeds: int, path: Path) -> list[dict[str, object]]:
+    """Every arm for every goal and seed; what is known is written after each run."""
+    goals = {
+        "budget": {"minimize": "time", "budget": f"{bed.budget_usd} USD"},
+        "deadline": {"minimize": "cost", "deadline": f"{bed.deadline_seconds:.0f}s"},
+    }
+    rows: list[dict[str, object]] = []
+    for seed in range(1, seeds + 1):
+        for goal, wanted in goals.items():
+            order = random.Random(f"{seed} {goal}").sample(arms, len(arms))
+            for arm in order:
+                began = time.time()
+                with tempfile.TemporaryDirectory() as home, Store(Path(home)) as store:
+                    record = train(_spec(arm, wanted, bed), store=store, seed=seed)
+                    rows.append(_row(record, goal=goal, arm=arm, seed=seed, wall=time.time() - began))
+                print(json.dumps(rows[-1]))
+                data = {"mlcd": __version__, "date": datetime.now(UTC).isoformat(), "bed": vars(bed), "rows": rows}
+                path.write_text(json.dumps(data, indent=1) + "\n")
+    return rows
+
+
+def _spec(arm: str, goal: dict[str, str], bed: Bed):  # type: ignore[no-untyped-def]
+    strategy = arm.partition(",")[0]
+    search = {"strategy": strategy, "noise": bed.noise, "assurance": 0.999, "trial": TRIAL}
+    return job(goal=goal, search=search, checkpoints=arm == PRODUCTIVE)
+
+
+def _row(record: RunRecord, *, goal: str, arm: str, seed: int, wall: float) -> dict[str, object]:
+    limits = record.problem.goal
+    usd, seconds = record.total_usd.dollars, record.total_seconds
+    over = (limits.budget is not None and usd > limits.budget.dollars) or (
+        limits.deadline_seconds is not None and seconds > limits.deadline_seconds
+    )
+    return {
+        "goal": goal,
+        "arm": arm,
+        "seed": seed,
+        "status": record.status.value,
+        "choice": str(record.choice.config) if record.choice else None,
+        "trials": len(record.rows),
+        "failed": len(record.history.failures),
+        "search_seconds": round(record.search_seconds, 1),
+        "search_usd": record.search_usd.dollars,
+        "total_seconds": round(seconds, 1),
+        "total_usd": usd,
+        "predicted_seconds": record.choice.seconds if record.choice else None,
+        "train_seconds": record.final.seconds if record.final else None,
+        "done_by_trials": record.history.reached_samples / record.problem.work_samples,
+        "limit_broken": over,
+        "wall_seconds": round(wall, 1),
+        "tried": [str(row.trial.config) for row in record.rows],
+    }
+
+
+def write_page(bed: Bed, rows: list[dict[str, object]]) -> None:
+    lines = ["| goal | arm | mean total | paired difference to heterbo (95%) | limits broken | unfinished | trials |"]
+    lines.append("|---|---|---|---|---|---|---|")
+    for goal, unit in (("budget", "total_seconds"), ("deadline", "total_usd")):
+        base = {r["seed"]: float(str(r[unit])) for r in rows if r["goal"] == goal and r["arm"] == "heterbo"}
+        for arm in ARMS:
+            mine = [r for r in rows if r["goal"] == goal and r["arm"] == arm]
+            if not mine:
+                continue
+            values = [float(str(r[unit])) for r in mine]
+            shown = f"{statistics.mean(values):.0f} s" if unit == "total_seconds" else f"${statistics.mean(values):.4f}"
+            pairs = [float(str(r[unit])) / base[r["seed"]] - 1 for r in mine if r["seed"] in base]
+            broken = sum(bool(r["limit_broken"]) for r in mine)
+            unfinished = sum(r["status"] not in ("done", "overran") for r in mine)
+            trials = statistics.mean(float(str(r["trials"])) for r in mine)
+            difference = "" if arm == "heterbo" else _interval(pairs)
+            lines.append(
+                f"| {goal} | {arm} | {shown} | {difference} | {broken} of {len(mine)} | {unfinished} | {trials:.1f} |"
+            )
+    made = "\n".join(lines)
+    print(made)
+    if PAGE.exists():
+        text = PAGE.read_text()
+        head, _, rest = text.partition(BEGIN)
+        tail = rest.partition(END)[2]
+        PAGE.write_text(f"{head}{BEGIN}\n{made}\n{END}{tail}")
+
+
+def _interval(pairs: list[float]) -> str:
+    mean = statistics.mean(pairs)
+    if len(pairs) < 2:
+        return f"{mean:+.0%}"
+    half = float(student.ppf(0.975, len(pairs) - 1)) * statistics.stdev(pairs) / len(pairs) ** 0.5
+    return f"{mean:+.0%} ({mean - half:+.0%} .. {mean + half:+.0%})"
+
+
+if __name__ == "__main__":
+    main()
