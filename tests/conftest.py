@@ -16,7 +16,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cloud", metavar="NAME", help="run only the cloud contract, on the cloud of this name")
 
 
+NODES = ("local", "minicloud", "slurm", "slurm_search", "skypilot", "chaos", "real_clouds", "platform_examples")
+"""Files test_X.py whose tests use this machine's processors as nodes: marked, and run with nothing beside them."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.stem.removeprefix("test_") in NODES:
+            item.add_marker(pytest.mark.nodes)
     wanted = config.getoption("--cloud")
     if wanted is None:
         return

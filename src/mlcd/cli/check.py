@@ -98,9 +98,7 @@ def _real_clouds() -> Iterator[Finding]:
     lacks = minicloud_lacks()
     yield Finding("minicloud", "no" if lacks else "ok", "; ".join(lacks) or "real isolated nodes on this machine")
     commands = slurm_lacks()
-    text = (
-        f"not on PATH: {', '.join(commands)}" if commands else "its commands are here; `resources.prices` names prices"
-    )
+    text = f"not on PATH: {', '.join(commands)}" if commands else "its commands are here; the job file has prices"
     yield Finding("slurm", "no" if commands else "ok", text)
     for cloud in ("aws", "gcp", "azure", "kubernetes"):
         lack = skypilot_lacks(cloud)
