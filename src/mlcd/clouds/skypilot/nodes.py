@@ -11,7 +11,7 @@ from mlcd.clouds.nodes import NodeOrder, NodesState
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.clouds.skypilot import transport
 from mlcd.clouds.skypilot.client import SkyError, Worker
-from mlcd.clouds.skypilot.refusals import refused, shortened
+from mlcd.clouds.skypilot.refusals import refused, shortened, with_reasons
 from mlcd.clouds.skypilot.task import SkySettings, lease_folder
 from mlcd.errors import ProviderError
 from mlcd.trial.trial import FailureKind
@@ -26,6 +26,7 @@ DOWN_SECONDS = 300.0
 STOP_SECONDS = 600.0
 FIGURES_SECONDS = 30.0
 DOWN_TRIES = 3
+LOG_LINES = 60
 LAST_LOOKS = 5
 """How often an ended job's exit files are looked for before they are taken as missing."""
 _ENDED_JOB = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "FAILED_DRIVER", "CANCELLED")
@@ -135,13 +136,19 @@ class SkyNodes:
             try:
                 answer = self._worker.call("poll", seconds=CALL_SECONDS, request=self._request)
             except SkyError as error:
-                raise refused(error, infra=self._settings.infra) from error
+                raise refused(with_reasons(error, self._said()), infra=self._settings.infra) from error
             if answer["state"] == "CANCELLED":
                 raise LeaseFailed(FailureKind.LAUNCH, f"{self._cluster}: the launch was cancelled", seconds=0.0)
             if answer["state"] == "SUCCEEDED":
                 number = answer.get("job")
                 return None if number is None else int(number)
         return None
+
+    def _said(self) -> str:
+        try:
+            return str(self._worker.call("said", seconds=CALL_SECONDS, request=self._request, lines=LOG_LINES))
+        except SkyError:
+            return ""  # the error itself is told all the same
 
     def _await_end(self, number: int | None) -> None:
         self._hosts = self._call("hosts", CALL_SECONDS, cluster=self._cluster)

@@ -20,6 +20,7 @@ _CAPACITY = re.compile(
     r"|Unschedulable|not enough|No launchable resource|Catalog does not contain|Max ?Spot ?Instance",
     re.IGNORECASE,
 )
+_REASON = re.compile(r"handler error|error occurred|HttpError|Exceeded|quota|capacity", re.IGNORECASE)
 _ACCESS_TYPES = ("NoCloudAccessError", "CloudUserIdentityError", "InvalidCloudCredentials", "PermissionDeniedError")
 _USER_TYPES = ("ValueError", "NotSupportedError", "InvalidCloudConfigs", "InvalidSkyPilotConfigError", "TypeError")
 
@@ -31,13 +32,20 @@ def refused(error: SkyError, *, infra: str, ordering: bool = False) -> LeaseFail
     settings are wrong, since trying another type would not help; else LAUNCH.
     """
     text = shortened(error.text)
+    other = any(_REASON.search(reason) and not _CAPACITY.search(reason) for reason in error.reasons)
     if set(error.types) & set(_ACCESS_TYPES) or _ACCESS.search(error.text):
         return ProviderError(f"{infra}: SkyPilot has no access: {text}")
-    if "ResourcesUnavailableError" in error.types and (ordering or _CAPACITY.search(error.text)):
+    if "ResourcesUnavailableError" in error.types and not other:
         return LeaseFailed(FailureKind.CAPACITY, f"{infra}: {text}", seconds=0.0, billed=False)
     if ordering and set(error.types) & set(_USER_TYPES):
         return ProviderError(f"{infra}: SkyPilot refuses the order: {text}")
-    return LeaseFailed(FailureKind.LAUNCH, f"{infra}: {text}", seconds=0.0, billed=not ordering)
+    return LeaseFailed(FailureKind.LAUNCH, f"{infra}: {text}", seconds=0.0, billed=True)
+
+
+def with_reasons(error: SkyError, said: str) -> SkyError:
+    """The error with what the provider answered, which SkyPilot writes into its log only."""
+    lines = [line.strip() for line in said.splitlines() if _REASON.search(line)]
+    return SkyError(error.types, error.message, (*error.reasons, *dict.fromkeys(lines[-3:])))
 
 
 def shortened(text: str) -> str:

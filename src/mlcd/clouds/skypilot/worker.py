@@ -95,6 +95,19 @@ def outcome(*, request: str) -> str:
     return says.text
 
 
+def said(*, request: str, lines: int) -> str:
+    """The end of what SkyPilot said about a request that has ended, whatever became of it."""
+    from sky.client import sdk  # noqa: PLC0415
+
+    says = _Text()
+    response = sdk.server_common.make_authenticated_request(
+        "GET", f"/api/stream?request_id={request}&format=plain&follow=false&tail={lines}", stream=True
+    )
+    for line in response.iter_lines(decode_unicode=True):
+        says.write(line + "\n")
+    return says.text
+
+
 def hosts(*, cluster: str) -> list[str]:
     """The names under which ssh and rsync reach the nodes, the first node first; writes SkyPilot's part of ~/.ssh."""
     from sky.client.cli import command  # noqa: PLC0415
@@ -230,7 +243,8 @@ def stop_server(*, force: bool = False) -> bool:
 
     if not common.is_api_server_local() or not sdk._local_api_server_running():
         return False
-    if not force and (sky.api_status() or sky.get(sky.status(all_users=True))):
+    busy = any(request.cluster_name for request in sky.api_status())  # its own daemons are always under way
+    if not force and (busy or sky.get(sky.status(all_users=True))):
         return False
     sky.api_stop()
     started_server.clear()
@@ -245,6 +259,7 @@ OPS: dict[str, Callable[..., Any]] = {
         launch,
         poll,
         outcome,
+        said,
         hosts,
         job,
         status,

@@ -1,0 +1,264 @@
+"""SkyPilot against a moto server: a home of its own, dummy credentials, catalogs placed by hand, nothing of the user's.
+
+moto answers as EC2 does, but no machine stands behind its addresses: nodes reach "running" and their job never starts.
+"""
+
+import csv
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from mlcd.catalog import load_catalog
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON = ROOT / ".venvs" / "skypilot" / "bin" / "python"
+REGION = "us-east-1"
+REGIONS = {"aws": REGION, "gcp": "us-central1", "azure": "eastus"}
+PATIENCE = 240.0  # how long to wait before a test is given up; no assertion depends on it
+
+needs_skypilot = pytest.mark.skipif(
+    not PYTHON.exists(), reason=".venvs/skypilot is missing; run: scripts/setup-skypilot"
+)
+
+_GATEWAY = """
+import boto3
+ec2 = boto3.client("ec2", region_name="us-east-1")
+vpc = ec2.describe_vpcs()["Vpcs"][0]["VpcId"]
+gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
+for table in ec2.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["RouteTables"]:
+    ec2.create_route(RouteTableId=table["RouteTableId"], DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
+# What SkyPilot makes at its first launch: moto refuses the role's policy, for it has no version.
+iam = boto3.client("iam")
+iam.create_instance_profile(InstanceProfileName="skypilot-v1")
+iam.create_role(RoleName="skypilot-v1", AssumeRolePolicyDocument="{}")
+iam.add_role_to_instance_profile(InstanceProfileName="skypilot-v1", RoleName="skypilot-v1")
+answer = next(i["ImageId"] for i in ec2.describe_images()["Images"] if "ubuntu" in i["Name"])
+"""
+_INSTANCES = """
+import boto3
+pages = boto3.client("ec2", region_name="us-east-1").get_paginator("describe_instances").paginate()
+answer = [
+    {"id": i["InstanceId"], "state": i["State"]["Name"], "type": i["InstanceType"],
+     "tags": {t["Key"]: t["Value"] for t in i.get("Tags", [])}, "spot": i.get("InstanceLifecycle") == "spot"}
+    for page in pages for r in page["Reservations"] for i in r["Instances"]
+]
+"""
+_PUT = """
+import boto3, datetime
+boto3.client("cloudwatch", region_name="us-east-1").put_metric_data(Namespace="AWS/EC2", MetricData=[
+    {"MetricName": name, "Dimensions": [{"Name": "InstanceId", "Value": instance}], "Value": value,
+     "Timestamp": datetime.datetime.now(datetime.timezone.utc)}
+    for instance in given["ids"] for name, value in given["values"].items()])
+answer = None
+"""
+
+
+class _Door(BaseHTTPRequestHandler):
+    """In front of moto: refuses to start the types in `refused`, as EC2 does when it has no room; lets all else by."""
+
+    server: "_Doorway"
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        asked = parse_qs(body.decode(errors="replace"))
+        code = self.server.refused.get(asked.get("InstanceType", [""])[0])
+        if asked.get("Action") == ["RunInstances"] and code:
+            text = (
+                f"<Response><Errors><Error><Code>{code}</Code><Message>refused by the test</Message></Error></Errors>"
+            )
+            self._answer(400, "text/xml", f"{text}<RequestID>test</RequestID></Response>".encode())
+            return
+        self._pass_on(body)
+
+    def do_GET(self) -> None:
+        self._pass_on(None)
+
+    do_PUT = do_DELETE = do_HEAD = do_POST  # noqa: N815
+
+    def _pass_on(self, body: bytes | None) -> None:
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in ("connection",)}
+        request = urllib.request.Request(
+            self.server.behind + self.path, data=body, headers=headers, method=self.command
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                self._answer(answer.status, answer.headers.get("Content-Type", ""), answer.read())
+        except urllib.error.HTTPError as error:
+            self._answer(error.code, error.headers.get("Content-Type", ""), error.read())
+
+    def _answer(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Quiet."""
+
+
+class _Doorway(ThreadingHTTPServer):
+    daemon_threads = True
+    refused: dict[str, str]
+    behind: str
+
+
+@dataclass
+class SkyMoto:
+    """A cloud to be had: `environment` is what mlcd and SkyPilot have to run with."""
+
+    home: Path
+    environment: dict[str, str]
+    image: str = ""
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def ask(self, script: str, **given: object) -> Any:
+        """`answer` of a script run by SkyPilot's Python."""
+        text = f"import json\ngiven = json.loads({json.dumps(given)!r})\n{script}\nprint(json.dumps(answer))"
+        done = subprocess.run(
+            [str(PYTHON), "-c", text], env=self.environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def instances(self, cluster: str = "") -> list[dict[str, Any]]:
+        """Instances that are not terminated, in EC2's eyes; of one cluster by its tag."""
+        found = [i for i in self.ask(_INSTANCES) if i["state"] not in ("terminated", "shutting-down")]
+        return [i for i in found if not cluster or i["tags"].get("mlcd") == cluster]
+
+    def put_metrics(self, ids: list[str], values: dict[str, float]) -> None:
+        """As CloudWatch's agent would."""
+        self.ask(_PUT, ids=ids, values=values)
+
+    def sky(self, *words: str) -> None:
+        """The user's own command line."""
+        subprocess.run([str(PYTHON.with_name("sky")), *words], env=self.environment, capture_output=True, check=False)
+
+    def servers(self) -> list[int]:
+        """Living processes of SkyPilot's API server here, found by its port."""
+        mark = f"--port={self.environment['SKYPILOT_API_SERVER_LOCAL_PORT']}"
+        return [pid for pid in _pids() if mark in _read(f"/proc/{pid}/cmdline").split("\0")]
+
+    def processes(self) -> list[int]:
+        """Everything alive whose home is this one."""
+        return [pid for pid in _pids() if f"HOME={self.home}" in _read(f"/proc/{pid}/environ").split("\0")]
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    give_up = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < give_up, f"waited in vain: {what}"
+        time.sleep(0.5)
+
+
+@contextmanager
+def sky_moto(home: Path) -> Iterator[SkyMoto]:
+    """Starts moto; SkyPilot's server is started by whoever needs it first. Everything is stopped at the end."""
+    behind = _free_port()
+    environment = {
+        **{k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "SKYPILOT_", "KUBE", "GOOGLE_", "MLCD_"))},
+        "HOME": str(home),
+        "SKYPILOT_API_SERVER_LOCAL_PORT": str(_free_port()),
+        "SKYPILOT_DISABLE_USAGE_COLLECTION": "1",
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "MLCD_SKY_PYTHON": str(PYTHON),
+    }
+    place_catalogs(home)
+    place_credentials(home)
+    moto = subprocess.Popen(
+        [str(PYTHON.with_name("moto_server")), "-H", "127.0.0.1", "-p", str(behind)],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    door = _Doorway(("127.0.0.1", 0), _Door)
+    door.behind = f"http://127.0.0.1:{behind}"
+    environment["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{door.server_address[1]}"
+    here = SkyMoto(home, environment)
+    door.refused = here.refused
+    threading.Thread(target=door.serve_forever, daemon=True).start()
+    try:
+        wait_for(lambda: _answers(behind), "moto's first answer")
+        here.image = here.ask(_GATEWAY)
+        yield here
+    finally:
+        here.sky("api", "stop")
+        moto.terminate()
+        moto.wait()
+        door.shutdown()
+        door.server_close()
+        for pid in here.processes():
+            os.kill(pid, signal.SIGKILL)
+
+
+def place_credentials(home: Path) -> None:
+    (home / ".aws").mkdir(parents=True, exist_ok=True)
+    (home / ".aws" / "credentials").write_text(
+        "[default]\naws_access_key_id = testing\naws_secret_access_key = testing\n"
+    )
+    (home / ".aws" / "config").write_text(f"[default]\nregion = {REGION}\n")
+
+
+def place_catalogs(home: Path) -> None:
+    """SkyPilot's catalogs, which it would download: made from mlcd's own, two zones a region."""
+    header = (
+        "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone"
+    )
+    zones = {"aws": ("use1-az1", "use1-az2"), "gcp": ("us-central1-a", "us-central1-b"), "azure": ("", "")}
+    for cloud, region in REGIONS.items():
+        folder = home / ".sky" / "catalogs" / "v8" / cloud
+        folder.mkdir(parents=True)
+        with (folder / "vms.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow([*header.split(","), "Arch", *(["Generation"] if cloud == "azure" else [])])
+            for i in load_catalog().for_cloud(cloud).values():
+                spot = "" if i.spot_usd_per_hour is None else i.spot_usd_per_hour.dollars
+                for zone in dict.fromkeys(zones[cloud]):
+                    row = [i.name, i.accelerator or "", i.accelerators or "", i.vcpus, i.memory_gib, ""]
+                    row += [i.usd_per_hour.dollars, spot, region, zone, "x86_64"]
+                    writer.writerow([*row, *(["V2"] if cloud == "azure" else [])])
+        (folder / "images.csv").write_text("Tag,Region,OS,OSVersion,ImageId,CreationDate,BaseImageId\n")
+    (home / ".sky/catalogs/v8/aws/instance_quota_mapping.csv").write_text(
+        "InstanceType,SpotInstanceCode,OnDemandInstanceCode\n"
+    )
+    (home / ".sky/catalogs/v8/gcp/accelerator_quota_mapping.csv").write_text("Accelerator,OnDemand,Spot\n")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _pids() -> list[int]:
+    return [int(path.name) for path in Path("/proc").glob("[0-9]*") if int(path.name) != os.getpid()]
+
+
+def _read(file: str) -> str:
+    try:
+        return Path(file).read_text(errors="replace")
+    except OSError:  # it ended just now
+        return ""
