@@ -219,22 +219,19 @@ def place_credentials(home: Path) -> None:
 
 def place_catalogs(home: Path) -> None:
     """SkyPilot's catalogs, which it would download: made from mlcd's own, two zones a region."""
-    header = (
-        "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone"
-    )
-    zones = {"aws": ("use1-az1", "use1-az2"), "gcp": ("us-central1-a", "us-central1-b"), "azure": ("", "")}
+    header = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,Arch"
+    zones = {"aws": ("use1-az1", "use1-az2"), "gcp": ("us-central1-a", "us-central1-b"), "azure": ("V2",)}
     for cloud, region in REGIONS.items():
         folder = home / ".sky" / "catalogs" / "v8" / cloud
         folder.mkdir(parents=True)
         with (folder / "vms.csv").open("w", newline="") as file:
             writer = csv.writer(file)
-            writer.writerow([*header.split(","), "Arch", *(["Generation"] if cloud == "azure" else [])])
+            writer.writerow([*header.split(","), "Generation" if cloud == "azure" else "AvailabilityZone"])
             for i in load_catalog().for_cloud(cloud).values():
                 spot = "" if i.spot_usd_per_hour is None else i.spot_usd_per_hour.dollars
-                for zone in dict.fromkeys(zones[cloud]):
-                    row = [i.name, i.accelerator or "", i.accelerators or "", i.vcpus, i.memory_gib, ""]
-                    row += [i.usd_per_hour.dollars, spot, region, zone, "x86_64"]
-                    writer.writerow([*row, *(["V2"] if cloud == "azure" else [])])
+                row = [i.name, i.accelerator or "", i.accelerators or "", i.vcpus, i.memory_gib, ""]
+                row += [i.usd_per_hour.dollars, spot, region, "x86_64"]
+                writer.writerows([*row, zone] for zone in zones[cloud])
         (folder / "images.csv").write_text("Tag,Region,OS,OSVersion,ImageId,CreationDate,BaseImageId\n")
     (home / ".sky/catalogs/v8/aws/instance_quota_mapping.csv").write_text(
         "InstanceType,SpotInstanceCode,OnDemandInstanceCode\n"

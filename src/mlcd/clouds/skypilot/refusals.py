@@ -11,7 +11,7 @@ TEXT_LENGTH = 600
 
 _ACCESS = re.compile(
     r"NoCloudAccess|not enabled|InvalidClientTokenId|AuthFailure|UnauthorizedOperation|ExpiredToken|AccessDenied"
-    r"|NoCredentials|Unable to locate credentials|InvalidCloudCredentials|CloudUserIdentityError|sky check"
+    r"|NoCredentials|Unable to locate credentials|InvalidCloudCredentials|CloudUserIdentityError"
     r"|DefaultCredentialsError|az login|PERMISSION_DENIED|PermissionDenied",
     re.IGNORECASE,
 )
@@ -32,7 +32,8 @@ def refused(error: SkyError, *, infra: str, ordering: bool = False) -> LeaseFail
     settings are wrong, since trying another type would not help; else LAUNCH.
     """
     text = shortened(error.text)
-    other = any(_REASON.search(reason) and not _CAPACITY.search(reason) for reason in error.reasons)
+    answers = [reason for reason in error.reasons if _REASON.search(reason)]
+    other = bool(answers) and not any(_CAPACITY.search(answer) for answer in answers)
     if set(error.types) & set(_ACCESS_TYPES) or _ACCESS.search(error.text):
         return ProviderError(f"{infra}: SkyPilot has no access: {text}")
     if "ResourcesUnavailableError" in error.types and not other:
