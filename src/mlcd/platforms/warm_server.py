@@ -172,7 +172,7 @@ def become(request: dict[str, Any]) -> str:
     sys.path[:1] = [str(script.resolve().parent), *extra]
     importlib.invalidate_caches()
     _as_if_just_imported()
-    return str(script)
+    return str(Path.cwd() / script)
 
 
 def _redirect(log: str) -> None:

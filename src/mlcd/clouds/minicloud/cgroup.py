@@ -140,23 +140,30 @@ def end_groups(lease_id: str) -> None:
     """End every process of a lease and remove its control groups. Raises ProviderError when some cannot be."""
     groups = groups_of(lease_id)
     deadline = time.monotonic() + _END_SECONDS
-    while pids := {pid for group in groups for pid in group.pids()}:
-        for group in groups:
+    while not _end_once(groups, lease_id):  # again and again: one may be joining just now
+        if time.monotonic() > deadline:
+            pids = sorted(pid for group in groups for pid in group.pids())
+            what = f"end the processes {', '.join(map(str, pids))}" if pids else "remove the control groups"
+            raise ProviderError(f"{lease_id}: cannot {what}; try `mlcd down` again")
+        time.sleep(0.01)
+
+
+def _end_once(groups: Iterable[Group], lease_id: str) -> bool:
+    """Whether nothing is left of them."""
+    for group in groups:
+        if pids := group.pids():
             # A frozen process takes no signal, and one that is out of its quota takes its time to end.
             _write(group.folder("freezer") / "freezer.state", "THAWED")
             _write(group.folder("cpu") / "cpu.cfs_quota_us", "-1")
-        kill_all(pids)
-        if time.monotonic() > deadline:
-            raise ProviderError(f"{lease_id}: cannot end the processes {', '.join(map(str, sorted(pids)))}")
-        time.sleep(0.01)
-    for group in groups:
-        for folder in group.folders:
-            _remove(folder, deadline)
-    for mount in set(mounted_controllers().values()):
-        _remove(mount / FAMILY / lease_id, deadline)
-        family = mount / FAMILY
+            kill_all(pids)
+    parents = [mount / FAMILY / lease_id for mount in set(mounted_controllers().values())]
+    removed = [_remove(folder) for group in groups for folder in group.folders]
+    removed += [_remove(parent) for parent in parents]
+    for parent in parents:
+        family = parent.parent
         if family.is_dir() and not any(child.is_dir() for child in family.iterdir()):
-            _remove_if_empty(family)
+            _remove(family)
+    return all(removed)
 
 
 def kill_all(pids: Iterable[int]) -> None:
@@ -188,15 +195,8 @@ def _write(file: Path, text: str) -> None:
         return
 
 
-def _remove(folder: Path, deadline: float) -> None:
-    while not _remove_if_empty(folder):
-        if time.monotonic() > deadline:
-            raise ProviderError(f"cannot remove the control group {folder}: something still uses it")
-        time.sleep(0.01)
-
-
-def _remove_if_empty(folder: Path) -> bool:
-    """False while the kernel still counts something in it."""
+def _remove(folder: Path) -> bool:
+    """Whether it is gone; False while something is in it."""
     try:
         folder.rmdir()
     except FileNotFoundError:

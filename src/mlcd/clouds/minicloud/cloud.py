@@ -78,6 +78,8 @@ class MiniCloud:
         with ExitStack() as undo:
             with machine_lock():
                 end_abandoned()
+                if order.lease_id in _known_leases():
+                    raise ValueError(f"{order.lease_id} is leased already")
                 _refuse_beyond_capacity(kind, order.count)
                 record = Record(
                     lease_id=order.lease_id,

@@ -103,6 +103,8 @@ class MiniNodes:
             if self._released:
                 return
             self.used_seconds()
+            for agent in self._agents:
+                agent.kill()  # one that was started just now may not be in its groups yet
             end_lease(self.record.lease_id)
             self._released = True
             for agent in self._agents:

@@ -5,6 +5,7 @@ Importing PyTorch takes about 2.4 s of a core, so 19 s of a node with an eighth 
 
 import os
 import secrets
+import socket
 import subprocess
 import sys
 import threading
@@ -34,7 +35,7 @@ class WarmWorkers:
     def socket(self) -> str:
         """Where the agents find it; starts it when it does not run. Raises ProviderError."""
         with self._lock:
-            if self._process is None or self._process.poll() is not None:
+            if not self._answers():
                 self._close()
                 self._start()
             return str(_socket(self._lease_id))
@@ -43,6 +44,12 @@ class WarmWorkers:
         """End it and all its processes; idempotent."""
         with self._lock:
             self._close()
+
+    def _answers(self) -> bool:
+        if self._process is None:
+            return False
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            return connection.connect_ex(str(_socket(self._lease_id))) == 0
 
     def _start(self) -> None:
         self._lease_id = f"{PREFIX}warm-{os.getpid()}-{secrets.token_hex(3)}"
