@@ -13,7 +13,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -248,8 +248,9 @@ def test_check_is_honest(mlcd: Mlcd, monkeypatch: pytest.MonkeyPatch) -> None:
         "schema ",
         "sim/aws",
         "docs/replay.md",
-        "later    minicloud",
-        "SkyPilot",
+        "local",
+        "minicloud",
+        "kubernetes",
         "docs/catalog.md",
     ):
         assert part in answer.out
@@ -307,17 +308,20 @@ def test_every_trial_failing_is_6(mlcd: Mlcd, folder: Path) -> None:
 # ---- leave to spend
 
 
-class _Real:
-    """Makes a simulated cloud call itself real."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from mlcd.clouds.sim import SimCloud
-
-        monkeypatch.setattr(SimCloud, "simulated", False)
+CHARGED = """
+from dataclasses import replace
+from mlcd.jobs import train
+plain = train.simulated
+train.simulated = lambda *given: replace(plain(*given), charged=True)
+"""
+"""A simulated cloud for which somebody is charged."""
 
 
 def test_real_money_off_a_terminal_needs_yes(mlcd: Mlcd, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _Real(monkeypatch)
+    from mlcd.jobs import train
+
+    plain = train.simulated
+    monkeypatch.setattr(train, "simulated", lambda *given: replace(plain(*given), charged=True))
     with Path(os.devnull).open() as nothing:
         monkeypatch.setattr("sys.stdin", nothing)
         answer = mlcd("train", "job.yaml")
@@ -330,7 +334,7 @@ def test_real_money_off_a_terminal_needs_yes(mlcd: Mlcd, folder: Path, monkeypat
 
 @pytest.mark.parametrize(("reply", "code"), [("n\n", 2), ("y\n", 0)])
 def test_real_money_on_a_terminal_is_asked_for(folder: Path, reply: str, code: int) -> None:
-    script = "from mlcd.clouds.sim import SimCloud; SimCloud.simulated = False\nfrom mlcd.cli.main import main; main()"
+    script = CHARGED + "from mlcd.cli.main import main; main()"
     ours, theirs = pty.openpty()
     os.write(ours, reply.encode())
     done = subprocess.run(
@@ -370,6 +374,20 @@ def job(old: str, new: str) -> dict[str, str]:
 TRAIN_BAD = ("train", "bad.yaml")
 INSTANCES = "instance,vcpus,memory_gib,usd_per_hour\na,2,4,0.1\n"
 
+REAL = """\
+name: real
+run: "true"
+
+job: {samples: 100, epochs: 2, batch: 192}
+goal: {minimize: time, budget: 40 USD}
+"""
+
+
+def real(line: str) -> dict[str, str]:
+    """A real job with `line` as its third."""
+    return {"bad.yaml": REAL.replace("\n\n", f"\n{line}\n")}
+
+
 BAD: dict[str, Bad] = {
     # the command line
     "unknown command": Bad(("trian", "job.yaml"), 2, ("'trian'", "did you mean 'train'?")),
@@ -399,8 +417,16 @@ BAD: dict[str, Bad] = {
     "picture of another kind": Bad(("train", "job.yaml", "--picture", "x.png"), 2, ("--picture", "'x.png'", ".svg")),
     "report's picture of another kind": Bad(("report", "x", "--picture", "speed", "--out", "x.png"), 2, (
         "--out", ".svg")),
-    "real cloud of later": Bad(("train", "job.yaml", "--on", "aws"), 7, ("'aws'", "SkyPilot", "sim/CLOUD")),
-    "local of later": Bad(("train", "job.yaml", "--on", "local"), 7, ("'local'", "later version")),
+    "cloud of later": Bad(("train", "job.yaml", "--on", "lithops/localhost"), 7, ("later version", "sim/aws")),
+    "no command to run": Bad(("train", "job.yaml", "--on", "local"), 2, ("run", "a real job needs", "python train.py")),
+    "no such working folder": Bad(TRAIN_BAD, 2, ("bad.yaml:3", "workdir", "no such folder"), real("workdir: nowhere")),
+    "a secret that is not there": Bad(TRAIN_BAD, 2, ("NO_SUCH is not", "export"), real("secrets: [NO_SUCH]")),
+    "no credentials": Bad((*TRAIN_BAD, "--on", "gcp"), 7, ("gcp",), real(""), {"HOME": "/nowhere"}),
+    "no such type here": Bad(
+        TRAIN_BAD, 2, ("bad.yaml:3", "instance_type", "local.1"), real("resources: {instance_type: m.small}")
+    ),
+    "more nodes than processors": Bad(TRAIN_BAD, 2, ("num_nodes", "no room"), real("num_nodes: [192]")),
+    "trained without a count": Bad(TRAIN_BAD, 2, ("job.samples", "missing"), {"bad.yaml": REAL.replace("job:", "#")}),
     "picture in no folder": Bad(("train", "job.yaml", "--picture", "no/where.svg"), 2, ("no/where.svg", "no folder")),
     "report into a folder": Bad(("demo", "--out", "."), 2, ("is a folder",)),
     "init in no folder": Bad(("init", "no/where.yaml"), 2, ("no/where.yaml", "no folder")),

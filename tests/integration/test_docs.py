@@ -14,6 +14,7 @@ from mlcd.catalog.load import FIELDS
 from mlcd.cli.main import cli
 from mlcd.clouds.replay import load_workloads
 from mlcd.space import Config
+from mlcd.spec import parse_train, read_train
 from mlcd.trial.outcome import Status
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,8 +104,9 @@ def test_the_readme_job_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
     page = text(ROOT / "README.md")
-    (job,) = re.findall(r"```yaml\n(.*?)```", page, re.S)
+    job, real = re.findall(r"```yaml\n(.*?)```", page, re.S)
     (tmp_path / "job.yaml").write_text(job)
+    assert parse_train(real).run == read_train(ROOT / "examples" / "digits-cnn.yaml").run
     (example,) = re.findall(r"```python\n(.*?)```", page, re.S)
     exec(compile(example, "README.md", "exec"), {})
 
@@ -118,7 +120,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_the_coverage_gate_can_fail(tmp_path: Path) -> None:
     gate = script("coverage_gate")
-    rooms = ("spec/a.py", "ledger.py", "trial/b.py", "search/c.py", "engine.py")
+    rooms = ("spec/a.py", "ledger.py", "trial/b.py", "search/c.py", "engine/d.py")
 
     def verdict(branches: int, names: tuple[str, ...] = rooms) -> int:
         summary = {"num_statements": 100, "covered_lines": 100, "num_branches": 100, "covered_branches": branches}
