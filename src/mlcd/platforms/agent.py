@@ -163,6 +163,7 @@ class Agent:
         place, job = self.placement, self.job
         env = {
             **os.environ,
+            "MLCD_CHECKPOINT_SECONDS": str(job.checkpoint_seconds),  # the job file may say otherwise
             **job.envs,
             "MLCD_LEASE": job.lease_id,
             "MLCD_RANK": str(place.rank),
@@ -175,7 +176,6 @@ class Agent:
             "MLCD_INSTANCE": job.instance,
             "MLCD_PROGRESS_FILE": str(self.folder / "progress.jsonl"),
             "MLCD_STOP_FILE": str(self.folder / "stop"),
-            "MLCD_CHECKPOINT_SECONDS": str(job.checkpoint_seconds),
             "SKYPILOT_NODE_RANK": str(place.rank),
             "SKYPILOT_NODE_IPS": "\n".join(place.addresses),
             "SKYPILOT_NUM_NODES": str(place.nodes),
