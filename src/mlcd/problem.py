@@ -77,6 +77,7 @@ class Problem:
     assurance     the confidence of every "this fits": the reserve uses the upper bound at this level
     stretch       expected run time over undisturbed run time, >= 1 (spot interruptions), in the space's order
     blueprint     what is known of network and machines beforehand, where it is
+    keeps_work    whether a trial's work counts: the training goes on from its checkpoint
     """
 
     name: str
@@ -90,6 +91,7 @@ class Problem:
     assurance: float = 0.999999
     stretch: tuple[float, ...] = ()
     blueprint: Blueprint | None = None
+    keeps_work: bool = False
 
     def __post_init__(self) -> None:
         if len(self.usd_per_hour) != len(self.space):

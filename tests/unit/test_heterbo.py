@@ -77,3 +77,11 @@ def test_under_a_budget_a_round_is_not_filled_with_neighbours() -> None:
 def test_the_reserve_can_be_switched_off_only_by_name() -> None:
     assert strategy("heterbo").guarded
     assert not strategy("heterbo:reserve=off").guarded
+
+
+def test_a_trial_whose_work_counts_costs_less() -> None:
+    kept, lost = (make_problem(keeps_work=keeps, work_samples=2e4) for keeps in (True, False))
+    history = History((measured(lost, D("c5.small", 1), 10.0), measured(lost, D("c5.big", 1), 34.0)))
+    left = Ledger(problem=lost, history=history).left()
+    assert strategy("heterbo").suggest(kept, history, left, 1)
+    assert not strategy("heterbo").suggest(lost, history, left, 1)

@@ -44,6 +44,7 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path) -> Setting:
     work = (spec.job.samples or 0.0) * spec.job.epochs
     space = sim_space(instances, counts)
     problem = problem_of(spec, space, prices, work_samples=work, noise=noise, trial=usual)
+    problem = replace(problem, keeps_work=spec.checkpoints)
     if kind in NOMINAL:
         notes = (*notes, f"{kind} runs on this machine: its prices are nominal, nobody is charged")
     return Setting(
@@ -115,7 +116,7 @@ def _offer(
             by_type[instance.name] = fitting
     if not by_type:
         raise spec.error("num_nodes", f"{engine.name} has no room for so many nodes of any type", allowed="fewer nodes")
-    kept = tuple(replace(i, spot_usd_per_hour=i.spot_usd_per_hour) for i in instances if i.name in by_type)
+    kept = tuple(instance for instance in instances if instance.name in by_type)
     return kept, by_type.__getitem__, tuple(notes)
 
 

@@ -118,6 +118,8 @@ class HeterBO(MeasuredStrategy):
         round_seconds = 0.0
         while len(picks) < count:
             prices = self._trial_price(problem, round_seconds)
+            if problem.keeps_work and target is not None and count == 1:
+                prices = np.maximum(prices - _work_done(problem, model, target), 0.0)
             if self.acquisition in ("auto", "net", "pandora"):
                 bold = count == 1 and _may_be_bold(problem, left)
                 score, reason = self._net(problem, left, target, model, prices, bold=bold)
@@ -207,6 +209,13 @@ class HeterBO(MeasuredStrategy):
             slack = -prices - run_seconds * problem.goal.scale(problem.dollars_per_second)
             floor = -by_speed.value(problem)
         return slack - (0.0 if literal and left.is_limited else floor), "largest true expected improvement"
+
+
+def _work_done(problem: Problem, model: SpeedModel, target: float) -> Floats:
+    """(N,) what the incumbent's run gets shorter or cheaper by the work that a trial is expected to do."""
+    useful = np.maximum(problem.planned_trial_seconds - model.startup_seconds, 0.0)
+    share = useful * np.exp(model.log_speed) / problem.work_samples
+    return np.asarray(np.minimum(share, 1.0) * target)
 
 
 def _only_time_counts(problem: Problem) -> bool:

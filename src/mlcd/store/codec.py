@@ -59,6 +59,7 @@ def problem_to_json(problem: Problem) -> Json:
         "assurance": problem.assurance,
         "stretch": list(problem.stretch),
         "blueprint": dataclasses.asdict(problem.blueprint) if problem.blueprint else None,
+        "keeps_work": problem.keeps_work,
     }
 
 
@@ -95,6 +96,7 @@ def problem_from_json(data: Json) -> Problem:
         assurance=data["assurance"],
         stretch=tuple(data["stretch"]),
         blueprint=_blueprint(data["blueprint"]) if data["blueprint"] else None,
+        keeps_work=data.get("keeps_work", False),
     )
 
 
