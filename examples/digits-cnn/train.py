@@ -42,7 +42,7 @@ def main() -> None:
 
     torch.manual_seed(0)
     (images, labels), test = ((torch.from_numpy(x).unsqueeze(1), torch.from_numpy(y)) for x, y in load())
-    rank = mlcd.torch.init()
+    rank, device = mlcd.torch.init(), mlcd.torch.device()
     model = mlcd.torch.parallel(network(given.width, given.hidden))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     loader = mlcd.torch.loader(TensorDataset(images, labels), batch_size=given.batch)
@@ -52,7 +52,7 @@ def main() -> None:
     # Line 2: the loop that mlcd watches.
     for image, label in mlcd.steps(loader, batch_size=given.batch, total=given.epochs * len(images)):
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(image), label)
+        loss = nn.functional.cross_entropy(model(image.to(device)), label.to(device))
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
@@ -60,7 +60,7 @@ def main() -> None:
     if rank == 0:
         model.eval()
         with torch.no_grad():
-            output = model.module(test[0])
+            output = model.module(test[0].to(device)).cpu()
         metrics = {
             "accuracy": (output.argmax(1) == test[1]).float().mean().item(),
             "test_loss": nn.functional.cross_entropy(output, test[1]).item(),
@@ -71,6 +71,7 @@ def main() -> None:
         torch.save(model.module.state_dict(), "model.pt")
         Path("metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
         print(json.dumps(metrics))  # noqa: T201
+    torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
