@@ -21,10 +21,7 @@ from mlcd.trial.trial import FailureKind
 from mlcd.units import Usd
 
 REASON = why_not()
-pytestmark = [
-    pytest.mark.skipif(bool(REASON), reason=f"no Slurm cluster can be made here: {REASON}"),
-    pytest.mark.xdist_group("nodes"),  # one cluster at a time: its nodes have shares of this machine's processors
-]
+pytestmark = pytest.mark.skipif(bool(REASON), reason=f"no Slurm cluster can be made here: {REASON}")
 
 PRICES = {"small": Usd.of("0.10"), "large": Usd.of("0.50")}
 PATIENCE = 90.0  # how long to wait before a test is given up; no assertion depends on it

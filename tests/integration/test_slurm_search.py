@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,10 +13,11 @@ import pytest
 from tests.conftest import ROOT
 from tests.slurm_cluster import Cluster, NodeKind, slurm_cluster, why_not
 
+from mlcd.clouds.processes import tagged
+
 REASON = why_not() or ("" if find_spec("torch") else "PyTorch is not installed")
 pytestmark = [
     pytest.mark.skipif(bool(REASON), reason=f"no search on a Slurm cluster here: {REASON}"),
-    pytest.mark.xdist_group("nodes"),  # one cluster at a time: its nodes have shares of this machine's processors
     pytest.mark.slow,
 ]
 
@@ -37,6 +39,25 @@ goal: {{minimize: time, budget: 2 USD}}
 search: {{trial: {{minutes: 0.2}}}}
 """
 
+SLOW_SCRIPT = """\
+import time
+import mlcd
+
+for _ in mlcd.steps(range(10**9), batch_size=10, total=10**8):
+    time.sleep(0.05)
+"""
+
+SLOW_JOB = """\
+name: slow
+workdir: code
+resources: {infra: slurm, prices: {small: 0.50 USD}}
+num_nodes: 2
+run: python train.py
+job: {samples: 1000, epochs: 100000, batch: 10}
+goal: {minimize: time, budget: 2000000 USD}
+search: {trial: {minutes: 30}}
+"""
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
@@ -52,12 +73,19 @@ def ended_jobs() -> dict[str, tuple[str, int]]:
     return {name: (partition, int(nodes)) for name, partition, nodes in (line.split("|") for line in lines)}
 
 
+def mlcd(*arguments: str) -> list[str]:
+    return [str(Path(sys.executable).with_name("mlcd")), *arguments]
+
+
+def squeue() -> str:
+    return subprocess.run(["squeue", "--noheader"], capture_output=True, text=True, check=True).stdout
+
+
 def test_a_search_and_its_training_go_through_sbatch(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(JOB)
     home = tmp_path / "home"
-    mlcd = [str(Path(sys.executable).with_name("mlcd")), "train", "job.yaml", "--on", "slurm", "-y", "-o", "json"]
     done = subprocess.run(
-        mlcd,
+        mlcd("train", "job.yaml", "--on", "slurm", "-y", "-o", "json"),
         cwd=tmp_path,
         env={**os.environ, "MLCD_HOME": str(home)},
         stdin=subprocess.DEVNULL,
@@ -83,5 +111,34 @@ def test_a_search_and_its_training_go_through_sbatch(cluster: Cluster, tmp_path:
     outputs = Path(result["outputs"])
     assert (outputs / "model.pt").stat().st_size > 10_000
     assert json.loads((outputs / "metrics.json").read_text())["accuracy"] > 0.9
-    queue = subprocess.run(["squeue", "--noheader"], capture_output=True, text=True, check=True).stdout
-    assert queue == ""
+    assert squeue() == ""
+
+
+def test_what_a_killed_run_left_is_ended_by_mlcd_down(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.py").write_text(SLOW_SCRIPT)
+    (tmp_path / "job.yaml").write_text(SLOW_JOB)
+    home = tmp_path / "home"
+    env = {**os.environ, "MLCD_HOME": str(home)}
+    run = subprocess.Popen(mlcd("train", "job.yaml", "-y"), cwd=tmp_path, env=env, stderr=subprocess.DEVNULL)
+    try:
+        give_up = time.monotonic() + PATIENCE
+        while not any(file.stat().st_size for file in home.glob("work/*/leases/*/progress.jsonl")):
+            assert run.poll() is None, "mlcd ended before its trial made progress"
+            assert time.monotonic() < give_up, "no progress"
+            time.sleep(0.1)
+    finally:
+        run.kill()
+        run.wait()
+    (lease,) = home.glob("work/*/leases/*")
+    assert tagged(lease.name)
+
+    listed = subprocess.run(
+        mlcd("down", "--dry-run", "--on", "slurm"), env=env, capture_output=True, text=True, check=True
+    )
+    assert lease.name in listed.stdout
+    assert lease.name[:8] in squeue()
+    # Nobody needs to be asked: the run that had it is dead.
+    subprocess.run(mlcd("down", "--on", "slurm"), env=env, capture_output=True, check=True, stdin=subprocess.DEVNULL)
+    assert squeue() == ""
+    assert tagged(lease.name) == []

@@ -1,13 +1,16 @@
 """The NodeEngine `slurm`: partitions with the user's prices, and leases as batch jobs."""
 
+import json
 import os
 import shutil
+import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from mlcd.catalog import Instance, load_catalog
 from mlcd.clouds.nodes import PREFIX, Leftover, NodeOrder
+from mlcd.clouds.processes import is_alive, started_at
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.clouds.slurm import job
 from mlcd.clouds.slurm.commands import SlurmRefused, SlurmSilent, ask
@@ -24,8 +27,10 @@ NOISE = 0.05
 NETWORK_GBPS = 1.0
 """Slurm does not know the bandwidth of its nodes. The same value for every partition tells a model nothing of it: what
 the network allows is found by the trials."""
+OWNER = "lease.json"
+"""In the lease's folder: which process on which machine has it."""
 HEARTBEAT_SECONDS = 60.0
-"""A job whose folder was touched within this time belongs to a living mlcd."""
+"""A job whose folder was not touched within this time belongs to no living mlcd."""
 
 COMMANDS = ("sinfo", "sbatch", "squeue", "scancel", "scontrol")
 
@@ -97,6 +102,7 @@ class Slurm:
             raise LeaseFailed(FailureKind.CAPACITY, what, seconds=0.0, billed=False)
         (order.folder / SCRIPT).write_text(batch_script(order), encoding="utf-8")
         (order.folder / "heartbeat").touch()
+        _write_owner(order.folder)
         try:
             answer = ask(*submission(order, partition))
         except SlurmSilent:
@@ -190,8 +196,19 @@ def _known_gpu(gpu: str) -> tuple[float, float]:
     return 0.0, 0.0
 
 
+def _write_owner(folder: Path) -> None:
+    owner = {"cloud": NAME, "host": socket.gethostname(), "owner": [os.getpid(), started_at(os.getpid())]}
+    (folder / OWNER).write_text(json.dumps(owner), encoding="utf-8")
+
+
 def _is_owned(found: job.Listed) -> bool:
+    """Whether its mlcd was heard of lately and, where that is a process of this machine, lives."""
+    folder = Path(found.folder)
     try:
-        return time.time() - (Path(found.folder) / "heartbeat").stat().st_mtime < HEARTBEAT_SECONDS
-    except OSError:
+        if time.time() - (folder / "heartbeat").stat().st_mtime >= HEARTBEAT_SECONDS:
+            return False
+        data = json.loads((folder / OWNER).read_text(encoding="utf-8"))
+        pid, start = data["owner"]
+        return data["host"] != socket.gethostname() or is_alive(int(pid), str(start))
+    except (OSError, ValueError, KeyError, TypeError):  # not there, or not what mlcd wrote
         return False

@@ -1,6 +1,7 @@
 """What Slurm says, and what that means for a lease: without a cluster, from Slurm's own words."""
 
 import math
+import os
 import stat
 import sys
 from collections.abc import Callable
@@ -348,7 +349,12 @@ def test_suspending_needs_permission(commands: Callable[..., None], nodes: Slurm
         nodes.resume()
 
 
-def test_leftovers_are_those_of_mlcds_name(commands: Callable[..., None]) -> None:
-    commands("squeue", "5|RUNNING|mlcd-a-1|/no/such\n6|PENDING|mine|/home/me\n")
-    (found,) = Slurm({}).leftovers()
-    assert (found.lease_id, found.what, found.owned) == ("mlcd-a-1", "job 5 (running)", False)
+def test_leftovers_are_those_of_mlcds_name(commands: Callable[..., None], order: NodeOrder) -> None:
+    commands("sbatch", "5\n")
+    Slurm({}).start(order)
+    commands("squeue", f"4|RUNNING|mlcd-a-1|/no/such\n5|RUNNING|mlcd-b|{order.folder}\n6|PENDING|mine|/home/me\n")
+    found = [(left.lease_id, left.what, left.owned) for left in Slurm({}).leftovers()]
+    assert found == [("mlcd-a-1", "job 4 (running)", False), ("mlcd-b", "job 5 (running)", True)]
+    owner = order.folder / "lease.json"
+    owner.write_text(owner.read_text().replace(f"[{os.getpid()},", "[0,"))  # a process that is gone
+    assert [left.owned for left in Slurm({}).leftovers()] == [False, False]
