@@ -7,7 +7,7 @@ model.fit(dataset, epochs=200, callbacks=[mlcd.keras.Progress(batch_size=192)])
 from pathlib import Path
 from typing import Any
 
-import keras  # type: ignore[import-not-found]  # in an environment of its own, with TensorFlow
+import keras
 
 from mlcd.training.course import course
 
