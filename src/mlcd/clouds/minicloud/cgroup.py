@@ -18,13 +18,16 @@ FAMILY = PREFIX + NAME
 PERIOD_US = 20_000
 """The quota's period. The default of 100 ms stalls a node for too long at a time: steps become jumpy."""
 _END_SECONDS = 20.0
+_MOUNTS = Path("/proc/mounts")
 
 
 @cache
 def mounted_controllers() -> dict[str, Path]:
     """Where each version 1 controller is mounted; those that are not are left out."""
-    found = {}
-    for line in Path("/proc/mounts").read_text().splitlines():
+    found: dict[str, Path] = {}
+    if not _MOUNTS.exists():  # not Linux
+        return found
+    for line in _MOUNTS.read_text().splitlines():
         _, folder, kind, options, *_ = line.split()
         if kind == "cgroup":
             for option in options.split(","):

@@ -2,7 +2,6 @@
 
 import weakref
 from contextlib import ExitStack
-from pathlib import Path
 
 from mlcd.catalog import Instance
 from mlcd.clouds.minicloud.cgroup import (
@@ -11,7 +10,6 @@ from mlcd.clouds.minicloud.cgroup import (
     given_gib,
     groups_of,
     leases_with_groups,
-    mounted_controllers,
 )
 from mlcd.clouds.minicloud.facilities import missing
 from mlcd.clouds.minicloud.leased import MiniNodes, end_lease
@@ -136,8 +134,6 @@ def _known_leases() -> dict[str, bool]:
 
     A lease is recorded before anything of it is made, and forgotten last: what has no record has no owner.
     """
-    if not mounted_controllers() and not Path("/proc").is_dir():
-        return {}
     found = leases_with_groups() | leases_with_network()
     records = read_records()  # after the rest: what was made meanwhile has its record by now
     return {lease_id: lease_id in records and records[lease_id].owned for lease_id in sorted(found | records.keys())}

@@ -12,6 +12,7 @@ from mlcd.errors import ProviderError
 
 NAMESPACES = Path("/run/netns")
 _LINKS = Path("/sys/class/net")
+_ROUTES = Path("/proc/net/route")
 _COMMAND_SECONDS = 30.0
 _QUEUE = "50ms"
 
@@ -155,7 +156,7 @@ def free_subnet(taken: Iterable[int | None]) -> int:
 def _routed_subnets() -> set[int]:
     """Every x for which a route of this machine, but the default, overlaps 10.77.x.0/24."""
     used = set()
-    for line in Path("/proc/net/route").read_text().splitlines()[1:]:
+    for line in _ROUTES.read_text().splitlines()[1:]:
         _, destination, _, _, _, _, _, mask, *_ = line.split()
         network, bits = (int.from_bytes(bytes.fromhex(word)[::-1]) for word in (destination, mask))
         if bits:
