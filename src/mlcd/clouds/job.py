@@ -28,8 +28,10 @@ REPORT_SECONDS = 1.0
 """A job that says nothing is reported on this often, so that a hang can be ended."""
 GATHER_SECONDS = 1.0
 """After a node failed the others' ends are awaited for so long: the first to end is often not the one to blame."""
-SPARE_SECONDS = 2.0
-"""What is kept of the authorised time to give the nodes back."""
+SPARE_SECONDS = 3.0
+"""What is kept of the authorised time to give the nodes back: a job that does not heed SIGTERM takes two of them."""
+SAVE_SECONDS = 120.0
+"""A job that was asked to save and end has so long: one that hangs would use up all that was authorised."""
 
 _KINDS = {
     "out-of-memory": FailureKind.OUT_OF_MEMORY,
@@ -182,7 +184,8 @@ class JobLease:
             raise RuntimeError("the lease is over")
         if self.job.checkpoints and not self._exit(0):
             self.nodes.ask_to_stop()
-            while not self._exit(0) and self.elapsed_seconds < self.order.seconds - SPARE_SECONDS:
+            until = min(self.order.seconds - SPARE_SECONDS, self.elapsed_seconds + SAVE_SECONDS)
+            while not self._exit(0) and self.elapsed_seconds < until:
                 with contextlib.suppress(LeaseFailed):
                     if self.nodes.state() is NodesState.ENDED:
                         break

@@ -23,8 +23,10 @@ SETTLED_SECONDS = 5.0
 """Sooner after its first sample a training's speed says nothing."""
 LOOK_AGAIN_SECONDS = 5.0
 """Between two looks at whether another deployment would do better."""
-STOP_SHARE, STOP_SECONDS = 0.03, 3.0
+STOP_SHARE, STOP_SECONDS = 0.03, 6.0
 """What is kept of the last money to save and to give the nodes back: a share of it, and no less than so long."""
+QUIET_GAPS = 3.0
+"""A job that is silent for so many times its longest silence yet may hang: its speed of now says nothing."""
 STRANGE_SHARE = 0.9
 """A job that ends well with less of its work done than this did not do what its file says."""
 
@@ -119,17 +121,25 @@ class Training:
         )
         try:
             return self._watched(plan, order, watch, price)
+        except _Hung as hung:
+            # Its nodes went when the lease was left, and that took its time too.
+            seconds = watch.last.seconds + max(watch.clock() - hung.since, 0.0)
+            again = self._may_restart(self.accounts.saved_samples)
+            return self._broken(plan, seconds, price, str(hung), self.accounts.saved_samples, again=again)
         except LeaseFailed as failed:
-            usd = price.for_seconds(failed.seconds) if failed.billed else ZERO
             again = failed.kind.is_transient and self._may_restart(failed.reached_samples)
-            return FinalRun(
-                config=plan.config,
-                seconds=failed.seconds,
-                usd=usd,
-                ending=Ending.RESTARTED if again else Ending.FAILED,
-                reached_samples=failed.reached_samples,
-                message=failed.message,
-            )
+            paid = price if failed.billed else ZERO
+            return self._broken(plan, failed.seconds, paid, failed.message, failed.reached_samples, again=again)
+
+    def _broken(self, plan: Plan, seconds: float, price: Usd, message: str, reached: float, *, again: bool) -> FinalRun:
+        return FinalRun(
+            config=plan.config,
+            seconds=seconds,
+            usd=price.for_seconds(seconds),
+            ending=Ending.RESTARTED if again else Ending.FAILED,
+            reached_samples=reached,
+            message=message,
+        )
 
     def _watched(self, plan: Plan, order: Order, watch: "_Watch", price: Usd) -> FinalRun:
         cloud = self.accounts.cloud
@@ -145,6 +155,8 @@ class Training:
                     self._tell(plan, 1.0, usd, seconds)
                     return FinalRun(config=plan.config, seconds=seconds, usd=usd)
                 self._tell(plan, min(point.samples / watch.work, 1.0), price.for_seconds(point.seconds), point.seconds)
+                if not cloud.simulated:
+                    self._end_a_hang(plan, watch)
                 ending = None if cloud.simulated else self._re_decide(plan, watch, price)
                 if ending is not None:
                     settled = lease.finish(point)
@@ -176,6 +188,17 @@ class Training:
 
     # ---- decisions
 
+    def _end_a_hang(self, plan: Plan, watch: "_Watch") -> None:
+        """Raises _Hung when a job with work left has said nothing for too long, by what is usual for it."""
+        policy = self.accounts.problem.trial
+        if not policy.watchdog_seconds or watch.last.samples >= watch.work:
+            return
+        if watch.last.samples <= 0:
+            if watch.last.seconds >= policy.worst_seconds(plan.config.nodes):
+                raise _Hung(f"it ended before its first sample after {watch.last.seconds:.0f} s", watch.clock())
+        elif watch.silent_seconds >= max(policy.watchdog_seconds, QUIET_GAPS * watch.longest_gap):
+            raise _Hung(f"no progress for {watch.silent_seconds:.0f} s", watch.clock())
+
     def _seconds_left(self, plan: Plan, *, price: Usd) -> float:
         """The longest the training may take before the budget is gone; without one, far beyond its bound."""
         ledger = self.accounts.ledger()
@@ -191,7 +214,7 @@ class Training:
         if budget is not None and watch.last.seconds >= _stop_at(watch.seconds_left):
             done = f"{watch.last.samples / watch.work:.0%} of the work that was left is done"
             return Ending.STOPPED, f"stopped before it would cost more than the budget of {budget}; {done}"
-        if not watch.is_due():
+        if watch.is_quiet or not watch.is_due():
             return None
         limit = min(_stop_at(watch.seconds_left) if budget is not None else math.inf, self._deadline_left(watch))
         end = watch.expected_end()
@@ -199,14 +222,11 @@ class Training:
             return None
         other = self._better(plan, watch, price)
         if other is not None:
-            return Ending.MOVED, (
-                f"{plan.config} would end after {format_seconds(end)}, {format_seconds(limit)} are left;"
-                f" goes on at {other.config}"
-            )
+            return Ending.MOVED, f"{plan.config} {_ends(end, limit)}; goes on at {other.config}"
         if not self._warned:
             self._warned = True
-            text = f"{plan.config} falls behind: it would end after {format_seconds(end)}, {format_seconds(limit)} are"
-            self.observer(Warned(text=f"{text} left, and nothing else that was measured fits"))
+            text = f"{plan.config} falls behind: it {_ends(end, limit)}, and nothing else that was measured fits"
+            self.observer(Warned(text=text))
         return None
 
     def _deadline_left(self, watch: "_Watch") -> float:
@@ -269,6 +289,14 @@ class Training:
         self.observer(RunProgress(config=plan.config, fraction=fraction, money=money))
 
 
+class _Hung(Exception):
+    """The job stands still; `since` is when that was decided, by the watch's clock."""
+
+    def __init__(self, message: str, since: float) -> None:
+        super().__init__(message)
+        self.since = since
+
+
 @dataclass(kw_only=True)
 class _Watch:
     """The points of one attempt, and what they say of its end."""
@@ -277,13 +305,30 @@ class _Watch:
     seconds_left: float
     clock: Callable[[], float] = time.monotonic
     points: list[Progress] = field(default_factory=list)
+    longest_gap: float = field(default=0.0, init=False)
+    """Between two reports of more samples so far."""
+    _news: float | None = field(default=None, init=False)
     _looked: float = field(default=-math.inf, init=False)
 
     @property
     def last(self) -> Progress:
         return self.points[-1] if self.points else Progress(0.0, 0.0)
 
+    @property
+    def silent_seconds(self) -> float:
+        """Since the job reported more samples last; 0 before it has reported any."""
+        return 0.0 if self._news is None else self.last.seconds - self._news
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the job has been silent for longer than is usual for it."""
+        return self.silent_seconds > max(SETTLED_SECONDS, QUIET_GAPS * self.longest_gap)
+
     def take(self, point: Progress) -> None:
+        if point.samples > self.last.samples:
+            if self._news is not None:
+                self.longest_gap = max(self.longest_gap, point.seconds - self._news)
+            self._news = point.seconds
         self.points.append(point)
 
     def crossing(self) -> float:
@@ -316,6 +361,11 @@ class _Watch:
         if speed is None:
             return None
         return self.last.seconds + (self.work - self.last.samples) / speed if speed > 0 else math.inf
+
+
+def _ends(end: float, limit: float) -> str:
+    when = f"would end after {format_seconds(end)}" if end < math.inf else "stands still"
+    return f"{when}, {format_seconds(limit)} are left"
 
 
 def _stop_at(seconds_left: float) -> float:

@@ -1,0 +1,225 @@
+"""`mlcd train` on this machine, from the command line to the outputs, with a job that takes seconds."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from tests.toy_job import Toy, check_account, lines_of
+
+from mlcd.trial.outcome import Status
+from mlcd.trial.record import Ending
+from mlcd.trial.trial import Failure, FailureKind, Measurement
+from mlcd.units import Usd
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc"),
+]
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Toy:
+    return Toy(tmp_path)
+
+
+def test_searches_trains_and_brings_the_model_home(toy: Toy) -> None:
+    run = toy.run("train", toy.job_file())
+    assert run.wait() == 0, run.said
+    record = toy.record()
+    assert record.status is Status.DONE
+    assert len(record.history.measured) == 2
+    assert record.choice is not None
+    assert record.choice.config.nodes == 2
+    assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 800}
+    check_account(record)
+    assert "Receipt" in run.said
+    assert "Brought home:" in run.said
+    assert toy.left_running() == []
+    # Every lease's logs are kept, the copies of the user's files are not.
+    assert all((lease / "node-0" / "log.txt").read_text() for lease in toy.leases())
+    assert not list(toy.home.glob("work/*/leases/*/workdir"))
+    shown = toy.run("show", record.run_id)
+    assert shown.wait() == 0
+    assert "The trials did" in shown.said
+
+
+def test_trials_are_work_and_not_waste(toy: Toy) -> None:
+    assert toy.run("train", toy.job_file()).wait() == 0
+    first, second, last = toy.leases()
+    assert json.loads((first / "job.json").read_text())["base_samples"] == 0
+    for before, after in ((first, second), (second, last)):
+        assert json.loads((after / "job.json").read_text())["base_samples"] == toy.samples(before) > 0
+    assert 8000 <= toy.processed() <= 1.1 * 8000
+    record = toy.record()
+    assert [t.reached_samples for t in record.history] == [toy.samples(first), toy.samples(second)]
+    assert record.final is not None
+    assert record.final.reached_samples == 8000
+
+
+def test_without_checkpoints_every_lease_begins_anew(toy: Toy) -> None:
+    assert toy.run("train", toy.job_file(checkpoints=False, samples=4000)).wait() == 0
+    assert [json.loads((lease / "job.json").read_text())["base_samples"] for lease in toy.leases()] == [0, 0, 0]
+    assert toy.samples(toy.newest()) == 4000
+
+
+@pytest.mark.parametrize("where", ["trial", "training"])
+def test_a_killed_run_leaves_nothing_and_goes_on(toy: Toy, where: str) -> None:
+    with toy.mlcd("train", toy.job_file()) as run:
+        lease = toy.await_trial(run, 2) if where == "trial" else toy.await_training(run)
+        toy.until(run, lambda: bool(list((lease / "checkpoint").glob("step-*/mlcd.json"))))
+        finished = toy.count("trials_ended")
+        run.kill()
+    toy.until_nothing_runs()
+    down = toy.run("down", "--on", "local")
+    assert down.wait() == 0
+    assert "Nothing of mlcd runs" in down.said
+    before = toy.record()
+    assert before.status is Status.RUNNING
+
+    run = toy.run("resume", toy.run_id)
+    assert run.wait() == 0, run.said
+    record = toy.record()
+    assert record.rows[:finished] == before.rows  # not run again
+    check_account(record)
+    saved = json.loads((toy.leases()[finished + 1] / "job.json").read_text())["base_samples"]
+    assert saved > 0
+    if where == "trial":
+        lost = record.rows[1].trial
+        assert isinstance(lost, Failure)
+        assert lost.kind is FailureKind.LOST
+        assert lost.message == "mlcd ended before the trial did"
+        assert lost.usd > Usd(0)
+        assert lost.reached_samples == saved
+    else:
+        (gone,) = record.earlier
+        assert gone.ending is Ending.LOST
+        assert gone.usd > Usd(0)
+        assert gone.reached_samples == saved
+    assert (Path(record.outputs) / "model.json").exists()
+    assert toy.left_running() == []
+
+
+def test_ctrl_c_releases_and_can_be_resumed(toy: Toy) -> None:
+    with toy.mlcd("train", toy.job_file()) as run:
+        toy.await_training(run)
+        run.process.send_signal(signal.SIGINT)
+        assert run.wait() == 130
+    assert toy.left_running() == []
+    assert f"mlcd resume {toy.run_id}" in run.said
+    assert "Traceback" not in run.said
+    assert toy.run("resume", toy.run_id).wait() == 0
+    check_account(toy.record())
+
+
+def test_a_training_that_slows_down_is_moved_before_the_budget_breaks(toy: Toy) -> None:
+    with toy.mlcd("train", toy.job_file(samples=14_000, budget="0.90 USD")) as run:
+        toy.await_training(run)
+        toy.tell("slow-2", 50)
+        assert run.wait() == 0, run.said
+    record = toy.record()
+    (moved,) = record.earlier
+    assert moved.ending is Ending.MOVED
+    assert moved.config.nodes == 2
+    assert "goes on at 1 x local.1" in moved.message
+    assert record.final is not None
+    assert record.final.config.nodes == 1
+    assert record.total_usd <= Usd.of("0.90")
+    check_account(record)
+    assert "moved" in run.said
+    assert 14_000 <= toy.processed() <= 1.1 * 14_000
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_a_training_that_slows_down_is_stopped_before_the_budget_breaks(toy: Toy, stubborn: bool) -> None:
+    job = toy.job_file(samples=9000, nodes="1", budget="0.22 USD")
+    with toy.mlcd("train", job) as run:
+        if stubborn:  # from the training on, the job heeds neither the file nor SIGTERM
+            toy.until(run, lambda: toy.count("trials_ended") == 1)
+            toy.tell("stubborn")
+        toy.await_training(run)
+        toy.tell("slow-1", 50)
+        assert run.wait() == 5, run.said
+    record = toy.record()
+    assert record.final is not None
+    assert record.final.ending is Ending.STOPPED
+    assert record.total_usd <= Usd.of("0.22")
+    assert "stopped before it would cost more than the budget" in run.said
+    assert "falls behind" in run.said
+    assert toy.left_running() == []
+    if not stubborn:
+        assert record.final.reached_samples == toy.samples(toy.newest())
+
+
+def test_a_deadline_in_danger_is_said_in_time(toy: Toy) -> None:
+    with toy.mlcd("train", toy.job_file(samples=9000, nodes="1", budget="9 USD", deadline="25 s")) as run:
+        toy.await_training(run)
+        toy.tell("slow-1", 4)
+        toy.until(run, lambda: "falls behind" in run.said)
+        assert toy.count("finals_ended") == 0  # while it still runs
+        toy.untell("slow-1")
+        toy.tell("slow-1", 2.5)
+        assert run.wait() == 5, run.said
+    record = toy.record()
+    assert record.status is Status.OVERRAN
+    assert record.final is not None
+    assert record.final.ending is Ending.DONE  # what is nearly done is not thrown away
+    assert "deadline" in run.said
+
+
+def test_a_worker_that_dies_in_the_training_is_begun_again_from_its_checkpoint(toy: Toy) -> None:
+    with toy.mlcd("train", toy.job_file()) as run:
+        lease = toy.await_training(run)
+        toy.until(run, lambda: any("checkpoint" in line for line in lines_of(lease / "progress.jsonl")))
+        os.kill(toy.workers(lease)[0], signal.SIGKILL)
+        assert run.wait() == 0, run.said
+    record = toy.record()
+    (gone,) = record.earlier
+    assert gone.ending is Ending.RESTARTED
+    assert "SIGKILL" in gone.message
+    base = json.loads((toy.newest() / "job.json").read_text())["base_samples"]
+    assert gone.reached_samples == base > record.rows[-1].trial.reached_samples
+    check_account(record)
+
+
+def test_a_training_that_hangs_is_begun_again(toy: Toy) -> None:
+    with toy.mlcd("train", toy.job_file()) as run:
+        toy.await_training(run)
+        toy.tell("hang")
+        toy.until(run, lambda: toy.count("finals_ended") == 1)
+        toy.untell("hang")
+        assert run.wait() == 0, run.said
+    (hung,) = toy.record().earlier
+    assert hung.ending is Ending.RESTARTED
+    assert "no progress for" in hung.message
+    check_account(toy.record())
+
+
+@pytest.mark.parametrize(
+    ("what", "kind", "says"),
+    [
+        ("out-of-memory", FailureKind.OUT_OF_MEMORY, "made: no room for the next batch"),
+        ("hang", FailureKind.HANG, "no progress for"),
+    ],
+)
+def test_a_trial_that_breaks_is_measured_as_that(toy: Toy, what: str, kind: FailureKind, says: str) -> None:
+    long_enough = "minutes: 0.2, watchdog_minutes: 0.06"
+    with toy.mlcd("train", toy.job_file(nodes="1", samples=30_000, trial=long_enough)) as run:
+        toy.await_trial(run)
+        toy.tell(what)
+        assert run.wait() == 6, run.said
+    (row,) = toy.record().rows
+    assert isinstance(row.trial, Failure)
+    assert row.trial.kind is kind
+    assert says in row.trial.message
+    assert says in run.said
+    assert toy.left_running() == []
+
+
+def test_the_speed_measured_is_the_jobs(toy: Toy) -> None:
+    assert toy.run("train", toy.job_file()).wait() == 0
+    by_nodes = {t.config.nodes: t for t in toy.record().history if isinstance(t, Measurement)}
+    for nodes, speed in toy.speeds.items():
+        assert by_nodes[nodes].samples_per_second == pytest.approx(speed, rel=0.15)
