@@ -4,6 +4,7 @@ import math
 import os
 import stat
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -279,6 +280,21 @@ def test_waiting_is_starting_and_what_never_comes_is_no_capacity(
         error = failed(nodes)
         assert (error.kind, error.billed) == (FailureKind.CAPACITY, False)
         assert reason in error.message
+
+
+def test_a_queue_that_takes_half_of_what_was_authorised_is_no_capacity(
+    commands: Callable[..., None], nodes: SlurmNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands("squeue", "PENDING|Resources\n")
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 0.4 * nodes.order.seconds)
+    assert nodes.state() is NodesState.STARTING
+    monkeypatch.setattr(time, "monotonic", lambda: now + 0.6 * nodes.order.seconds)
+    error = failed(nodes)
+    assert (error.kind, error.billed) == (FailureKind.CAPACITY, False)
+    assert "Resources" in error.message
+    commands("squeue", "RUNNING|None\n")
+    assert nodes.state() is NodesState.STARTING  # it came after all, before it was released
 
 
 def test_running_is_when_every_agent_runs(commands: Callable[..., None], nodes: SlurmNodes) -> None:

@@ -12,11 +12,15 @@ from mlcd.clouds.slurm.commands import SlurmRefused, SlurmSilent, ask
 from mlcd.clouds.slurm.script import OUTPUT
 from mlcd.errors import ProviderError
 from mlcd.trial.trial import FailureKind
+from mlcd.units import format_seconds
 
 POLL_SECONDS = 1.0
 """Between two questions to the controller; the files of the lease are looked at each time."""
 SILENCE_SECONDS = 300.0
 """A controller may be restarted while jobs run; one that is silent for longer is taken for gone."""
+QUEUE_SHARE = 0.5
+"""Of the authorised seconds that a job may wait in the queue: one that starts later has too little left to be of use,
+and nothing was paid for until then."""
 FILES_SECONDS = 15.0
 """After a job's end, until what the nodes wrote must be seen here: network file systems keep old views for seconds."""
 
@@ -28,7 +32,7 @@ class SlurmNodes:
         self.order, self.job_id = order, job_id
         self._is_cut = is_cut
         self._seen: job.JobView | None = job.JobView("PENDING", "None")
-        self._asked_at = self._answered_at = time.monotonic()
+        self._ordered_at = self._asked_at = self._answered_at = time.monotonic()
         self._touched_at = -math.inf
         self._over_since: float | None = None
         self._is_released = False
@@ -141,6 +145,13 @@ class SlurmNodes:
     def _waiting(self, seen: job.JobView) -> NodesState:
         if seen.never_starts:
             what = f"Slurm will not start job {self.job_id} ({self._wanted()}): {seen.reason}"
+            raise LeaseFailed(FailureKind.CAPACITY, what, seconds=0.0, billed=False)
+        waited = time.monotonic() - self._ordered_at
+        if seen.state == "PENDING" and waited > QUEUE_SHARE * self.order.seconds:
+            what = (
+                f"Slurm job {self.job_id} ({self._wanted()}) was still in the queue after {format_seconds(waited)}, "
+                f"waiting for: {seen.reason}; give it longer (search.trial.minutes), or come back when nodes are free"
+            )
             raise LeaseFailed(FailureKind.CAPACITY, what, seconds=0.0, billed=False)
         return NodesState.STARTING
 
