@@ -78,6 +78,7 @@ class Problem:
     stretch       expected run time over undisturbed run time, >= 1 (spot interruptions), in the space's order
     blueprint     what is known of network and machines beforehand, where it is
     keeps_work    whether a trial's work counts: the training goes on from its checkpoint
+    work_known    False until the first trial has told work_samples, which is then a mere placeholder
     """
 
     name: str
@@ -92,6 +93,7 @@ class Problem:
     stretch: tuple[float, ...] = ()
     blueprint: Blueprint | None = None
     keeps_work: bool = False
+    work_known: bool = True
 
     def __post_init__(self) -> None:
         if len(self.usd_per_hour) != len(self.space):
@@ -108,6 +110,12 @@ class Problem:
             raise ValueError("noise lies in [0, 1)")
         if self.stretch and (len(self.stretch) != len(self.space) or min(self.stretch) < 1):
             raise ValueError("stretch needs a factor of at least 1 for every configuration")
+
+    def with_work_told(self, samples: float | None) -> "Problem":
+        """The same problem once the job has said how much work there is; itself where that is known or was not said."""
+        if self.work_known or samples is None:
+            return self
+        return replace(self, work_samples=samples, work_known=True)
 
     def with_work_done(self, samples: float) -> "Problem":
         """The same problem once `samples` of its work are saved; a little is always left, to bring the model home."""

@@ -318,10 +318,9 @@ train.simulated = lambda *given: replace(plain(*given), charged=True)
 
 
 def test_real_money_off_a_terminal_needs_yes(mlcd: Mlcd, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlcd.jobs import train
+    from mlcd.jobs.setting import simulated
 
-    plain = train.simulated
-    monkeypatch.setattr(train, "simulated", lambda *given: replace(plain(*given), charged=True))
+    monkeypatch.setattr("mlcd.jobs.train.simulated", lambda *given: replace(simulated(*given), charged=True))
     with Path(os.devnull).open() as nothing:
         monkeypatch.setattr("sys.stdin", nothing)
         answer = mlcd("train", "job.yaml")
@@ -426,7 +425,7 @@ BAD: dict[str, Bad] = {
         TRAIN_BAD, 2, ("bad.yaml:3", "instance_type", "local.1"), real("resources: {instance_type: m.small}")
     ),
     "more nodes than processors": Bad(TRAIN_BAD, 2, ("num_nodes", "no room"), real("num_nodes: [192]")),
-    "trained without a count": Bad(TRAIN_BAD, 2, ("job.samples", "missing"), {"bad.yaml": REAL.replace("job:", "#")}),
+    "trained without a count": Bad(TRAIN_BAD, 2, ("job.samples", "missing"), {"bad.yaml": REAL.replace("job:", "progress: {file: p.jsonl}  #")}),
     "picture in no folder": Bad(("train", "job.yaml", "--picture", "no/where.svg"), 2, ("no/where.svg", "no folder")),
     "report into a folder": Bad(("demo", "--out", "."), 2, ("is a folder",)),
     "init in no folder": Bad(("init", "no/where.yaml"), 2, ("no/where.yaml", "no folder")),

@@ -16,7 +16,7 @@ from typing import Self
 from mlcd.clouds.nodes import PREFIX, NodeEngine, NodeOrder, Nodes, NodesState, RemoteFiles
 from mlcd.clouds.provider import Lease, LeaseFailed, Order, Progress, Purpose, Settled
 from mlcd.clouds.reading import source_of, wall_clock
-from mlcd.clouds.workspace import Workspace, copy_workdir
+from mlcd.clouds.workspace import Workspace, bring, copy_workdir
 from mlcd.errors import ProviderError
 from mlcd.platforms.agent import Job
 from mlcd.platforms.placement import PORTS
@@ -103,6 +103,7 @@ class JobLease:
         self.folder = self.space.lease(self.lease_id)
         self.base_samples = 0.0
         self.nodes: Nodes | None = None
+        self.total_samples: float | None = None
         self._began = self._began_at = 0.0
 
     # ---- the lease's ends
@@ -137,8 +138,9 @@ class JobLease:
                 self.nodes.release()
                 self.nodes = None
         # The copies were for the nodes; what was asked for is home, and the logs stay.
-        for name in ("workdir", "checkpoint"):
-            shutil.rmtree(self.folder / name, ignore_errors=True)
+        shutil.rmtree(self.folder / "workdir", ignore_errors=True)
+        if self.space.has(self.folder / "checkpoint"):
+            shutil.rmtree(self.folder / "checkpoint", ignore_errors=True)
 
     @property
     def elapsed_seconds(self) -> float:
@@ -161,6 +163,7 @@ class JobLease:
         while True:
             ended = self._has_ended()
             for reading in source.news():
+                self.total_samples = reading.total or self.total_samples
                 if reading.samples is None:
                     continue
                 at = min(max(reading.seconds - self._began_at, 0.0), self.elapsed_seconds)
@@ -183,7 +186,8 @@ class JobLease:
         if self.nodes is None:
             raise RuntimeError("the lease is over")
         if self.job.checkpoints and not self._exit(0):
-            self.nodes.ask_to_stop()
+            with contextlib.suppress(OSError):  # a full disk: it is not asked, then
+                self.nodes.ask_to_stop()
             until = min(self.order.seconds - SPARE_SECONDS, self.elapsed_seconds + SAVE_SECONDS)
             while not self._exit(0) and self.elapsed_seconds < until:
                 with contextlib.suppress(LeaseFailed):
@@ -198,6 +202,7 @@ class JobLease:
             seconds=self.elapsed_seconds,
             reached_samples=self.cloud.reached_samples(self.space.run_id),
             utilisation=None if used is None else self._share(used, elapsed),
+            total_samples=self.total_samples,
         )
 
     # ---- inside
@@ -280,12 +285,8 @@ class JobLease:
             self.space.adopt(self.folder / "checkpoint")
         if self.order.purpose is Purpose.RUN:
             for name in self.job.outputs:
-                source, target = self.folder / "workdir" / name, self.space.outputs / name
-                if source.is_dir():
-                    shutil.copytree(source, target, dirs_exist_ok=True)
-                elif source.exists():
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy2(source, target)
+                if (self.folder / "workdir" / name).exists():
+                    bring(self.folder / "workdir" / name, self.space.outputs / name)
 
     def _failed(self, kind: FailureKind, message: str, *, billed: bool = True) -> LeaseFailed:
         with contextlib.suppress(OSError):

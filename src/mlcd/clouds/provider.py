@@ -48,11 +48,13 @@ class Settled:
     seconds          from the order until the nodes were given back: what is paid for
     reached_samples  how far the whole training is by the last checkpoint brought home; 0 where there is none
     utilisation      share of the nodes' processors that was used, where the cloud can tell
+    total_samples    the work of the whole training, where the job itself says so
     """
 
     seconds: float
     reached_samples: float = 0.0
     utilisation: float | None = None
+    total_samples: float | None = None
 
 
 class LeaseFailed(Exception):

@@ -17,11 +17,13 @@ class Reading:
     """One line's news; `seconds` since 1970.
 
     samples     of the whole training so far
+    total       of the whole training in all, where the script says so
     checkpoint  samples up to which it was saved
     """
 
     seconds: float
     samples: float | None = None
+    total: float | None = None
     checkpoint: float | None = None
     warning: str = ""
 
@@ -80,6 +82,7 @@ class _Helper:
                     Reading(
                         seconds=float(at),
                         samples=_number(data.get("samples")),
+                        total=_number(data.get("total")),
                         checkpoint=_number(data.get("checkpoint")),
                         warning=str(data.get("warning") or ""),
                     )

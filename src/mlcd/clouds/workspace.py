@@ -47,18 +47,43 @@ class Workspace:
         return newest[0] if newest else 0.0
 
     def adopt(self, folder: Path) -> None:
-        """Make the furthest checkpoint in `folder` the run's own, unless that is as far already."""
+        """Make the furthest checkpoint in `folder` the run's own, unless that is as far already.
+
+        The job may be saving there meanwhile. On a full disk the checkpoint is moved instead of copied; where that
+        cannot be done either, it stays where it is (`has`).
+        """
+        while not self.has(folder):
+            found = furthest(folder)
+            if found is None:
+                return
+            part = self.checkpoint / f"part-{found[1].name}"
+            try:
+                self.checkpoint.mkdir(parents=True, exist_ok=True)
+                shutil.rmtree(part, ignore_errors=True)
+                shutil.copytree(found[1], part)
+            except OSError:
+                shutil.rmtree(part, ignore_errors=True)
+                if furthest(folder) == found and not _moved(found[1], self.checkpoint / found[1].name):
+                    return
+                continue
+            # A job takes its last checkpoint away once a further one is whole: then this copy may lack something.
+            if furthest(folder) == found:
+                part.replace(self.checkpoint / found[1].name)
+            else:
+                shutil.rmtree(part, ignore_errors=True)
+        self._forget_older()
+
+    def has(self, folder: Path) -> bool:
+        """Whether the run's own checkpoint is as far as that in `folder`."""
         found, mine = furthest(folder), furthest(self.checkpoint)
-        if found is None or (mine is not None and mine[0] >= found[0]):
-            return
-        self.checkpoint.mkdir(parents=True, exist_ok=True)
-        part = self.checkpoint / f"part-{found[1].name}"
-        shutil.rmtree(part, ignore_errors=True)
-        shutil.copytree(found[1], part)
-        part.replace(self.checkpoint / found[1].name)
-        for old in self.checkpoint.iterdir():
-            if old.name != found[1].name:
-                shutil.rmtree(old, ignore_errors=True)
+        return found is None or (mine is not None and mine[0] >= found[0])
+
+    def _forget_older(self) -> None:
+        mine = furthest(self.checkpoint)
+        if mine is not None:
+            for old in self.checkpoint.iterdir():
+                if old.name != mine[1].name:
+                    shutil.rmtree(old, ignore_errors=True)
 
     def lend_checkpoint(self, folder: Path) -> float:
         """Copy the run's checkpoint into a lease's folder; how far it is."""
@@ -77,6 +102,31 @@ def furthest(folder: Path) -> tuple[float, Path] | None:
         with contextlib.suppress(OSError, ValueError, KeyError):  # half-written: not a checkpoint
             found.append((float(json.loads(path.read_text())["samples"]), path.parent))
     return max(found, default=None)
+
+
+def bring(source: Path, target: Path) -> None:
+    """A file or folder of a job that has ended, to `target`: moved where the disk has no room for a copy.
+
+    Raises OSError where neither can be done.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        if source.is_dir():
+            shutil.copytree(source, target, dirs_exist_ok=True)
+        else:
+            shutil.copy2(source, target)
+    except OSError:
+        if target.is_dir():
+            shutil.rmtree(target)
+        source.replace(target)
+
+
+def _moved(source: Path, target: Path) -> bool:
+    try:
+        source.replace(target)
+    except OSError:
+        return False
+    return True
 
 
 def copy_workdir(source: Path | None, target: Path) -> None:

@@ -56,8 +56,10 @@ class Accounts:
     @property
     def open_problem(self) -> Problem:
         """The problem with the work that is still to do; the same object as long as that does not change."""
+        if not self.problem.work_known:
+            self.problem = self.problem.with_work_told(History(tuple(row.trial for row in self.rows)).total_samples)
         now = self.problem.with_work_done(self.reached_samples)
-        if self._open is None or self._open.work_samples != now.work_samples:
+        if self._open is None or self._open.work_samples != now.work_samples or not self._open.work_known:
             self._open = now
         return self._open
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from mlcd.clouds.provider import Cloud
 from mlcd.engine.accounts import Accounts
 from mlcd.engine.training import Training
-from mlcd.errors import Interrupted
+from mlcd.errors import BadInput, Interrupted
 from mlcd.events import Observer, SearchEnded, TrialFinished, TrialStarted, ignore
 from mlcd.ledger import Authorisation, Ledger, Refusal
 from mlcd.models.speed import speed_model
@@ -100,9 +100,13 @@ class Engine:
     def _next_round(self, ledger: Ledger, round_number: int) -> tuple[list[StartedTrial], str]:
         """The trials to run side by side now, authorised and written down; or none, and why."""
         history, problem = ledger.history, ledger.problem
-        room = min(self.parallel, problem.max_trials - len(history))
+        room = min(self.parallel if problem.work_known else 1, problem.max_trials - len(history))
         if room <= 0:
             return [], f"the limit of {problem.max_trials} trials is reached"
+        if not problem.work_known and history.measured:
+            raise BadInput(
+                "the job did not say how much work there is: give job.samples, or mlcd.steps(loader, total=...)"
+            )
         left = ledger.left()
         again = history.to_retry(problem.trial.retries)
         wanted = [retry for retry in again if left.allowed[problem.space.index[retry.config]]][:room]
@@ -238,19 +242,20 @@ class Engine:
     def _compare(self, history: History) -> tuple[Naive, ...]:
         """What the naive choices would have taken: as measured where they were tried, else as the model expects."""
         by_config = {trial.config: trial for trial in history.measured}
-        model = speed_model(self.problem, history) if len(history.measured) <= MODEL_TRIALS else None
+        problem = self._accounts.problem
+        model = speed_model(problem, history) if len(history.measured) <= MODEL_TRIALS else None
         answers = []
         for label, config in self.naive:
             trial = by_config.get(config)
             if trial is None and model is None:
                 continue
             if trial is None and model is not None:
-                row = self.problem.space.index[config]
-                speed = self.problem.work_samples / math.exp(model.log_seconds[row])
+                row = problem.space.index[config]
+                speed = problem.work_samples / math.exp(model.log_seconds[row])
                 trial = Measurement(
                     config=config,
                     attempt=1,
-                    samples_per_second=speed * self.problem.stretch_of(config),
+                    samples_per_second=speed * problem.stretch_of(config),
                     relative_error=float(model.variance[row]) ** 0.5,
                     iterations=1,
                     startup_seconds=0.0,
@@ -258,7 +263,7 @@ class Engine:
                     usd=ZERO,
                 )
             if trial is not None:
-                answers.append(Naive(label=label, plan=Plan.of(self.problem, trial), measured=config in by_config))
+                answers.append(Naive(label=label, plan=Plan.of(problem, trial), measured=config in by_config))
         return tuple(answers)
 
 

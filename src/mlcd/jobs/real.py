@@ -41,10 +41,10 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path) -> Setting:
         prices |= {name: price for name, price in spot.items() if price is not None}
     usual = QUICK_TRIAL if kind in NOMINAL else USUAL_TRIAL
     noise = engine.noise if spec.search.noise is None else spec.search.noise
-    work = (spec.job.samples or 0.0) * spec.job.epochs
+    work = 1.0 if spec.job.samples is None else spec.job.samples * spec.job.epochs
     space = sim_space(instances, counts)
     problem = problem_of(spec, space, prices, work_samples=work, noise=noise, trial=usual)
-    problem = replace(problem, keeps_work=spec.checkpoints)
+    problem = replace(problem, keeps_work=spec.checkpoints, work_known=spec.job.samples is not None)
     if kind in NOMINAL:
         notes = (*notes, f"{kind} runs on this machine: its prices are nominal, nobody is charged")
     return Setting(
@@ -63,8 +63,9 @@ def _job(spec: TrainSpec) -> RealJob:
     for field, value in (("workload", work.workload), ("hours", work.hours)):
         if value is not None:
             raise spec.error(f"job.{field}", "is about measured tables, which replay/FOLDER replays", value=value)
-    if work.samples is None:
-        raise spec.error("job.samples", "the number of samples of an epoch is missing", allowed="a number more than 0")
+    if work.samples is None and (spec.progress.pattern or spec.progress.file):
+        problem = "the number of samples of an epoch is missing"
+        raise spec.error("job.samples", problem, allowed="a number more than 0, or mlcd.steps(loader, total=...)")
     return RealJob(
         run=spec.run,
         setup=spec.setup,
@@ -73,7 +74,7 @@ def _job(spec: TrainSpec) -> RealJob:
         platform=spec.platform.name,
         topology=spec.platform.chosen_topology,
         batch=spec.job.batch,
-        samples=work.samples * work.epochs,
+        samples=None if work.samples is None else work.samples * work.epochs,
         progress=spec.progress,
         checkpoints=spec.checkpoints,
         outputs=spec.outputs,

@@ -30,6 +30,8 @@ from mlcd.platforms.registry import platform
 HEARTBEAT_SECONDS = 60.0
 """A heartbeat file older than this means that mlcd is gone."""
 POLL_SECONDS = 0.05
+ROOM = 4096
+"""Bytes for exit.json."""
 KILL_SECONDS = 2.0
 """Between SIGTERM and SIGKILL."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -94,7 +96,7 @@ class Agent:
         self.own = folder / f"node-{placement.rank}"
         self.log = self.own / "log.txt"
         self.ends_at = None if job.seconds is None else time.monotonic() + job.seconds
-        self.reason = ""
+        self.reason = self.reason_kind = ""
         self.cpu_seconds = 0.0
         self._cut = threading.Event()
 
@@ -103,7 +105,8 @@ class Agent:
         self.own.mkdir(parents=True, exist_ok=True)
         (self.own / "agent.pid").write_text(str(os.getpid()))
         _die_with_parent_and_adopt()
-        signal.signal(signal.SIGTERM, lambda *_: self._end("it was told to end"))
+        self._keep_room()
+        signal.signal(signal.SIGTERM, lambda *_: self._end("it was told to end", kind="killed"))
         if self.lifeline == "stdin":
             threading.Thread(target=self._watch_stdin, daemon=True).start()
         kind, message = "", ""
@@ -114,7 +117,7 @@ class Agent:
             code, message = self._processes()
             kind = self._kind(code) if code and not self.reason else ""
         if self.reason:
-            code, kind, message = code or 143, "ended", self.reason
+            code, kind, message = code or 143, self.reason_kind, f"node {self.placement.rank}: {self.reason}"
         self._write_exit(code, kind, message)
         return code
 
@@ -201,6 +204,8 @@ class Agent:
         while True:
             codes = [(process, child.poll()) for process, child in started]
             failed = next(((code, process.role) for process, code in codes if code), None)
+            if failed and (self.folder / "stop").exists():
+                failed = None if any(code == 0 for _, code in codes) else failed  # they lost the one that saved
             essential = [code for process, code in codes if process.essential]
             over = self.reason or self._is_over()
             if failed or over or (essential and all(code == 0 for code in essential)):
@@ -211,18 +216,19 @@ class Agent:
 
     def _is_over(self) -> bool:
         if self.ends_at is not None and time.monotonic() >= self.ends_at:
-            self._end(f"its {self.job.seconds:.0f} s were over")
+            self._end(f"its {self.job.seconds:.0f} s were over", kind="ended")
         if self.lifeline == "file" and _age_seconds(self.folder / "heartbeat") > HEARTBEAT_SECONDS:
-            self._end("mlcd was not heard of any more")
+            self._end("mlcd was not heard of any more", kind="killed")
         return bool(self.reason)
 
     def _watch_stdin(self) -> None:
         while os.read(0, 4096):
             select.select([0], [], [])
-        self._end("mlcd was not heard of any more")
+        self._end("mlcd was not heard of any more", kind="killed")
 
-    def _end(self, reason: str) -> None:
-        self.reason = self.reason or reason
+    def _end(self, reason: str, *, kind: str) -> None:
+        if not self.reason:
+            self.reason_kind, self.reason = kind, reason
         self._cut.set()
 
     # ---- how it ended
@@ -233,11 +239,19 @@ class Agent:
             return "out-of-memory"
         return "killed" if code in (-signal.SIGKILL, 128 + signal.SIGKILL) else "job-failed"
 
+    def _keep_room(self) -> None:
+        """Room for the last word, so that it can be said on a disk that the job has filled."""
+        self._part.write_bytes(b" " * ROOM)
+
     def _write_exit(self, code: int, kind: str, message: str) -> None:
-        data = {"code": code, "kind": kind, "message": message, "cpu_seconds": self.cpu_seconds}
-        part = self.own / "exit.json.part"
-        part.write_text(json.dumps(data))
-        part.replace(self.own / "exit.json")
+        data = {"code": code, "kind": kind, "message": message[: ROOM // 8], "cpu_seconds": self.cpu_seconds}
+        with self._part.open("r+b") as file:
+            file.write(json.dumps(data).encode())
+        self._part.replace(self.own / "exit.json")
+
+    @property
+    def _part(self) -> Path:
+        return self.own / "exit.json.part"
 
 
 def _plain_python(run: str) -> list[str]:

@@ -90,6 +90,7 @@ def measure(
         extended=watch.extended,
         reached_samples=settled.reached_samples if settled else 0.0,
         utilisation=settled.utilisation if settled else None,
+        total_samples=settled.total_samples if settled else None,
     )
 
 

@@ -60,6 +60,7 @@ def problem_to_json(problem: Problem) -> Json:
         "stretch": list(problem.stretch),
         "blueprint": dataclasses.asdict(problem.blueprint) if problem.blueprint else None,
         "keeps_work": problem.keeps_work,
+        "work_known": problem.work_known,
     }
 
 
@@ -97,6 +98,7 @@ def problem_from_json(data: Json) -> Problem:
         stretch=tuple(data["stretch"]),
         blueprint=_blueprint(data["blueprint"]) if data["blueprint"] else None,
         keeps_work=data.get("keeps_work", False),
+        work_known=data.get("work_known", True),
     )
 
 
@@ -125,6 +127,7 @@ def trial_to_json(trial: Trial) -> Json:
         "startup_seconds": trial.startup_seconds,
         "extended": trial.extended,
         "utilisation": trial.utilisation,
+        "total_samples": trial.total_samples,
     }
 
 
@@ -154,6 +157,7 @@ def trial_from_json(data: Json) -> Trial:
         extended=data["extended"],
         reached_samples=reached,
         utilisation=data.get("utilisation"),
+        total_samples=data.get("total_samples"),
     )
 
 

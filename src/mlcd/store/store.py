@@ -20,7 +20,7 @@ from mlcd.store import codec
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
 from mlcd.trial.record import Ending, FinalRun, Naive, Relaxation, RunRecord, TrialRow
-from mlcd.trial.trial import Trial
+from mlcd.trial.trial import History, Trial
 from mlcd.units import Usd
 
 SCHEMA = 3
@@ -201,6 +201,7 @@ class Store:
             ).fetchall()
         attempts = tuple(map(_final, finals))
         rows = self.rows(run["run_id"])
+        told = History(tuple(row.trial for row in rows)).total_samples
         return RunRecord(
             run_id=run["run_id"],
             created=run["created"],
@@ -211,7 +212,7 @@ class Store:
             parallel=run["parallel"],
             version=run["version"],
             catalog_date=run["catalog_date"],
-            problem=codec.problem_from_json(json.loads(run["problem"])),
+            problem=codec.problem_from_json(json.loads(run["problem"])).with_work_told(told),
             status=self.status(run["run_id"]),
             rows=rows,
             search_seconds=verdict["search_seconds"] if verdict else simulated_elapsed(rows),

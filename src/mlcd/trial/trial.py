@@ -43,6 +43,7 @@ class Measurement:
     startup_seconds from the order to the first sample: part of `seconds`, and needed again by the final run
     reached_samples how far the whole training is by the checkpoint that the trial left; 0 where it left none
     utilisation     share of the nodes' processors that was used, where the cloud can tell
+    total_samples   the work of the whole training, where the job itself says so
     """
 
     config: Config
@@ -56,6 +57,7 @@ class Measurement:
     extended: bool = False
     reached_samples: float = 0.0
     utilisation: float | None = None
+    total_samples: float | None = None
 
     def __post_init__(self) -> None:
         _check_charges(self.attempt, self.seconds, self.usd)
@@ -132,6 +134,11 @@ class History:
     def reached_samples(self) -> float:
         """How far the whole training is by the furthest checkpoint that a trial left."""
         return max((t.reached_samples for t in self.trials), default=0.0)
+
+    @cached_property
+    def total_samples(self) -> float | None:
+        """The work of the whole training as the job itself said, where it did."""
+        return max((t.total_samples for t in self.measured if t.total_samples), default=None)
 
     @cached_property
     def tried(self) -> frozenset[Config]:
