@@ -32,6 +32,8 @@ from mlcd.clouds.nodes import PREFIX
 COMMANDS = ("slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo", "scontrol")
 PATIENCE = 60.0
 """Seconds until a cluster that does not come up is given up."""
+INSTANCE = "slurm-cluster"
+"""What the machine's record of leases calls the nodes of a cluster."""
 FIRST_PORT = 17_001
 """Of the nodes' daemons: all have this machine's host name, so Slurm tells them apart by their ports."""
 
@@ -114,9 +116,12 @@ def _nodes(kinds: Mapping[str, NodeKind], folder: Path, stack: ExitStack) -> tup
     lease_id = f"{PREFIX}slurm-cluster-{secrets.token_hex(4)}"
     count = sum(kind.count for kind in kinds.values())
     with machine_lock():
+        for old in read_records().values():
+            if old.instance == INSTANCE and not old.owned:
+                shutil.rmtree(old.folder, ignore_errors=True)
         end_abandoned()
         subnet = free_subnet(record.subnet for record in read_records().values())
-        record = Record(lease_id=lease_id, instance="slurm", count=count, subnet=subnet, folder=str(folder))
+        record = Record(lease_id=lease_id, instance=INSTANCE, count=count, subnet=subnet, folder=str(folder))
         stack.callback(end_lease, lease_id)
         record.save()
         partitions: dict[str, tuple[Node, ...]] = {}
@@ -188,6 +193,11 @@ def _start(cluster: Cluster, stack: ExitStack) -> None:
     (cluster.folder / "state").mkdir()
     daemons = [("slurmctld", _daemon(cluster, "slurmctld", "-D", "-c"))]
     stack.callback(_stop, daemons)
+    # With the nodes' processes, so that it goes with them when this process is killed.
+    controller = Group(cluster.record.lease_id, "controller")
+    controller.create()
+    for file in controller.task_files:
+        Path(file).write_text(str(daemons[0][1].pid))
     for node in cluster.nodes:
         (cluster.folder / f"spool-{node.name}").mkdir()
         slurmd = ["slurmd", "-D", "-N", node.name]
