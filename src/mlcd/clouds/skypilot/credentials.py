@@ -50,13 +50,10 @@ def missing(infra: str) -> str | None:
     """What is missing for `infra`, with the command that fixes it; None where nothing is, as far as files can tell."""
     cloud = cloud_of(infra)
     account = ACCOUNTS.get(cloud)
-    extra = account.extra if account else cloud
     try:
-        python = sky_python()
+        require_sky(infra)
     except ProviderError as error:
         return str(error)
-    if python is None:
-        return f"SkyPilot is not installed; run: pip install 'skypilot[{extra}]' (or scripts/setup-skypilot)"
     for program, package in (("rsync", "rsync"), ("ssh", "openssh-client")):
         if shutil.which(program) is None:
             return f"SkyPilot needs {program}; run: apt-get install {package}"
@@ -72,3 +69,19 @@ def require(infra: str) -> None:
     """Nothing, or ProviderError with what is missing."""
     if (lack := missing(infra)) is not None:
         raise ProviderError(f"{infra}: {lack}")
+
+
+def require_sky(infra: str) -> Path:
+    """The Python that has SkyPilot. Raises ProviderError with the command that installs it."""
+    if (python := sky_python()) is not None:
+        return python
+    cloud = cloud_of(infra)
+    package = f"skypilot[{ACCOUNTS[cloud].extra}]" if cloud in ACCOUNTS else "skypilot"
+    raise ProviderError(f"SkyPilot is not installed; run: pip install '{package}' (or scripts/setup-skypilot)")
+
+
+def sky_was_used() -> bool:
+    """Whether SkyPilot can know of any cluster: it has a state of its own here, or a server elsewhere is configured."""
+    home = Path(os.environ.get("SKY_RUNTIME_DIR") or Path.home()) / ".sky"
+    files = (home / "state.db", home / "config.yaml")
+    return bool(os.environ.get("SKYPILOT_API_SERVER_ENDPOINT")) or any(file.exists() for file in files)

@@ -9,12 +9,12 @@ from filelock import FileLock, Timeout
 from mlcd.catalog import Catalog, Instance
 from mlcd.clouds.nodes import PREFIX, Leftover, NodeOrder
 from mlcd.clouds.skypilot import prices
-from mlcd.clouds.skypilot.client import SkyError, Worker, sky_python
-from mlcd.clouds.skypilot.credentials import ACCOUNTS, require
+from mlcd.clouds.skypilot.client import SkyError, Worker
+from mlcd.clouds.skypilot.credentials import ACCOUNTS, require, require_sky, sky_was_used
 from mlcd.clouds.skypilot.nodes import DOWN_SECONDS, SkyNodes
 from mlcd.clouds.skypilot.refusals import refused, shortened
 from mlcd.clouds.skypilot.shipping import ship
-from mlcd.clouds.skypilot.task import SkySettings, cluster_name, make_task
+from mlcd.clouds.skypilot.task import ALL_CLOUDS, SkySettings, cluster_name, make_task
 from mlcd.errors import ProviderError
 
 SERVER_SECONDS = 180.0
@@ -48,9 +48,10 @@ class SkyPilotEngine:
         require(self.settings.infra)
         return prices.offer(self.settings, self._catalog).instances
 
-    def price_source(self) -> str:
-        """One sentence that says where the offer's prices are from."""
-        return prices.offer(self.settings, self._catalog).source
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know of the offer: where its prices are from."""
+        return (f"prices are from {prices.offer(self.settings, self._catalog).source}",)
 
     def most_nodes(self, instance: str) -> int | None:  # noqa: ARG002
         """Only the provider knows."""
@@ -104,7 +105,13 @@ class SkyPilotEngine:
             raise refused(error, infra=self.settings.infra, ordering=True) from error
 
     def leftovers(self) -> tuple[Leftover, ...]:
-        """See NodeEngine: the user's clusters of this cloud, launches that have no node yet included."""
+        """See NodeEngine: the user's clusters of this cloud, launches that have no node yet included.
+
+        An engine for ALL_CLOUDS finds those of every cloud. Where SkyPilot was never used it is not started.
+        """
+        require_sky(self.settings.infra)
+        if not sky_was_used():
+            return ()
         try:
             rows = self._asked().call("status", seconds=SERVER_SECONDS)
         except SkyError as error:
@@ -119,7 +126,8 @@ class SkyPilotEngine:
                 owned=self._is_owned(row["name"]),
             )
             for row in rows
-            if row["name"].startswith(PREFIX) and row["cloud"] in ("", self.settings.cloud)
+            if row["name"].startswith(PREFIX)
+            and (self.settings.cloud == ALL_CLOUDS or row["cloud"] in ("", self.settings.cloud))
         )
 
     def end(self, leftover: Leftover) -> None:
@@ -153,11 +161,7 @@ class SkyPilotEngine:
         """A worker that can be asked, with an API server behind it."""
         with self._lock:
             if self._worker is None or not self._worker.is_alive:
-                python = sky_python()
-                if python is None:
-                    require(self.settings.infra)
-                    raise ProviderError(f"{self.name}: SkyPilot is not installed; run: scripts/setup-skypilot")
-                worker = Worker(python, self._state / "skypilot.log")
+                worker = Worker(require_sky(self.settings.infra), self._state / "skypilot.log")
                 try:
                     worker.call("hello", seconds=SERVER_SECONDS)
                 except SkyError as error:

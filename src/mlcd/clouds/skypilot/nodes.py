@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from mlcd.clouds.provider import LeaseFailed
 from mlcd.clouds.skypilot import transport
 from mlcd.clouds.skypilot.client import SkyError, Worker
 from mlcd.clouds.skypilot.refusals import refused, shortened, with_reasons
-from mlcd.clouds.skypilot.task import SkySettings, lease_folder
+from mlcd.clouds.skypilot.task import SkySettings, lease_folder, run_command
 from mlcd.errors import ProviderError
 from mlcd.trial.trial import FailureKind
 
@@ -26,6 +26,7 @@ DOWN_SECONDS = 300.0
 STOP_SECONDS = 600.0
 FIGURES_SECONDS = 30.0
 DOWN_TRIES = 3
+FETCH_TRIES = 3
 LOG_LINES = 60
 LAST_LOOKS = 5
 """How often an ended job's exit files are looked for before they are taken as missing."""
@@ -33,7 +34,7 @@ _ENDED_JOB = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "FAILED_DRIVER", "CANCELLED
 
 
 class SkyNodes:
-    """Implements Nodes and Suspendable (where the cloud can stop nodes)."""
+    """Implements Nodes, RemoteFiles, and Suspendable where the cloud can stop nodes."""
 
     def __init__(
         self,
@@ -83,18 +84,29 @@ class SkyNodes:
         return float(sum(end.get("cpu_seconds", 0.0) for end in ends))
 
     def release(self) -> None:
-        """See Nodes. Brings home what there is first. Raises ProviderError where the nodes could not be ended."""
+        """See Nodes. Raises ProviderError where the nodes could not be ended."""
         if self._released:
             return
         self._end_thread()
-        if self._hosts and self._state is not NodesState.ENDED:
-            self._bring_results()
         self._take_down()
         self._released = True
         with self._lock:
             self._state = NodesState.ENDED
         self._attach_figures()
         self._on_released()
+
+    # ---- RemoteFiles
+
+    def fetch(self, paths: Sequence[str]) -> None:
+        """See RemoteFiles; the logs come too. Raises ProviderError where nodes that are well cannot be reached."""
+        if not self._hosts or self._released:
+            return
+        failed: dict[str, str] = {}
+        for _ in range(FETCH_TRIES):
+            failed = self._bring_news() | self._fetch(self._hosts[:1], transport.path_filters(paths), FETCH_SECONDS)
+            if not failed or self._failure is not None:
+                return
+        raise ProviderError(f"{self._cluster}: its files could not be brought home: {'; '.join(failed.values())}")
 
     # ---- Suspendable
 
@@ -109,7 +121,8 @@ class SkyNodes:
         for file in self._order.folder.glob("node-*/exit.json"):
             file.unlink()
         self._call("start", STOP_SECONDS, cluster=self._cluster, idle_minutes=self._settings.autostop_minutes)
-        bare = {key: value for key, value in self._task.items() if key != "file_mounts"}
+        run = run_command(self._cluster, self._order.seconds, ordered_at=time.time())
+        bare = {key: value for key, value in self._task.items() if key != "file_mounts"} | {"run": run}
         self._request = self._call("execute", CALL_SECONDS, cluster=self._cluster, task=bare)["request"]
         self._closing.clear()
         with self._lock:

@@ -6,8 +6,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-SHIPPED = ("__init__.py", "version.py", "platforms", "training")
-"""Of the package mlcd; all of it runs on the standard library alone."""
+SHIPPED = ("__init__.py", "version.py", "platforms", "training", "torch.py", "keras.py")
+"""Of the package mlcd: it runs on the standard library alone, but for torch and keras where a job uses them."""
 
 
 def ship(folder: Path) -> Path:

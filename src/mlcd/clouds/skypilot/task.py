@@ -4,6 +4,7 @@ import hashlib
 import math
 import re
 import shlex
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ LEASES = ".mlcd-leases"
 NAME_LENGTH = 50
 """SkyPilot shortens longer names itself on some clouds; below this it only adds the user's hash."""
 KILL_SECONDS = 30
+ALL_CLOUDS = "skypilot"
+"""An infra that stands for every cloud SkyPilot has something on: for `mlcd down`."""
 NO_AUTOSTOP = ("slurm",)
 """Clouds on which SkyPilot cannot end idle nodes; there the job's own limits end it, and Slurm gives the nodes back."""
 HOME_REGIONS = {"aws": "us-east-1", "gcp": "us-central1", "azure": "eastus"}
@@ -120,21 +123,32 @@ def make_task(order: NodeOrder, settings: SkySettings, *, agent: Path) -> dict[s
         "num_nodes": order.count,
         "resources": resources,
         "file_mounts": {**settings.file_mounts, **own},
-        "run": run_command(cluster, order.seconds),
+        "run": run_command(cluster, order.seconds, ordered_at=time.time()),
     }
     if settings.secrets:
         task["secrets"] = dict(settings.secrets)
     return task
 
 
-def run_command(cluster: str, seconds: float) -> str:
-    """What each node runs: the agent, with a limit of its own should the agent hang."""
+def run_command(cluster: str, seconds: float, *, ordered_at: float) -> str:
+    """What each node runs: the agent, ended when `seconds` after the order are over even should it hang.
+
+    ordered_at  seconds since 1970; what the launch took is not given to the job on top
+    """
     folder = f'"$HOME"/{shlex.quote(lease_folder(cluster))}'
-    limit = "" if math.isinf(seconds) else f"timeout --kill-after={KILL_SECONDS} {math.ceil(seconds) + KILL_SECONDS} "
-    return "\n".join(
-        (
-            f'export PYTHONPATH="$HOME"/{AGENT}${{PYTHONPATH:+:$PYTHONPATH}}',
-            f'rm -f {folder}/node-"$SKYPILOT_NODE_RANK"/exit.json',  # of the run before, where nodes were resumed
-            f"exec {limit}python3 -m mlcd.platforms.agent {folder} --lifeline=none",
-        )
-    )
+    lines = [
+        f'export PYTHONPATH="$HOME"/{AGENT}${{PYTHONPATH:+:$PYTHONPATH}}',
+        f'rm -f {folder}/node-"$SKYPILOT_NODE_RANK"/exit.json',  # of the run before, where nodes were resumed
+    ]
+    limit = ""
+    if not math.isinf(seconds):
+        most = math.ceil(seconds)
+        lines += [
+            f"left=$(( {math.ceil(ordered_at + seconds)} - $(date +%s) ))",
+            f'[ "$left" -lt {most} ] || left={most}',  # a node whose clock is behind gets no more either
+            '[ "$left" -gt 0 ] || { echo "mlcd: the nodes came when their time was over"; exit 124; }',
+        ]
+        limit = f'timeout --kill-after={KILL_SECONDS} "$left" '
+    place = '--rank="$SKYPILOT_NODE_RANK" --addresses="$(echo "$SKYPILOT_NODE_IPS" | paste -sd, -)"'
+    lines.append(f"exec {limit}python3 -m mlcd.platforms.agent {folder} --lifeline=none {place}")
+    return "\n".join(lines)

@@ -27,7 +27,12 @@ def result_filters(outputs: Sequence[str] | None) -> list[str]:
     """What is brought home at the end: `outputs` of the working folder, or all of it."""
     if outputs is None:
         return [*(f"--exclude={name}" for name in NOT_HOME), "--include=/workdir/***", "--exclude=*"]
-    return [*_including([f"/workdir/{name.rstrip('/')}" for name in outputs]), "--exclude=*"]
+    return path_filters([f"workdir/{name}" for name in outputs])
+
+
+def path_filters(paths: Sequence[str]) -> list[str]:
+    """These paths of the lease's folder, with all that is below them."""
+    return [*_including([f"/{path.strip('/')}" for path in paths]), "--exclude=*"]
 
 
 def _including(patterns: Sequence[str]) -> Iterator[str]:
