@@ -15,7 +15,7 @@ import pytest
 from mlcd.clouds.minicloud import MiniCloud, missing
 from mlcd.clouds.minicloud.cgroup import groups_of
 from mlcd.clouds.minicloud.leased import MiniNodes
-from mlcd.clouds.minicloud.network import links_of, namespaces_of, run_command
+from mlcd.clouds.minicloud.network import links_of, namespaces_of, processes_in, run_command
 from mlcd.clouds.minicloud.record import read_records
 from mlcd.clouds.nodes import NodeEngine, NodeOrder, NodesState, Suspendable
 from mlcd.clouds.processes import started_at, tagged
@@ -216,6 +216,27 @@ def test_a_lease_id_must_not_be_used_twice_at_once(bench: Bench) -> None:
     assert held.state() is NodesState.RUNNING
 
 
+def test_nodes_that_cannot_be_made_are_a_failed_launch_and_leave_nothing(bench: Bench) -> None:
+    order = NodeOrder(
+        lease_id="mlcd-test-nowhere", instance="m.small", count=1, seconds=9, folder=bench.folder / "nowhere"
+    )
+    bench.lease("true").release()  # there is room
+    with pytest.raises(LeaseFailed, match="the nodes could not be made") as failed:
+        bench.cloud.start(order)
+    assert failed.value.kind is FailureKind.LAUNCH
+    assert not failed.value.billed
+    assert not remains("mlcd-test-nowhere")
+
+
+def test_a_process_that_entered_by_itself_is_ended_too(bench: Bench) -> None:
+    leased = bench.lease("sleep 30")
+    lease_id = leased.record.lease_id
+    guest = subprocess.Popen(["nsenter", f"--net=/run/netns/{lease_id}.0", "sleep", "30"])
+    await_true(lambda: guest.pid in processes_in(lease_id))
+    leased.release()
+    assert guest.wait() == -signal.SIGKILL
+
+
 def test_out_of_memory_is_told(bench: Bench) -> None:
     leased = bench.lease("sleep 0.5; python job.py", script="held = [b'x' * (1 << 24) for _ in range(128)]")
     memory = groups_of(leased.record.lease_id)[0].folder("memory")
@@ -362,9 +383,14 @@ sys.exit({"three": 3, "text": "a text"}.get(sys.argv[1], 1))
 """
 
 
-def test_a_warm_process_is_like_a_cold_one(bench: Bench) -> None:
-    warm = MiniCloud(warm=True)
-    bench.undo.callback(warm.close)
+@pytest.fixture(scope="module")
+def warm() -> Iterator[MiniCloud]:
+    cloud = MiniCloud(warm=True)
+    yield cloud
+    cloud.close()
+
+
+def test_a_warm_process_is_like_a_cold_one(bench: Bench, warm: MiniCloud) -> None:
     for argument, code in (("three", 3), ("text", 1)):
         told = {}
         for cloud in (bench.cloud, warm):
@@ -381,6 +407,32 @@ def test_a_warm_process_is_like_a_cold_one(bench: Bench) -> None:
             lease.release()
         assert told[warm] == told[bench.cloud]
         assert told[warm][0]["argv"] == ["job.py", argument, "a b"]
+
+
+TRAIN = """
+import os, torch, torch.distributed as dist
+rank, nodes = int(os.environ["MLCD_RANK"]), int(os.environ["MLCD_NUM_NODES"])
+dist.init_process_group("gloo", init_method=f"tcp://{os.environ['MLCD_HEAD']}:29500", rank=rank, world_size=nodes)
+drawn = [torch.zeros(1) for _ in range(nodes)]
+dist.all_gather(drawn, torch.rand(1))
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(10):
+    optimizer.zero_grad()
+    model(torch.randn(8, 64)).square().mean().backward()
+    optimizer.step()
+print("trained", torch.get_num_threads(), len({float(x) for x in drawn}))
+dist.destroy_process_group()
+"""
+
+
+def test_warm_processes_train_together_and_end(bench: Bench, warm: MiniCloud) -> None:
+    pytest.importorskip("torch")
+    for _ in range(2):
+        leased = bench.lease("python job.py", script=TRAIN, cloud=warm, nodes=2)
+        for log in bench.output(leased):
+            assert "trained 1 2" in log, "one thread; each node draws random numbers of its own"
+        leased.release()
 
 
 def test_a_warm_worker_that_was_killed_is_started_again_and_ends_with_its_cloud(bench: Bench) -> None:

@@ -74,24 +74,9 @@ class MiniCloud:
             raise ValueError(f"a lease needs a node: got {order.count}")
         env = {} if self._warm is None else {"MLCD_WARM_SOCKET": self._warm.socket()}
         with ExitStack() as undo:
-            with machine_lock():
-                end_abandoned()
-                if order.lease_id in _known_leases():
-                    raise ValueError(f"{order.lease_id} is leased already")
-                _refuse_beyond_capacity(kind, order.count)
-                record = Record(
-                    lease_id=order.lease_id,
-                    instance=kind.name,
-                    count=order.count,
-                    subnet=free_subnet(record.subnet for record in read_records().values()),
-                    folder=str(order.folder),
-                )
-                undo.callback(end_lease, order.lease_id)
-                record.save(order.folder / "lease.json")
-                for rank in range(order.count):
-                    Group(order.lease_id, str(rank)).create(cpus=kind.vcpus, memory_gib=kind.memory_gib)
-            nodes = MiniNodes(record, kind, order.folder)
             try:
+                record = self._claim(order, kind, undo)
+                nodes = MiniNodes(record, kind, order.folder)
                 make_network(record, kind.network_gbps * 1000)
                 nodes.start_agents(env)
             except (OSError, ProviderError) as error:
@@ -99,6 +84,26 @@ class MiniCloud:
                 raise LeaseFailed(FailureKind.LAUNCH, message, seconds=0.0, billed=False) from error
             undo.pop_all()
         return nodes
+
+    def _claim(self, order: NodeOrder, kind: Instance, undo: ExitStack) -> Record:
+        """Write down that the nodes are ours, and make what is counted: alone on the machine, so that two cannot."""
+        with machine_lock():
+            end_abandoned()
+            if order.lease_id in _known_leases():
+                raise ValueError(f"{order.lease_id} is leased already")
+            _refuse_beyond_capacity(kind, order.count)
+            record = Record(
+                lease_id=order.lease_id,
+                instance=kind.name,
+                count=order.count,
+                subnet=free_subnet(record.subnet for record in read_records().values()),
+                folder=str(order.folder),
+            )
+            undo.callback(end_lease, order.lease_id)
+            record.save(order.folder / "lease.json")
+            for rank in range(order.count):
+                Group(order.lease_id, str(rank)).create(cpus=kind.vcpus, memory_gib=kind.memory_gib)
+        return record
 
     def leftovers(self) -> tuple[Leftover, ...]:
         """As in NodeEngine: one for each lease, of this process and of any other."""

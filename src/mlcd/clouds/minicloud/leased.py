@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from mlcd.clouds.provider import LeaseFailed
 from mlcd.errors import ProviderError
 from mlcd.trial.trial import FailureKind
 
+_END_SECONDS = 20.0
 _JOIN_AND_RUN = """
 while [ "$1" != -- ]; do echo 0 > "$1" || exit 70; shift; done
 shift
@@ -165,6 +167,11 @@ def node_environment(lease_id: str, group: Group) -> dict[str, str]:
 def end_lease(lease_id: str) -> None:
     """End and remove all that bears a lease's name, whoever made it. Raises ProviderError when something stays."""
     end_groups(lease_id)
-    kill_all(processes_in(lease_id))
+    until = time.monotonic() + _END_SECONDS
+    while pids := processes_in(lease_id):  # those that got into a namespace by themselves
+        kill_all(pids)
+        if time.monotonic() > until:
+            raise ProviderError(f"{lease_id}: cannot end the processes {', '.join(map(str, sorted(pids)))}")
+        time.sleep(0.01)
     remove_network(lease_id)
     forget(lease_id)
