@@ -257,13 +257,13 @@ class JobLease:
         raise self._failed(_KINDS.get(end.kind, FailureKind.ERROR), self._blame(end))
 
     def _blame(self, end: "_Exit") -> str:
-        """What the node says of its end, with the last line of its output."""
+        """What the node says of its end, with the last line of its output where the job failed by itself."""
         try:
             lines = (self.folder / f"node-{end.rank}" / "log.txt").read_text(errors="replace").splitlines()
         except OSError:
             lines = []
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        return f"{end.message}: {last[:300]}" if last and end.kind != "ended" else end.message
+        return f"{end.message}: {last[:300]}" if last and end.kind not in ("ended", "killed") else end.message
 
     def _exit(self, rank: int) -> "_Exit | None":
         return self._exits().get(rank)

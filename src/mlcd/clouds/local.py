@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ class Local:
         self.cpus = usable_cpus() if cpus is None else cpus
         self._taken: dict[str, tuple[int, ...]] = {}
         self._lock = threading.Lock()
+        self._swept = False
 
     def offer(self) -> tuple[Instance, ...]:
         """1, 2, 4, ... processors a node, and all of them."""
@@ -59,7 +60,15 @@ class Local:
         return len(self.cpus) // _size(instance)
 
     def start(self, order: NodeOrder) -> Nodes:
-        """One agent a node. Raises LeaseFailed when the machine's processors are taken."""
+        """One agent a node. Raises LeaseFailed when the machine's processors are taken.
+
+        The first start ends what killed mlcd processes left behind: it would take the processors from these nodes.
+        """
+        if not self._swept:
+            self._swept = True
+            for leftover in self.leftovers():
+                if not leftover.owned:
+                    self.end(leftover)
         cpus = self._take(order)
         size = _size(order.instance)
         try:
@@ -70,12 +79,12 @@ class Local:
 
     def leftovers(self) -> tuple[Leftover, ...]:
         """What leases under this home left running."""
-        found = []
+        found, tagged = [], processes.all_tagged()
         for file in sorted(self.home.glob("work/*/leases/*/lease.json")):
             data = _lease(file)
             if data is None or data.get("cloud") != self.name:
                 continue
-            alive = _processes(file, data)
+            alive = _processes(data, tagged.get(file.parent.name, []))
             if alive:
                 owned = processes.is_alive(int(data["owner"][0]), str(data["owner"][1]))
                 what = f"{len(alive)} process{'es' if len(alive) > 1 else ''} of {file.parent.parent.parent.name}"
@@ -86,7 +95,7 @@ class Local:
         """End its processes."""
         for file in self.home.glob(f"work/*/leases/{leftover.lease_id}/lease.json"):
             data = _lease(file)
-            while data is not None and (alive := _processes(file, data)):
+            while data is not None and (alive := _processes(data, processes.tagged(leftover.lease_id))):
                 processes.end(alive)
 
     def _take(self, order: NodeOrder) -> tuple[int, ...]:
@@ -238,6 +247,6 @@ def _lease(file: Path) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
-def _processes(file: Path, data: Mapping[str, Any]) -> list[int]:
+def _processes(data: Mapping[str, Any], tagged: Sequence[int]) -> list[int]:
     agents = [int(pid) for pid, start in data["agents"] if processes.is_alive(int(pid), str(start))]
-    return sorted({*agents, *processes.tagged(file.parent.name)})
+    return sorted({*agents, *tagged})

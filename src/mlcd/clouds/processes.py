@@ -32,16 +32,24 @@ def is_alive(pid: int, start: str) -> bool:
 
 def tagged(lease_id: str) -> list[int]:
     """Living processes whose environment bears the lease; none are found on systems without /proc."""
-    wanted = f"{TAG}={lease_id}".encode()
-    found = []
+    return all_tagged().get(lease_id, [])
+
+
+def all_tagged() -> dict[str, list[int]]:
+    """Living processes that bear any lease, by lease; none are found on systems without /proc."""
+    found: dict[str, list[int]] = {}
     for environ in Path("/proc").glob("[0-9]*/environ"):
         try:
             variables = environ.read_bytes().split(b"\0")
         except OSError:  # gone, or somebody else's
             continue
         pid = int(environ.parent.name)
-        if wanted in variables and pid != os.getpid() and started_at(pid):
-            found.append(pid)
+        if pid == os.getpid() or not started_at(pid):
+            continue
+        for variable in variables:
+            name, _, lease_id = variable.partition(b"=")
+            if name == TAG.encode() and lease_id:
+                found.setdefault(lease_id.decode(errors="replace"), []).append(pid)
     return found
 
 
