@@ -45,6 +45,7 @@ class Bench:
         folder = self.folder / lease_id
         (folder / "workdir").mkdir(parents=True)
         (folder / "workdir" / "job.py").write_text(script)
+        (folder / "workdir" / "beside.py").write_text("NAME = 'beside'\n")
         (folder / "job.json").write_text(Job(lease_id=lease_id, run=run, envs={"GREETING": "hello"}).to_json())
         order = NodeOrder(lease_id=lease_id, instance=instance, count=nodes, seconds=60, folder=folder)
         until = time.monotonic() + ROOM_SECONDS
@@ -396,7 +397,6 @@ def test_a_warm_process_is_like_a_cold_one(bench: Bench, warm: MiniCloud) -> Non
         for cloud in (bench.cloud, warm):
             lease = bench.lease(f"python job.py {argument} 'a b'", cloud=cloud, script=TELL, instance="m.large")
             folder = Path(lease.record.folder)
-            (folder / "workdir" / "beside.py").write_text("NAME = 'beside'\n")
             lines = bench.output(lease)[0].splitlines()
             said = json.loads(next(line for line in lines if line.startswith("{")))
             is_warm = said.pop("numpy")
@@ -438,13 +438,19 @@ def test_warm_processes_train_together_and_end(bench: Bench, warm: MiniCloud) ->
 def test_a_warm_worker_that_was_killed_is_started_again_and_ends_with_its_cloud(bench: Bench) -> None:
     cloud = MiniCloud(warm=True)
     bench.undo.callback(cloud.close)
+    others = own_workers()
     assert bench.output(bench.lease("python job.py", script="print('one')", cloud=cloud)) == ["one\n"]
-    workers = [left.lease_id for left in cloud.leftovers() if left.lease_id.startswith(f"mlcd-warm-{os.getpid()}-")]
-    (worker,) = tagged(workers[0])
+    (killed,) = own_workers() - others
+    (worker,) = tagged(killed)
     os.kill(worker, signal.SIGKILL)
     await_true(lambda: not started_at(worker))
     assert bench.output(bench.lease("python job.py", script="print('two')", cloud=cloud)) == ["two\n"]
+    (again,) = own_workers() - others
     cloud.close()
     cloud.close()
-    assert not [left for left in cloud.leftovers() if left.lease_id.startswith(f"mlcd-warm-{os.getpid()}-")]
-    assert not remains(workers[0])
+    assert not remains(killed)
+    assert not remains(again)
+
+
+def own_workers() -> set[str]:
+    return {name for name in read_records() if name.startswith(f"mlcd-warm-{os.getpid()}-")}
