@@ -240,10 +240,7 @@ class JobLease:
         """Whether node 0 ended well. Raises LeaseFailed where it or another did not."""
         if self.nodes is None:
             raise RuntimeError("the lease is over")
-        try:
-            self.nodes.state()
-        except LeaseFailed as failed:
-            raise self._failed(failed.kind, failed.message, billed=failed.billed) from failed
+        self._look(self.nodes)
         exits = self._exits()
         if 0 in exits and exits[0].code == 0:
             return True
@@ -252,9 +249,16 @@ class JobLease:
         until = time.monotonic() + GATHER_SECONDS
         while time.monotonic() < until and len(self._exits()) < self.order.config.nodes:
             time.sleep(POLL_SECONDS)
+        self._look(self.nodes)  # a node that ran out of memory says so better than the process that was ended
         failed_ends = [end for end in self._exits().values() if end.code]
         end = min(failed_ends, key=lambda e: _BLAME.index(e.kind) if e.kind in _BLAME else len(_BLAME))
         raise self._failed(_KINDS.get(end.kind, FailureKind.ERROR), self._blame(end))
+
+    def _look(self, nodes: Nodes) -> NodesState:
+        try:
+            return nodes.state()
+        except LeaseFailed as failed:
+            raise self._failed(failed.kind, failed.message, billed=failed.billed) from failed
 
     def _blame(self, end: "_Exit") -> str:
         """What the node says of its end, with the last line of its output where the job failed by itself."""

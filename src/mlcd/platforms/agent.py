@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -126,7 +127,11 @@ class Agent:
     def _setup(self) -> int:
         if not self.job.setup.strip():
             return 0
-        child = self._start(["bash", "-c", self.job.setup], self._environment(Process(role="setup")), self.log)
+        env = self._environment(Process(role="setup"))
+        command = ["bash", "-c", self.job.setup]
+        if network := env.get("MLCD_SETUP_NETWORK"):  # nodes without a way out: what is fetched comes through the host
+            command = ["nsenter", f"--net={network}", *command]
+        child = self._start(command, env, self.log)
         return self._wait([(Process(role="setup"), child)])[0]
 
     def _processes(self) -> tuple[int, str]:
@@ -141,9 +146,10 @@ class Agent:
         words = _plain_python(self.job.run)
         socket = env.get("MLCD_WARM_SOCKET")
         if words and socket:
-            from mlcd.platforms.warm import run_warm  # noqa: PLC0415 - only where workers are kept warm
+            from mlcd.platforms.warm import WarmFailed, run_warm  # noqa: PLC0415 - only where workers are kept warm
 
-            return run_warm(socket, argv=words, env=dict(env), cwd=str(self._cwd()), log=str(log))
+            with suppress(WarmFailed):  # the worker is gone: a process of its own takes longer, and is all the same
+                return run_warm(socket, argv=words, env=dict(env), cwd=str(self._cwd()), log=str(log))
         return self._start(["bash", "-c", self.job.run], env, log)
 
     def _start(self, command: Sequence[str], env: Mapping[str, str], log: Path) -> Child:
