@@ -13,7 +13,7 @@ from random import SystemRandom
 from types import TracebackType
 from typing import Self
 
-from mlcd.clouds.nodes import PREFIX, NodeEngine, NodeOrder, Nodes, NodesState, RemoteFiles
+from mlcd.clouds.nodes import PREFIX, Closable, NodeEngine, NodeOrder, Nodes, NodesState, RemoteFiles
 from mlcd.clouds.provider import Lease, LeaseFailed, Order, Progress, Purpose, Settled
 from mlcd.clouds.reading import source_of, wall_clock
 from mlcd.clouds.workspace import Workspace, bring, copy_workdir
@@ -86,6 +86,11 @@ class JobCloud:
     def lease(self, order: Order) -> Lease:
         """Nothing is started before the lease is entered. Raises ProviderError."""
         return JobLease(self, order)
+
+    def close(self) -> None:
+        """Let go what the engine keeps between leases."""
+        if isinstance(self.engine, Closable):
+            self.engine.close()
 
     def reached_samples(self, run_id: str) -> float:
         """How far the training of a run is saved, whatever became of the leases that saved it."""

@@ -91,6 +91,15 @@ class Suspendable(Protocol):
 
 
 @runtime_checkable
+class Closable(Protocol):
+    """An engine that keeps something between leases: warm workers, a process of SkyPilot's."""
+
+    def close(self) -> None:
+        """Let it go; the next lease would start it again."""
+        ...
+
+
+@runtime_checkable
 class RemoteFiles(Protocol):
     """Nodes that do not share this machine's files."""
 

@@ -2,12 +2,14 @@
 
 import secrets
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from mlcd.catalog import Catalog, load_catalog
+from mlcd.clouds.job import JobCloud
 from mlcd.engine import Engine
 from mlcd.errors import BadInput
 from mlcd.events import Observer, ignore
@@ -79,7 +81,7 @@ def train(spec: TrainSpec, *, store: Store, seed: int = 0, observer: Observer = 
         status=Status.RUNNING,
     )
     store.add_run(record, kind="train", spec=_spec_to_json(spec, now))
-    return _engine(record, prepared, store, observer).run()
+    return _run(record, prepared, store, observer)
 
 
 def resume(run_id: str, *, store: Store, observer: Observer = ignore) -> RunRecord:
@@ -88,7 +90,14 @@ def resume(run_id: str, *, store: Store, observer: Observer = ignore) -> RunReco
     if record.status.is_final:
         return record
     spec = _spec_from_json(store.spec(record.run_id))
-    return _engine(record, prepare(spec, seed=record.seed, folder=store.folder), store, observer).run()
+    return _run(record, prepare(spec, seed=record.seed, folder=store.folder), store, observer)
+
+
+def _run(record: RunRecord, prepared: Prepared, store: Store, observer: Observer) -> RunRecord:
+    with ExitStack() as leaving:
+        if isinstance(prepared.setting.cloud, JobCloud):
+            leaving.callback(prepared.setting.cloud.close)
+        return _engine(record, prepared, store, observer).run()
 
 
 def _engine(record: RunRecord, prepared: Prepared, store: Store, observer: Observer) -> Engine:
