@@ -74,6 +74,33 @@ def test_under_a_budget_a_round_is_not_filled_with_neighbours() -> None:
         assert all(b - a > 1 for a, b in pairwise(nodes))
 
 
+def cheapest_in_time(hours: float) -> Problem:
+    goal = Goal(minimize=Objective.COST, deadline_seconds=hours * 3600)
+    machine = Machine(usd_per_hour=0.68, speed=10.0)
+    return make_problem(machines={"one": machine}, counts=range(1, 51), goal=goal, work_samples=2.7e6)
+
+
+def test_the_first_shot_at_a_deadline_is_not_the_dearest_and_after_a_miss_it_is_surer() -> None:
+    problem = cheapest_in_time(6)  # one node takes 75 h
+    look = measured(problem, D("one", 1), 10.0)
+    (first,) = asked(problem, History((look,)))
+    assert 16 < first.nodes < 36  # what could just fit if the job scales well, not the largest that can be had
+    (second,) = asked(problem, History((look, measured(problem, first, 2.7e6 / (5.6 * 3600)))))  # 5.6 h: too long
+    assert second.nodes > first.nodes
+
+
+def test_what_may_still_fit_is_tried_even_where_its_price_is_high() -> None:
+    problem = cheapest_in_time(7)
+    looks = tuple(failed(problem, D("one", n), FailureKind.OUT_OF_MEMORY) for n in (1, 2, 4, 8))
+    (shot,) = asked(problem, History((*looks, measured(problem, D("one", 16), 2.7e6 / (10.5 * 3600)))))
+    assert shot.nodes > 24
+
+
+def test_no_trial_is_asked_for_that_leaves_no_time_to_train() -> None:
+    problem = cheapest_in_time(0.2)
+    assert asked(problem, History((measured(problem, D("one", 1), 10.0),))) == []
+
+
 def test_the_reserve_can_be_switched_off_only_by_name() -> None:
     assert strategy("heterbo").guarded
     assert not strategy("heterbo:reserve=off").guarded

@@ -24,6 +24,14 @@ Mask = NDArray[np.bool_]
 UNFINISHED = 3.0
 """While nothing measured fits, ending empty-handed counts as this many times the run that most probably fits."""
 
+FIRST_SHOT = 1.75
+"""The same when the money of a run in time is sought and the next trial is picked: the surest deployment is the largest
+and the dearest, and a first shot that misses narrowly leaves time for a surer one. Whether to go on at all is still
+decided by UNFINISHED."""
+
+MISSED = 1.5
+"""Every shot that missed raises FIRST_SHOT by this factor: less is left to miss with."""
+
 TAIL_DEGREES = 2.0
 """Student's t instead of the normal law for "might this fit after all": a model of few trials is wrong more often than
 it thinks, and giving up is the worst outcome."""
@@ -158,7 +166,7 @@ class HeterBO(MeasuredStrategy):
         mean = model.log_seconds + scale
         log_cap = _log_seconds_that_fit(problem, left) + scale
         if target is not None:
-            if self.price and not _is_one_curve(problem):
+            if self.price and not _may_be_bold(problem, left):
                 # What a trial takes of the limits is gone for others: a share of them weighs like as much of the run.
                 prices = prices + target * _share_of_limits(problem)
             gain = expected_saving(mean, model.variance, target, log_cap)
@@ -169,12 +177,37 @@ class HeterBO(MeasuredStrategy):
                 upside[pays] = target - index
                 return upside, "may save up to {} for its price"
             return gain - prices, "expected to save {} net of its price"
-        distance = (log_cap - mean) / np.sqrt(model.variance)
-        empty_handed = UNFINISHED * float(np.exp(mean[int(distance.argmax())]))
-        chance = stdtr(TAIL_DEGREES, distance)
-        worth = chance * np.maximum(1 - np.exp(np.minimum(mean, log_cap)) / empty_handed, 0.0)
-        score = worth - prices / empty_handed - (_share_of_limits(problem) if self.price else 0.0)
+        score = self._until_one_fits(problem, model, prices, mean=mean, log_cap=log_cap)
         return score, "nothing fits yet: the best chance for its price"
+
+    def _until_one_fits(
+        self, problem: Problem, model: SpeedModel, prices: Floats, *, mean: Floats, log_cap: Floats
+    ) -> Floats:
+        """(N,) the chance that it fits, less what its run and its trial take, in units of ending empty-handed.
+
+        Where money is sought, a run that fits costs at most its cap, however slow the model thinks it (a bound on what
+        may be lost that the mean of a run far beyond the deadline is not); only the order and the sign count then.
+        """
+        distance = (log_cap - mean) / np.sqrt(model.variance)
+        chance = stdtr(TAIL_DEGREES, distance)
+        surest = int(distance.argmax())
+        fitting = np.exp(np.minimum(mean, log_cap))
+        share = _share_of_limits(problem) if self.price else np.zeros(len(mean))
+
+        def net(empty_handed: float, share: Floats) -> Floats:
+            return np.asarray(chance * np.maximum(1 - fitting / empty_handed, 0.0) - prices / empty_handed - share)
+
+        if problem.goal.minimize is not Objective.COST:
+            return net(UNFINISHED * float(np.exp(mean[surest])), share)
+        run = float(fitting[surest])
+        if run <= 0:  # no trial leaves time for any run
+            return np.zeros(len(mean))
+        measured = model.posterior.data.rows
+        missed = len(measured) - len(np.unique(problem.space.encoding.identity[measured]))  # but for first looks
+        times = FIRST_SHOT * MISSED**missed
+        # As once something fits, a share of the limits weighs like as much of the run.
+        goes_on = net(UNFINISHED * run, share / UNFINISHED) > 0
+        return np.where(goes_on, np.exp(net(times * run, share / times)), 0.0)
 
     def _tei(
         self,
