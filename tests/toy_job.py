@@ -77,7 +77,7 @@ for _ in mlcd.steps(range(10**9), total=int(float(os.environ["MLCD_SAMPLES"]))):
     if told("full-memory"):
         hoard = []
         while True:
-            hoard.append(bytearray(os.urandom(1 << 20)) * 16)
+            hoard.append(b"x" * (64 << 20))
     if told("fill-disk"):
         try:
             with open("filler", "wb") as file:

@@ -165,11 +165,10 @@ class Training:
                 problem = "the job ended before its work was done"
                 raise LeaseFailed(FailureKind.ERROR, problem, seconds=watch.last.seconds)
             settled = lease.finish(watch.last)
-        if watch.last.samples < STRANGE_SHARE * watch.work:
-            share = f"{watch.last.samples / watch.work:.0%}"
-            self.observer(
-                Warned(text=f"the job ended well after {share} of the work its file names: check job.samples")
-            )
+        share = (self.accounts.reached_samples + watch.last.samples) / self.accounts.problem.work_samples
+        if share < STRANGE_SHARE:
+            text = f"the job ended well after {share:.0%} of the work its file names: check job.samples"
+            self.observer(Warned(text=text))
         self._tell(plan, 1.0, price.for_seconds(settled.seconds), settled.seconds)
         return self._ended(plan, settled.seconds, watch, (Ending.DONE, ""), settled.reached_samples)
 

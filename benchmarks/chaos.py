@@ -1,0 +1,346 @@
+"""Chaos: real runs that are broken at random instants, and what is left of them.
+
+    python benchmarks/chaos.py --runs 20 -o json            # writes benchmarks/results/chaos.json
+    python benchmarks/chaos.py --only local:kill-mlcd --seed 3
+
+Each run searches and trains a job of some seconds (tests/toy_job.py) and is hit once: in a trial or in the training, at
+an instant drawn from the seed. Where mlcd itself died it is resumed. Afterwards nothing may be left, every lease must
+be in the account, the limits must hold, and mlcd must have said in one line what happened.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.toy_job import Started, Toy, check_account  # noqa: E402 - found only now
+
+from mlcd.clouds import processes  # noqa: E402
+from mlcd.clouds.minicloud import missing  # noqa: E402
+from mlcd.clouds.minicloud.cgroup import groups_of  # noqa: E402
+from mlcd.clouds.minicloud.network import links_of, namespaces_of, run_command  # noqa: E402
+from mlcd.clouds.minicloud.record import link_tag, namespace_name, read_records  # noqa: E402
+from mlcd.trial.outcome import Status  # noqa: E402
+from mlcd.trial.record import RunRecord  # noqa: E402
+
+RESULTS = ROOT / "benchmarks" / "results" / "chaos.json"
+BUDGET_USD = 3.0
+DEADLINE_SECONDS = 240.0
+DISK_MIB = 24
+RESUME = ("kill-mlcd", "kill-all", "full-disk")
+"""After these mlcd may be gone before the run is over."""
+
+PLAN = (
+    "local:kill-mlcd", "minicloud:network-down", "local:kill-worker", "minicloud:kill-mlcd", "local:hang",
+    "minicloud:out-of-memory", "local:kill-agent", "minicloud:full-disk", "local:out-of-memory",
+    "minicloud:network-deleted", "local:kill-all", "minicloud:kill-worker", "local:full-disk", "minicloud:hang",
+    "local:kill-mlcd", "minicloud:kill-agent", "local:filled-disk", "minicloud:kill-mlcd", "local:kill-worker",
+    "minicloud:kill-all",
+)  # fmt: skip
+"""The twenty runs: every blow on every cloud that can suffer it, death of mlcd itself more often than the rest."""
+
+SAYS = {
+    "kill-mlcd": r"mlcd ended before the (trial|training) did",
+    "kill-all": r"mlcd ended before the (trial|training) did",
+    "kill-worker": r"the worker of node \d+ ended with signal SIGKILL",
+    "kill-agent": r"the agent of node \d+ (was ended from outside|ended)",
+    "network-down": r"node \d+'s network is gone",
+    "network-deleted": r"node \d+'s network is gone",
+    "hang": r"no progress for \d+ s",
+    "out-of-memory": r"no room for the next batch|ran out of its .* GiB of memory",
+    "filled-disk": r"No space left on device",
+    "full-disk": r"No space left on device|could not be saved|disk is full",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One run. `instant_seconds` after the first progress of the lease that was hit; `wrong` is empty where all held.
+
+    said  the line that tells what happened
+    """
+
+    number: int
+    seed: int
+    cloud: str
+    blow: str
+    phase: str
+    instant_seconds: float
+    exit_codes: list[int]
+    status: str
+    trials: int
+    attempts: int
+    said: str
+    usd: float
+    budget_usd: float
+    seconds: float
+    wrong: list[str]
+
+
+def strike(number: int, cloud: str, blow: str, seed: int, folder: Path) -> Row:
+    """One run that is hit once, to its end."""
+    rng = random.Random(f"chaos|{seed}|{number}|{cloud}|{blow}")
+    phase, instant = rng.choice(("trial", "training")), round(rng.uniform(0.0, 1.5), 2)
+    mini = cloud == "minicloud"
+    toy = Toy(folder, on=cloud)
+    job = toy.job_file(
+        samples=26_000 if mini else 16_000,
+        types=("m.large",) if mini else ("local.1",),
+        usd_per_second="0.01",
+        budget=f"{BUDGET_USD} USD",
+        deadline=f"{DEADLINE_SECONDS:.0f}s",
+        trial=f"minutes: {0.15 if mini else 0.1}, watchdog_minutes: 0.06, precision: 0.5, retries: 2",
+    )
+    codes: list[int] = []
+    texts: list[str] = []
+    with _disk(toy.home, small="disk" in blow):
+        with toy.mlcd("train", job) as run:
+            number_hit = rng.choice((1, 2))
+            lease = toy.await_trial(run, number_hit) if phase == "trial" else toy.await_training(run)
+            time.sleep(instant)
+            BLOWS[blow](Hit(toy, run, lease, rng))
+            codes.append(run.wait())
+            texts.append(run.said)
+        if toy.record().status is Status.RUNNING and blow in RESUME:
+            toy.until_nothing_runs()
+            for command in (("down", "--on", cloud), ("resume", toy.run_id)):
+                again = toy.run(*command)
+                codes.append(again.wait())
+                texts.append(again.said)
+        shown = toy.run("show", toy.run_id, "-o", "json")
+        record, said = toy.record(), "\n".join([*texts, shown.said])
+        wrong = verdict(toy, record, said, blow)
+    found = re.search(SAYS[blow], said)
+    return Row(
+        number=number,
+        seed=seed,
+        cloud=cloud,
+        blow=blow,
+        phase=phase if phase == "training" else f"trial {number_hit}",
+        instant_seconds=instant,
+        exit_codes=codes,
+        status=str(record.status),
+        trials=len(record.rows),
+        attempts=toy.count("finals_started"),
+        said=_line(said, found.start()) if found else "",
+        usd=round(record.total_usd.dollars, 4),
+        budget_usd=BUDGET_USD,
+        seconds=round(record.total_seconds, 1),
+        wrong=wrong,
+    )
+
+
+def verdict(toy: Toy, record: RunRecord, said: str, blow: str) -> list[str]:
+    """What does not hold of a run that was hit."""
+    wrong = []
+    if not record.status.is_final:
+        wrong.append(f"the run is {record.status}")
+    for started, ended in (("trials_started", "trials_ended"), ("finals_started", "finals_ended")):
+        if toy.count(started) != toy.count(ended):
+            wrong.append(f"{toy.count(started)} {started}, {toy.count(ended)} {ended}")
+    try:
+        check_account(record)
+    except AssertionError as error:
+        wrong.append(f"the account: {error}")
+    if record.total_seconds > DEADLINE_SECONDS:
+        wrong.append("the deadline did not hold")
+    if record.status is Status.DONE and not (Path(record.outputs) / "model.json").exists():
+        wrong.append("the model is not home")
+    wrong += [f"left: {what}" for lease in toy.leases() for what in remains(lease.name)]
+    if "Traceback" in said or "this is a bug" in said:
+        wrong.append("a traceback, or an error that nobody had thought of: " + _line(said, said.find("this is a bug")))
+    if not re.search(SAYS[blow], said):
+        wrong.append("nothing says what happened")
+    return wrong
+
+
+def remains(lease_id: str) -> list[str]:
+    """What is left of a lease, on any cloud."""
+    left = [f"process {pid}" for pid in processes.tagged(lease_id)]
+    if missing():
+        return left
+    left += [f"namespace {name}" for name in namespaces_of(lease_id)]
+    left += [f"link {name}" for name in links_of(lease_id)]
+    left += [f"control group {group}" for group in groups_of(lease_id)]
+    return left + [f"record {name}" for name in read_records() if name == lease_id]
+
+
+# ---- blows
+
+
+@dataclass(frozen=True)
+class Hit:
+    """What is hit: the job, the command that works on it, and the lease of the instant."""
+
+    toy: Toy
+    run: Started
+    lease: Path
+    rng: random.Random
+
+
+def _kill_mlcd(hit: Hit) -> None:
+    hit.run.kill()
+
+
+def _kill_all(hit: Hit) -> None:
+    """mlcd and its agents at once: nobody is left to end the job but the system, and the next mlcd."""
+    agents = hit.toy.agents(hit.lease)
+    hit.run.kill()
+    _kill(agents)
+
+
+def _kill_worker(hit: Hit) -> None:
+    hit.toy.until(hit.run, lambda: bool(hit.toy.workers(hit.lease)))
+    _kill([hit.rng.choice(hit.toy.workers(hit.lease))])
+
+
+def _kill_agent(hit: Hit) -> None:
+    hit.toy.until(hit.run, lambda: bool(hit.toy.agents(hit.lease)))
+    _kill([hit.rng.choice(hit.toy.agents(hit.lease))])
+
+
+def _network_down(hit: Hit) -> None:
+    run_command("ip", "link", "set", f"{link_tag(hit.lease.name)}-{_some_node(hit)}", "down")
+
+
+def _network_deleted(hit: Hit) -> None:
+    run_command("ip", "netns", "delete", namespace_name(hit.lease.name, _some_node(hit)))
+
+
+def _once(what: str) -> Callable[[Hit], None]:
+    """The job breaks, and the next one does not."""
+
+    def blow(hit: Hit) -> None:
+        before = _ends(hit.toy)
+        hit.toy.tell(what)
+        hit.toy.until(None, lambda: _ends(hit.toy) > before or hit.run.process.poll() is not None)
+        hit.toy.untell(what)
+
+    return blow
+
+
+def _out_of_memory(hit: Hit) -> None:
+    # Only where a node has a limit of its own may its memory really be filled.
+    _once("full-memory" if hit.toy.on == "minicloud" else "out-of-memory")(hit)
+
+
+def _full_disk(hit: Hit) -> None:
+    """Somebody else fills the disk, and tidies up some seconds later."""
+    filler = hit.toy.home / "filler"
+    try:
+        with filler.open("wb") as file:
+            while True:
+                file.write(bytes(4096))
+                file.flush()
+    except OSError:
+        until = time.monotonic() + 6.0
+        while time.monotonic() < until and hit.run.process.poll() is None:
+            time.sleep(0.1)
+    finally:
+        filler.unlink()
+
+
+BLOWS: dict[str, Callable[[Hit], None]] = {
+    "kill-mlcd": _kill_mlcd,
+    "kill-all": _kill_all,
+    "kill-worker": _kill_worker,
+    "kill-agent": _kill_agent,
+    "network-down": _network_down,
+    "network-deleted": _network_deleted,
+    "hang": _once("hang"),
+    "out-of-memory": _out_of_memory,
+    "filled-disk": _once("fill-disk"),
+    "full-disk": _full_disk,
+}
+
+
+def _some_node(hit: Hit) -> int:
+    return hit.rng.randrange(len(list(hit.lease.glob("node-*"))))
+
+
+def _kill(pids: list[int]) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def _ends(toy: Toy) -> int:
+    return toy.count("trials_ended") + toy.count("finals_ended")
+
+
+@contextmanager
+def _disk(folder: Path, *, small: bool) -> Iterator[None]:
+    """A small disk of its own for a folder."""
+    if not small:
+        yield
+        return
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def _line(text: str, at: int) -> str:
+    """The line of a text around a place, at most 200 characters of it."""
+    line = text[text.rfind("\n", 0, at) + 1 :].split("\n", 1)[0]
+    return " ".join(line.split())[:200]
+
+
+def possible(cloud: str, blow: str) -> str:
+    """Why a run cannot be made here; "" where it can."""
+    if cloud == "minicloud" and missing():
+        return "; ".join(missing())
+    if "disk" in blow and os.geteuid() != 0:
+        return "a small disk can be mounted by root only"
+    return ""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=len(PLAN))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", help="CLOUD:BLOW")
+    parser.add_argument("-o", dest="output", choices=("text", "json"), default="text")
+    given = parser.parse_args(arguments)
+    wanted = [given.only] if given.only else [PLAN[i % len(PLAN)] for i in range(given.runs)]
+    rows, skipped = [], []
+    for number, what in enumerate(wanted, start=1):
+        cloud, _, blow = what.partition(":")
+        if reason := possible(cloud, blow):
+            skipped.append(f"{what}: {reason}")
+            print(f"{number:2} {what}: not possible here: {reason}")
+            continue
+        with tempfile.TemporaryDirectory(prefix="mlcd-chaos-", ignore_cleanup_errors=True) as folder:
+            row = strike(number, cloud, blow, given.seed, Path(folder))
+        rows.append(row)
+        state = "ok" if not row.wrong else "WRONG: " + "; ".join(row.wrong)
+        print(
+            f"{number:2} {what:26} {row.phase:9} +{row.instant_seconds:.2f} s  exit {row.exit_codes} {row.status:10}"
+            f" ${row.usd:.3f}  {state}\n     {row.said}",
+            flush=True,
+        )
+    if given.output == "json" and not given.only:
+        data = {"seed": given.seed, "skipped": skipped, "rows": [asdict(row) for row in rows]}
+        RESULTS.write_text(json.dumps(data, indent=1) + "\n")
+    return 1 if any(row.wrong for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
