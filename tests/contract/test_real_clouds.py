@@ -1,0 +1,147 @@
+"""Every real cloud against the one contract; what this machine lacks for a cloud is said, not hidden."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.contract.real_cloud_contract import RealCloudContract
+from tests.sky_moto import SkyMoto, needs_skypilot, sky_moto, wait_for
+from tests.slurm_cluster import NodeKind, slurm_cluster, why_not
+
+from mlcd.catalog import load_catalog
+from mlcd.clouds.job import JobCloud, JobLease, RealJob
+from mlcd.clouds.local import Local, usable_cpus
+from mlcd.clouds.minicloud import MiniCloud, missing
+from mlcd.clouds.nodes import NodeEngine, NodeOrder, Nodes
+from mlcd.clouds.provider import LeaseFailed, Order
+from mlcd.clouds.skypilot import SkyPilotEngine, SkySettings
+from mlcd.clouds.slurm import Slurm
+from mlcd.space import Config
+from mlcd.trial.trial import FailureKind
+from mlcd.units import Usd
+
+D = Config.deployment
+ROOM_SECONDS = 120.0
+linux = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
+
+
+@linux
+class TestLocal(RealCloudContract):
+    cloud_name = "local"
+    one, two, too_many = D("local.1", 1), D("local.1", 2), D("local.1", 1000)
+    make_engine = "from mlcd.clouds.local import Local, usable_cpus\nengine = Local(home, cpus=usable_cpus()[:1] * 2)"
+
+    @pytest.fixture
+    def engine(self, tmp_path: Path) -> NodeEngine:
+        # Two nodes also on a machine with one processor: they share it.
+        return Local(tmp_path / "home", cpus=usable_cpus()[:1] * 2)
+
+
+class Patient(MiniCloud):
+    """A minicloud that waits for room: other tests may have nodes on this machine."""
+
+    def start(self, order: NodeOrder) -> "Nodes":  # type: ignore[override]  # the seam's own type is enough here
+        until = time.monotonic() + ROOM_SECONDS
+        while True:
+            try:
+                return super().start(order)
+            except LeaseFailed as failed:
+                if failed.kind is not FailureKind.CAPACITY or order.count > 2 or time.monotonic() > until:
+                    raise
+                time.sleep(0.5)
+
+
+@pytest.mark.skipif(bool(missing()), reason="; ".join(missing()) or "-")
+@pytest.mark.xdist_group("nodes")
+class TestMiniCloud(RealCloudContract):
+    cloud_name = "minicloud"
+    one, two, too_many = D("m.large", 1), D("m.large", 2), D("m.large", 200)
+    make_engine = "from tests.contract.test_real_clouds import Patient\nengine = Patient()"
+
+    @pytest.fixture
+    def engine(self) -> NodeEngine:
+        return Patient()
+
+
+@pytest.mark.skipif(bool(why_not()), reason=f"no Slurm cluster can be made here: {why_not()}")
+@pytest.mark.xdist_group("nodes")
+@pytest.mark.slow
+class TestSlurm(RealCloudContract):
+    cloud_name = "slurm"
+    one, two, too_many = D("all", 1), D("all", 2), D("all", 50)
+    make_engine = (
+        "from mlcd.clouds.slurm import Slurm\nfrom mlcd.units import Usd\nengine = Slurm({'all': Usd.of('0.5')})"
+    )
+
+    @pytest.fixture(scope="class")
+    def cluster(self) -> Iterator[None]:
+        with slurm_cluster({"all": NodeKind(count=2)}):
+            yield
+
+    @pytest.fixture
+    def engine(self, cluster: None) -> Iterator[NodeEngine]:
+        engine = Slurm({"all": Usd.of("0.5")})
+        yield engine
+        for leftover in engine.leftovers():  # of a test that failed
+            engine.end(leftover)
+
+
+@needs_skypilot
+@pytest.mark.xdist_group("skypilot")
+@pytest.mark.slow
+class TestSkyPilotOnMoto(RealCloudContract):
+    """As far as nodes running and gone again: tests/integration/test_skypilot.py has the rest, kills included."""
+
+    cloud_name = "skypilot"
+    one, two, too_many = D("m5.large", 1), D("m5.large", 2), None
+    make_engine = ""
+    runs_jobs = False
+    no_jobs = "no machine stands behind moto's addresses, so no job runs there"
+
+    @pytest.fixture(scope="class")
+    def moto(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkyMoto]:
+        with sky_moto(tmp_path_factory.mktemp("sky-home")) as here, pytest.MonkeyPatch.context() as patch:
+            for name in list(os.environ):
+                if name not in here.environment:
+                    patch.delenv(name)
+            for name, value in here.environment.items():
+                patch.setenv(name, value)
+            yield here
+
+    @pytest.fixture(scope="class")
+    def engine(self, moto: SkyMoto, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkyPilotEngine]:
+        settings = SkySettings(infra="aws", image_id=moto.image)
+        engine = SkyPilotEngine(settings, state=tmp_path_factory.mktemp("state"), catalog=load_catalog())
+        yield engine
+        engine.close()
+
+    def test_nodes_come_and_go_with_the_lease(self, engine: NodeEngine, moto: SkyMoto, tmp_path: Path) -> None:
+        cloud = JobCloud(engine, RealJob(run="true"), home=tmp_path)
+        lease = cloud.lease(Order(config=self.two, run_id="contract", seconds=600.0))
+        assert isinstance(lease, JobLease)
+        points = iter(lease.progress())
+
+        def running() -> bool:
+            next(points)  # a heartbeat, although nothing runs yet
+            return [i["state"] for i in moto.instances(lease.lease_id)].count("running") == 2
+
+        def leave_by_error() -> None:
+            with lease:
+                wait_for(running, "two running instances")
+                assert [(x.lease_id, x.owned) for x in engine.leftovers()] == [(lease.lease_id, True)]
+                raise KeyError("from inside")
+
+        with pytest.raises(KeyError, match="from inside"):
+            leave_by_error()
+        assert engine.leftovers() == ()
+        assert moto.instances() == []
+
+
+def test_every_real_cloud_has_its_contract() -> None:
+    from mlcd.jobs.down import EVERYWHERE
+
+    named = {cls.cloud_name for cls in RealCloudContract.__subclasses__()}
+    assert named == set(EVERYWHERE)
