@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlcd.cli.bench_scavenger import scavenger
 from mlcd.cli.output import output_option, print_json, table
 from mlcd.errors import BadInput
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 @click.group()
 def bench() -> None:
     """Compare strategies where the best answer is known."""
+
+
+bench.add_command(scavenger)
 
 
 @bench.command()

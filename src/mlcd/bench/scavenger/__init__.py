@@ -1,0 +1,1 @@
+"""How well Scavenger's modes predict time and cost over cluster and batch, on measured trainings."""

@@ -1,0 +1,107 @@
+"""What a mode may see of a model: brief runs at some configurations, trainings at some batches. Nothing else of it.
+
+full     the step time of every K at three batches, and the convergence of those three
+partial  step time and convergence at the four corners and the centre
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mlcd.bench.scavenger.truth import Choice, Truth
+from mlcd.models.convergence import Reached
+from mlcd.models.parallel import Setting, StepTime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """The grid to predict over, which the user's bounds give, and what was seen of it.
+
+    courses  for each batch whose training is known: (steps, noise scale phi) of its stretches up to the target
+    """
+
+    settings: Mapping[Choice, Setting]
+    tried: tuple[Choice, ...]
+    runs: tuple[StepTime, ...]
+    reached: tuple[Reached, ...]
+    courses: Mapping[int, tuple[tuple[float, float], ...]]
+
+    @property
+    def first_batch(self) -> int:
+        """The smallest batch of the grid."""
+        return min(choice.batch for choice in self.settings)
+
+
+def three_batches(truth: Truth) -> tuple[int, int, int]:
+    """The smallest, the largest, and the middle one (of two the smaller)."""
+    batches = truth.batches
+    return batches[0], batches[(len(batches) - 1) // 2], batches[-1]
+
+
+def corners_and_centre(truth: Truth) -> tuple[Choice, ...]:
+    """At the smallest and the largest batch the fewest and the most workers that have a measured local batch there.
+
+    At the middle batch the workers nearest to the geometric middle of the fewest and the most of all.
+    """
+    low, middle, high = three_batches(truth)
+    workers = sorted(truth.steps)
+    aim = (workers[0] * workers[-1]) ** 0.5
+    at_middle = _workers(truth, middle)
+    centre = min(at_middle, key=lambda k: (max(k / aim, aim / k), k))
+    ends = [Choice(workers=k, batch=b) for b in (low, high) for k in (_workers(truth, b)[0], _workers(truth, b)[-1])]
+    return tuple(dict.fromkeys([*ends, Choice(workers=centre, batch=middle)]))
+
+
+def observe_full(truth: Truth) -> Observed:
+    """See the module."""
+    batches = three_batches(truth)
+    return observe(truth, [choice for choice in truth.choices if choice.batch in batches])
+
+
+def observe_partial(truth: Truth) -> Observed:
+    """See the module."""
+    return observe(truth, corners_and_centre(truth))
+
+
+def observe_nothing(truth: Truth) -> Observed:
+    """The grid alone."""
+    return observe(truth, ())
+
+
+def observe_all(truth: Truth) -> Observed:
+    """Everything: for the other jobs, from which a universal model takes its coefficients."""
+    return observe(truth, truth.choices)
+
+
+def observe(truth: Truth, tried: Sequence[Choice]) -> Observed:
+    """The step time of the tried configurations, and the convergence of their batches."""
+    batches = sorted({choice.batch for choice in tried})
+    return Observed(
+        settings={choice: truth.setting(choice) for choice in truth.choices},
+        tried=tuple(tried),
+        runs=tuple(StepTime(setting=truth.setting(c), seconds=truth.step_seconds(c)) for c in tried),
+        reached=tuple(Reached(batch=batch, steps=truth.iterations[batch]) for batch in batches),
+        courses={batch: noise_course(truth, batch) for batch in batches},
+    )
+
+
+def noise_course(truth: Truth, batch: int) -> tuple[tuple[float, float], ...]:
+    """(steps, phi) an epoch of the training at `batch`, up to the target.
+
+    The tables give the variance of a gradient of the *first* batch M0 (AdaptDL's form), so phi = M0 var / sqr. An epoch
+    whose gradient is said to be 0 has no phi: its steps go to those that have. Empty where none has.
+    """
+    end, before = truth.iterations[batch], 0.0
+    found: list[tuple[float, float]] = []
+    for epoch in truth.epochs[batch]:
+        steps = min(epoch.iteration, end) - before
+        if steps <= 0:
+            break
+        before = epoch.iteration
+        if epoch.grad_sqr > 0 and epoch.grad_var >= 0:
+            found.append((steps, truth.batches[0] * epoch.grad_var / epoch.grad_sqr))
+    known = sum(steps for steps, _ in found)
+    return tuple((steps * end / known, phi) for steps, phi in found) if known else ()
+
+
+def _workers(truth: Truth, batch: int) -> list[int]:
+    return [choice.workers for choice in truth.choices if choice.batch == batch]

@@ -1,0 +1,66 @@
+"""Goodput's receding horizon on a measured model: plan, train a stretch, learn the true step time, plan again.
+
+The training is cut into stretches, each the same share of the way to the target. Before each the planner compares what
+is left on every configuration, the restart of a change counted, and takes the least. What it learns is the step time of
+the configuration it runs; steps to the target stay those of the noise model, since the tables say nothing of a training
+that changed its batch half-way. A stretch at batch B is taken to need its share of the iterations that a whole training
+at B needs.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from mlcd.bench.scavenger.forecast import Forecast
+from mlcd.bench.scavenger.observed import Observed, observe
+from mlcd.bench.scavenger.truth import Choice, Truth, usd
+
+STRETCHES = 20
+RESTART_SECONDS = 60.0
+"""A change of K or B: checkpoint, new processes, the first batch. Sources say 30 to 90 s."""
+
+Worth = Callable[[Choice, float], float]
+"""What is minimised: a configuration and its seconds to a number."""
+
+
+def time_worth(_: Choice, seconds: float) -> float:
+    """Seconds."""
+    return seconds
+
+
+def money_worth(choice: Choice, seconds: float) -> float:
+    """Dollars."""
+    return usd(choice, seconds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """What came of it: the training's worth, of which `restarts_worth` for changes comes on top."""
+
+    worth: float
+    restarts_worth: float
+    choices: tuple[Choice, ...]
+
+
+def receding_horizon(truth: Truth, seen: Observed, model: Callable[[Observed], Forecast], worth: Worth) -> Course:
+    """Trains on the truth from first plan to target."""
+    forecast, now = model(seen), None
+    spent, restarts = 0.0, 0.0
+    run: list[Choice] = []
+    for done in range(STRETCHES):
+        left = 1 - done / STRETCHES
+
+        def ahead(choice: Choice, left: float = left, now: Choice | None = now, plan: Forecast = forecast) -> float:
+            restart = RESTART_SECONDS if now is not None and choice != now else 0.0
+            return worth(choice, left * plan.seconds(choice) + restart)
+
+        choice = min(seen.settings, key=ahead)
+        if now is not None and choice != now:
+            restarts += worth(choice, RESTART_SECONDS)
+        spent += worth(choice, truth.seconds(choice) / STRETCHES)
+        run.append(choice)
+        if choice not in seen.tried:
+            timed = observe(truth, [choice]).runs
+            seen = replace(seen, tried=(*seen.tried, choice), runs=(*seen.runs, *timed))
+            forecast = model(seen)
+        now = choice
+    return Course(worth=spent, restarts_worth=restarts, choices=tuple(run))

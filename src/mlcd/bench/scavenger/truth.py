@@ -1,0 +1,193 @@
+"""A measured training: step times, convergence at each batch, and so the time and cost of every (K, B).
+
+A model is a folder with two tables, in the form of shared/measured/pollux:
+
+    steps.csv        nodes, gpus, local_batch, step_seconds, sync_seconds: one training step
+    convergence.csv  batch, iteration, metric, grad_sqr, grad_var: one row an epoch of a full training
+
+K is the number of GPUs on g4dn.12xlarge nodes of 4: K = 1, 2, 3 is a share of one node, above 4 every node is full.
+"""
+
+import csv
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from mlcd.errors import BadInput
+from mlcd.models.parallel import Setting
+
+GPUS_PER_NODE = 4
+USD_PER_NODE_HOUR = 3.912
+"""g4dn.12xlarge, us-east-1, on demand; the price that the tables' description states."""
+TARGET_SHARE = 0.02
+"""The target is this share short of the best metric of the batch that ends worst: every batch gets there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRow:
+    """A measured step of one placement."""
+
+    local_batch: float
+    step_seconds: float
+    sync_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epoch:
+    """A row of convergence.csv: |G|^2, and the variance of a gradient of the smallest batch."""
+
+    iteration: float
+    metric: float
+    grad_sqr: float
+    grad_var: float
+
+
+@dataclass(frozen=True, order=True, slots=True, kw_only=True)
+class Choice:
+    """A configuration: K GPUs and the global batch B."""
+
+    workers: int
+    batch: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """One model's tables and all that follows from them."""
+
+    name: str
+    steps: Mapping[int, tuple[StepRow, ...]]
+    epochs: Mapping[int, tuple[Epoch, ...]]
+
+    @cached_property
+    def batches(self) -> tuple[int, ...]:
+        """The global batches with a known convergence, smallest first."""
+        return tuple(sorted(self.epochs))
+
+    @cached_property
+    def higher_is_better(self) -> bool:
+        """Whether the metric rises in training, in the mean over batches."""
+        return sum(rows[-1].metric - rows[0].metric for rows in self.epochs.values()) > 0
+
+    @cached_property
+    def target(self) -> float:
+        """98% of the best metric of the batch whose best is worst; 102% where lower is better."""
+        if self.higher_is_better:
+            return (1 - TARGET_SHARE) * min(max(row.metric for row in rows) for rows in self.epochs.values())
+        return (1 + TARGET_SHARE) * max(min(row.metric for row in rows) for rows in self.epochs.values())
+
+    @cached_property
+    def choices(self) -> tuple[Choice, ...]:
+        """Every (K, B) whose local batch is at least the smallest measured: there is no truth below it."""
+        return tuple(
+            Choice(workers=workers, batch=batch)
+            for workers in sorted(self.steps)
+            for batch in self.batches
+            if batch / workers >= self.steps[workers][0].local_batch
+        )
+
+    @cached_property
+    def iterations(self) -> Mapping[int, float]:
+        """Steps to the target at each batch."""
+        return {batch: self._crossing(rows) for batch, rows in self.epochs.items()}
+
+    def setting(self, choice: Choice) -> Setting:
+        """The choice with the pieces its local batch is cut into: as few as fit under the largest measured one."""
+        largest = self.steps[choice.workers][-1].local_batch
+        pieces = math.ceil(choice.batch / choice.workers / largest - 1e-9)
+        return Setting(workers=choice.workers, batch=choice.batch, pieces=pieces)
+
+    def step_seconds(self, choice: Choice) -> float:
+        """One step: interpolated in the local batch; pieces before the last are not synchronised."""
+        setting, rows = self.setting(choice), self.steps[choice.workers]
+        piece = setting.local_batch / setting.pieces
+        if len(rows) == 1 or piece <= rows[0].local_batch:
+            step, sync = rows[0].step_seconds, rows[0].sync_seconds
+        else:
+            above = next((at for at, row in enumerate(rows) if row.local_batch >= piece - 1e-9), len(rows) - 1)
+            low, high = rows[above - 1], rows[above]
+            share = (piece - low.local_batch) / (high.local_batch - low.local_batch)
+            step = low.step_seconds + share * (high.step_seconds - low.step_seconds)
+            sync = low.sync_seconds + share * (high.sync_seconds - low.sync_seconds)
+        return step + (setting.pieces - 1) * (step - sync)
+
+    def seconds(self, choice: Choice) -> float:
+        """The training to the target."""
+        return self.iterations[choice.batch] * self.step_seconds(choice)
+
+    def usd(self, choice: Choice) -> float:
+        """What it costs."""
+        return usd(choice, self.seconds(choice))
+
+    def _crossing(self, rows: tuple[Epoch, ...]) -> float:
+        """The iteration where the metric first reaches the target, between epochs; the first epoch's own if there."""
+        before: Epoch | None = None
+        for row in rows:
+            reached = row.metric >= self.target if self.higher_is_better else row.metric <= self.target
+            if reached:
+                if before is None:
+                    return row.iteration
+                share = (self.target - before.metric) / (row.metric - before.metric)
+                return before.iteration + share * (row.iteration - before.iteration)
+            before = row
+        raise BadInput(f"{self.name}: a batch never reaches the metric {self.target:g}")
+
+
+def usd(choice: Choice, seconds: float) -> float:
+    """Money of so many seconds on `choice`: whole nodes by the hour, a share of one below 4 GPUs."""
+    return seconds / 3600 * choice.workers / GPUS_PER_NODE * USD_PER_NODE_HOUR
+
+
+def load_truths(folder: Path) -> dict[str, Truth]:
+    """The models of a folder, by name. Raises BadInput where there is none or a table cannot be read."""
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: no such folder; --tables wants one with a folder a model")
+    found = {path.parent.name: load_truth(path.parent) for path in sorted(folder.glob("*/convergence.csv"))}
+    if not found:
+        raise BadInput(f"{folder}: no model here; each is a folder with steps.csv and convergence.csv")
+    return found
+
+
+def load_truth(folder: Path) -> Truth:
+    """One model. Where a placement was measured on several clusters, the first named counts."""
+    steps: dict[int, list[StepRow]] = defaultdict(list)
+    for line in _rows(folder / "steps.csv", ("nodes", "gpus", "local_batch", "step_seconds", "sync_seconds")):
+        nodes, workers = int(line["nodes"]), int(line["gpus"])
+        if nodes == 1 or workers == nodes * GPUS_PER_NODE:
+            row = StepRow(
+                local_batch=line["local_batch"], step_seconds=line["step_seconds"], sync_seconds=line["sync_seconds"]
+            )
+            if row.local_batch not in {known.local_batch for known in steps[workers]}:
+                steps[workers].append(row)
+    epochs: dict[int, list[Epoch]] = defaultdict(list)
+    columns = ("batch", "iteration", "metric", "grad_sqr", "grad_var")
+    for line in _rows(folder / "convergence.csv", columns):
+        values = {name: line[name] for name in columns[1:]}
+        epochs[int(line["batch"])].append(Epoch(**values))
+    if len(epochs) < 4 or len(steps) < 2:
+        raise BadInput(f"{folder}: needs at least 4 batches and 2 cluster sizes (has {len(epochs)} and {len(steps)})")
+    return Truth(
+        name=folder.name,
+        steps={k: tuple(sorted(rows, key=lambda r: r.local_batch)) for k, rows in steps.items()},
+        epochs={batch: tuple(rows) for batch, rows in epochs.items()},
+    )
+
+
+def _rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, float]]:
+    """The columns as numbers. Raises BadInput that names the line."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            if missing := [name for name in columns if name not in (reader.fieldnames or ())]:
+                raise BadInput(f"{path}: no column {', '.join(missing)}")
+            found = []
+            for at, line in enumerate(reader, 2):
+                try:
+                    found.append({name: float(line[name]) for name in columns})
+                except (TypeError, ValueError) as error:
+                    raise BadInput(f"{path}:{at}: a number is missing or cannot be read") from error
+            return found
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror}") from error

@@ -1,0 +1,220 @@
+"""Steps to a target as a function of the global batch B, and where they come from.
+
+    S(B) = Smin (1 + (Bc/B)^p)
+
+Smin is what a batch without noise would need, Bc the critical batch: beyond it a larger batch hardly saves steps. p = 1 is
+McCandlish et al. (arXiv 1812.06162), p = 0.5 Scavenger's noise ~ 1/sqrt(B). Scavenger prints epochs; read literally that
+makes larger batches need fewer epochs, which large-batch studies contradict, so steps are the default and epochs a choice.
+
+Three sources, best first: trainings that reached the target at several batches (`fit`); one such training and the noise
+phi, which is Bc for p = 1 (`from_noise`); the loss of the running training where nothing is known (`fit_loss`).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares, minimize_scalar, nnls
+from scipy.stats import t as student
+
+from mlcd.errors import BadInput
+
+Floats = NDArray[np.float64]
+
+EXPONENTS = (0.4, 1.2)
+"""Where a fitted p lies."""
+_NOISE, _NOISE_RUNS = 0.08, 2.0
+"""Relative deviation between two trainings at one batch before any is known, counted as so many trainings."""
+
+
+class WorkUnit(StrEnum):
+    """What the law counts."""
+
+    STEPS = "steps"
+    EPOCHS = "epochs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """A training that reached the target: so many steps at this global batch."""
+
+    batch: float
+    steps: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.batch) and self.batch > 0 and math.isfinite(self.steps) and self.steps > 0):
+            raise BadInput(f"a training has a positive batch and number of steps (got {self.batch!r}, {self.steps!r})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvergenceModel:
+    """S(B) = floor (1 + (critical/B)^exponent), counted in `unit`; `deviation` is the relative error of a prediction."""
+
+    floor: float
+    critical: float
+    exponent: float
+    unit: WorkUnit = WorkUnit.STEPS
+    samples_per_epoch: float = 1.0
+    deviation: float = _NOISE
+    freedom: float = _NOISE_RUNS
+
+    def steps(self, batch: float) -> float:
+        """Steps to the target at this batch."""
+        if not batch > 0:
+            raise BadInput(f"a batch has at least one sample (got {batch!r})")
+        work = self.floor * (1 + (self.critical / batch) ** self.exponent)
+        return work if self.unit is WorkUnit.STEPS else work * self.samples_per_epoch / batch
+
+    def interval(self, batch: float, level: float = 0.9) -> tuple[float, float]:
+        """A predictive interval of the steps, log-normal with Student's t."""
+        reach = float(student.ppf(0.5 + level / 2, self.freedom)) * self.deviation
+        middle = self.steps(batch)
+        return middle * math.exp(-reach), middle * math.exp(reach)
+
+
+def fit(
+    reached: Sequence[Reached],
+    *,
+    exponent: float | None = None,
+    unit: WorkUnit = WorkUnit.STEPS,
+    samples_per_epoch: float = 1.0,
+) -> ConvergenceModel:
+    """The law through trainings at two batches or more, by relative error.
+
+    exponent  p; None fits it in EXPONENTS from three batches on, and takes 1 with two
+    Raises BadInput for fewer than two different batches.
+    """
+    batches = np.array([r.batch for r in reached])
+    if len(set(batches)) < 2:
+        raise BadInput("steps to a target need trainings at two batches or more; with one, give its noise")
+    scale = 1.0 if unit is WorkUnit.STEPS else samples_per_epoch
+    work = np.array([r.steps * (1.0 if unit is WorkUnit.STEPS else r.batch / scale) for r in reached])
+
+    def at(p: float) -> tuple[Floats, float]:
+        columns = np.column_stack([np.ones_like(batches), batches**-p])
+        found, _ = nnls(columns / work[:, None], np.ones(len(work)))
+        errors = np.log(np.maximum(columns @ found, 1e-300) / work)
+        return found, float(errors @ errors)
+
+    if exponent is None and len(set(batches)) >= 3:
+        # Between the bounds the error has one valley in practice; the ends are looked at too, where it often lies.
+        inner = minimize_scalar(lambda p: at(p)[1], bounds=EXPONENTS, method="bounded", options={"xatol": 1e-6})
+        exponent = min((float(inner.x), *EXPONENTS, 1.0), key=lambda p: at(p)[1])
+        size = 3
+    else:
+        exponent, size = (1.0 if exponent is None else exponent), 2
+    found, squares = at(exponent)
+    freedom = _NOISE_RUNS + max(0, len(work) - size)
+    floor = max(float(found[0]), 1e-9 * float(work.min()))  # a floor of 0 would leave no critical batch
+    return ConvergenceModel(
+        floor=floor,
+        critical=float(found[1] / floor) ** (1 / exponent),
+        exponent=exponent,
+        unit=unit,
+        samples_per_epoch=samples_per_epoch,
+        deviation=math.sqrt((_NOISE_RUNS * _NOISE**2 + squares) / freedom),
+        freedom=freedom,
+    )
+
+
+def from_noise(reached: Reached, phi: float) -> ConvergenceModel:
+    """The law from one training and its noise phi: S(B) = S(B0) (B0/B) (phi + B)/(phi + B0), so Bc = phi and p = 1."""
+    if not math.isfinite(phi) or phi < 0:
+        raise BadInput(f"the noise scale is 0 or more (got {phi!r})")
+    return ConvergenceModel(
+        floor=reached.steps * reached.batch / (phi + reached.batch),
+        critical=phi,
+        exponent=1.0,
+        deviation=2 * _NOISE,  # one noise stands for a whole training in which it changes
+    )
+
+
+def from_noise_course(batch: float, course: Sequence[tuple[float, float]]) -> ConvergenceModel:
+    """As from_noise, where the noise was watched: (steps, phi) of each stretch of one training at `batch`.
+
+    Every stretch has a law of its own; the sum of laws with p = 1 is again one: with w = n B0/(phi + B0) for a stretch of
+    n steps, S(B) = sum w + (sum w phi)/B. Raises BadInput for an empty course.
+    """
+    if not course or sum(steps for steps, _ in course) <= 0:
+        raise BadInput("a course of noise has at least one stretch of steps")
+    parts = [from_noise(Reached(batch=batch, steps=steps), phi) for steps, phi in course if steps > 0]
+    floor = sum(part.floor for part in parts)
+    critical = sum(part.floor * part.critical for part in parts) / floor
+    return ConvergenceModel(floor=floor, critical=critical, exponent=1.0, deviation=1.5 * _NOISE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossCurve:
+    """l(k) = 1/(rate k + start) + floor, the loss after k steps; `scatter` is the deviation of a measured loss."""
+
+    rate: float
+    start: float
+    floor: float
+    scatter: float
+    deviation_log_steps: float
+
+    def loss(self, step: float) -> float:
+        """The expected loss after `step` steps."""
+        return 1 / (self.rate * step + self.start) + self.floor
+
+    def steps_to(self, target: float) -> float | None:
+        """The step at which the loss comes down to the target; None where it never will."""
+        if target <= self.floor or self.rate <= 0:
+            return None
+        return max(0.0, (1 / (target - self.floor) - self.start) / self.rate)
+
+    def interval(self, target: float, level: float = 0.9) -> tuple[float, float] | None:
+        """Bounds of steps_to; None where the target is out of reach."""
+        steps = self.steps_to(target)
+        if steps is None:
+            return None
+        reach = float(student.ppf(0.5 + level / 2, 8)) * self.deviation_log_steps
+        return steps * math.exp(-reach), steps * math.exp(reach)
+
+
+def fit_loss(losses: Sequence[tuple[float, float]]) -> LossCurve:
+    """The curve through (step, loss) of a running training.
+
+    Raises BadInput for fewer than five points, a loss that is not finite, or one that does not fall: a training that
+    never converges must not get a number of steps.
+    """
+    if len(losses) < 5:
+        raise BadInput(f"a loss curve needs at least 5 points (got {len(losses)})")
+    steps, values = np.array([s for s, _ in losses], dtype=float), np.array([v for _, v in losses], dtype=float)
+    if not np.all(np.isfinite(values)):
+        raise BadInput("the loss is not a number: the training has diverged; lower the learning rate")
+    third = max(2, len(losses) // 3)
+    if float(np.median(values[-third:])) >= float(np.median(values[:third])):
+        raise BadInput("the loss does not fall: no number of steps to the target can be told")
+    span = float(steps[-1] - steps[0]) or 1.0
+    top, low = float(values.max()), float(values.min())
+    gap = max(top - low, 1e-9)
+
+    def curve(theta: Floats) -> Floats:
+        rate, start, floor = theta
+        return np.asarray(1 / (rate * steps / span + start) + floor)
+
+    best = None
+    for share in (0.0, 0.5, 0.9):
+        floor = low - (1 - share) * gap
+        first, last = 1 / max(top - floor, 1e-9), 1 / max(low - floor + 0.05 * gap, 1e-9)
+        start = np.array([max(last - first, 1e-6), max(first, 1e-6), floor])
+        bounds = ([0.0, 1e-9, -np.inf], [np.inf, np.inf, low])
+        tried = least_squares(
+            lambda theta: curve(theta) - values, start, bounds=bounds, x_scale=np.maximum(start, 1e-6)
+        )
+        if best is None or tried.cost < best.cost:
+            best = tried
+    assert best is not None  # noqa: S101 - there are three starts
+    rate, begin, floor = (float(v) for v in best.x)
+    scatter = math.sqrt(2 * float(best.cost) / max(1, len(losses) - 3))
+    return LossCurve(
+        rate=rate / span,
+        start=begin,
+        floor=floor,
+        scatter=scatter,
+        deviation_log_steps=min(1.0, 0.1 + 4 * scatter / gap),
+    )

@@ -1,0 +1,291 @@
+"""Seconds of one training step for K workers and a global batch B: laws, their fit to a few timed runs, their doubt.
+
+Every law is compute(B/K) + communication(K), in one of three forms:
+
+    parameter-server  t = a0 s + a1 B/K + a2 K                            (Scavenger; one server takes K pushes)
+    ring              t = a0 s + a1 B/K + a2 2(K-1)/K + a3 K [K > 1]      (bytes over the links, then a latency a worker)
+    overlap           t = (s-1) G + (G^g + C^g)^(1/g),  G = a0 + a1 B/(K s),  C = c (1 + r (K-2)), 0 for K = 1
+                      (Pollux, OSDI 2021: c and r apart inside one node and across nodes; g = 1 is no overlap)
+
+s is the number of pieces a worker's batch is cut into where it does not fit in memory; only the last is exchanged.
+All coefficients are >= 0. The first two are fitted by non-negative least squares on relative errors, the third by bounded
+L-BFGS on logarithms with weak priors, so that five runs are enough for it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize, nnls
+from scipy.stats import t as student
+
+from mlcd.errors import BadInput
+
+Floats = NDArray[np.float64]
+
+MISFIT = 0.05
+"""A centre point farther off than this share says that a law fitted to the corners does not hold: measure more."""
+_NOISE = 0.05
+"""Relative deviation of a timed step before any is known; it counts as much as _NOISE_RUNS runs."""
+_NOISE_RUNS = 2.0
+
+
+class Law(StrEnum):
+    """The form of the communication's time."""
+
+    PARAMETER_SERVER = "parameter-server"
+    RING = "ring"
+    OVERLAP = "overlap"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One way to take a step: K workers, the global batch B, and the pieces a worker's batch is cut into."""
+
+    workers: int
+    batch: float
+    pieces: int = 1
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise BadInput(f"the number of workers must be at least 1 (got {self.workers})")
+        if not math.isfinite(self.batch) or self.batch < self.workers:
+            raise BadInput(f"a global batch of {self.batch:g} leaves some of {self.workers} workers without a sample")
+        if self.pieces < 1:
+            raise BadInput(f"a batch is cut into at least 1 piece (got {self.pieces})")
+
+    @property
+    def local_batch(self) -> float:
+        """Samples of one worker in one step."""
+        return self.batch / self.workers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTime:
+    """The measured seconds of one step."""
+
+    setting: Setting
+    seconds: float
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.seconds) or self.seconds <= 0:
+            raise BadInput(f"a step's time must be positive (got {self.seconds!r} s)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelModel:
+    """A fitted law. `scatter` is the relative deviation of one measurement around it, on `freedom` degrees."""
+
+    law: Law
+    workers_per_node: int
+    coefficients: tuple[float, ...]
+    scatter: float
+    freedom: float
+    covariance: Floats = field(repr=False)
+    residual_squares: float
+    runs: int
+
+    @property
+    def parameters(self) -> int:
+        """Coefficients that took part in the fit."""
+        return int(np.count_nonzero(np.diag(self.covariance)))
+
+    def seconds(self, setting: Setting) -> float:
+        """The step's expected seconds."""
+        return float(_seconds(self.law, np.array(self.coefficients), [setting], self.workers_per_node)[0])
+
+    def deviation(self, setting: Setting) -> float:
+        """Relative deviation of a new measurement: of the fit and of the measurement itself."""
+        slope = _slopes(self.law, np.array(self.coefficients), [setting], self.workers_per_node)[0]
+        return math.sqrt(self.scatter**2 + float(slope @ self.covariance @ slope))
+
+    def interval(self, setting: Setting, level: float = 0.9) -> tuple[float, float]:
+        """A predictive interval of the step's seconds, log-normal with Student's t."""
+        reach = float(student.ppf(0.5 + level / 2, self.freedom)) * self.deviation(setting)
+        middle = self.seconds(setting)
+        return middle * math.exp(-reach), middle * math.exp(reach)
+
+
+def fit(runs: Sequence[StepTime], law: Law, *, workers_per_node: int = 1) -> ParallelModel:
+    """The law that fits the runs best by relative error. Raises BadInput for fewer than two runs."""
+    if len(runs) < 2:
+        raise BadInput(f"a step's time needs at least 2 runs to be modelled (got {len(runs)})")
+    if workers_per_node < 1:
+        raise BadInput(f"a node holds at least 1 worker (got {workers_per_node})")
+    settings = [run.setting for run in runs]
+    seconds = np.array([run.seconds for run in runs])
+    if law is Law.OVERLAP:
+        found, precision = _fit_overlap(settings, seconds, workers_per_node)
+        used = np.ones(len(found), dtype=bool)
+    else:
+        columns = _columns(law, settings)
+        found, _ = nnls(columns / seconds[:, None], np.ones(len(runs)))
+        used = found > 0
+        precision = np.zeros((len(found), len(found)))
+    residuals = np.log(_seconds(law, found, settings, workers_per_node) / seconds)
+    squares = float(residuals @ residuals)
+    spare = max(0.0, len(runs) - float(np.count_nonzero(used)))
+    freedom = _NOISE_RUNS + spare
+    scatter = math.sqrt((_NOISE_RUNS * _NOISE**2 + squares) / freedom)
+    slopes = _slopes(law, found, settings, workers_per_node)[:, used]
+    information = slopes.T @ slopes / scatter**2 + precision[np.ix_(used, used)]
+    covariance = np.zeros((len(found), len(found)))
+    covariance[np.ix_(used, used)] = np.linalg.pinv(information)
+    return ParallelModel(
+        law=law,
+        workers_per_node=workers_per_node,
+        coefficients=tuple(float(value) for value in found),
+        scatter=scatter,
+        freedom=freedom,
+        covariance=covariance,
+        residual_squares=squares,
+        runs=len(runs),
+    )
+
+
+def choose(runs: Sequence[StepTime], laws: Sequence[Law] = tuple(Law), *, workers_per_node: int = 1) -> ParallelModel:
+    """The law with the least error on runs left out one at a time; of equals the one with fewer coefficients.
+
+    With fewer than 4 runs nothing can be left out: the first law in `laws` is taken.
+    """
+    if not laws:
+        raise BadInput("there is no law to choose from")
+    if len(runs) < 4 or len(laws) == 1:
+        return fit(runs, laws[0], workers_per_node=workers_per_node)
+    ranked = sorted(laws, key=lambda law: (round(left_out_error(runs, law, workers_per_node), 6), _SIZES[law]))
+    return fit(runs, ranked[0], workers_per_node=workers_per_node)
+
+
+def left_out_error(runs: Sequence[StepTime], law: Law, workers_per_node: int = 1) -> float:
+    """Root mean square of ln(predicted / measured), each run predicted from the others."""
+    errors = []
+    for at, run in enumerate(runs):
+        model = fit([*runs[:at], *runs[at + 1 :]], law, workers_per_node=workers_per_node)
+        errors.append(math.log(max(model.seconds(run.setting), 1e-12) / run.seconds))
+    return math.sqrt(float(np.mean(np.square(errors))))
+
+
+def aicc(model: ParallelModel) -> float:
+    """Akaike's criterion, corrected for few runs; infinite where there are no runs to spare."""
+    count, size = model.runs, model.parameters + 1
+    if count - size - 1 <= 0:
+        return math.inf
+    mean = max(model.residual_squares / count, 1e-12)
+    return count * math.log(mean) + 2 * size + 2 * size * (size + 1) / (count - size - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitCheck:
+    """How far the centre lies from a law fitted without it: measured over predicted, less 1."""
+
+    error: float
+
+    @property
+    def fits(self) -> bool:
+        """Whether the law may be interpolated."""
+        return abs(self.error) <= MISFIT
+
+
+def check_centre(corners: Sequence[StepTime], centre: StepTime, law: Law, *, workers_per_node: int = 1) -> FitCheck:
+    """The lack-of-fit test of a corner design: without a centre a curved truth cannot be told from a plane."""
+    model = fit(corners, law, workers_per_node=workers_per_node)
+    return FitCheck(error=centre.seconds / model.seconds(centre.setting) - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refined:
+    """A law bent through its runs: at each K the law's error is interpolated over ln B between the batches timed there.
+
+    For a search that timed every K: what is peculiar to a K (a slow switch, a second node) is known and kept.
+    """
+
+    model: ParallelModel
+    runs: tuple[StepTime, ...]
+
+    def seconds(self, setting: Setting) -> float:
+        """The law times the interpolated error; the nearest batch's error outside of what was timed."""
+        near = sorted((r.setting.batch, r) for r in self.runs if r.setting.workers == setting.workers)
+        if not near:
+            return self.model.seconds(setting)
+        batches = [math.log(batch) for batch, _ in near]
+        errors = [math.log(run.seconds / self.model.seconds(run.setting)) for _, run in near]
+        return self.model.seconds(setting) * math.exp(float(np.interp(math.log(setting.batch), batches, errors)))
+
+
+def _columns(law: Law, settings: Sequence[Setting]) -> Floats:
+    workers = np.array([s.workers for s in settings], dtype=float)
+    local = np.array([s.local_batch for s in settings])
+    pieces = np.array([s.pieces for s in settings], dtype=float)
+    if law is Law.PARAMETER_SERVER:
+        return np.column_stack([pieces, local, workers])
+    return np.column_stack([pieces, local, 2 * (workers - 1) / workers, np.where(workers > 1, workers, 0.0)])
+
+
+_SIZES = {Law.PARAMETER_SERVER: 3, Law.RING: 4, Law.OVERLAP: 7}
+
+# The overlap law's coefficients: ln a0, ln a1, ln c inside a node, ln c across nodes, r inside, r across, g.
+_R_DEVIATION = 0.02  # of r: a ring's time hardly grows with K; a server's would by 1/2 a worker
+_G_MEAN, _G_DEVIATION = 1.5, 1.0
+_FLOOR = 1e-12
+
+
+def _seconds(law: Law, values: Floats, settings: Sequence[Setting], workers_per_node: int) -> Floats:
+    if law is not Law.OVERLAP:
+        return np.maximum(_columns(law, settings) @ values, _FLOOR)
+    workers = np.array([s.workers for s in settings], dtype=float)
+    pieces = np.array([s.pieces for s in settings], dtype=float)
+    piece = np.array([s.local_batch for s in settings]) / pieces
+    compute = np.exp(values[0]) + np.exp(values[1]) * piece
+    inside = workers <= workers_per_node
+    base = np.exp(np.where(inside, values[2], values[3]))
+    growth = np.where(inside, values[4], values[5])
+    exchange = np.where(workers > 1, base * (1 + growth * np.maximum(workers - 2, 0)), 0.0)
+    # The larger of the two is taken out of the root, so that no power overflows.
+    large, small = np.maximum(compute, exchange), np.minimum(compute, exchange)
+    joined = large * (1 + (small / large) ** values[6]) ** (1 / values[6])
+    return np.asarray((pieces - 1) * compute + joined)
+
+
+def _slopes(law: Law, values: Floats, settings: Sequence[Setting], workers_per_node: int) -> Floats:
+    """d ln t / d coefficient, a row a setting; by central differences, which are exact enough for a covariance."""
+    found = np.zeros((len(settings), len(values)))
+    for at, value in enumerate(values):
+        step = 1e-5 * max(abs(float(value)), 1e-3)
+        above, below = values.copy(), values.copy()
+        above[at] += step
+        below[at] -= step
+        high = np.log(_seconds(law, above, settings, workers_per_node))
+        low = np.log(_seconds(law, below, settings, workers_per_node))
+        found[:, at] = (high - low) / (2 * step)
+    return found
+
+
+def _fit_overlap(settings: Sequence[Setting], seconds: Floats, workers_per_node: int) -> tuple[Floats, Floats]:
+    """The coefficients, and the precision of their priors."""
+    quickest = math.log(float(seconds.min()))
+    local = np.array([s.local_batch for s in settings])
+    alone = [at for at, s in enumerate(settings) if s.workers == 1] or list(range(len(settings)))
+    heaviest = max(alone, key=lambda at: local[at])
+    slope = math.log(float(seconds[heaviest] / local[heaviest]))
+    means = np.array([quickest - 1.0, slope, quickest - 2.0, quickest, 0.0, 0.0, _G_MEAN])
+    deviations = np.array([1.5, 1.5, 1.5, 1.5, _R_DEVIATION, _R_DEVIATION, _G_DEVIATION])
+    bounds = [*[(float(m) - 12, float(m) + 12) for m in means[:4]], (0.0, 0.5), (0.0, 0.5), (1.0, 10.0)]
+    logs = np.log(seconds)
+
+    def loss(values: Floats) -> float:
+        errors = (np.log(_seconds(Law.OVERLAP, values, settings, workers_per_node)) - logs) / _NOISE
+        strays = (values - means) / deviations
+        return float(errors @ errors + strays @ strays)
+
+    best = None
+    for start_g in (1.0, 1.5, 3.0):
+        start = means.copy()
+        start[6] = start_g
+        tried = minimize(loss, start, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})
+        if best is None or tried.fun < best.fun:
+            best = tried
+    assert best is not None  # noqa: S101 - there are three starts
+    return np.asarray(best.x, dtype=float), np.diag(1 / deviations**2)

@@ -1,0 +1,49 @@
+"""Time against money: which configurations are worth having, and the knee between the fastest and the cheapest."""
+
+from collections.abc import Sequence
+
+from mlcd.errors import BadInput
+
+Point = tuple[float, float]
+"""(seconds, dollars) of one configuration."""
+
+
+def front(points: Sequence[Point]) -> list[int]:
+    """The places in `points` that no other dominates, fastest first; of equal points the first."""
+    kept: list[int] = []
+    for at in sorted(range(len(points)), key=lambda i: (points[i], i)):
+        if not kept or points[at][1] < points[kept[-1]][1]:
+            kept.append(at)
+    return kept
+
+
+def knee(points: Sequence[Point]) -> int:
+    """The place of the Pareto front's knee (Kneedle, Satopaa et al. 2011).
+
+    Both axes are normalised to 0..1 over the front; the knee lies farthest below the chord from the fastest to the
+    cheapest point, where 1 - x - y is largest. Ties go to the cheaper, and so does a front of two points or one that
+    bends nowhere below its chord. Raises BadInput where there is no point.
+    """
+    if not points:
+        raise BadInput("there is no configuration to choose a knee from")
+    kept = front(points)
+    if len(kept) < 3:
+        return kept[-1]
+    (quick, dear), (slow, cheap) = points[kept[0]], points[kept[-1]]
+    best, depth = kept[-1], 0.0
+    for at in reversed(kept):
+        seconds, usd = points[at]
+        below = 1 - (seconds - quick) / (slow - quick) - (usd - cheap) / (dear - cheap)
+        if below > depth + 1e-12:
+            best, depth = at, below
+    return best
+
+
+def weighted(points: Sequence[Point], time_weight: float) -> int:
+    """The place with the least seconds^a dollars^(1-a); ties go to the cheaper."""
+    if not 0 <= time_weight <= 1:
+        raise BadInput(f"the weight of time lies between 0 and 1 (got {time_weight:g})")
+    if not points:
+        raise BadInput("there is no configuration to choose from")
+    worth = [seconds**time_weight * usd ** (1 - time_weight) for seconds, usd in points]
+    return min(range(len(points)), key=lambda i: (worth[i], points[i][1], i))
