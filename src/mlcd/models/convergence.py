@@ -2,9 +2,10 @@
 
     S(B) = Smin (1 + (Bc/B)^p)
 
-Smin is what a batch without noise would need, Bc the critical batch: beyond it a larger batch hardly saves steps. p = 1 is
-McCandlish et al. (arXiv 1812.06162), p = 0.5 Scavenger's noise ~ 1/sqrt(B). Scavenger prints epochs; read literally that
-makes larger batches need fewer epochs, which large-batch studies contradict, so steps are the default and epochs a choice.
+Smin is what a batch without noise would need, Bc the critical batch: beyond it a larger batch hardly saves steps.
+p = 1 is McCandlish et al. (arXiv 1812.06162), p = 0.5 Scavenger's noise ~ 1/sqrt(B). Scavenger prints epochs; read
+literally that makes larger batches need fewer epochs, which large-batch studies contradict, so steps are the default
+and epochs a choice.
 
 Three sources, best first: trainings that reached the target at several batches (`fit`); one such training and the noise
 phi, which is Bc for p = 1 (`from_noise`); the loss of the running training where nothing is known (`fit_loss`).
@@ -51,7 +52,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvergenceModel:
-    """S(B) = floor (1 + (critical/B)^exponent), counted in `unit`; `deviation` is the relative error of a prediction."""
+    """S(B) = floor (1 + (critical/B)^exponent), counted in `unit`; `deviation` is a prediction's relative error."""
 
     floor: float
     critical: float
@@ -65,7 +66,7 @@ class ConvergenceModel:
         """Steps to the target at this batch."""
         if not batch > 0:
             raise BadInput(f"a batch has at least one sample (got {batch!r})")
-        work = self.floor * (1 + (self.critical / batch) ** self.exponent)
+        work = self.floor * (1 + math.pow(self.critical / batch, self.exponent))
         return work if self.unit is WorkUnit.STEPS else work * self.samples_per_epoch / batch
 
     def interval(self, batch: float, level: float = 0.9) -> tuple[float, float]:
@@ -135,8 +136,8 @@ def from_noise(reached: Reached, phi: float) -> ConvergenceModel:
 def from_noise_course(batch: float, course: Sequence[tuple[float, float]]) -> ConvergenceModel:
     """As from_noise, where the noise was watched: (steps, phi) of each stretch of one training at `batch`.
 
-    Every stretch has a law of its own; the sum of laws with p = 1 is again one: with w = n B0/(phi + B0) for a stretch of
-    n steps, S(B) = sum w + (sum w phi)/B. Raises BadInput for an empty course.
+    Every stretch has a law of its own, and the sum of laws with p = 1 is again one: with w = n B0/(phi + B0) for a
+    stretch of n steps, S(B) = sum w + (sum w phi)/B. Raises BadInput for an empty course.
     """
     if not course or sum(steps for steps, _ in course) <= 0:
         raise BadInput("a course of noise has at least one stretch of steps")
@@ -193,9 +194,9 @@ def fit_loss(losses: Sequence[tuple[float, float]]) -> LossCurve:
     top, low = float(values.max()), float(values.min())
     gap = max(top - low, 1e-9)
 
-    def curve(theta: Floats) -> Floats:
+    def error(theta: Floats) -> Floats:
         rate, start, floor = theta
-        return np.asarray(1 / (rate * steps / span + start) + floor)
+        return np.asarray(1 / (rate * steps / span + start) + floor - values)
 
     best = None
     for share in (0.0, 0.5, 0.9):
@@ -203,9 +204,7 @@ def fit_loss(losses: Sequence[tuple[float, float]]) -> LossCurve:
         first, last = 1 / max(top - floor, 1e-9), 1 / max(low - floor + 0.05 * gap, 1e-9)
         start = np.array([max(last - first, 1e-6), max(first, 1e-6), floor])
         bounds = ([0.0, 1e-9, -np.inf], [np.inf, np.inf, low])
-        tried = least_squares(
-            lambda theta: curve(theta) - values, start, bounds=bounds, x_scale=np.maximum(start, 1e-6)
-        )
+        tried = least_squares(error, start, bounds=bounds, x_scale=np.maximum(np.abs(start), 1e-6))
         if best is None or tried.cost < best.cost:
             best = tried
     assert best is not None  # noqa: S101 - there are three starts

@@ -8,11 +8,11 @@ E|g_k|^2 = |G|^2 + s2/b and the average of K workers E|g|^2 = |G|^2 + s2/B. So f
 follow, without bias,
 
     |G|^2 = (K total - local)/(K - 1),   s2 = (local - total) B/(K - 1),   phi = s2/|G|^2        (the noise scale)
-    gamma(K, B) = E local / E total = (B + K phi)/(B + phi), between 1 and K        (Scavenger's SGD noise, AdaScale's gain)
+    gamma(K, B) = E local / E total = (B + K phi)/(B + phi), between 1 and K      (Scavenger's noise, AdaScale's gain)
 
-A ratio of noisy numbers is biased, so numerator and denominator are averaged apart and divided last. One phi gives gamma
-at every (K, B). With one worker gamma is 1 whatever the noise: the two halves of a batch stand for two workers, or two
-gradients of successive steps, between which the weights have hardly moved.
+A ratio of noisy numbers is biased, so numerator and denominator are averaged apart and divided last. One phi gives
+gamma at every (K, B). With one worker gamma is 1 whatever the noise: the two halves of a batch stand for two workers,
+or two gradients of successive steps, between which the weights have hardly moved.
 """
 
 import math
@@ -95,7 +95,7 @@ def phi_from_gamma(value: float, workers: int, batch: float) -> float:
 
 
 def efficiency(phi: float, batch: float, reference: float) -> float:
-    """Progress of a sample at `batch` over that at `reference`: (phi + M0)/(phi + M), Pollux's statistical efficiency."""
+    """Pollux's statistical efficiency: progress of a sample at `batch` over that at `reference`."""
     return 1.0 if math.isinf(phi) else (phi + reference) / (phi + batch)
 
 

@@ -3,13 +3,13 @@
 Every law is compute(B/K) + communication(K), in one of three forms:
 
     parameter-server  t = a0 s + a1 B/K + a2 K                            (Scavenger; one server takes K pushes)
-    ring              t = a0 s + a1 B/K + a2 2(K-1)/K + a3 K [K > 1]      (bytes over the links, then a latency a worker)
+    ring              t = a0 s + a1 B/K + a2 2(K-1)/K + a3 K [K > 1]      (bytes over the links, a latency a worker)
     overlap           t = (s-1) G + (G^g + C^g)^(1/g),  G = a0 + a1 B/(K s),  C = c (1 + r (K-2)), 0 for K = 1
                       (Pollux, OSDI 2021: c and r apart inside one node and across nodes; g = 1 is no overlap)
 
 s is the number of pieces a worker's batch is cut into where it does not fit in memory; only the last is exchanged.
-All coefficients are >= 0. The first two are fitted by non-negative least squares on relative errors, the third by bounded
-L-BFGS on logarithms with weak priors, so that five runs are enough for it.
+All coefficients are >= 0. The first two are fitted by non-negative least squares on relative errors, the third by
+bounded L-BFGS on logarithms with weak priors, so that five runs are enough for it.
 """
 
 import math

@@ -1,9 +1,9 @@
-"""Scavenger's no-search model: a new job's step time and convergence from the coefficients of other jobs, with no run of it.
+"""Scavenger's no-search model: a job's step time and convergence from other jobs' coefficients, with no run of it.
 
 What carries over depends on what is known of the new job beforehand:
 
-described  seconds a sample ~ its arithmetic, seconds of an exchange ~ its parameters, samples to the target ~ the planned
-           samples: the medians, over the other jobs, of those ratios
+described  seconds a sample ~ its arithmetic, seconds of an exchange ~ its parameters, samples to the target ~ the
+           planned samples: the medians, over the other jobs, of those ratios
 blind      nothing but the user's smallest batch: the medians of the coefficients themselves, in units of that batch
 
 Either way the fixed time of a step, the growth of the exchange, its overlap and the critical batch over the smallest
