@@ -66,6 +66,12 @@ class TestMiniCloud(RealCloudContract):
         return Patient()
 
 
+@pytest.fixture(scope="class")
+def cluster() -> Iterator[None]:
+    with slurm_cluster({"all": NodeKind(count=2)}):
+        yield
+
+
 @pytest.mark.skipif(bool(why_not()), reason=f"no Slurm cluster can be made here: {why_not()}")
 @pytest.mark.xdist_group("nodes")
 @pytest.mark.slow
@@ -76,17 +82,31 @@ class TestSlurm(RealCloudContract):
         "from mlcd.clouds.slurm import Slurm\nfrom mlcd.units import Usd\nengine = Slurm({'all': Usd.of('0.5')})"
     )
 
-    @pytest.fixture(scope="class")
-    def cluster(self) -> Iterator[None]:
-        with slurm_cluster({"all": NodeKind(count=2)}):
-            yield
-
     @pytest.fixture
     def engine(self, cluster: None) -> Iterator[NodeEngine]:
         engine = Slurm({"all": Usd.of("0.5")})
         yield engine
         for leftover in engine.leftovers():  # of a test that failed
             engine.end(leftover)
+
+
+@pytest.fixture(scope="class")
+def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkyMoto]:
+    with sky_moto(tmp_path_factory.mktemp("sky-home")) as here, pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name not in here.environment:
+                patch.delenv(name)
+        for name, value in here.environment.items():
+            patch.setenv(name, value)
+        yield here
+
+
+@pytest.fixture(scope="class")
+def sky_engine(moto: SkyMoto, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkyPilotEngine]:
+    settings = SkySettings(infra="aws", image_id=moto.image)
+    engine = SkyPilotEngine(settings, state=tmp_path_factory.mktemp("state"), catalog=load_catalog())
+    yield engine
+    engine.close()
 
 
 @needs_skypilot
@@ -101,22 +121,9 @@ class TestSkyPilotOnMoto(RealCloudContract):
     runs_jobs = False
     no_jobs = "no machine stands behind moto's addresses, so no job runs there"
 
-    @pytest.fixture(scope="class")
-    def moto(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkyMoto]:
-        with sky_moto(tmp_path_factory.mktemp("sky-home")) as here, pytest.MonkeyPatch.context() as patch:
-            for name in list(os.environ):
-                if name not in here.environment:
-                    patch.delenv(name)
-            for name, value in here.environment.items():
-                patch.setenv(name, value)
-            yield here
-
-    @pytest.fixture(scope="class")
-    def engine(self, moto: SkyMoto, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkyPilotEngine]:
-        settings = SkySettings(infra="aws", image_id=moto.image)
-        engine = SkyPilotEngine(settings, state=tmp_path_factory.mktemp("state"), catalog=load_catalog())
-        yield engine
-        engine.close()
+    @pytest.fixture
+    def engine(self, sky_engine: SkyPilotEngine) -> NodeEngine:
+        return sky_engine
 
     def test_nodes_come_and_go_with_the_lease(self, engine: NodeEngine, moto: SkyMoto, tmp_path: Path) -> None:
         cloud = JobCloud(engine, RealJob(run="true"), home=tmp_path)

@@ -56,6 +56,7 @@ class Training:
                 return
             store.end_attempt(run_id, attempt, final)
             accounts.earlier.append(final)
+            self._tell_of(final)
             plan = self._next(final)
 
     def settle_lost(self) -> None:
@@ -78,6 +79,7 @@ class Training:
         )
         store.end_attempt(run_id, leave.attempt, lost)
         self.accounts.earlier.append(lost)
+        self._tell_of(lost)
 
     # ---- attempts
 
@@ -282,6 +284,12 @@ class Training:
         over_money = goal.budget is not None and accounts.spent + final.usd > goal.budget
         stopped = final.ending is Ending.STOPPED
         return Status.OVERRAN if over_time or over_money or stopped else Status.DONE
+
+    def _tell_of(self, ended: FinalRun) -> None:
+        """Why the training is begun again, and how much of it is kept."""
+        kept = min(self.accounts.reached_samples / self.accounts.problem.work_samples, 1.0)
+        where = f"from its checkpoint, at {kept:.0%}" if kept > 0 else "from the beginning"
+        self.observer(Warned(text=f"{ended.message}; the training goes on {where}"))
 
     def _tell(self, plan: Plan, fraction: float, usd: Usd, seconds: float) -> None:
         money = self.accounts.money_while_training(usd, seconds, self.record.search_seconds)
