@@ -34,7 +34,12 @@ ACCOUNTS = {
     ),
     "azure": _Account("azure", (), (".azure/msal_token_cache.json", ".azure/msal_token_cache.bin"), "az login"),
     "kubernetes": _Account("kubernetes", ("KUBECONFIG",), (".kube/config",), "kubectl config use-context NAME"),
-    "slurm": _Account("slurm", (), (".slurm/config",), "write ~/.slurm/config, an ssh config with the login nodes"),
+    "slurm": _Account(
+        "slurm",
+        (),
+        (".slurm/config",),
+        "sky check slurm, once ~/.slurm/config names the login nodes as an ssh config does",
+    ),
     "ssh": _Account("ssh", (), (".sky/ssh_node_pools.yaml",), "sky ssh up --file ssh_node_pools.yaml"),
 }
 """The clouds mlcd can say something about; any other that SkyPilot has is left to `sky check`."""

@@ -196,8 +196,11 @@ class SkyNodes:
 
     def _conclude(self, number: int | None) -> None:
         """Everything home, then ENDED; LAUNCH where not one agent could say how it ended."""
-        self._bring_results()
+        failed = self._bring_results()
         if not any(self._order.folder.glob("node-*/exit.json")):
+            if failed:
+                text = f"the nodes' files could not be brought home: {'; '.join(failed.values())}"
+                raise LeaseFailed(FailureKind.LOST, text, seconds=0.0)
             raise LeaseFailed(FailureKind.LAUNCH, f"the job did not start: {self._log_tail(number)}", seconds=0.0)
         with self._lock:
             self._state = NodesState.ENDED
@@ -217,10 +220,10 @@ class SkyNodes:
     def _bring_news(self) -> dict[str, str]:
         return self._fetch(self._hosts, transport.news_filters(self._settings.live), CALL_SECONDS)
 
-    def _bring_results(self) -> None:
-        """Logs and exits of all nodes, then what the first node has in its working folder."""
-        self._bring_news()
-        self._fetch(self._hosts[:1], transport.result_filters(self._settings.outputs), FETCH_SECONDS)
+    def _bring_results(self) -> dict[str, str]:
+        """Logs and exits of all nodes, then what the first node has in its working folder; what failed, by host."""
+        wanted = transport.result_filters(self._settings.outputs)
+        return self._bring_news() | self._fetch(self._hosts[:1], wanted, FETCH_SECONDS)
 
     def _fetch(self, hosts: list[str], filters: list[str], seconds: float) -> dict[str, str]:
         remote, folder = lease_folder(self._cluster), self._order.folder

@@ -1,20 +1,27 @@
 """Files between a lease's folder here and on its nodes, by rsync over the ssh names that SkyPilot writes."""
 
+import re
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
-OPTIONS = "-o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=10 -o ServerAliveCountMax=3"
+OPTIONS = [
+    *("-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
+    *("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"),
+]
 PARALLEL = 8
 NOT_HOME = (".venv", "__pycache__", ".cache", "node_modules")
 """What a job makes in its folder and nobody wants back."""
 
 
-def _ssh() -> str:
-    """ssh with the file that SkyPilot adds its names to: ssh itself would not look at $HOME."""
-    return f"ssh -F {shlex.quote(str(Path.home() / '.ssh' / 'config'))} {OPTIONS}"
+def _ssh(host: str) -> list[str]:
+    """ssh with the files that SkyPilot writes: by itself ssh looks into the account's home, not into $HOME."""
+    home = Path.home()
+    key = home / ".sky" / "generated" / "ssh-keys" / f"{re.sub(r'-worker[0-9]+$', '', host)}.key"
+    identity = ["-i", str(key)] if key.exists() else []
+    return ["ssh", "-F", str(home / ".ssh" / "config"), *identity, *OPTIONS]
 
 
 def news_filters(live: Sequence[str]) -> list[str]:
@@ -48,13 +55,22 @@ def _including(patterns: Sequence[str]) -> Iterator[str]:
 
 def fetch(host: str, remote: str, folder: Path, filters: Sequence[str], *, seconds: float) -> str:
     """Bring what the filters let through from the host's `remote` (from its home) into `folder`; "" or what failed."""
-    command = ["rsync", "-az", "--timeout=20", "-e", _ssh(), *filters, f"{host}:{remote}/", f"{folder}/"]
+    command = [
+        "rsync",
+        "-az",
+        "--timeout=20",
+        "-e",
+        shlex.join(_ssh(host)),
+        *filters,
+        f"{host}:{remote}/",
+        f"{folder}/",
+    ]
     return _run(command, seconds)
 
 
 def touch(host: str, remote: str, *, seconds: float) -> str:
     """Make an empty file on the host; "" or what failed."""
-    return _run([*shlex.split(_ssh()), host, f"touch {shlex.quote(remote)}"], seconds)
+    return _run([*_ssh(host), host, f"touch {shlex.quote(remote)}"], seconds)
 
 
 def on_each(hosts: Sequence[str], action: Callable[[str], str]) -> dict[str, str]:
