@@ -314,7 +314,8 @@ class _Watch:
     points: list[Progress] = field(default_factory=list)
     longest_gap: float = field(default=0.0, init=False)
     """Between two reports of more samples so far."""
-    _news: float | None = field(default=None, init=False)
+    _reports: list[Progress] = field(default_factory=list, init=False)
+    """The points with more samples than the one before."""
     _looked: float = field(default=-math.inf, init=False)
 
     @property
@@ -324,7 +325,7 @@ class _Watch:
     @property
     def silent_seconds(self) -> float:
         """Since the job reported more samples last; 0 before it has reported any."""
-        return 0.0 if self._news is None else self.last.seconds - self._news
+        return self.last.seconds - self._reports[-1].seconds if self._reports else 0.0
 
     @property
     def is_quiet(self) -> bool:
@@ -333,9 +334,9 @@ class _Watch:
 
     def take(self, point: Progress) -> None:
         if point.samples > self.last.samples:
-            if self._news is not None:
-                self.longest_gap = max(self.longest_gap, point.seconds - self._news)
-            self._news = point.seconds
+            if self._reports:
+                self.longest_gap = max(self.longest_gap, point.seconds - self._reports[-1].seconds)
+            self._reports.append(point)
         self.points.append(point)
 
     def crossing(self) -> float:
@@ -353,26 +354,28 @@ class _Watch:
         return True
 
     def speed(self) -> float | None:
-        """Samples/s over the last share of the training; None before it has settled."""
-        working = [p for p in self.points if p.samples > 0]
-        if len(working) < 3 or working[-1].seconds - working[0].seconds < SETTLED_SECONDS:
+        """Samples/s over the last share of the training; None before it has settled.
+
+        From report to report, since a job may report once an epoch; a silence counts from where it is unusual.
+        """
+        if len(self._reports) < 3 or self._reports[-1].seconds - self._reports[0].seconds < SETTLED_SECONDS:
             return None
-        begin = working[-1].seconds - RECENT * (working[-1].seconds - working[0].seconds)
-        first = next(p for p in working if p.seconds >= begin)
-        seconds = working[-1].seconds - first.seconds
-        return (working[-1].samples - first.samples) / seconds if seconds > 0 else None
+        first, last = self._reports[0], self._reports[-1]
+        begin = last.seconds - RECENT * (last.seconds - first.seconds)
+        start = next(p for p in reversed(self._reports) if p.seconds <= begin)
+        silence = max(self.silent_seconds - self.longest_gap, 0.0)
+        return (last.samples - start.samples) / (last.seconds - start.seconds + silence)
 
     def expected_end(self) -> float | None:
         """Seconds from the order to the end, at the speed of now; None before that has settled."""
         speed = self.speed()
         if speed is None:
             return None
-        return self.last.seconds + (self.work - self.last.samples) / speed if speed > 0 else math.inf
+        return self.last.seconds + (self.work - self.last.samples) / speed
 
 
 def _ends(end: float, limit: float) -> str:
-    when = f"would end after {format_seconds(end)}" if end < math.inf else "stands still"
-    return f"{when}, {format_seconds(limit)} are left"
+    return f"would end after {format_seconds(end)}, {format_seconds(limit)} are left"
 
 
 def _stop_at(seconds_left: float) -> float:

@@ -1,0 +1,451 @@
+"""The training's decisions on made-up leases: no process and no wall clock."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any
+
+import pytest
+from tests.synthetic import QUICK_TRIALS, Machine, SyntheticCloud, make_engine, make_problem
+from tests.unit.test_engine import Listed
+
+from mlcd.clouds.provider import Lease, LeaseFailed, Order, Progress, Purpose, Settled
+from mlcd.engine import accounts as accounts_module
+from mlcd.engine.training import STOP_SECONDS, _Watch
+from mlcd.errors import Interrupted
+from mlcd.events import Event, Warned
+from mlcd.goal import Goal, Objective
+from mlcd.problem import Problem
+from mlcd.space import Config
+from mlcd.store.store import Store
+from mlcd.trial.outcome import Status
+from mlcd.trial.record import Ending, RunRecord
+from mlcd.trial.trial import FailureKind
+from mlcd.units import ZERO, Usd
+
+MACHINES = {"a": Machine(usd_per_hour=1.0, speed=10.0), "b": Machine(usd_per_hour=1.0, speed=8.0)}
+A, B = Config.deployment("a", 1), Config.deployment("b", 1)
+WORK = 36_000.0  # an hour on a, an hour and a quarter on b
+BUDGET = Usd.of(3)
+
+
+class Killed(BaseException):
+    """mlcd is gone: nothing after it runs."""
+
+
+@dataclass
+class Attempt:
+    """One lease of the training: its points, then how it ends.
+
+    reached   how far the training is saved when it ends
+    stopping  seconds that it takes to save and to go
+    """
+
+    points: Sequence[tuple[float, float]]
+    failure: BaseException | None = None
+    reached: float = 0.0
+    stopping: float = 1.0
+    cloud: "Trainings | None" = field(default=None, init=False)
+    finished: int = field(default=0, init=False)
+    released: int = field(default=0, init=False)
+
+    def __enter__(self) -> "Attempt":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.released += 1
+        assert self.cloud is not None
+        self.cloud.saved = max(self.cloud.saved, self.reached)
+
+    def progress(self) -> Iterator[Progress]:
+        for seconds, samples in self.points:
+            yield Progress(seconds, samples)
+        if self.failure is not None:
+            raise self.failure
+
+    def finish(self, at: Progress) -> Settled:
+        self.finished += 1
+        return Settled(seconds=at.seconds + self.stopping, reached_samples=self.reached)
+
+
+class Trainings(SyntheticCloud):
+    """A real cloud, as far as the engine can tell, whose trainings go by a script."""
+
+    def __init__(self, *attempts: Attempt, saved: float = 0.0) -> None:
+        super().__init__(MACHINES, simulated=False)
+        self.attempts, self.saved = list(attempts), saved
+        self.orders: list[Order] = []
+        for attempt in attempts:
+            attempt.cloud = self
+
+    def reached_samples(self, run_id: str) -> float:
+        return self.saved
+
+    def lease(self, order: Order) -> Lease:
+        if order.purpose is Purpose.TRIAL:
+            return super().lease(order)
+        self.orders.append(order)
+        return self.attempts[len(self.orders) - 1]
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with Store(None) as opened:
+        yield opened
+
+
+def problem(**others: Any) -> Problem:
+    given: dict[str, Any] = {"goal": Goal(minimize=Objective.TIME, budget=BUDGET), "trial": QUICK_TRIALS, **others}
+    return make_problem(machines=MACHINES, counts=(1,), work_samples=WORK, **given)
+
+
+def train(
+    cloud: Trainings, store: Store, *, given: Problem | None = None, guarded: bool = True, add: bool = True
+) -> tuple[RunRecord, list[str]]:
+    """The run, with A and B tried and A chosen, and what was warned of."""
+    events: list[Event] = []
+    chosen = Listed(configs=(A, B), guarded=guarded)
+    record = make_engine(given or problem(), cloud, store, chosen=chosen, observer=events.append, add=add).run()
+    return record, [event.text for event in events if isinstance(event, Warned)]
+
+
+def steady(speed: float, until: float, *, since: float = 10.0, step: float = 10.0) -> list[tuple[float, float]]:
+    """Points at a speed until `until` samples are done, after `since` seconds of start-up."""
+    points = [(since, 0.0)]
+    while points[-1][1] < until:
+        points.append((points[-1][0] + step, min(points[-1][1] + speed * step, until)))
+    return points
+
+
+def silent(after: tuple[float, float], seconds: float) -> list[tuple[float, float]]:
+    return [(after[0] + second, after[1]) for second in range(1, int(seconds) + 1)]
+
+
+def test_a_training_that_goes_as_predicted(store: Store) -> None:
+    cloud = Trainings(Attempt(steady(10.0, WORK), reached=WORK))
+    record, warned = train(cloud, store)
+    assert record.status is Status.DONE
+    assert record.final is not None
+    assert (record.final.config, record.final.ending, record.final.message) == (A, Ending.DONE, "")
+    assert record.final.seconds == pytest.approx(10 + 3600 + 1)
+    assert record.final.samples_per_second == pytest.approx(10.0)
+    assert record.final.usd == Usd.of(1).for_seconds(record.final.seconds)
+    assert record.earlier == ()
+    assert warned == []
+    (order,) = cloud.orders
+    assert order.run_id == "run-1"
+    left = (BUDGET - record.search_usd).dollars * 3600
+    assert order.seconds == pytest.approx(left)  # its nodes end themselves when the money is gone
+
+
+def test_without_a_budget_the_nodes_still_end_some_day(store: Store) -> None:
+    cloud = Trainings(Attempt(steady(10.0, WORK)))
+    record, _ = train(cloud, store, given=problem(goal=Goal(minimize=Objective.TIME)))
+    assert record.choice is not None
+    assert cloud.orders[0].seconds == pytest.approx(10 * record.choice.worst_seconds + 3600)
+
+
+def test_one_that_falls_behind_is_moved_while_the_money_is_still_there(store: Store) -> None:
+    slow = Attempt(steady(1.0, WORK), reached=120.0)
+    cloud = Trainings(slow, Attempt(steady(8.0, WORK - 120)), saved=60.0)
+    record, warned = train(cloud, store)
+    assert record.status is Status.DONE
+    (moved,) = record.earlier
+    assert (moved.ending, moved.config, moved.reached_samples) == (Ending.MOVED, A, 120.0)
+    assert moved.samples_per_second == pytest.approx(1.0)
+    assert "goes on at 1 x b" in moved.message
+    assert record.final is not None
+    assert record.final.config == B
+    assert slow.finished == slow.released == 1
+    assert record.total_usd <= BUDGET
+    assert len(warned) == 1
+    assert warned[0].endswith("the training goes on from its checkpoint, at 0%")
+
+
+def test_one_that_stands_still_for_the_deadline(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Clock:
+        now = 1000.0
+
+        def time(self) -> float:
+            return self.now
+
+    clock = Clock()
+    monkeypatch.setattr(accounts_module, "time", clock)
+    monkeypatch.setattr("mlcd.engine.engine.time", clock)
+    goal = Goal(minimize=Objective.TIME, deadline_seconds=6000.0)
+    slow = Attempt(steady(2.0, WORK))
+    cloud = Trainings(slow)
+    record, warned = train(cloud, store, given=problem(goal=goal))
+    assert len(warned) == 1  # once, not at every look
+    assert warned[0].startswith("1 x a falls behind: it would end after 5 h")
+    assert "nothing else that was measured fits" in warned[0]
+    assert record.final is not None
+    assert record.final.ending is Ending.DONE
+    assert record.status is Status.DONE  # by the clock of this test no time went by
+
+
+@pytest.mark.parametrize("saved", [0.0, 60.0])
+def test_one_that_cannot_move_is_stopped_before_the_budget_breaks(store: Store, saved: float) -> None:
+    goal = Goal(minimize=Objective.TIME, budget=Usd.of("1.35"))  # enough for a, and not for b
+    slow = Attempt(steady(2.0, WORK), reached=saved, stopping=STOP_SECONDS - 1)
+    cloud = Trainings(slow, saved=saved)
+    record, warned = train(cloud, store, given=problem(goal=goal))
+    assert record.status is Status.OVERRAN
+    assert record.final is not None
+    assert record.final.ending is Ending.STOPPED
+    assert "stopped before it would cost more than the budget of $1.35" in record.final.message
+    assert record.total_usd <= Usd.of("1.35")
+    assert record.final.reached_samples == saved
+    assert len(warned) == 1
+
+
+def test_a_move_that_takes_all_the_money_ends_the_run(store: Store) -> None:
+    slow = Attempt(steady(1.0, WORK), reached=120.0, stopping=9000.0)
+    record, _ = train(Trainings(slow, saved=60.0), store)
+    assert record.status is Status.NOTHING_FITS
+    assert record.final is None
+    assert [run.ending for run in record.earlier] == [Ending.MOVED]
+    assert record.total_usd <= BUDGET
+
+
+@pytest.mark.parametrize("kind", [FailureKind.LOST, FailureKind.INTERRUPTED, FailureKind.LAUNCH])
+def test_nodes_that_go_are_begun_again_where_they_got_to(store: Store, kind: FailureKind) -> None:
+    gone = LeaseFailed(kind, "node 1 is gone", seconds=500.0, billed=True, reached_samples=4000.0)
+    cloud = Trainings(Attempt(steady(10.0, 5000), gone, reached=4000.0), Attempt(steady(10.0, WORK - 4000)))
+    record, warned = train(cloud, store)
+    assert record.status is Status.DONE
+    (first,) = record.earlier
+    assert (first.ending, first.seconds, first.reached_samples) == (Ending.RESTARTED, 500.0, 4000.0)
+    assert first.usd == Usd.of(1).for_seconds(500.0)
+    assert record.final is not None
+    assert record.final.config == A
+    assert [order.attempt for order in cloud.orders] == [1, 2]
+    assert warned == ["node 1 is gone; the training goes on from its checkpoint, at 11%"]
+
+
+def test_one_that_never_gets_further_is_given_up(store: Store) -> None:
+    def lost() -> Attempt:
+        return Attempt(steady(10.0, 500), LeaseFailed(FailureKind.LOST, "node 0 is gone", seconds=60.0))
+
+    record, warned = train(Trainings(lost(), lost()), store)
+    assert record.status is Status.RUN_FAILED
+    assert record.final is not None
+    assert (record.final.ending, record.final.message) == (Ending.FAILED, "node 0 is gone")
+    assert [run.ending for run in record.earlier] == [Ending.RESTARTED]  # search.trial.retries is 1
+    assert warned == ["node 0 is gone; the training goes on from the beginning"]
+
+
+def test_one_that_gets_further_each_time_goes_on(store: Store) -> None:
+    def lost(reached: float) -> Attempt:
+        gone = LeaseFailed(FailureKind.LOST, "node 0 is gone", seconds=60.0, reached_samples=reached)
+        return Attempt(steady(10.0, 500), gone, reached=reached)
+
+    last = Attempt(steady(10.0, WORK - 4000))
+    record, _ = train(Trainings(*(lost(1000.0 * n) for n in range(1, 5)), last), store)
+    assert record.status is Status.DONE
+    assert [run.reached_samples for run in record.earlier] == [1000.0, 2000.0, 3000.0, 4000.0]
+
+
+def test_a_restart_that_does_not_fit_any_more_goes_elsewhere_or_nowhere(store: Store) -> None:
+    gone = LeaseFailed(FailureKind.LOST, "node 0 is gone", seconds=9000.0)
+    record, _ = train(Trainings(Attempt(steady(10.0, 500), gone)), store)
+    assert record.status is Status.NOTHING_FITS
+    assert record.total_usd <= BUDGET
+
+
+@pytest.mark.parametrize(("kind", "billed"), [(FailureKind.ERROR, True), (FailureKind.CAPACITY, False)])
+def test_a_job_that_fails_is_not_begun_again(store: Store, kind: FailureKind, billed: bool) -> None:
+    failed = LeaseFailed(kind, "no such file", seconds=100.0, billed=billed)
+    record, _ = train(Trainings(Attempt(steady(10.0, 500), failed)), store)
+    assert record.status is Status.RUN_FAILED
+    assert record.final is not None
+    assert (record.final.ending, record.final.message) == (Ending.FAILED, "no such file")
+    assert record.final.usd == (Usd.of(1).for_seconds(100.0) if billed else ZERO)
+
+
+def test_one_that_hangs_is_ended_and_begun_again(store: Store) -> None:
+    points = steady(10.0, 2000)
+    hung = Attempt([*points, *silent(points[-1], 300)], reached=1500.0)
+    cloud = Trainings(hung, Attempt(steady(10.0, WORK - 1500)))
+    record, warned = train(cloud, store)
+    assert record.status is Status.DONE
+    (first,) = record.earlier
+    assert first.ending is Ending.RESTARTED
+    assert first.message == "no progress for 60 s"
+    assert first.reached_samples == 1500.0
+    assert first.seconds >= points[-1][0] + QUICK_TRIALS.watchdog_seconds
+    assert (hung.finished, hung.released) == (0, 1)  # it is not asked to save: it would not hear it
+    assert warned[0].startswith("no progress for 60 s; the training goes on from its checkpoint")
+
+
+def test_one_that_is_often_silent_is_left_alone(store: Store) -> None:
+    settling = [(10.0 + n, 10.0 * n) for n in range(1, 20)]
+    record, warned = train(Trainings(Attempt([*settling, *_ever_longer_silences(settling[-1])])), store)
+    assert record.status is Status.DONE
+    assert record.earlier == ()
+    assert warned == []
+
+
+def _ever_longer_silences(start: tuple[float, float]) -> Iterator[tuple[float, float]]:
+    """Each less than three times the longest before it, and in the end far longer than the watchdog's."""
+    seconds, samples = start
+    gap = 1.0
+    while samples < WORK:
+        yield from silent((seconds, samples), gap - 1)
+        seconds, samples = seconds + gap, min(samples + 10 * gap, WORK)
+        yield seconds, samples
+        gap = min(gap * 2, 150.0)
+
+
+def test_one_that_is_done_may_take_its_time_to_end(store: Store) -> None:
+    points = steady(10.0, WORK)
+    record, _ = train(Trainings(Attempt([*points, *silent(points[-1], 300)])), store)
+    assert record.status is Status.DONE
+    assert record.earlier == ()
+
+
+def test_one_that_never_starts_is_a_hang_too(store: Store) -> None:
+    worst = QUICK_TRIALS.worst_seconds(1)
+    never = [(float(second), 0.0) for second in range(1, int(worst) + 100, 10)]
+    record, _ = train(Trainings(Attempt(never), Attempt(never)), store)
+    assert record.status is Status.RUN_FAILED
+    assert record.final is not None
+    assert record.final.message.startswith("it ended before its first sample after")
+
+
+def test_a_watchdog_of_zero_ends_nothing(store: Store) -> None:
+    points = steady(10.0, 2000)
+    still = [*points, *silent(points[-1], 300), (points[-1][0] + 400, 2000.0), (4400.0, WORK)]
+    given = problem(trial=replace(QUICK_TRIALS, watchdog_seconds=0.0))
+    record, _ = train(Trainings(Attempt(still)), store, given=given)
+    assert record.status is Status.DONE
+    assert record.earlier == ()
+
+
+def test_a_job_that_ends_well_too_soon_is_called_strange(store: Store) -> None:
+    record, warned = train(Trainings(Attempt(steady(10.0, WORK / 2))), store)
+    assert record.status is Status.DONE
+    assert warned == ["the job ended well after 50% of the work its file names: check job.samples"]
+
+
+def test_unguarded_rivals_are_neither_moved_nor_stopped(store: Store) -> None:
+    cloud = Trainings(Attempt(steady(1.0, WORK)), saved=60.0)
+    record, warned = train(cloud, store, guarded=False)
+    assert record.status is Status.OVERRAN
+    assert record.earlier == ()
+    assert warned == []
+
+
+def test_a_training_that_mlcd_left_is_charged_and_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = problem()
+    killed = Attempt(steady(10.0, 2000), Killed(), reached=1500.0)
+    cloud = Trainings(killed)
+    with pytest.raises(Killed):
+        train(cloud, store, given=given)
+    in_flight = store.final_in_flight("run-1")
+    assert in_flight is not None
+
+    class Later:
+        def time(self) -> float:
+            assert in_flight is not None
+            return in_flight.started_at + 200.0
+
+        def monotonic(self) -> float:
+            return 0.0
+
+    monkeypatch.setattr("mlcd.engine.training.time", Later())
+    again = Trainings(Attempt(steady(10.0, WORK - 1500)), saved=1500.0)
+    record, warned = train(again, store, given=given, add=False)
+    assert record.status is Status.DONE
+    (lost,) = record.earlier
+    assert (lost.ending, lost.reached_samples) == (Ending.LOST, 1500.0)
+    assert lost.seconds == pytest.approx(200.0)
+    assert lost.usd == Usd.of(1).for_seconds(lost.seconds)
+    assert warned == ["mlcd ended before the training did; the training goes on from its checkpoint, at 4%"]
+    assert record.final is not None
+    assert record.final.seconds == pytest.approx(10 + 3450 + 1)
+
+
+def test_a_training_that_mlcd_left_long_ago_is_not_charged_for_ever(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Killed):
+        train(Trainings(Attempt(steady(10.0, 2000), Killed())), store)
+    before = store.final_in_flight("run-1")
+    assert before is not None
+
+    class Later:
+        def time(self) -> float:
+            assert before is not None
+            return before.started_at + 1e6
+
+        def monotonic(self) -> float:
+            return 0.0
+
+    monkeypatch.setattr("mlcd.engine.training.time", Later())
+    record, _ = train(Trainings(Attempt(steady(10.0, WORK))), store, add=False)
+    assert record.earlier[0].seconds == before.authorisation.seconds  # its nodes had ended themselves by then
+
+
+def test_ctrl_c_in_the_training_charges_it_and_can_be_resumed(store: Store) -> None:
+    cloud = Trainings(Attempt(steady(10.0, 2000), KeyboardInterrupt(), reached=1000.0))
+    with pytest.raises(Interrupted, match="mlcd resume run-1"):
+        train(cloud, store)
+    record = store.record("run-1")
+    assert record.status is Status.INTERRUPTED
+    assert [run.ending for run in record.earlier] == [Ending.LOST]
+    again, _ = train(Trainings(Attempt(steady(10.0, WORK - 1000)), saved=1000.0), store, add=False)
+    assert again.status is Status.DONE
+
+
+def test_a_stop_from_another_thread_ends_the_training(store: Store) -> None:
+    attempt = Attempt(steady(10.0, WORK))
+    cloud = Trainings(attempt)
+    engine = make_engine(problem(), cloud, store, chosen=Listed(configs=(A,)))
+    stop: threading.Event = engine._stop
+    progress = attempt.progress
+
+    def stopped() -> Iterator[Progress]:
+        stop.set()
+        yield from progress()
+
+    attempt.progress = stopped  # type: ignore[method-assign]
+    with pytest.raises(Interrupted):
+        engine.run()
+    assert attempt.released == 1
+
+
+def test_the_speed_of_now_needs_time_to_settle() -> None:
+    watch = _Watch(work=1000.0, seconds_left=100.0)
+    assert watch.last == Progress(0.0, 0.0)
+    assert (watch.speed(), watch.expected_end(), watch.silent_seconds) == (None, None, 0.0)
+    feed(watch, (0.0, 0.0), (1.0, 10.0), (2.0, 20.0), (3.0, 30.0))
+    assert watch.speed() is None
+    feed(watch, (11.0, 110.0))
+    assert watch.speed() == pytest.approx(10.0)  # over the whole gap, although it began in the first half
+    assert watch.expected_end() == pytest.approx(100.0)
+    assert watch.longest_gap == 8.0
+    feed(watch, *((11.0 + n, 110.0) for n in range(1, 24)))
+    assert watch.silent_seconds == 23.0
+    assert not watch.is_quiet
+    feed(watch, (36.0, 110.0))
+    assert watch.is_quiet  # more than three times its longest silence
+
+
+def test_a_job_that_reports_once_an_epoch_does_not_stand_still_between() -> None:
+    watch = _Watch(work=10_000.0, seconds_left=1e6)
+    for epoch in range(1, 5):
+        feed(watch, (100.0 * epoch, 1000.0 * epoch))
+        for second in range(1, 100):
+            feed(watch, (100.0 * epoch + second, 1000.0 * epoch))
+            assert epoch < 3 or watch.speed() == pytest.approx(10.0)
+    feed(watch, (600.0, 4000.0))  # a silence twice as long as any before it
+    assert watch.speed() == pytest.approx(2000.0 / 300.0)
+
+
+def feed(watch: _Watch, *points: tuple[float, float]) -> None:
+    for seconds, samples in points:
+        watch.take(Progress(seconds, samples))
