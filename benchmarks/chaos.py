@@ -68,9 +68,11 @@ SAYS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One run. `instant_seconds` after the first progress of the lease that was hit; `wrong` is empty where all held.
+    """One run.
 
-    said  the line that tells what happened
+    instant_seconds  after the first progress of what was hit; at the start after its order
+    said             the line that tells what happened
+    wrong            empty where all held
     """
 
     number: int
@@ -93,7 +95,8 @@ class Row:
 def strike(number: int, cloud: str, blow: str, seed: int, folder: Path) -> Row:
     """One run that is hit once, to its end."""
     rng = random.Random(f"chaos|{seed}|{number}|{cloud}|{blow}")
-    phase, instant = rng.choice(("trial", "training")), round(rng.uniform(0.0, 1.5), 2)
+    phases = ("start", "trial", "training") if blow == "kill-mlcd" else ("trial", "training")
+    phase, instant = rng.choice(phases), round(rng.uniform(0.0, 1.5), 2)
     mini = cloud == "minicloud"
     toy = Toy(folder, on=cloud)
     job = toy.job_file(
@@ -109,7 +112,12 @@ def strike(number: int, cloud: str, blow: str, seed: int, folder: Path) -> Row:
     with _disk(toy.home, small="disk" in blow):
         with toy.mlcd("train", job) as run:
             number_hit = rng.choice((1, 2))
-            lease = toy.await_trial(run, number_hit) if phase == "trial" else toy.await_training(run)
+            if phase == "start":  # while the first nodes are made, or just after
+                instant = round(instant / 3, 2)
+                toy.until(run, lambda: toy.count("trials_started") > 0)
+                lease = toy.home
+            else:
+                lease = toy.await_trial(run, number_hit) if phase == "trial" else toy.await_training(run)
             time.sleep(instant)
             BLOWS[blow](Hit(toy, run, lease, rng))
             codes.append(run.wait())
@@ -129,7 +137,7 @@ def strike(number: int, cloud: str, blow: str, seed: int, folder: Path) -> Row:
         seed=seed,
         cloud=cloud,
         blow=blow,
-        phase=phase if phase == "training" else f"trial {number_hit}",
+        phase=f"trial {number_hit}" if phase == "trial" else phase,
         instant_seconds=instant,
         exit_codes=codes,
         status=str(record.status),

@@ -1,0 +1,49 @@
+"""A few runs of benchmarks/chaos.py, at instants that are the same every time; `--runs 20` there has all of them."""
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+chaos = import_module("benchmarks.chaos")  # a script, not a module of a package that mypy would know
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc"),
+    pytest.mark.xdist_group("nodes"),  # the minicloud's nodes have shares of this machine's processors
+]
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "local:kill-mlcd",
+        "local:kill-all",
+        "local:full-disk",
+        "local:filled-disk",
+        "minicloud:kill-mlcd",
+        "minicloud:network-deleted",
+        "minicloud:out-of-memory",
+    ],
+)
+def test_a_run_that_is_hit_leaves_nothing_and_loses_nothing(what: str, tmp_path: Path) -> None:
+    cloud, _, blow = what.partition(":")
+    if reason := chaos.possible(cloud, blow):
+        pytest.skip(reason)
+    row = chaos.strike(1, cloud, blow, seed=2, folder=tmp_path)
+    assert row.wrong == [], row
+
+
+def test_every_blow_is_in_the_plan_and_has_its_words() -> None:
+    assert len(chaos.PLAN) == 20
+    assert {what.partition(":")[2] for what in chaos.PLAN} == set(chaos.BLOWS) == set(chaos.SAYS)
+
+
+def test_what_is_left_behind_is_found(tmp_path: Path) -> None:
+    lease_id = f"mlcd-chaos-test-{tmp_path.name[-8:]}"
+    assert chaos.remains(lease_id) == []
+    with subprocess.Popen(["sleep", "60"], env={"MLCD_LEASE": lease_id, "PATH": "/usr/bin:/bin"}) as left:
+        assert chaos.remains(lease_id) == [f"process {left.pid}"]
+        left.kill()
