@@ -27,16 +27,26 @@ def knee(points: Sequence[Point]) -> int:
     if not points:
         raise BadInput("there is no configuration to choose a knee from")
     kept = front(points)
-    if len(kept) < 3:
-        return kept[-1]
-    (quick, dear), (slow, cheap) = points[kept[0]], points[kept[-1]]
-    best, depth = kept[-1], 0.0
+    depths = depth(points)
+    best = kept[-1]
     for at in reversed(kept):
-        seconds, usd = points[at]
-        below = 1 - (seconds - quick) / (slow - quick) - (usd - cheap) / (dear - cheap)
-        if below > depth + 1e-12:
-            best, depth = at, below
+        if depths[at] > depths[best] + 1e-12:
+            best = at
     return best
+
+
+def depth(points: Sequence[Point]) -> list[float]:
+    """How far each point lies below the chord of the Pareto front, 1 - x - y in its normalised axes: the knee's worth.
+
+    0 at both ends, below 0 above the chord, and 0 for every point where the front is a single one.
+    """
+    if not points:
+        return []
+    kept = front(points)
+    (quick, dear), (slow, cheap) = points[kept[0]], points[kept[-1]]
+    if len(kept) < 2:
+        return [0.0] * len(points)
+    return [1 - (s - quick) / (slow - quick) - (u - cheap) / (dear - cheap) for s, u in points]
 
 
 def weighted(points: Sequence[Point], time_weight: float) -> int:

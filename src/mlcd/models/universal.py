@@ -4,7 +4,8 @@ What carries over depends on what is known of the new job beforehand:
 
 described  seconds a sample ~ its arithmetic, seconds of an exchange ~ its parameters, samples to the target ~ the
            planned samples: the medians, over the other jobs, of those ratios
-blind      nothing but the user's smallest batch: the medians of the coefficients themselves, in units of that batch
+blind      nothing but the user's bounds, the smallest batch and what fits in one worker's memory: a step that fills the
+           memory, and a training at the smallest batch, take what they take in the median of the other jobs
 
 Either way the fixed time of a step, the growth of the exchange, its overlap and the critical batch over the smallest
 batch are medians too. The spread over the other jobs is the prediction's doubt.
@@ -50,6 +51,7 @@ class KnownJob:
     """Another job's fitted models: the overlap law, and S(B) with p = 1."""
 
     first_batch: float
+    largest_local_batch: float
     parallel: ParallelModel
     convergence: ConvergenceModel
     description: JobDescription | None = None
@@ -60,7 +62,11 @@ class KnownJob:
 
 
 def universal(
-    known: Sequence[KnownJob], *, first_batch: float, description: JobDescription | None = None
+    known: Sequence[KnownJob],
+    *,
+    first_batch: float,
+    largest_local_batch: float,
+    description: JobDescription | None = None,
 ) -> tuple[ParallelModel, ConvergenceModel]:
     """The new job's two models. Raises BadInput where no other job is known, or none that is described."""
     jobs = [job for job in known if description is None or job.description is not None]
@@ -82,10 +88,10 @@ def universal(
         return lambda job: job.parallel.coefficients[at]
 
     if description is None:
-        slope, slope_spread = carried(lambda j: j.parallel.coefficients[1] + math.log(j.first_batch), None)
-        slope -= math.log(first_batch)
-        work, work_spread = carried(lambda j: math.log(j.convergence.steps(j.first_batch) * j.first_batch), None)
-        work += math.log(first_batch) - median(math.log(j.first_batch) for j in jobs)
+        slope, slope_spread = carried(lambda j: j.parallel.coefficients[1] + math.log(j.largest_local_batch), None)
+        slope -= math.log(largest_local_batch)
+        work, work_spread = carried(lambda j: math.log(j.convergence.steps(j.first_batch)), None)
+        work += math.log(first_batch)
     else:
         slope, slope_spread = carried(coefficient(1), lambda d: d.gflop_per_sample)
         work, work_spread = carried(

@@ -38,7 +38,12 @@ def partial(seen: Observed) -> Forecast:
 
 def without_run(seen: Observed, known: Sequence[KnownJob], description: JobDescription | None) -> Forecast:
     """No run of this job: the other jobs' coefficients, by its description, or blind where there is none."""
-    steps, iterations = universal(known, first_batch=seen.first_batch, description=description)
+    steps, iterations = universal(
+        known,
+        first_batch=seen.first_batch,
+        largest_local_batch=seen.largest_local_batch,
+        description=description,
+    )
     return _forecast(seen, steps, iterations.steps)
 
 
@@ -69,6 +74,7 @@ def known_job(seen: Observed, description: JobDescription | None) -> KnownJob:
     """What another job, seen whole, lends to a universal model."""
     return KnownJob(
         first_batch=seen.first_batch,
+        largest_local_batch=seen.largest_local_batch,
         parallel=_overlap(seen),
         convergence=convergence.fit(seen.reached, exponent=1.0),
         description=description,

@@ -16,10 +16,12 @@ from mlcd.models.parallel import Setting, StepTime
 class Observed:
     """The grid to predict over, which the user's bounds give, and what was seen of it.
 
+    largest_local_batch  samples that one GPU's memory holds: a bound of the user's, and no measured time
     courses  for each batch whose training is known: (steps, noise scale phi) of its stretches up to the target
     """
 
     settings: Mapping[Choice, Setting]
+    largest_local_batch: float
     tried: tuple[Choice, ...]
     runs: tuple[StepTime, ...]
     reached: tuple[Reached, ...]
@@ -77,6 +79,7 @@ def observe(truth: Truth, tried: Sequence[Choice]) -> Observed:
     batches = sorted({choice.batch for choice in tried})
     return Observed(
         settings={choice: truth.setting(choice) for choice in truth.choices},
+        largest_local_batch=max(rows[-1].local_batch for rows in truth.steps.values()),
         tried=tuple(tried),
         runs=tuple(StepTime(setting=truth.setting(c), seconds=truth.step_seconds(c)) for c in tried),
         reached=tuple(Reached(batch=batch, steps=truth.iterations[batch]) for batch in batches),

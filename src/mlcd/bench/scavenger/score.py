@@ -11,7 +11,7 @@ from mlcd.bench.scavenger.observed import Observed, observe_all, observe_full, o
 from mlcd.bench.scavenger.planner import RESTART_SECONDS, money_worth, receding_horizon, time_worth
 from mlcd.bench.scavenger.truth import Choice, Truth, usd
 from mlcd.errors import BadInput, nearest
-from mlcd.models.tradeoff import knee
+from mlcd.models.tradeoff import depth, knee
 
 MODES = ("full", "partial", "universal", "goodput")
 EXTRA_MODES = ("universal-blind",)
@@ -142,11 +142,12 @@ def _errors(truth: Truth, forecast: Forecast, choice: Choice) -> tuple[float, fl
 
 
 def _knee_regret(truth: Truth, forecast: Forecast) -> float:
-    """How much worse the predicted knee is than the true one, in the worse of time and money; 0 where they agree."""
+    """What the predicted knee lacks of the true knee's depth below the chord, as a share of it."""
     points = [(truth.seconds(c), truth.usd(c)) for c in truth.choices]
     guessed = [(forecast.seconds(c), usd(c, forecast.seconds(c))) for c in truth.choices]
-    true, chosen = points[knee(points)], points[knee(guessed)]
-    return max(chosen[0] / true[0], chosen[1] / true[1]) - 1
+    depths = depth(points)
+    best = depths[knee(points)]
+    return (best - depths[knee(guessed)]) / best if best > 0 else 0.0
 
 
 def _trial_loss(truth: Truth, tried: Sequence[Choice], seconds: float) -> float:
