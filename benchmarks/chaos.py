@@ -143,7 +143,7 @@ def strike(number: int, cloud: str, blow: str, seed: int, folder: Path) -> Row:
         status=str(record.status),
         trials=len(record.rows),
         attempts=toy.count("finals_started"),
-        said=_line(said, found.start()) if found else "nothing: the run was not disturbed",
+        said=_line(said, found.start()) if found else "" if wrong else "nothing: the run was not disturbed",
         usd=round(record.total_usd.dollars, 4),
         budget_usd=BUDGET_USD,
         seconds=round(record.total_seconds, 1),

@@ -41,7 +41,7 @@ import mlcd
 
 control, nodes = Path(os.environ["TOY_CONTROL"]), os.environ["MLCD_NUM_NODES"]
 speed = json.loads(os.environ["TOY_SPEEDS"])[nodes]
-state = {"steps": 0}
+state, hoard = {"steps": 0}, []
 
 
 def told(what):
@@ -75,9 +75,7 @@ for _ in mlcd.steps(range(10**9), total=int(float(os.environ["MLCD_SAMPLES"]))):
     if told("out-of-memory"):
         raise MemoryError("made: no room for the next batch")
     if told("full-memory"):
-        hoard = []
-        while True:
-            hoard.append(b"x" * (64 << 20))
+        hoard.append(b"x" * (32 << 20))
     if told("fill-disk"):
         try:
             with open("filler", "wb") as file:
