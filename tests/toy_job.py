@@ -168,7 +168,14 @@ class Toy:
         command = [sys.executable, "-c", "from mlcd.cli.main import main; main()", *map(str, arguments)]
         env = {**os.environ, **self.env, "MLCD_HOME": str(self.home)}
         with (self.folder / "out.txt").open("w+") as out, (self.folder / "err.txt").open("w+") as err:
-            process = subprocess.Popen(command, stdout=out, stderr=err, env=env, cwd=self.folder)
+            process = subprocess.Popen(
+                command,
+                stdout=out,
+                stderr=err,
+                env=env,
+                cwd=self.folder,
+                preexec_fn=_heeds_ctrl_c,  # noqa: PLW1509 - one call, no locks
+            )
             try:
                 yield Started(process, self.folder)
             finally:
@@ -317,6 +324,11 @@ def lines_of(file: Path) -> list[dict[str, float]]:
     except FileNotFoundError:
         return []
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def _heeds_ctrl_c() -> None:
+    # A shell starts what it runs in the background deaf to it, and that is inherited.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _command(pid: int) -> str:
