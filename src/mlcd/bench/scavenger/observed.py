@@ -48,7 +48,7 @@ def corners_and_centre(truth: Truth) -> tuple[Choice, ...]:
     workers = sorted(truth.steps)
     aim = (workers[0] * workers[-1]) ** 0.5
     at_middle = _workers(truth, middle)
-    centre = min(at_middle, key=lambda k: (max(k / aim, aim / k), k))
+    centre = min(at_middle, key=lambda k: (round(max(k / aim, aim / k), 9), k))
     ends = [Choice(workers=k, batch=b) for b in (low, high) for k in (_workers(truth, b)[0], _workers(truth, b)[-1])]
     return tuple(dict.fromkeys([*ends, Choice(workers=centre, batch=middle)]))
 

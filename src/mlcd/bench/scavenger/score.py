@@ -126,11 +126,16 @@ def _row(truth: Truth, mode: str, seen: Observed, model: Callable[[Observed], Fo
         iterations_mape=fmean(iterations for _, iterations, _ in errors),
         time_mape=fmean(time for _, _, time in errors),
         cost_mape=fmean(time for _, _, time in errors),  # a price by the hour: the same relative error
-        regret_time=seconds / truth.seconds(quickest) - 1,
-        regret_cost=dollars / truth.usd(cheapest) - 1,
-        regret_knee=_knee_regret(truth, forecast),
+        regret_time=_whole(seconds / truth.seconds(quickest) - 1),
+        regret_cost=_whole(dollars / truth.usd(cheapest) - 1),
+        regret_knee=_whole(_knee_regret(truth, forecast)),
         overhead=(_trial_loss(truth, seen.tried, seconds) + restarts) / seconds,
     )
+
+
+def _whole(regret: float) -> float:
+    """Without the last digits: the best choice has a regret of 0, not of -2e-16."""
+    return round(regret, 9) + 0.0
 
 
 def _errors(truth: Truth, forecast: Forecast, choice: Choice) -> tuple[float, float, float]:
