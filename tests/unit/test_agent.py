@@ -116,6 +116,13 @@ def test_a_setup_that_fails(node: Node) -> None:
     assert not (node.folder / "node-0" / "log.txt").read_text()
 
 
+def test_a_job_that_cannot_be_started_says_so(node: Node) -> None:
+    node.start("echo never", env={"PATH": "/nowhere"})
+    end = node.wait()
+    assert end["kind"] == "job-failed"
+    assert end["message"].startswith("node 0 cannot run the job: [Errno 2] No such file or directory: 'bash'")
+
+
 def _seconds_over(node: Node) -> None:
     return
 
@@ -151,6 +158,14 @@ def test_everything_ends_with_the_agent(
     assert (end["kind"], end["message"]) == (kind, message)
     assert end["code"] != 0
     assert node.running == []
+
+
+def test_a_node_that_is_told_to_end_in_its_setup_never_runs_the_job(node: Node) -> None:
+    node.start("echo never", setup="echo up; sleep 600")
+    node.says("up")
+    _told(node)
+    assert node.wait()["message"] == "node 0: it was told to end"
+    assert node.log == "up\n"
 
 
 def test_a_heartbeat_that_grows_old(node: Node) -> None:

@@ -52,6 +52,15 @@ def test_only_whole_and_new_lines_are_read(tmp_path: Path) -> None:
     assert tail.lines() == ["\ufffd\ufffd not text"]
 
 
+def test_a_progress_bar_is_read_while_it_moves(tmp_path: Path, clock: Clock) -> None:
+    reader = source(ProgressRule(pattern=r"(?P<steps>\d+)/100"), tmp_path, clock, batch=10)
+    log = tmp_path / "node-0" / "log.txt"
+    append(log, "\r 1/100 |#  |\r 2/100 |## |\r 3/10")
+    assert samples(reader.news()) == [10.0, 20.0]
+    append(log, "0 |###|\r\n")
+    assert samples(reader.news()) == [30.0]
+
+
 def test_lines_of_the_helper(tmp_path: Path, clock: Clock) -> None:
     reader = source(ProgressRule(), tmp_path, clock)
     lines = [

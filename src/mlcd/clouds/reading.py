@@ -61,7 +61,8 @@ class Tail:
                 data = file.read()
         except FileNotFoundError:
             return []
-        whole = data[: data.rfind(b"\n") + 1]
+        # A progress bar ends its lines with a carriage return, and may go on so for an hour.
+        whole = data[: max(data.rfind(b"\n"), data.rfind(b"\r")) + 1]
         self.offset += len(whole)
         return whole.decode(errors="replace").splitlines()
 

@@ -31,6 +31,8 @@ from mlcd.platforms.registry import platform
 HEARTBEAT_SECONDS = 60.0
 """A heartbeat file older than this means that mlcd is gone."""
 POLL_SECONDS = 0.05
+CANNOT_START = 126
+"""The node's exit code when its job could not be started; the shell's for a command that cannot be run."""
 ROOM = 4096
 """Bytes for exit.json."""
 KILL_SECONDS = 2.0
@@ -110,19 +112,27 @@ class Agent:
         signal.signal(signal.SIGTERM, lambda *_: self._end("it was told to end", kind="killed"))
         if self.lifeline == "stdin":
             threading.Thread(target=self._watch_stdin, daemon=True).start()
-        kind, message = "", ""
-        code = self._setup()
-        if code:
-            kind, message = "job-failed", f"setup ended with {_code_text(code)}"
-        else:
-            code, message = self._processes()
-            kind = self._kind(code) if code and not self.reason else ""
+        try:
+            code, kind, message = self._run_job()
+        except OSError as error:  # no bash, no room for the log, too many processes
+            _end_all(())
+            code, kind, message = CANNOT_START, "job-failed", f"node {self.placement.rank} cannot run the job: {error}"
         if self.reason:
             code, kind, message = code or 143, self.reason_kind, f"node {self.placement.rank}: {self.reason}"
         self._write_exit(code, kind, message)
         return code
 
     # ---- what is run
+
+    def _run_job(self) -> tuple[int, str, str]:
+        """(exit code, kind, message) of the setup where that fails, else of the processes."""
+        code = self._setup()
+        if self.reason:
+            return code, "", ""
+        if code:
+            return code, "job-failed", f"setup ended with {_code_text(code)}"
+        code, message = self._processes()
+        return code, self._kind(code) if code and not self.reason else "", message
 
     def _setup(self) -> int:
         if not self.job.setup.strip():
