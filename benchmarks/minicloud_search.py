@@ -22,6 +22,7 @@ from minicloud_bed import EPOCHS, RESULTS, ROOT, SAMPLES, job, speeds, spread
 from scipy.stats import t as student
 
 from mlcd.jobs.train import train
+from mlcd.spec import TrainSpec
 from mlcd.store.store import Store
 from mlcd.trial.record import RunRecord
 from mlcd.version import __version__
@@ -58,7 +59,7 @@ def main() -> None:
     if not given.report:
         rows = searched(bed, given.arms.split(";"), given.seeds, kept)
     rows = json.loads(kept.read_text())["rows"]
-    write_page(bed, rows)
+    write_page(rows)
 
 
 def read_bed() -> Bed:
@@ -99,7 +100,7 @@ def searched(bed: Bed, arms: list[str], seeds: int, path: Path) -> list[dict[str
     return rows
 
 
-def _spec(arm: str, goal: dict[str, str], bed: Bed):  # type: ignore[no-untyped-def]
+def _spec(arm: str, goal: dict[str, str], bed: Bed) -> TrainSpec:
     strategy = arm.partition(",")[0]
     search = {"strategy": strategy, "noise": bed.noise, "assurance": 0.999, "trial": TRIAL}
     return job(goal=goal, search=search, checkpoints=arm == PRODUCTIVE)
@@ -132,7 +133,7 @@ def _row(record: RunRecord, *, goal: str, arm: str, seed: int, wall: float) -> d
     }
 
 
-def write_page(bed: Bed, rows: list[dict[str, object]]) -> None:
+def write_page(rows: list[dict[str, object]]) -> None:
     lines = ["| goal | arm | mean total | paired difference to heterbo (95%) | limits broken | unfinished | trials |"]
     lines.append("|---|---|---|---|---|---|---|")
     for goal, unit in (("budget", "total_seconds"), ("deadline", "total_usd")):
