@@ -61,16 +61,13 @@ class Workspace:
                 self.checkpoint.mkdir(parents=True, exist_ok=True)
                 shutil.rmtree(part, ignore_errors=True)
                 shutil.copytree(found[1], part)
+                # A job takes its last checkpoint away once a further one is whole: then this copy may lack something.
+                if furthest(folder) == found:
+                    part.replace(self.checkpoint / found[1].name)
             except OSError:
                 shutil.rmtree(part, ignore_errors=True)
                 if furthest(folder) == found and not _moved(found[1], self.checkpoint / found[1].name):
                     return
-                continue
-            # A job takes its last checkpoint away once a further one is whole: then this copy may lack something.
-            if furthest(folder) == found:
-                part.replace(self.checkpoint / found[1].name)
-            else:
-                shutil.rmtree(part, ignore_errors=True)
         self._forget_older()
 
     def has(self, folder: Path) -> bool:
