@@ -171,11 +171,11 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
 @contextmanager
 def sky_moto(home: Path) -> Iterator[SkyMoto]:
     """Starts moto; SkyPilot's server is started by whoever needs it first. Everything is stopped at the end."""
-    behind = _free_port()
+    behind = free_port()
     environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "SKYPILOT_", "KUBE", "GOOGLE_", "MLCD_"))},
         "HOME": str(home),
-        "SKYPILOT_API_SERVER_LOCAL_PORT": str(_free_port()),
+        "SKYPILOT_API_SERVER_LOCAL_PORT": str(free_port()),
         "SKYPILOT_DISABLE_USAGE_COLLECTION": "1",
         "AWS_DEFAULT_REGION": REGION,
         "AWS_EC2_METADATA_DISABLED": "true",
@@ -239,7 +239,7 @@ def place_catalogs(home: Path) -> None:
     (home / ".sky/catalogs/v8/gcp/accelerator_quota_mapping.csv").write_text("Accelerator,OnDemand,Spot\n")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -19,7 +19,7 @@ from mlcd.clouds.skypilot.prices import offer
 from mlcd.clouds.skypilot.refusals import refused, with_reasons
 from mlcd.clouds.skypilot.shipping import ship
 from mlcd.clouds.skypilot.task import cluster_name, make_task, run_command
-from mlcd.clouds.skypilot.transport import news_filters, path_filters
+from mlcd.clouds.skypilot.transport import end_filters, news_filters, path_filters
 from mlcd.errors import BadInput, ProviderError
 from mlcd.trial.trial import FailureKind
 from mlcd.units import Usd
@@ -213,6 +213,7 @@ def test_only_what_is_wanted_comes_home(tmp_path: Path) -> None:
         "job.json",
         "node-0/log.txt",
         "node-1/exit.json",
+        "node-1/exit.json.part",
         "checkpoint/step-5/mlcd.json",
         "workdir/train.py",
         "workdir/out/model.pt",
@@ -222,7 +223,8 @@ def test_only_what_is_wanted_comes_home(tmp_path: Path) -> None:
     ):
         (lease / name).parent.mkdir(parents=True, exist_ok=True)
         (lease / name).write_text(name)
-    news = {"progress.jsonl", "node-0/log.txt", "node-1/exit.json", "checkpoint/step-5/mlcd.json"}
+    news = {"progress.jsonl", "node-0/log.txt", "checkpoint/step-5/mlcd.json"}
+    assert rsync(lease, tmp_path / "e", end_filters()) == {"node-1/exit.json"}
     assert rsync(lease, tmp_path / "a", news_filters(["own.jsonl"])) == news | {"workdir/own.jsonl"}
     assert rsync(lease, tmp_path / "b", news_filters([])) == news
     wanted = path_filters(["checkpoint", "workdir/out", "workdir/nothing"])

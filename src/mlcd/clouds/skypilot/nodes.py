@@ -1,6 +1,7 @@
 """The nodes of one lease on SkyPilot: a thread follows the launch and keeps the lease's folder in step with them."""
 
 import json
+import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -54,6 +55,7 @@ class SkyNodes:
         self._state = NodesState.STARTING
         self._failure: LeaseFailed | ProviderError | None = None
         self._hosts: list[str] = []
+        self._home = ""
         self._on_cloud: tuple[str, str] | None = None
         self._closing = threading.Event()
         self._released = False
@@ -72,7 +74,7 @@ class SkyNodes:
     def ask_to_stop(self) -> None:
         """See Nodes. A node that cannot be reached now ends at its own limit."""
         (self._order.folder / "stop").touch()
-        hosts, remote = self._hosts, f"{lease_folder(self._cluster)}/stop"
+        hosts, remote = self._hosts, f"{self._home}{lease_folder(self._cluster)}/stop"
         action = lambda host: transport.touch(host, remote, seconds=CALL_SECONDS)  # noqa: E731
         threading.Thread(target=transport.on_each, args=(hosts, action), daemon=True).start()
 
@@ -118,7 +120,7 @@ class SkyNodes:
 
     def resume(self) -> None:
         """The same nodes again, with the job started anew from its checkpoint."""
-        for file in self._order.folder.glob("node-*/exit.json"):
+        for file in [*self._order.folder.glob("node-*/exit.json"), *self._order.folder.glob(".ends/node-*/exit.json")]:
             file.unlink()
         self._call("start", STOP_SECONDS, cluster=self._cluster, idle_minutes=self._settings.autostop_minutes)
         run = run_command(self._cluster, self._order.seconds, ordered_at=time.time())
@@ -164,7 +166,8 @@ class SkyNodes:
             return ""  # the error itself is told all the same
 
     def _await_end(self, number: int | None) -> None:
-        self._hosts = self._call("hosts", CALL_SECONDS, cluster=self._cluster)
+        found = self._call("hosts", CALL_SECONDS, cluster=self._cluster)
+        self._hosts, self._home = found["hosts"], found["home"]
         looked, over = time.monotonic(), 0
         while not self._closing.wait(SYNC_SECONDS):
             failed = self._bring_news()
@@ -218,15 +221,34 @@ class SkyNodes:
     # ---- files
 
     def _bring_news(self) -> dict[str, str]:
-        return self._fetch(self._hosts, transport.news_filters(self._settings.live), CALL_SECONDS)
+        """What failed, by host. A node's exit.json is laid into place only after all that the node wrote before it."""
+        news, ends = transport.news_filters(self._settings.live), self._order.folder / ".ends"
+        failed = self._fetch(self._hosts, news, CALL_SECONDS)
+        failed |= self._fetch(self._hosts, transport.end_filters(), CALL_SECONDS, into=ends)
+        ended = [file for file in ends.glob("node-*/exit.json") if not self._placed(file).exists()]
+        if ended:
+            failed = self._fetch(self._hosts, news, CALL_SECONDS)
+        if not failed:
+            for file in ended:
+                self._placed(file).parent.mkdir(exist_ok=True)
+                part = self._placed(file).with_name("exit.json.part")
+                shutil.copyfile(file, part)
+                part.replace(self._placed(file))
+        return failed
+
+    def _placed(self, end: Path) -> Path:
+        return self._order.folder / end.parent.name / end.name
 
     def _bring_results(self) -> dict[str, str]:
         """Logs and exits of all nodes, then what the first node has in its working folder; what failed, by host."""
         wanted = transport.result_filters(self._settings.outputs)
         return self._bring_news() | self._fetch(self._hosts[:1], wanted, FETCH_SECONDS)
 
-    def _fetch(self, hosts: list[str], filters: list[str], seconds: float) -> dict[str, str]:
-        remote, folder = lease_folder(self._cluster), self._order.folder
+    def _fetch(
+        self, hosts: Sequence[str], filters: Sequence[str], seconds: float, *, into: Path | None = None
+    ) -> dict[str, str]:
+        remote, folder = f"{self._home}{lease_folder(self._cluster)}", into or self._order.folder
+        folder.mkdir(exist_ok=True)
         return transport.on_each(hosts, lambda host: transport.fetch(host, remote, folder, filters, seconds=seconds))
 
     # ---- the end

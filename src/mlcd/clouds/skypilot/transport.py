@@ -25,9 +25,15 @@ def _ssh(host: str) -> list[str]:
 
 
 def news_filters(live: Sequence[str]) -> list[str]:
-    """What is brought home again and again: how the nodes are, the progress, the checkpoints, and `live`."""
+    """What is brought home again and again: the nodes' logs, the progress, the checkpoints, and `live`."""
     patterns = ["/progress.jsonl", "/node-*/***", "/checkpoint/***"]
-    return [*_including(patterns), *_including([f"/workdir/{name}" for name in live]), "--exclude=*"]
+    wanted = [*_including(patterns), *_including([f"/workdir/{name}" for name in live])]
+    return ["--exclude=*.part", "--exclude=/node-*/exit.json", *wanted, "--exclude=*"]  # a .part is not whole yet
+
+
+def end_filters() -> list[str]:
+    """How nodes ended. Apart from the news: whoever sees a node's end must find all that it wrote before."""
+    return [*_including(["/node-*/exit.json"]), "--exclude=*"]
 
 
 def result_filters(outputs: Sequence[str] | None) -> list[str]:

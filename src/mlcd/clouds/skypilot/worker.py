@@ -108,15 +108,21 @@ def said(*, request: str, lines: int) -> str:
     return says.text
 
 
-def hosts(*, cluster: str) -> list[str]:
-    """The names under which ssh and rsync reach the nodes, the first node first; writes SkyPilot's part of ~/.ssh."""
+def hosts(*, cluster: str) -> dict[str, Any]:
+    """The names under which ssh and rsync reach the nodes, the first node first, and the job's home there.
+
+    Writes SkyPilot's part of ~/.ssh. `home` is "" where it is the one ssh comes into; on Slurm it is the cluster's own.
+    """
     from sky.client.cli import command  # noqa: PLC0415
 
     records = command._get_cluster_records_and_set_ssh_config([cluster])
     if not records or records[0]["handle"] is None:
-        return []
-    count = records[0]["handle"].launched_nodes
-    return [cluster, *(f"{cluster}-worker{i}" for i in range(1, count))]
+        return {"hosts": [], "home": ""}
+    handle = records[0]["handle"]
+    names = [cluster, *(f"{cluster}-worker{i}" for i in range(1, handle.launched_nodes))]
+    info = handle.cached_cluster_info
+    base = (info.provider_config or {}).get("sky_base_dir") if info is not None else None
+    return {"hosts": names, "home": f"{base}/.sky_clusters/{handle.cluster_name_on_cloud}/" if base else ""}
 
 
 def job(*, cluster: str, number: int | None) -> str | None:

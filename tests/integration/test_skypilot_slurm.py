@@ -1,0 +1,84 @@
+"""A true run through SkyPilot from end to end: its Slurm cloud, on two nodes of this machine behind an ssh login."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.sky_slurm import CLUSTER, sky_slurm, why_not
+
+from mlcd.catalog import load_catalog
+from mlcd.clouds.job import JobCloud, RealJob
+from mlcd.clouds.provider import Order, Purpose
+from mlcd.clouds.skypilot import SkyPilotEngine, SkySettings
+from mlcd.clouds.workspace import Workspace
+from mlcd.space import Config
+
+pytestmark = [pytest.mark.slow, pytest.mark.nodes, pytest.mark.skipif(bool(why_not()), reason=why_not())]
+
+TYPE = "1CPU--1GB"
+TRAIN = """
+import os, time, mlcd
+for _ in mlcd.steps(range(20), batch_size=10):
+    time.sleep(0.2)
+said = [os.environ[name] for name in ("MLCD_RANK", "MLCD_NUM_NODES", "GREETING", "TOKEN")]
+with open("out.txt", "a") as out:
+    out.write("/".join(said) + "\\n")
+print("trained", os.environ["MLCD_RANK"])
+"""
+
+
+def test_a_job_runs_on_two_nodes_reports_and_brings_its_outputs_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "job" / "train.py"
+    script.parent.mkdir()
+    script.write_text(TRAIN)
+    (script.parent / ".gitignore").write_text("data.txt\n")
+    (script.parent / "data.txt").write_text("goes to the nodes all the same")
+    catalog = tmp_path / "catalog.csv"
+    catalog.write_text(
+        f"cloud,name,vcpus,memory_gib,network_gbps,usd_per_hour\nslurm,{TYPE},1,1,1,0.1\n", encoding="utf-8"
+    )
+    with sky_slurm(tmp_path / "cluster") as environment:
+        for name in set(os.environ) - set(environment):
+            monkeypatch.delenv(name)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        home = tmp_path / "mlcd"
+        settings = SkySettings(infra=f"sky/slurm/{CLUSTER}", secrets={"TOKEN": "s3cr3t"}, outputs=("out.txt",))
+        engine = SkyPilotEngine(settings, state=home / "skypilot", catalog=load_catalog(catalog))
+        job = RealJob(
+            run="cat data.txt && python3 train.py",
+            envs={"GREETING": "it's here"},
+            workdir=script.parent,
+            batch=20,
+            samples=400,
+            outputs=("out.txt",),
+        )
+        try:
+            config = Config.deployment(TYPE, 2)
+            order = Order(config=config, purpose=Purpose.RUN, seconds=900.0, run_id="sky-slurm")
+            with JobCloud(engine, job, home=home).lease(order) as lease:
+                points = list(lease.progress())
+                assert [left.owned for left in engine.leftovers()] == [True]
+                lease.finish(points[-1])
+            assert engine.leftovers() == ()
+        finally:
+            engine.close()
+        assert points[-1].samples == 400
+        output = (Workspace(home, "sky-slurm").outputs / "out.txt").read_text().splitlines()
+        assert sorted(output) == ["0/2/it's here/s3cr3t", "1/2/it's here/s3cr3t"]
+        logs = [log.read_text() for log in sorted(home.rglob("node-*/log.txt"))]
+        assert ["trained 0" in logs[0], "trained 1" in logs[1]] == [True, True]
+        assert all("goes to the nodes all the same" in log for log in logs)
+        kept = [file for file in home.rglob("*") if file.is_file() and file.name not in ("out.txt", "log.txt")]
+        assert not any(b"s3cr3t" in file.read_bytes() for file in kept)
+        queue = subprocess.run(
+            ["squeue", "-h"],
+            env={**os.environ, "SLURM_CONF": str(tmp_path / "cluster" / "slurm.conf")},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert queue.stdout == ""
