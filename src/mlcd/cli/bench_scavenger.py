@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--modes", default="full,partial,universal,goodput", metavar="A,B", help="Also: universal-blind.")
 @output_option
 def scavenger(tables: Path, models: str, modes: str, output: str) -> None:
-    """How well time and cost over cluster and batch are predicted, mode by mode, where both were measured.
+    """How well time and cost over cluster and batch are predicted, mode by mode.
 
     Errors are over the configurations that a mode did not see; regret is what its choice loses against the best.
     """
