@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.toy_job import Toy, check_account, lines_of
 
+from mlcd.clouds.local import usable_cpus
 from mlcd.trial.outcome import Status
 from mlcd.trial.record import Ending
 from mlcd.trial.trial import Failure, FailureKind, Measurement
@@ -57,6 +58,18 @@ def test_trials_are_work_and_not_waste(toy: Toy) -> None:
     assert [t.reached_samples for t in record.history] == [toy.samples(first), toy.samples(second)]
     assert record.final is not None
     assert record.final.reached_samples == 8000
+
+
+def test_what_a_trial_beside_it_leaves_no_room_for_is_tried_again(toy: Toy) -> None:
+    if len(usable_cpus()) != 2:
+        pytest.skip("made for a machine with two processors")
+    search = "noise: 0.02, assurance: 0.99, parallel: 2, strategy: exhaustive"
+    assert toy.run("train", toy.job_file(search=search)).wait() == 0
+    record = toy.record()
+    assert {t.config.nodes for t in record.history.measured} == {1, 2}
+    (refused,) = record.history.failures
+    assert (refused.kind, refused.usd) == (FailureKind.LAUNCH, Usd(0))
+    assert "1 of this machine's 2 are free" in refused.message or "0 of this machine's 2 are free" in refused.message
 
 
 def test_without_checkpoints_every_lease_begins_anew(toy: Toy) -> None:

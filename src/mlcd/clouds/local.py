@@ -108,7 +108,9 @@ class Local:
                     f"{order.count} x {order.instance} need {wanted} processors; {len(free)} of this machine's"
                     f" {len(self.cpus)} are free"
                 )
-                raise LeaseFailed(FailureKind.CAPACITY, problem, seconds=0.0, billed=False)
+                # What only a trial beside it leaves no room for is tried again; what the machine has not, never.
+                kind = FailureKind.CAPACITY if wanted > len(self.cpus) else FailureKind.LAUNCH
+                raise LeaseFailed(kind, problem, seconds=0.0, billed=False)
             self._taken[order.lease_id] = tuple(free[:wanted])
             return self._taken[order.lease_id]
 
