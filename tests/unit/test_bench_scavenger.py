@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -226,6 +227,22 @@ def test_the_command_prints_rows_and_summary(tables: Path) -> None:
     }
     text = CliRunner().invoke(cli, ["bench", "scavenger", "--tables", str(tables), "--modes", "full"])
     assert "Median over models" in text.stdout
+
+
+def test_what_was_promised_holds_on_the_measured_trainings() -> None:
+    """The tables are no part of the product: MLCD_TABLES, or shared/ beside the checkout, leads to them."""
+    beside = Path(__file__).resolve().parents[3] / "shared" / "measured"
+    folder = Path(os.environ.get("MLCD_TABLES", str(beside))) / "pollux"
+    if not folder.is_dir():
+        pytest.skip(f"no measured trainings at {folder}")
+    found = {line.mode: line for line in summarise(score(load_truths(folder)))}
+    full, partial, universal, goodput = (found[mode] for mode in MODES)
+    assert full.median_time_mape <= 0.10
+    assert partial.median_time_mape <= 0.20
+    assert universal.median_time_mape <= 0.40
+    assert full.median_time_mape < partial.median_time_mape < universal.median_time_mape
+    assert max(partial.median_regret_time, partial.median_regret_cost) <= 0.08
+    assert max(goodput.median_regret_time, goodput.median_regret_cost) <= 0.05
 
 
 def test_medians_are_over_models(tables: Path) -> None:

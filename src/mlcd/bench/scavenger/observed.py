@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mlcd.bench.scavenger.truth import Choice, Truth
+from mlcd.models import design
 from mlcd.models.convergence import Reached
 from mlcd.models.parallel import Setting, StepTime
 
@@ -34,23 +35,15 @@ class Observed:
 
 
 def three_batches(truth: Truth) -> tuple[int, int, int]:
-    """The smallest, the largest, and the middle one (of two the smaller)."""
-    batches = truth.batches
-    return batches[0], batches[(len(batches) - 1) // 2], batches[-1]
+    """The smallest, the middle one (of two the smaller), and the largest."""
+    low, middle, high = design.three_batches([truth.setting(choice) for choice in truth.choices])
+    return int(low), int(middle), int(high)
 
 
 def corners_and_centre(truth: Truth) -> tuple[Choice, ...]:
-    """At the smallest and the largest batch the fewest and the most workers that have a measured local batch there.
-
-    At the middle batch the workers nearest to the geometric middle of the fewest and the most of all.
-    """
-    low, middle, high = three_batches(truth)
-    workers = sorted(truth.steps)
-    aim = (workers[0] * workers[-1]) ** 0.5
-    at_middle = _workers(truth, middle)
-    centre = min(at_middle, key=lambda k: (round(max(k / aim, aim / k), 9), k))
-    ends = [Choice(workers=k, batch=b) for b in (low, high) for k in (_workers(truth, b)[0], _workers(truth, b)[-1])]
-    return tuple(dict.fromkeys([*ends, Choice(workers=centre, batch=middle)]))
+    """As mlcd.models.design has it, over the configurations that have a truth."""
+    chosen = design.corners_and_centre([truth.setting(choice) for choice in truth.choices])
+    return tuple(Choice(workers=setting.workers, batch=int(setting.batch)) for setting in chosen)
 
 
 def observe_full(truth: Truth) -> Observed:
@@ -104,7 +97,3 @@ def noise_course(truth: Truth, batch: int) -> tuple[tuple[float, float], ...]:
             found.append((steps, truth.batches[0] * epoch.grad_var / epoch.grad_sqr))
     known = sum(steps for steps, _ in found)
     return tuple((steps * end / known, phi) for steps, phi in found) if known else ()
-
-
-def _workers(truth: Truth, batch: int) -> list[int]:
-    return [choice.workers for choice in truth.choices if choice.batch == batch]

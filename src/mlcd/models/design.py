@@ -1,0 +1,50 @@
+"""Which (K, B) to run briefly: Scavenger's corners, a centre that tests the fit, and where to look next if it fails."""
+
+from collections.abc import Sequence
+
+from mlcd.errors import BadInput
+from mlcd.models.parallel import ParallelModel, Setting
+
+
+def three_batches(settings: Sequence[Setting]) -> tuple[float, float, float]:
+    """The smallest, the middle (of two the smaller) and the largest batch; of two batches the smaller is the middle."""
+    batches = sorted({s.batch for s in settings})
+    if not batches:
+        raise BadInput("there is no configuration to choose runs from")
+    return batches[0], batches[(len(batches) - 1) // 2], batches[-1]
+
+
+def corners_and_centre(settings: Sequence[Setting]) -> tuple[Setting, ...]:
+    """Up to five runs: the fewest and the most workers at the smallest and the largest batch, and the centre last.
+
+    The region need not be a rectangle: a small batch cannot be shared by many workers, so each batch has its own fewest
+    and most. The centre is the middle batch on the workers nearest to the geometric middle of the fewest and the most
+    of all; of two as near the fewer. A grid too small for five gives fewer.
+    """
+    low, middle, high = three_batches(settings)
+    workers = [s.workers for s in settings]
+    aim = (min(workers) * max(workers)) ** 0.5
+    ends = []
+    for batch in (low, high):
+        here = sorted((s for s in settings if s.batch == batch), key=lambda s: s.workers)
+        ends += [here[0], here[-1]]
+
+    def apart(setting: Setting) -> tuple[float, int]:
+        return round(max(setting.workers / aim, aim / setting.workers), 9), setting.workers
+
+    centre = min((s for s in settings if s.batch == middle), key=apart)
+    return tuple(dict.fromkeys([*ends, centre]))
+
+
+def every_size(settings: Sequence[Setting]) -> tuple[Setting, ...]:
+    """Scavenger's full search where step times are concerned: every K at three batches."""
+    batches = three_batches(settings)
+    return tuple(s for s in settings if s.batch in batches)
+
+
+def most_doubtful(
+    model: ParallelModel, settings: Sequence[Setting], tried: Sequence[Setting], count: int = 1
+) -> tuple[Setting, ...]:
+    """The untried settings whose step time the model knows least, for when the centre does not fit."""
+    left = [s for s in settings if s not in tried]
+    return tuple(sorted(left, key=lambda s: (-model.deviation(s), s.workers, s.batch))[:count])
