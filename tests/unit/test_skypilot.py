@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from mlcd.catalog import load_catalog
-from mlcd.clouds.nodes import NodeOrder
+from mlcd.clouds.nodes import NodeOrder, NodesState
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.clouds.skypilot import SkyPilotEngine, SkySettings, missing
 from mlcd.clouds.skypilot.client import SkyError, Worker, sky_python
+from mlcd.clouds.skypilot.nodes import SkyNodes
 from mlcd.clouds.skypilot.prices import offer
 from mlcd.clouds.skypilot.refusals import refused, with_reasons
 from mlcd.clouds.skypilot.shipping import ship
@@ -406,3 +407,136 @@ def test_a_worker_that_cannot_start_is_said_with_its_log(tmp_path: Path) -> None
 
 def test_the_settings_python_wins(bare_home: Path) -> None:
     assert sky_python() == bare_home / "env/bin/python"
+
+
+# ---- nodes, with a worker and files that are played
+
+
+class PlayedWorker:
+    """Answers as SkyPilot does for a launch that succeeds at once; keeps what was asked."""
+
+    def __init__(self, **answers: object) -> None:
+        self.asked: list[str] = []
+        self.answers: dict[str, object] = {
+            "poll": {"state": "SUCCEEDED", "job": 1},
+            "hosts": {"hosts": ["mlcd-n"], "home": ""},
+            "status": [{"name": "mlcd-n", "state": "UP", "on_cloud": None, "region": None}],
+            "job": "RUNNING",
+            "down": True,
+            "said": "",
+            **answers,
+        }
+
+    def call(self, op: str, *, seconds: float, **given: object) -> object:
+        self.asked.append(op)
+        answer = self.answers[op]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worker: PlayedWorker, **settings: object) -> SkyNodes:
+    for name in ("POLL_SECONDS", "SYNC_SECONDS", "LOOK_SECONDS"):
+        monkeypatch.setattr(f"mlcd.clouds.skypilot.nodes.{name}", 0.01)
+    folder = tmp_path / "lease"
+    folder.mkdir()
+    order = NodeOrder(lease_id="mlcd-n", instance="m5.large", count=1, seconds=60.0, folder=folder)
+    made = SkySettings(infra="gcp", outputs=(), **settings)  # type: ignore[arg-type]
+    return SkyNodes(
+        worker,  # type: ignore[arg-type]
+        order,
+        made,
+        cluster="mlcd-n",
+        task={},
+        request="r",
+        released=lambda: None,
+    )
+
+
+def until_it_ends(nodes: SkyNodes) -> None:
+    give_up = time.monotonic() + 60
+    while nodes.state() is not NodesState.ENDED:
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+
+
+def test_a_nodes_end_is_seen_only_after_all_it_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node writes its last line and ends between two copies: the line must be home before the end is."""
+    rounds = 0
+
+    def fetch(host: str, remote: str, folder: Path, filters: list[str], *, seconds: float) -> str:
+        nonlocal rounds
+        if filters == end_filters():
+            (folder / "node-0").mkdir(parents=True, exist_ok=True)
+            (folder / "node-0" / "exit.json").write_text(json.dumps({"code": 0, "cpu_seconds": 2.5}))
+        elif filters == news_filters(()):
+            rounds += 1
+            part = folder / "progress.new"  # rsync, too, lays a file into place at once
+            part.write_text("last line\n" if rounds > 1 else "")
+            part.replace(folder / "progress.jsonl")
+        return ""
+
+    monkeypatch.setattr("mlcd.clouds.skypilot.transport.fetch", fetch)
+    nodes = play(tmp_path, monkeypatch, PlayedWorker())
+    give_up = time.monotonic() + 60
+    while not (tmp_path / "lease/node-0/exit.json").exists():
+        assert time.monotonic() < give_up
+    assert (tmp_path / "lease/progress.jsonl").read_text() == "last line\n"
+    until_it_ends(nodes)
+    assert nodes.used_seconds() == 2.5
+    nodes.release()
+
+
+@pytest.mark.parametrize(("spot", "kind"), [(True, FailureKind.INTERRUPTED), (False, FailureKind.LOST)])
+def test_nodes_that_went_away(spot: bool, kind: FailureKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlcd.clouds.skypilot.transport.fetch", lambda *_, **__: "no route to host")
+    worker = PlayedWorker(status=[])
+    nodes = play(tmp_path, monkeypatch, worker, use_spot=spot)
+    with pytest.raises(LeaseFailed, match="is gone; no route to host") as failed:
+        until_it_ends(nodes)
+    assert failed.value.kind is kind
+    nodes.fetch(["workdir/x"])  # nothing to be had, and no second error over the first
+    nodes.release()
+    nodes.release()
+    assert worker.asked.count("down") == 1
+
+
+def test_a_job_that_never_started_is_a_failed_launch_with_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlcd.clouds.skypilot.transport.fetch", lambda *_, **__: "")
+    log = tmp_path / "run.log"
+    log.write_text("python3: command not found\n")
+    nodes = play(tmp_path, monkeypatch, PlayedWorker(job="FAILED", logs=[str(log)]))
+    with pytest.raises(LeaseFailed, match="did not start: python3: command not found") as failed:
+        until_it_ends(nodes)
+    assert failed.value.kind is FailureKind.LAUNCH
+    nodes.release()
+
+
+def test_nodes_that_cannot_be_taken_down_are_said_with_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlcd.clouds.skypilot.transport.fetch", lambda *_, **__: "")
+    worker = PlayedWorker(down=sky_error("RuntimeError", message="the API is down"))
+    nodes = play(tmp_path, monkeypatch, worker)
+    with pytest.raises(ProviderError, match=r"the API is down; run: mlcd down \(or: sky down mlcd-n\)"):
+        nodes.release()
+    assert worker.asked.count("down") == 3
+    worker.answers["down"] = True
+    nodes.release()
+    assert nodes.state() is NodesState.ENDED
+
+
+def test_files_of_healthy_nodes_that_cannot_be_had_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlcd.clouds.skypilot.transport.fetch", lambda *_, **__: "")
+    nodes = play(tmp_path, monkeypatch, PlayedWorker())
+    give_up = time.monotonic() + 60
+    while not nodes._hosts:
+        assert time.monotonic() < give_up
+    monkeypatch.setattr("mlcd.clouds.skypilot.transport.fetch", lambda *_, **__: "disk full")
+    with pytest.raises(ProviderError, match="could not be brought home: disk full"):
+        nodes.fetch(["workdir/model.pt"])
+    nodes.release()
