@@ -2,6 +2,7 @@
 
     python benchmarks/chaos.py --runs 20 -o json            # writes benchmarks/results/chaos.json
     python benchmarks/chaos.py --only local:kill-mlcd --seed 3
+    python benchmarks/chaos.py --table                      # the results as docs/chaos.md has them
 
 Each run searches and trains a job of some seconds (tests/toy_job.py) and is hit once: in a trial or in the training, at
 an instant drawn from the seed. Where mlcd itself died it is resumed. Afterwards nothing may be left, every lease must
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -129,7 +131,7 @@ def strike(number: int, cloud: str, blow: str, seed: int, folder: Path) -> Row:
                 codes.append(again.wait())
                 texts.append(again.said)
         shown = toy.run("show", toy.run_id)
-        record, said = toy.record(), "\n".join([*texts, shown.said])
+        record, said = toy.record(), "\n".join([*texts, shown.said]).replace(str(folder), "FOLDER")
         wrong = verdict(toy, record, said, blow)
     found = says(blow, said)
     return Row(
@@ -142,7 +144,7 @@ def strike(number: int, cloud: str, blow: str, seed: int, folder: Path) -> Row:
         exit_codes=codes,
         status=str(record.status),
         trials=len(record.rows),
-        attempts=toy.count("finals_started"),
+        attempts=len(record.earlier) + (record.final is not None),
         said=_line(said, found.start()) if found else "" if wrong else "nothing: the run was not disturbed",
         usd=round(record.total_usd.dollars, 4),
         budget_usd=BUDGET_USD,
@@ -317,6 +319,21 @@ def _line(text: str, at: int) -> str:
     return " ".join(line.split())[:200]
 
 
+def table(rows: list[dict[str, Any]]) -> str:
+    """Stored rows in Markdown."""
+    lines = ["| # | cloud | blow | hit | exit codes | ended | trials, trainings | spent | said |", "|" + "---|" * 9]
+    for row in rows:
+        hit = f"{row['phase']} + {row['instant_seconds']} s"
+        codes = ", ".join(map(str, row["exit_codes"]))
+        ended = row["status"] if not row["wrong"] else f"WRONG: {'; '.join(row['wrong'])}"
+        said = row["said"].strip(' !",').replace("|", "/")
+        lines.append(
+            f"| {row['number']} | {row['cloud']} | {row['blow']} | {hit} | {codes} | {ended} |"
+            f" {row['trials']}, {row['attempts']} | ${row['usd']:.2f} of ${row['budget_usd']:.2f} | {said} |"
+        )
+    return "\n".join(lines)
+
+
 def possible(cloud: str, blow: str) -> str:
     """Why a run cannot be made here; "" where it can."""
     if cloud == "minicloud" and missing():
@@ -332,7 +349,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", help="CLOUD:BLOW")
     parser.add_argument("-o", dest="output", choices=("text", "json"), default="text")
+    parser.add_argument("--table", action="store_true", help="show the stored results in Markdown")
     given = parser.parse_args(arguments)
+    if given.table:
+        print(table(json.loads(RESULTS.read_text())["rows"]))
+        return 0
     wanted = [given.only] if given.only else [PLAN[i % len(PLAN)] for i in range(given.runs)]
     rows, skipped = [], []
     for number, what in enumerate(wanted, start=1):
