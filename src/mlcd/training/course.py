@@ -1,6 +1,7 @@
 """How far the training of this process is: counting, reporting, saving, and ending when asked to."""
 
 import atexit
+import math
 import os
 import sys
 import threading
@@ -36,6 +37,8 @@ class Course:
         self._save: Save | None = None
         self._saved: int | None = None
         self._save_next = 0.0
+        self._step_samples = surroundings.batch
+        self._diverged = False
 
     def go_on_from(self, load: Save, save: Save) -> int:
         """Have `load` restore the newest checkpoint, where there is one; `save` is called from now on.
@@ -70,6 +73,7 @@ class Course:
     def advance(self, samples: int) -> None:
         """One step more is done. Raises SystemExit(0) when the stop file is there, once all is saved."""
         self.samples += samples
+        self._step_samples = samples
         if not self.surroundings.head:
             return
         now = time.monotonic()
@@ -80,6 +84,22 @@ class Course:
             self._report()
         if self._save is not None and now >= self._save_next:
             self.save()
+
+    def noise(self, *, workers: int, batch: int | None = None, **norms: float) -> None:
+        """Report squared norms of the gradients of the step done last, by `workers` with `batch` samples in all.
+
+        Where the batch is not given it is what `advance` counts for a step, or the job file's. Numbers that are none
+        are reported as null, with a warning when they begin.
+        """
+        finite = all(math.isfinite(value) for value in norms.values())
+        if not finite and not self._diverged:
+            self._warn(f"the gradient at {self.samples} samples is not finite: its noise is not measured")
+        self._diverged = not finite
+        squares = {name: value if finite else None for name, value in norms.items()}
+        samples_a_step = self._step_samples if batch is None else batch
+        if self._reported is not None:
+            self._reported = self.samples
+        self._progress.write(samples=self.samples, noise={**squares, "workers": workers, "batch": samples_a_step})
 
     def finish(self) -> None:
         """The work is done."""
@@ -97,13 +117,15 @@ class Course:
         try:
             checkpoints.write(folder, self.samples, self._save)
         except OSError as error:
-            warning = f"the checkpoint at {self.samples} samples could not be saved: {error}"
-            print(f"mlcd: {warning}", file=sys.stderr)  # noqa: T201
-            self._progress.write(warning=warning)
+            self._warn(f"the checkpoint at {self.samples} samples could not be saved: {error}")
         else:
             self._saved = self.samples
             self._progress.write(checkpoint=self.samples)
         self._save_next = time.monotonic() + self.surroundings.checkpoint_seconds
+
+    def _warn(self, text: str) -> None:
+        print(f"mlcd: {text}", file=sys.stderr)  # noqa: T201
+        self._progress.write(warning=text)
 
     def _report(self) -> None:
         if self.samples != self._reported:

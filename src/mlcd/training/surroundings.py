@@ -15,6 +15,7 @@ class Surroundings:
     head                whether this is the process that reports, saves and looks for the stop file
     rank, workers       among the processes that train
     batch, samples      of the whole job: the global batch and the work to do, where the job file has them
+    noise, noise_every  whether the gradients' norms are wanted, and every how many steps, where that is said
     """
 
     head: bool = True
@@ -26,10 +27,15 @@ class Surroundings:
     stop_file: Path | None = None
     checkpoint_folder: Path | None = None
     checkpoint_seconds: float = CHECKPOINT_SECONDS
+    noise: bool = False
+    noise_every: int | None = None
 
     @classmethod
     def read(cls, env: Mapping[str, str]) -> "Surroundings":
         """From the variables of torchrun, mlcd or Slurm. Raises ValueError naming the one that is no number."""
+        every = _first(env, "MLCD_NOISE_EVERY")
+        if every is not None and every < 1:
+            raise ValueError(f"MLCD_NOISE_EVERY: at least 1 (got {every})")
         rank = _first(env, "RANK", "MLCD_RANK", "SLURM_PROCID") or 0
         return cls(
             head=rank == 0 and env.get("MLCD_ROLE", "worker") in ("worker", "chief") and _is_chief(env),
@@ -41,6 +47,8 @@ class Surroundings:
             stop_file=_path(env, "MLCD_STOP_FILE"),
             checkpoint_folder=_path(env, "MLCD_CHECKPOINT_DIR"),
             checkpoint_seconds=_number(env, "MLCD_CHECKPOINT_SECONDS") or CHECKPOINT_SECONDS,
+            noise=bool(_number(env, "MLCD_NOISE")),
+            noise_every=every,
         )
 
 

@@ -1,0 +1,18 @@
+"""For PyTorch scripts: the process group, DistributedDataParallel, the global batch and checkpoints, a line each.
+
+    import mlcd.torch
+    mlcd.torch.init()
+    model = mlcd.torch.parallel(Net())
+    loader = mlcd.torch.loader(dataset, batch_size=192)              # the batch of all workers together
+    mlcd.torch.checkpoint(model=model, optimizer=optimizer)
+    for images, labels in mlcd.steps(loader, batch_size=192, total=epochs * len(dataset)):
+        ...
+
+Each may be left out for PyTorch's own; by hand, without any variables, all of it works with one process.
+"""
+
+from mlcd.torch.group import device, init, parallel
+from mlcd.torch.shares import loader
+from mlcd.torch.state import checkpoint
+
+__all__ = ["checkpoint", "device", "init", "loader", "parallel"]

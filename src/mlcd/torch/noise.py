@@ -1,0 +1,180 @@
+"""SGD noise, seen in the gradient exchange: squared norms of the workers' gradients and of their mean.
+
+In a measured step each worker takes the squared norm of every bucket before it is exchanged, and the first worker that
+of the mean as well. When the last bucket is on its way, a sum over the workers of two numbers follows it. It is looked
+at in the next step, when it has long arrived: no worker waits for it. A single worker has no one to compare with: it
+keeps the gradient of one step and compares the next one's, although the weights have moved in between. (Two halves of
+a batch would be cleaner, but the backward pass is the script's own.)
+
+What is reported are squared norms; what they say of the noise is worked out by mlcd and not here.
+"""
+
+import math
+import statistics
+import sys
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+from torch.distributed import GradBucket  # type: ignore[attr-defined]  # public, but not re-exported
+from torch.nn.parallel import DistributedDataParallel
+
+from mlcd.torch.exchange import Exchange
+from mlcd.training.course import Course
+
+SHARE = 0.01
+"""Of the time, that measuring may take by its own count. The aim is 3%, and it does not see all of its cost."""
+KNOWN_AFTER = 5
+"""Measured steps after which the cost is known, by their median."""
+RARELY = 100
+"""Steps between two measured ones, at most, unless the user says otherwise."""
+
+_claimed: "weakref.ref[DistributedDataParallel] | None" = None
+
+
+def claim(model: DistributedDataParallel, *, insist: bool) -> bool:
+    """Whether this model is the one to watch: the first of the process. Raises ValueError for others that insist."""
+    global _claimed  # noqa: PLW0603  a process has one progress file, so it has one watched model
+    if _claimed is not None and _claimed() is not None:
+        text = "mlcd.torch.parallel: the noise of another model of this process is measured already"
+        if insist:
+            raise ValueError(text)
+        print(f"{text}; of this one it is not", file=sys.stderr)  # noqa: T201
+        return False
+    _claimed = weakref.ref(model)
+    return True
+
+
+class Watch:
+    """Measures some steps of one model, the same on all workers; the head reports.
+
+    every  steps from one measured step to the next. None: the least for which measuring takes SHARE of the time
+    """
+
+    def __init__(self, course: Course, exchange: Exchange, group: dist.ProcessGroup, every: int | None) -> None:
+        self._course, self._exchange, self._group, self._every = course, exchange, group, every
+        self._workers = dist.get_world_size(group)
+        self._head = dist.get_rank(group) == 0
+        self._step = -1
+        # Buckets are laid out anew after the first step, and a single worker has to keep one gradient first.
+        self._next = 1 if self._workers > 1 else 2
+        self._squares: list[torch.Tensor] = []
+        self._others: list[torch.Tensor] = []
+        self._kept: dict[tuple[int, ...], torch.Tensor] = {}
+        self._arriving: tuple[dist.Work | None, torch.Tensor] | None = None
+        self._cost = 0.0
+        self._costs: deque[float] = deque(maxlen=KNOWN_AFTER)
+        self._seconds: deque[float] = deque(maxlen=4 * KNOWN_AFTER)
+        self._begun = time.perf_counter()
+
+    def mean(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        """The bucket's mean over the workers, by the exchange."""
+        if bucket.index() == 0:
+            self._begin()
+        if self._step == self._next:
+            exchanged = self._measure(bucket)
+        else:
+            if self._workers == 1 and self._step == self._next - 1:
+                with self._paid():
+                    self._kept[_layout(bucket)] = bucket.buffer().clone()
+            exchanged = self._exchange(self._group, bucket)
+        if bucket.is_last() and self._step == self._next:
+            with self._paid():
+                self._send()
+        return exchanged
+
+    def _begin(self) -> None:
+        now = time.perf_counter()
+        if self._step >= 0:
+            self._seconds.append(now - self._begun)
+        self._begun = now
+        self._step += 1
+        if self._arriving is not None:
+            with self._paid():
+                self._take(*self._arriving)
+            self._arriving = None
+            self._costs.append(self._cost)
+            self._cost = 0.0
+
+    def _measure(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        with self._paid():
+            mine = bucket.buffer()
+            self._squares.append(_square(mine))
+            if self._workers == 1:
+                self._compare(_layout(bucket), mine)
+        exchanged = self._exchange(self._group, bucket)
+        return exchanged.then(self._see) if self._head and self._workers > 1 else exchanged
+
+    def _see(self, exchanged: torch.futures.Future[torch.Tensor]) -> torch.Tensor:
+        # May run beside the backward pass, in the exchange's own thread: appending is all that both do.
+        with self._paid():
+            mean = exchanged.value()
+            self._others.append(_square(mean))
+        return mean
+
+    def _compare(self, layout: tuple[int, ...], now: torch.Tensor) -> None:
+        before = self._kept.pop(layout, None)
+        if before is not None:
+            self._others.append(torch.stack([_square(before), _product(before, now)]))
+
+    def _send(self) -> None:
+        mine = torch.stack(self._squares).sum()
+        # The head's wish rides along, since all have to measure the same steps.
+        numbers = torch.stack([mine, torch.full_like(mine, self._wish() if self._head else 0.0)])
+        work = dist.all_reduce(numbers, group=self._group, async_op=True) if self._workers > 1 else None
+        self._arriving = (work, numbers)
+
+    def _wish(self) -> int:
+        if self._every is not None:
+            return self._every
+        if len(self._costs) < KNOWN_AFTER:
+            return 1
+        share = statistics.median(self._costs) / statistics.median(self._seconds)
+        return min(RARELY, max(1, math.ceil(share / SHARE)))
+
+    def _take(self, work: "dist.Work | None", numbers: torch.Tensor) -> None:
+        if work is not None:
+            work.wait()
+        square, every = numbers.tolist()
+        self._next += max(int(every), 2 if self._workers == 1 else 1)
+        buckets, others = len(self._squares), self._others
+        self._squares, self._others = [], []
+        self._kept.clear()
+        if not self._head or len(others) < buckets:  # a bucket without its like in the step before
+            return
+        seen = torch.stack(others).sum(0)
+        if self._workers > 1:
+            self._course.noise(local=square / self._workers, total=seen.item(), workers=self._workers)
+        else:
+            before, dot = seen.tolist()
+            self._course.noise(before=before, now=square, dot=dot, workers=1)
+
+    @contextmanager
+    def _paid(self) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        self._cost += time.perf_counter() - begun
+
+
+def watched(watch: Watch, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """The communication hook."""
+    return watch.mean(bucket)
+
+
+def _layout(bucket: GradBucket) -> tuple[int, ...]:
+    """Which parameters lie in it, in which order."""
+    return tuple(id(parameter) for parameter in bucket.parameters())
+
+
+def _square(gradients: torch.Tensor) -> torch.Tensor:
+    return _product(gradients, gradients)
+
+
+def _product(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    if one.dtype in (torch.float16, torch.bfloat16):  # their squares do not fit
+        one, other = one.float(), other.float()
+    return torch.dot(one, other).double()

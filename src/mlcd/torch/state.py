@@ -1,0 +1,69 @@
+"""Checkpoints of whatever has a state_dict."""
+
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from mlcd.torch.group import device
+from mlcd.training import checkpoints
+from mlcd.training.course import course
+
+_STATE = "state.pt"
+
+
+def checkpoint(**things: Any) -> int:
+    """Restore model, optimizer, scheduler and the like, and have them saved; returns the samples already done.
+
+    Takes anything with state_dict and load_state_dict, by a name of your own: model=..., optimizer=... A parallel model
+    is saved without its wrapper. Call it on every worker, after init where there are several: the first one reads the
+    checkpoint and the others are given what it read, so that they need not share any files.
+    """
+    for name, thing in things.items():
+        if not isinstance(thing, _HasState):
+            raise TypeError(f"mlcd.torch.checkpoint: {name} has no state_dict and load_state_dict")
+    bare = {
+        name: thing.module if isinstance(thing, DistributedDataParallel) else thing for name, thing in things.items()
+    }
+
+    def save(folder: Path) -> None:
+        state = {name: thing.state_dict() for name, thing in bare.items()}
+        with (folder / _STATE).open("wb") as file:
+            try:
+                torch.save(state, file)
+            except RuntimeError as error:  # PyTorch's writer says so when the disk is full
+                raise OSError(f"writing {_STATE} failed ({error})") from error
+
+    here = course()
+    found = _newest_state(here.surroundings.checkpoint_folder)
+    if found is not None:
+        samples, state = found
+        for name, thing in bare.items():
+            thing.load_state_dict(state[name])
+        here.restored(samples)
+    here.save_by(save)
+    return here.samples
+
+
+def _newest_state(folder: Path | None) -> tuple[int, dict[str, Any]] | None:
+    if folder is None:
+        return None
+    several = dist.is_initialized() and dist.get_world_size() > 1
+    given: list[Any] = [None]
+    if not several or dist.get_rank() == 0:
+        newest = checkpoints.newest(folder)
+        if newest is not None:
+            state = torch.load(newest.path / _STATE, map_location=device(), weights_only=True)
+            given = [(newest.samples, state)]
+    if several:
+        dist.broadcast_object_list(given, src=0, device=device())
+    found: tuple[int, dict[str, Any]] | None = given[0]
+    return found
+
+
+@runtime_checkable
+class _HasState(Protocol):
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> Any: ...
