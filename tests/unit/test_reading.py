@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mlcd.clouds.reading import Reading, Source, Tail, source_of
+from mlcd.clouds.reading import GradientNorms, Reading, Source, Tail, source_of
 from mlcd.spec.real import ProgressRule
 
 
@@ -124,3 +124,25 @@ def test_a_file_of_the_jobs_own(tmp_path: Path, clock: Clock) -> None:
     file = tmp_path / "workdir" / "out" / "progress.jsonl"
     append(file, '{"steps": 3}\n{"loss": 0.1}\n"text"\n{"samples": "12", "steps": 99}\n{"steps": true}\n')
     assert samples(reader.news()) == [3.0, 12.0]  # a step is one sample where no batch is known
+
+
+def test_the_gradients_norms(tmp_path: Path, clock: Clock) -> None:
+    lines: list[dict[str, object]] = [
+        {"time": 1, "samples": 64, "noise": {"local": 3.0, "total": 2.0, "workers": 2, "batch": 64}},
+        {"time": 2, "samples": 64, "noise": {"before": 1.0, "now": 2.0, "dot": -0.5, "workers": 1, "batch": 64}},
+        {"time": 3, "samples": 64, "noise": {"local": None, "total": None, "workers": 2, "batch": None}},
+        {"time": 4, "samples": 64, "noise": {"local": 3.0}},
+        {"time": 5, "samples": 64, "noise": "loud"},
+        {"time": 6, "samples": 64},
+    ]
+    append(tmp_path / "progress.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    readings = source(ProgressRule(), tmp_path, clock).news()
+    assert samples(readings) == [64.0] * 6
+    assert [reading.noise for reading in readings] == [
+        GradientNorms(workers=2, batch=64, local=3.0, total=2.0),
+        GradientNorms(workers=1, batch=64, before=1.0, now=2.0, dot=-0.5),
+        GradientNorms(workers=2),
+        None,
+        None,
+        None,
+    ]

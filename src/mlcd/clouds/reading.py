@@ -13,12 +13,30 @@ from mlcd.spec.real import PROGRESS_KEYS, ProgressRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GradientNorms:
+    """Squared norms of one step's gradients, of `workers` with `batch` samples in all; None where the job diverged.
+
+    local, total      of several workers: the mean of theirs, and that of their mean
+    before, now, dot  of a single one: those of two successive steps, and their inner product
+    """
+
+    workers: int
+    batch: float | None = None
+    local: float | None = None
+    total: float | None = None
+    before: float | None = None
+    now: float | None = None
+    dot: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """One line's news; `seconds` since 1970.
 
     samples     of the whole training so far
     total       of the whole training in all, where the script says so
     checkpoint  samples up to which it was saved
+    noise       the gradients' norms at `samples`, where the job reports them
     """
 
     seconds: float
@@ -26,6 +44,7 @@ class Reading:
     total: float | None = None
     checkpoint: float | None = None
     warning: str = ""
+    noise: GradientNorms | None = None
 
 
 class Source(Protocol):
@@ -86,6 +105,7 @@ class _Helper:
                         total=_number(data.get("total")),
                         checkpoint=_number(data.get("checkpoint")),
                         warning=str(data.get("warning") or ""),
+                        noise=_norms(data.get("noise")),
                     )
                 )
         return found
@@ -152,6 +172,20 @@ def _number(value: object) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) and number >= 0 else None
+
+
+def _norms(data: object) -> GradientNorms | None:
+    if not isinstance(data, dict):
+        return None
+    workers, dot = _number(data.get("workers")), data.get("dot")
+    if workers is None or workers < 1:
+        return None
+    return GradientNorms(
+        workers=int(workers),
+        batch=_number(data.get("batch")),
+        dot=float(dot) if isinstance(dot, int | float) and math.isfinite(dot) else None,  # may be below 0
+        **{name: _number(data.get(name)) for name in ("local", "total", "before", "now")},
+    )
 
 
 def _json(line: str) -> dict[str, object]:
