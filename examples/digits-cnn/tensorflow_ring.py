@@ -7,6 +7,7 @@ from digits import load
 from tensorflow_model import Network
 
 import mlcd
+import mlcd.keras
 
 
 def main() -> None:
@@ -27,7 +28,7 @@ def main() -> None:
     def train(batch: tuple) -> tf.Tensor:
         def on_one_worker(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
             loss, gradients = network.loss_and_gradients(images, labels, given.batch)
-            network.apply(tf.distribute.get_replica_context().all_reduce("SUM", gradients))
+            network.apply(mlcd.keras.all_reduce(gradients))  # adds up, and measures the SGD noise where mlcd asks for it
             return loss
 
         return strategy.reduce("SUM", strategy.run(on_one_worker, args=batch), axis=None)

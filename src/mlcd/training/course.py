@@ -93,7 +93,7 @@ class Course:
         """
         finite = all(math.isfinite(value) for value in norms.values())
         if not finite and not self._diverged:
-            self._warn(f"the gradient at {self.samples} samples is not finite: its noise is not measured")
+            self.warn(f"the gradient at {self.samples} samples is not finite: its noise is not measured")
         self._diverged = not finite
         squares = {name: value if finite else None for name, value in norms.items()}
         samples_a_step = self._step_samples if batch is None else batch
@@ -117,13 +117,14 @@ class Course:
         try:
             checkpoints.write(folder, self.samples, self._save)
         except OSError as error:
-            self._warn(f"the checkpoint at {self.samples} samples could not be saved: {error}")
+            self.warn(f"the checkpoint at {self.samples} samples could not be saved: {error}")
         else:
             self._saved = self.samples
             self._progress.write(checkpoint=self.samples)
         self._save_next = time.monotonic() + self.surroundings.checkpoint_seconds
 
-    def _warn(self, text: str) -> None:
+    def warn(self, text: str) -> None:
+        """Something is wrong and the training goes on."""
         print(f"mlcd: {text}", file=sys.stderr)  # noqa: T201
         self._progress.write(warning=text)
 
