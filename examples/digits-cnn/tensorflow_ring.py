@@ -28,7 +28,7 @@ def main() -> None:
     def train(batch: tuple) -> tf.Tensor:
         def on_one_worker(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
             loss, gradients = network.loss_and_gradients(images, labels, given.batch)
-            network.apply(mlcd.keras.all_reduce(gradients))  # adds up, and measures the SGD noise where mlcd asks for it
+            network.apply(mlcd.keras.all_reduce(gradients))  # also measures their noise, for mlcd
             return loss
 
         return strategy.reduce("SUM", strategy.run(on_one_worker, args=batch), axis=None)
