@@ -89,6 +89,18 @@ def test_the_first_shot_at_a_deadline_is_not_the_dearest_and_after_a_miss_it_is_
     assert second.nodes > first.nodes
 
 
+def test_after_a_miss_under_a_budget_the_next_shot_is_no_near_miss() -> None:
+    goal = Goal(minimize=Objective.TIME, budget=Usd.of(75))
+    machine = Machine(usd_per_hour=0.68, speed=10.0)
+    problem = make_problem(machines={"one": machine}, counts=range(1, 51), goal=goal, work_samples=2.7e6)
+    look = measured(problem, D("one", 1), 10.0)
+    (first,) = asked(problem, History((look,)))
+    assert first.nodes > 12  # bold: nothing was missed yet
+    seconds = 75 / (first.nodes * 0.68) * 3600 * 0.93  # $70, and no margin left
+    (second,) = asked(problem, History((look, measured(problem, first, 2.7e6 / seconds))))
+    assert second.nodes < 0.75 * first.nodes
+
+
 def test_what_may_still_fit_is_tried_even_where_its_price_is_high() -> None:
     problem = cheapest_in_time(7)
     looks = tuple(failed(problem, D("one", n), FailureKind.OUT_OF_MEMORY) for n in (1, 2, 4, 8))

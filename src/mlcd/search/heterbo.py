@@ -122,6 +122,7 @@ class HeterBO(MeasuredStrategy):
     ) -> tuple[Suggestion, ...]:
         incumbent = best_fitting(problem, history, left)
         target = incumbent.value(problem) if incumbent else None
+        missed = _has_missed(problem, history, left, incumbent)
         picks: list[Suggestion] = []
         round_seconds = 0.0
         while len(picks) < count:
@@ -130,7 +131,7 @@ class HeterBO(MeasuredStrategy):
                 prices = np.maximum(prices - _work_done(problem, model, target), 0.0)
             if self.acquisition in ("auto", "net", "pandora"):
                 bold = count == 1 and _may_be_bold(problem, left)
-                score, reason = self._net(problem, left, target, model, prices, bold=bold)
+                score, reason = self._net(problem, left, target, model, prices, bold=bold, missed=missed)
             else:
                 score, reason = self._tei(problem, history, left, incumbent=incumbent, model=model, prices=prices)
             if self.gate and incumbent is not None:
@@ -159,15 +160,24 @@ class HeterBO(MeasuredStrategy):
         return problem.goal.values(extra, seconds * problem.dollars_per_second)
 
     def _net(
-        self, problem: Problem, left: Left, target: float | None, model: SpeedModel, prices: Floats, *, bold: bool
+        self,
+        problem: Problem,
+        left: Left,
+        target: float | None,
+        model: SpeedModel,
+        prices: Floats,
+        *,
+        bold: bool,
+        missed: bool,
     ) -> tuple[Floats, str]:
         """(N,) what the trial is expected to save net of its price, and the reason to give."""
         scale = np.log(problem.goal.scale(problem.dollars_per_second))
         mean = model.log_seconds + scale
         log_cap = _log_seconds_that_fit(problem, left) + scale
         if target is not None:
-            if self.price and not _may_be_bold(problem, left):
+            if self.price and (missed or not _may_be_bold(problem, left)):
                 # What a trial takes of the limits is gone for others: a share of them weighs like as much of the run.
+                # Where every trial tells of all others it counts from the first miss on: the next may be one more.
                 prices = prices + target * _share_of_limits(problem)
             gain = expected_saving(mean, model.variance, target, log_cap)
             if self.acquisition == "pandora" or (self.acquisition == "auto" and bold):
@@ -258,6 +268,14 @@ def _only_time_counts(problem: Problem) -> bool:
 def _may_be_bold(problem: Problem, left: Left) -> bool:
     """Whether a trial that brings nothing costs little: no limit, or one curve that every trial tells of."""
     return not left.is_limited or (_is_one_curve(problem) and problem.goal.minimize is Objective.TIME)
+
+
+def _has_missed(problem: Problem, history: History, left: Left, incumbent: Plan | None) -> bool:
+    """Whether a trial brought what beats the incumbent and does not fit."""
+    if incumbent is None:
+        return False
+    value = incumbent.value(problem)
+    return any(plan.value(problem) < value and not left.fits(plan) for plan in plans(problem, history))
 
 
 def _is_one_curve(problem: Problem) -> bool:
