@@ -228,3 +228,11 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
         true = 20 * math.exp(0.1**2 / 2)
         covered += abs(math.log(speed.samples_per_second / true)) < 1.96 * speed.relative_error
     assert covered > 0.86 * 300
+
+
+def test_a_job_that_stands_still_when_its_time_is_over_hangs() -> None:
+    policy = TrialPolicy(seconds=20, extension=0.5, watchdog_seconds=30)
+    lease = ScriptedLease([(float(s), 10.0 * min(s, 10)) for s in range(40)])
+    trial = measure(ScriptedCloud(lease), CONFIG, attempt=1, policy=policy, usd_per_hour=PRICE)
+    assert isinstance(trial, Failure)
+    assert trial.kind is FailureKind.HANG

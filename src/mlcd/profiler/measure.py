@@ -18,6 +18,10 @@ BATCHES = 8
 """Batch means: consecutive progress points are pooled into this many batches, whose means are nearly independent."""
 
 
+QUIET_GAPS = 5.0
+"""A job that is silent at a trial's end for so many times its longest silence yet stands still."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SteadySpeed:
     """Throughput after warm-up: mean samples/s, standard error of its logarithm, the points it rests on."""
@@ -104,6 +108,7 @@ class _Watch:
     hung: bool = False
     extended: bool = False
     _last_change: float = 0.0
+    _longest_gap: float = 1.0
 
     @property
     def worst_seconds(self) -> float:
@@ -129,13 +134,20 @@ class _Watch:
     def is_over(self, point: Progress) -> bool:
         """Take in a point; True when hung, or when the planned time is over and the speed is known well enough."""
         if not self.points or point.samples > self.points[-1].samples:
+            if self.points and self.points[-1].samples > 0:
+                self._longest_gap = max(self._longest_gap, point.seconds - self._last_change)
             self._last_change = point.seconds
         self.points.append(point)
         if point.samples <= 0:
             self.hung = point.seconds >= self.policy.extended_seconds(self.nodes)
             return self.hung
-        self.hung = 0 < self.policy.watchdog_seconds <= point.seconds - self._last_change
-        if self.hung or point.seconds >= self.policy.extended_seconds(self.nodes):
+        silent = point.seconds - self._last_change
+        self.hung = 0 < self.policy.watchdog_seconds <= silent
+        if point.seconds >= self.policy.extended_seconds(self.nodes):
+            # Its time is over before the watchdog's: it stands still when that is unlike everything before.
+            self.hung = self.hung or (0 < self.policy.watchdog_seconds and silent > QUIET_GAPS * self._longest_gap)
+            return True
+        if self.hung:
             return True
         if point.seconds < self.policy.planned_seconds(self.nodes):
             return False

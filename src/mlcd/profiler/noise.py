@@ -1,0 +1,44 @@
+"""What a real job's reports say of its SGD noise."""
+
+from collections.abc import Iterable
+
+from mlcd.clouds.reading import GradientNorms, Reading
+from mlcd.models.noise import SKIP_STEPS, NoiseMeter, Norms, successive
+
+
+def norms(seen: GradientNorms, batch: float | None = None) -> Norms | None:
+    """As the models take them; None where the gradients were not finite, or the batch is nowhere said.
+
+    batch  of all workers, for jobs that do not say it themselves
+    """
+    whole = batch if seen.batch is None else seen.batch
+    if whole is None:
+        return None
+    if seen.workers == 1:
+        if seen.before is None or seen.now is None or seen.dot is None:
+            return None
+        return successive(before=seen.before, now=seen.now, dot=seen.dot, batch=whole)
+    if seen.local is None or seen.total is None or whole < seen.workers:
+        return None
+    return Norms(local=seen.local, total=seen.total, workers=seen.workers, batch=whole)
+
+
+def listen(
+    meter: NoiseMeter, readings: Iterable[Reading], *, batch: float | None = None, skip_steps: int = SKIP_STEPS
+) -> int:
+    """Takes into `meter` what the readings say of noise; returns how many steps did.
+
+    Jobs report every few steps only, so the volatile start is left out here, by the samples of the whole training:
+    those of its first `skip_steps` steps. Give a meter whose own skip_steps is 0.
+    """
+    taken = 0
+    for reading in readings:
+        found = None if reading.noise is None else norms(reading.noise, batch)
+        if found is None or reading.noise is None:
+            continue
+        step = reading.noise.batch or batch or 0.0
+        if reading.samples is not None and reading.samples <= skip_steps * step:
+            continue
+        meter.add(found)
+        taken += 1
+    return taken
