@@ -1,11 +1,14 @@
 """A Slurm cluster of two nodes on this machine behind an ssh login, as SkyPilot's Slurm cloud wants it. Root, Linux.
 
-The daemons see an /etc/hosts of their own, in a mount namespace, with the nodes' names: SkyPilot looks those up. Nodes
-fetch uv from the web; here a `curl` on their path hands them the one of .venvs/skypilot instead.
+The daemons have mount namespaces: an /etc/hosts with the nodes' names, which SkyPilot looks up, and a home of their own
+in the place of root's, for SkyPilot writes keys and start-up files into the home of whom it logs in as. Nodes fetch uv
+from the web; here a `curl` on their path hands them the one of .venvs/skypilot instead.
 """
 
 import os
+import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -65,7 +68,7 @@ def sky_slurm(base: Path) -> Iterator[dict[str, str]]:
     conf.write_text(_configuration(base))
     for name in ("host", "id"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(base / name)], check=True)
-    seen = {"SLURM_CONF": str(conf), "HOME": str(nodes), **_index_settings()}
+    seen = {"SLURM_CONF": str(conf), **_index_settings()}
     (base / "sshd_config").write_text(_login(base, door, seen))
     (home / ".slurm" / "config").write_text(
         f"Host {CLUSTER}\n  HostName 127.0.0.1\n  User root\n  Port {door}\n  IdentityFile {base}/id\n"
@@ -79,7 +82,7 @@ def sky_slurm(base: Path) -> Iterator[dict[str, str]]:
         "MLCD_SKY_PYTHON": str(PYTHON),
     }
     daemons: list[subprocess.Popen[bytes]] = []
-    inside = {**os.environ, **seen, "PATH": f"{base}/bin:{_path()}"}
+    inside = {**os.environ, **seen, "HOME": str(_root_home()), "PATH": f"{base}/bin:{_path()}"}
     try:
         Path("/run/sshd").mkdir(exist_ok=True)
         daemons.append(_daemon(base, inside, "slurmctld", "-D", "-f", str(conf)))
@@ -95,16 +98,18 @@ def sky_slurm(base: Path) -> Iterator[dict[str, str]]:
         subprocess.run([str(PYTHON.with_name("sky")), "api", "stop"], env=environment, capture_output=True, check=False)
         subprocess.run(["scancel", "--user=root"], env=inside, capture_output=True, check=False)
         for daemon in reversed(daemons):
-            daemon.terminate()
-            daemon.wait()
+            _end(daemon)
+        for pid in _inside(base):  # logins of SkyPilot's that outlive the daemon they came through
+            os.kill(pid, signal.SIGKILL)
 
 
 def _place_programs(base: Path) -> None:
     python = python310()
     assert python is not None
     for name in ("python3", "python3.10"):
-        (base / "bin" / name).symlink_to(python)
-    give = f'mkdir -p "$UV_INSTALL_DIR" && cp {PYTHON.with_name("uv")} "$UV_INSTALL_DIR"/uv'
+        (base / "bin" / name).symlink_to(python.resolve())
+    shutil.copy2(PYTHON.with_name("uv"), base / "bin" / "uv")
+    give = f'mkdir -p "$UV_INSTALL_DIR" && cp {base}/bin/uv "$UV_INSTALL_DIR"/uv'
     curl = base / "bin" / "curl"
     curl.write_text(f"""#!/bin/sh
 case "$*" in
@@ -172,10 +177,55 @@ def _index_settings() -> dict[str, str]:
 
 
 def _daemon(base: Path, env: dict[str, str], *command: str) -> subprocess.Popen[bytes]:
-    """Under the hosts file with the nodes' names."""
-    script = f'mount --bind {base}/hosts /etc/hosts && exec "$@"'
+    """In a mount namespace of its own, so that it changes nothing here."""
+    python, home = python310(), _root_home()
+    assert python is not None
+    prefix = python.resolve().parents[1]
+    steps = [f"mount --bind {base}/hosts /etc/hosts"]
+    if prefix.is_relative_to(home):  # it would vanish behind the other home
+        inside = base / "nodes" / prefix.relative_to(home)
+        inside.mkdir(parents=True, exist_ok=True)
+        steps.append(f"mount --bind {prefix} {inside}")
+    steps += [f"mount --rbind {base}/nodes {home}", f"cd {home}", 'exec "$@"']
+    words = [
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "sh",
+        "-c",
+        " && ".join(steps),
+        "sh",
+    ]
     with (base / "daemons.log").open("ab") as log:
-        return subprocess.Popen(["unshare", "-m", "sh", "-c", script, "sh", *command], env=env, stdout=log, stderr=log)
+        return subprocess.Popen([*words, *command], env=env, stdout=log, stderr=log)
+
+
+def _end(daemon: subprocess.Popen[bytes]) -> None:
+    daemon.terminate()
+    try:
+        daemon.wait(10)
+    except subprocess.TimeoutExpired:  # slurmctld may wait long for nodes that are gone already
+        daemon.kill()
+        daemon.wait()
+
+
+def _inside(base: Path) -> list[int]:
+    """Living processes in the daemons' mount namespaces, known by the hosts file there."""
+    found = []
+    for mounts in Path("/proc").glob("[0-9]*/mountinfo"):
+        try:
+            if f"{base}/hosts" in mounts.read_text():
+                found.append(int(mounts.parent.name))
+        except OSError:  # it ended just now
+            continue
+    return found
+
+
+def _root_home() -> Path:
+    return Path(pwd.getpwuid(0).pw_dir)
 
 
 def _await_nodes(env: dict[str, str], base: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import subprocess
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def test_a_job_runs_on_two_nodes_reports_and_brings_its_outputs_home(
     catalog.write_text(
         f"cloud,name,vcpus,memory_gib,network_gbps,usd_per_hour\nslurm,{TYPE},1,1,1,0.1\n", encoding="utf-8"
     )
+    before = kept_in_home()
     with sky_slurm(tmp_path / "cluster") as environment:
         for name in set(os.environ) - set(environment):
             monkeypatch.delenv(name)
@@ -85,3 +87,10 @@ def test_a_job_runs_on_two_nodes_reports_and_brings_its_outputs_home(
             check=True,
         )
         assert queue.stdout == ""
+    assert kept_in_home() == before  # SkyPilot's keys and start-up files went into the cluster's own home
+
+
+def kept_in_home() -> dict[str, bytes | None]:
+    files = (".bashrc", ".sky_ssh_rc", ".ssh/authorized_keys", ".ssh/skypilot_host_key")
+    paths = {name: Path(pwd.getpwuid(0).pw_dir) / name for name in files}
+    return {name: path.read_bytes() if path.exists() else None for name, path in paths.items()}
