@@ -9,6 +9,7 @@ a batch would be cleaner, but the backward pass is the script's own.)
 What is reported are squared norms; what they say of the noise is worked out by mlcd and not here.
 """
 
+import gc
 import math
 import statistics
 import sys
@@ -39,6 +40,8 @@ _claimed: "weakref.ref[DistributedDataParallel] | None" = None
 def claim(model: DistributedDataParallel, *, insist: bool) -> bool:
     """Whether this model is the one to watch: the first of the process. Raises ValueError for others that insist."""
     global _claimed  # noqa: PLW0603  a process has one progress file, so it has one watched model
+    if _claimed is not None and _claimed() is not None:
+        gc.collect()  # a model that is gone may still hang together by its own cycles
     if _claimed is not None and _claimed() is not None:
         text = "mlcd.torch.parallel: the noise of another model of this process is measured already"
         if insist:
