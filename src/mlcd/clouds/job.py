@@ -167,6 +167,7 @@ class JobLease:
         yield last
         while True:
             ended = self._has_ended()
+            late = last.samples
             for reading in source.news():
                 self.total_samples = reading.total or self.total_samples
                 if reading.samples is None:
@@ -176,6 +177,11 @@ class JobLease:
                 if point.seconds > last.seconds:
                     last = point
                     yield last
+                late = max(late, point.samples)
+            if late > last.samples:
+                # Files of nodes elsewhere come in batches, after their time has been told of: the last one counts now.
+                last = Progress(max(self.elapsed_seconds, last.seconds + POLL_SECONDS), late)
+                yield last
             if ended:
                 now = self.elapsed_seconds
                 if now > last.seconds:
