@@ -35,7 +35,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "minicloud"
 TYPES = ("m.small", "m.large", "n.small", "n.large")
 COUNTS = tuple(range(1, 7))
-SAMPLES, EPOCHS, BATCH = 1500, 60, 192
+SAMPLES, EPOCHS, BATCH = 1500, 48, 192
 NAME = "digits-cnn-fc"
 
 
@@ -63,6 +63,7 @@ def main() -> None:
     parser.add_argument("--types", default=",".join(TYPES))
     parser.add_argument("--counts", default=",".join(map(str, COUNTS)))
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=1, help="more than 1 adds rounds to those that are there")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -74,7 +75,8 @@ def main() -> None:
         setting = on_nodes(job(), "minicloud", "", Path(home))
         if not isinstance(setting.cloud, JobCloud):
             raise TypeError("not a real cloud")
-        rows = measured(setting.cloud, configs, policy, given.repeats, given.seed, given.out / "bed.csv")
+        rounds = range(given.first, given.repeats + 1)
+        rows = measured(setting.cloud, configs, policy, rounds, given.seed, given.out / "bed.csv")
         prices = {i.name: i for i in setting.cloud.engine.offer()}
     table(given.out / "table", rows, {name: (i.usd_per_hour.dollars, i.vcpus) for name, i in prices.items()})
     picture(rows, ROOT / "docs" / "images" / "minicloud-bed.svg" if given.out == RESULTS else given.out / "bed.svg")
@@ -82,19 +84,23 @@ def main() -> None:
 
 
 def measured(
-    cloud: JobCloud, configs: list[Config], policy: TrialPolicy, repeats: int, seed: int, path: Path
+    cloud: JobCloud, configs: list[Config], policy: TrialPolicy, rounds: range, seed: int, path: Path
 ) -> list[dict[str, str]]:
     """Each configuration once in every round, in an order of its own; a row is written the moment it is known."""
-    order = random.Random(seed)
+    order = random.Random(seed * rounds.start)
     rows = []
+    if rounds.start > 1:
+        with path.open() as file:
+            rows = list(csv.DictReader(file))
     fields = (
         "repeat", "at", "instance", "nodes", "samples_per_second", "relative_error", "iterations", "startup_seconds",
         "seconds", "utilisation", "load", "status",
     )  # fmt: skip
-    with path.open("w", newline="") as file:
+    with path.open("a" if rows else "w", newline="") as file:
         writer = csv.DictWriter(file, fields)
-        writer.writeheader()
-        for repeat in range(1, repeats + 1):
+        if not rows:
+            writer.writeheader()
+        for repeat in rounds:
             for config in order.sample(configs, len(configs)):
                 load = os.getloadavg()[0]
                 price = next(i.usd_per_hour for i in cloud.engine.offer() if i.name == config.instance)

@@ -16,7 +16,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cloud", metavar="NAME", help="run only the cloud contract, on the cloud of this name")
 
 
-NODES = ("local", "minicloud", "slurm", "slurm_search", "skypilot", "skypilot_slurm", "chaos", "real_clouds", "platform_examples")
+NODES = (
+    "local", "minicloud", "slurm", "slurm_search", "skypilot", "skypilot_slurm", "chaos", "real_clouds",
+    "platform_examples",
+)  # fmt: skip
 """Files test_X.py whose tests use this machine's processors as nodes: marked, and run with nothing beside them."""
 
 

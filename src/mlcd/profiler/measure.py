@@ -145,7 +145,7 @@ class _Watch:
         self.hung = 0 < self.policy.watchdog_seconds <= silent
         if point.seconds >= self.policy.extended_seconds(self.nodes):
             # Its time is over before the watchdog's: it stands still when that is unlike everything before.
-            self.hung = self.hung or (0 < self.policy.watchdog_seconds and silent > QUIET_GAPS * self._longest_gap)
+            self.hung = self.hung or (self.policy.watchdog_seconds > 0 and silent > QUIET_GAPS * self._longest_gap)
             return True
         if self.hung:
             return True
