@@ -425,7 +425,9 @@ BAD: dict[str, Bad] = {
         TRAIN_BAD, 2, ("bad.yaml:3", "instance_type", "local.1"), real("resources: {instance_type: m.small}")
     ),
     "more nodes than processors": Bad(TRAIN_BAD, 2, ("num_nodes", "no room"), real("num_nodes: [192]")),
-    "trained without a count": Bad(TRAIN_BAD, 2, ("job.samples", "missing"), {"bad.yaml": REAL.replace("job:", "progress: {file: p.jsonl}  #")}),
+    "trained without a count": Bad(
+        TRAIN_BAD, 2, ("job.samples", "missing"), {"bad.yaml": REAL.replace("job:", "progress: {file: p.jsonl}  #")}
+    ),
     "picture in no folder": Bad(("train", "job.yaml", "--picture", "no/where.svg"), 2, ("no/where.svg", "no folder")),
     "report into a folder": Bad(("demo", "--out", "."), 2, ("is a folder",)),
     "init in no folder": Bad(("init", "no/where.yaml"), 2, ("no/where.yaml", "no folder")),
