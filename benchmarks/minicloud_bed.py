@@ -35,7 +35,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "minicloud"
 TYPES = ("m.small", "m.large", "n.small", "n.large")
 COUNTS = tuple(range(1, 7))
-SAMPLES, EPOCHS, BATCH = 1500, 48, 192
+SAMPLES, EPOCHS, BATCH = 1500, 72, 192
 NAME = "digits-cnn-fc"
 
 

@@ -29,7 +29,7 @@ from mlcd.version import __version__
 
 PRODUCTIVE = "heterbo, productive"
 ARMS = ("heterbo", "convbo", "cherrypick", "random", PRODUCTIVE)
-TRIAL = {"minutes": 0.12, "extra_minutes_per_3_nodes": 0, "extension": 0.3, "watchdog_minutes": 0.25}
+TRIAL = {"minutes": 0.08, "extra_minutes_per_3_nodes": 0, "extension": 0.25, "watchdog_minutes": 0.1}
 BUDGET, DEADLINE = 5.0, 5.0
 """Times the cheapest configuration's training, and the fastest one's. A trial takes a fifth of a training here, so the
 limits have to be wider than for trainings of hours."""
@@ -94,7 +94,7 @@ def searched(bed: Bed, arms: list[str], seeds: int, path: Path) -> list[dict[str
                 with tempfile.TemporaryDirectory() as home, Store(Path(home)) as store:
                     record = train(_spec(arm, wanted, bed), store=store, seed=seed)
                     rows.append(_row(record, goal=goal, arm=arm, seed=seed, wall=time.time() - began))
-                print(json.dumps(rows[-1]))
+                print(json.dumps(rows[-1]), flush=True)
                 data = {"mlcd": __version__, "date": datetime.now(UTC).isoformat(), "bed": vars(bed), "rows": rows}
                 path.write_text(json.dumps(data, indent=1) + "\n")
     return rows
