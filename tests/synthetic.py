@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import ClassVar
 
 from mlcd.clouds.provider import Cloud, Lease, LeaseFailed, Order, Progress, Purpose, Settled
 from mlcd.engine import Engine
@@ -17,8 +18,9 @@ from mlcd.search.strategy import Strategy
 from mlcd.space import Config, Knob, Space
 from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
+from mlcd.trial.plan import Left, Plan, best_fitting
 from mlcd.trial.record import RunRecord
-from mlcd.trial.trial import Failure, FailureKind, Measurement, Trial
+from mlcd.trial.trial import Failure, FailureKind, History, Measurement, Suggestion, Trial
 from mlcd.units import Usd
 
 FASTEST = Goal(minimize=Objective.TIME)
@@ -204,6 +206,26 @@ class ScriptedCloud:
         if isinstance(self.script, LeaseFailed):
             raise self.script
         return self.script
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """Tries a list in order, as far as it is allowed."""
+
+    name: ClassVar[str] = "listed"
+    configs: tuple[Config, ...]
+    guarded: bool = True
+    answer: Plan | None = None
+
+    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+        rest = [c for c in self.configs if c not in history.tried and left.allowed[problem.space.index[c]]]
+        return tuple(Suggestion(config=c, reason="listed") for c in rest[:count])
+
+    def recommend(self, problem: Problem, history: History, left: Left) -> Plan | None:
+        return self.answer or best_fitting(problem, history, left)
+
+    def ending(self, problem: Problem, history: History, left: Left) -> str:
+        return "the list is at its end"
 
 
 def measured(

@@ -1,10 +1,9 @@
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-from tests.synthetic import MACHINES, SyntheticCloud, SyntheticLease, make_engine, make_problem
+from tests.synthetic import MACHINES, Listed, SyntheticCloud, SyntheticLease, make_engine, make_problem
 
 from mlcd.clouds.provider import Lease, LeaseFailed, Order, Progress, Purpose
 from mlcd.clouds.wrappers import Flaky, NoisyRun
@@ -16,32 +15,12 @@ from mlcd.search.registry import strategy
 from mlcd.space import Config
 from mlcd.store.store import StartedTrial, Store
 from mlcd.trial.outcome import Status
-from mlcd.trial.plan import Left, Plan, best_fitting
+from mlcd.trial.plan import Left, Plan
 from mlcd.trial.trial import Failure, FailureKind, History, Measurement, Suggestion
 from mlcd.units import Usd
 
 D = Config.deployment
 FASTEST = Goal(minimize=Objective.TIME)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Listed:
-    """Tries a list in order, as far as it is allowed."""
-
-    name: ClassVar[str] = "listed"
-    configs: tuple[Config, ...]
-    guarded: bool = True
-    answer: Plan | None = None
-
-    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
-        rest = [c for c in self.configs if c not in history.tried and left.allowed[problem.space.index[c]]]
-        return tuple(Suggestion(config=c, reason="listed") for c in rest[:count])
-
-    def recommend(self, problem: Problem, history: History, left: Left) -> Plan | None:
-        return self.answer or best_fitting(problem, history, left)
-
-    def ending(self, problem: Problem, history: History, left: Left) -> str:
-        return "the list is at its end"
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from types import TracebackType
 from typing import Any
 
 import pytest
-from tests.synthetic import QUICK_TRIALS, Machine, SyntheticCloud, make_engine, make_problem
-from tests.unit.test_engine import Listed
+from tests.synthetic import QUICK_TRIALS, Listed, Machine, SyntheticCloud, make_engine, make_problem
 
 from mlcd.clouds.provider import Lease, LeaseFailed, Order, Progress, Purpose, Settled
 from mlcd.engine import accounts as accounts_module
