@@ -46,10 +46,14 @@ def parallel(model: torch.nn.Module, *, noise: bool | None = None, **options: An
     for a second model of this process: their norms would be mixed.
     """
     init()
-    made = DistributedDataParallel(model.to(device()), **options)
-    here, workers = course(), dist.get_world_size(made.process_group)
-    through_one = os.environ.get("MLCD_TOPOLOGY") == "ps" and dist.get_world_size() > 1
+    here = course()
     wanted = here.surroundings.noise if noise is None else noise
+    if wanted:
+        # A hook divides the buckets in a pass of their own, which PyTorch else does as it copies: so no copies.
+        options = {"gradient_as_bucket_view": True, **options}
+    made = DistributedDataParallel(model.to(device()), **options)
+    workers = dist.get_world_size(made.process_group)
+    through_one = os.environ.get("MLCD_TOPOLOGY") == "ps" and dist.get_world_size() > 1
     if wanted and claim(made, insist=noise is True):
         exchange = by_parameter_server if through_one else by_all_reduce if workers > 1 else alone
         watch = Watch(here, exchange, made.process_group, here.surroundings.noise_every)
