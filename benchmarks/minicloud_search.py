@@ -3,8 +3,9 @@
     sudo .venv/bin/python benchmarks/minicloud_search.py [--seeds 3]
 
 Needs results/minicloud/bed.csv (benchmarks/minicloud_bed.py) for the limits and the noise. All arms run in turns, in an
-order drawn anew for each (goal, seed). Keeps every run in benchmarks/results/minicloud/search.json and the table in
-docs/clouds/minicloud-results.md. `--report` only makes the table again. Most of an hour.
+order drawn anew for each (goal, seed). Keeps every run in benchmarks/results/minicloud/search.json, beside the runs of
+other arms that are there, and the tables in docs/clouds/minicloud-results.md. `--report` only makes the tables again.
+Most of an hour.
 """
 
 import argparse
@@ -27,14 +28,13 @@ from mlcd.store.store import Store
 from mlcd.trial.record import RunRecord
 from mlcd.version import __version__
 
-PRODUCTIVE = "heterbo, productive"
-ARMS = ("heterbo", "convbo", "cherrypick", "random", PRODUCTIVE)
+PRODUCTIVE = ", productive"
+ARMS = ("heterbo", "convbo", "cherrypick", "random", f"heterbo{PRODUCTIVE}", f"random{PRODUCTIVE}")
 TRIAL = {"minutes": 0.08, "extra_minutes_per_3_nodes": 0, "extension": 0.25, "watchdog_minutes": 0.1}
 BUDGET, DEADLINE = 5.0, 5.0
 """Times the cheapest configuration's training, and the fastest one's. A trial takes a fifth of a training here, so the
 limits have to be wider than for trainings of hours."""
 PAGE = ROOT / "docs" / "clouds" / "minicloud-results.md"
-BEGIN, END = "<!-- table -->", "<!-- end: table -->"
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,8 @@ def searched(bed: Bed, arms: list[str], seeds: int, path: Path) -> list[dict[str
         "budget": {"minimize": "time", "budget": f"{bed.budget_usd} USD"},
         "deadline": {"minimize": "cost", "deadline": f"{bed.deadline_seconds:.0f}s"},
     }
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, object]] = json.loads(path.read_text())["rows"] if path.exists() else []
+    rows = [row for row in rows if row["arm"] not in arms]
     for seed in range(1, seeds + 1):
         for goal, wanted in goals.items():
             order = random.Random(f"{seed} {goal}").sample(arms, len(arms))
@@ -103,7 +104,7 @@ def searched(bed: Bed, arms: list[str], seeds: int, path: Path) -> list[dict[str
 def _spec(arm: str, goal: dict[str, str], bed: Bed) -> TrainSpec:
     strategy = arm.partition(",")[0]
     search = {"strategy": strategy, "noise": bed.noise, "assurance": 0.999, "trial": TRIAL}
-    return job(goal=goal, search=search, checkpoints=arm == PRODUCTIVE)
+    return job(goal=goal, search=search, checkpoints=arm.endswith(PRODUCTIVE))
 
 
 def _row(record: RunRecord, *, goal: str, arm: str, seed: int, wall: float) -> dict[str, object]:
@@ -136,29 +137,50 @@ def _row(record: RunRecord, *, goal: str, arm: str, seed: int, wall: float) -> d
 def write_page(rows: list[dict[str, object]]) -> None:
     lines = ["| goal | arm | mean total | paired difference to heterbo (95%) | limits broken | unfinished | trials |"]
     lines.append("|---|---|---|---|---|---|---|")
+    pairs = [
+        "| goal | strategy | thrown away | productive | paired difference (95%) | of the training done by trials |"
+    ]
+    pairs.append("|---|---|---|---|---|---|")
     for goal, unit in (("budget", "total_seconds"), ("deadline", "total_usd")):
-        base = {r["seed"]: float(str(r[unit])) for r in rows if r["goal"] == goal and r["arm"] == "heterbo"}
-        for arm in ARMS:
-            mine = [r for r in rows if r["goal"] == goal and r["arm"] == arm]
-            if not mine:
+        totals = {arm: {r["seed"]: r for r in rows if r["goal"] == goal and r["arm"] == arm} for arm in ARMS}
+        for arm, runs in totals.items():
+            if not runs:
                 continue
-            values = [float(str(r[unit])) for r in mine]
-            shown = f"{statistics.mean(values):.0f} s" if unit == "total_seconds" else f"${statistics.mean(values):.4f}"
-            pairs = [float(str(r[unit])) / base[r["seed"]] - 1 for r in mine if r["seed"] in base]
-            broken = sum(bool(r["limit_broken"]) for r in mine)
-            unfinished = sum(r["status"] not in ("done", "overran") for r in mine)
-            trials = statistics.mean(float(str(r["trials"])) for r in mine)
-            difference = "" if arm == "heterbo" else _interval(pairs)
-            lines.append(
-                f"| {goal} | {arm} | {shown} | {difference} | {broken} of {len(mine)} | {unfinished} | {trials:.1f} |"
+            values = [float(str(r[unit])) for r in runs.values()]
+            broken = sum(bool(r["limit_broken"]) for r in runs.values())
+            unfinished = sum(r["status"] not in ("done", "overran") for r in runs.values())
+            trials = statistics.mean(float(str(r["trials"])) for r in runs.values())
+            if not arm.endswith(PRODUCTIVE):
+                difference = "" if arm == "heterbo" else _interval(_paired(totals["heterbo"], runs, unit))
+                counted = f"{broken} of {len(runs)} | {unfinished} | {trials:.1f}"
+                lines.append(f"| {goal} | {arm} | {_mean(values, unit)} | {difference} | {counted} |")
+                continue
+            plain = totals[arm.removesuffix(PRODUCTIVE)]
+            before = _mean([float(str(r[unit])) for r in plain.values()], unit)
+            done = statistics.mean(float(str(r["done_by_trials"])) for r in runs.values())
+            change = _interval(_paired(plain, runs, unit))
+            pairs.append(
+                f"| {goal} | {arm.removesuffix(PRODUCTIVE)} | {before} | {_mean(values, unit)} | {change} | {done:.0%} |"
             )
-    made = "\n".join(lines)
-    print(made)
-    if PAGE.exists():
-        text = PAGE.read_text()
-        head, _, rest = text.partition(BEGIN)
-        tail = rest.partition(END)[2]
-        PAGE.write_text(f"{head}{BEGIN}\n{made}\n{END}{tail}")
+    for mark, made in (("searches", lines), ("productive", pairs)):
+        text = "\n".join(made)
+        print(text)
+        page = PAGE.read_text()
+        head, _, rest = page.partition(f"<!-- {mark} -->")
+        tail = rest.partition(f"<!-- end: {mark} -->")[2]
+        PAGE.write_text(f"{head}<!-- {mark} -->\n\n{text}\n\n<!-- end: {mark} -->{tail}")
+
+
+Runs = dict[object, dict[str, object]]
+
+
+def _paired(base: Runs, runs: Runs, unit: str) -> list[float]:
+    """Relative differences of the totals, seed by seed."""
+    return [float(str(r[unit])) / float(str(base[seed][unit])) - 1 for seed, r in runs.items() if seed in base]
+
+
+def _mean(values: list[float], unit: str) -> str:
+    return f"{statistics.mean(values):.0f} s" if unit == "total_seconds" else f"${statistics.mean(values):.4f}"
 
 
 def _interval(pairs: list[float]) -> str:
