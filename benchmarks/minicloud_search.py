@@ -159,9 +159,8 @@ def write_page(rows: list[dict[str, object]]) -> None:
             before = _mean([float(str(r[unit])) for r in plain.values()], unit)
             done = statistics.mean(float(str(r["done_by_trials"])) for r in runs.values())
             change = _interval(_paired(plain, runs, unit))
-            pairs.append(
-                f"| {goal} | {arm.removesuffix(PRODUCTIVE)} | {before} | {_mean(values, unit)} | {change} | {done:.0%} |"
-            )
+            cells = (goal, arm.removesuffix(PRODUCTIVE), before, _mean(values, unit), change, f"{done:.0%}")
+            pairs.append(f"| {' | '.join(cells)} |")
     for mark, made in (("searches", lines), ("productive", pairs)):
         text = "\n".join(made)
         print(text)
