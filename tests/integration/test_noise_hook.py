@@ -27,7 +27,7 @@ import json, sys, torch, mlcd, mlcd.torch
 import torch.distributed as dist
 rank = mlcd.torch.init()
 bad = int(sys.argv[1])
-sizes = [40, 300, 200, 3]
+sizes = [40, 150, 150, 150, 150, 3]  # five buckets
 layers = [torch.nn.Sequential(torch.nn.Linear(a, b), torch.nn.Tanh()) for a, b in zip(sizes, sizes[1:])]
 model = mlcd.torch.parallel(torch.nn.Sequential(*layers), bucket_cap_mb=0.05)
 workers = dist.get_world_size()
