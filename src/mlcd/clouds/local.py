@@ -29,7 +29,7 @@ class Local:
 
     name = "local"
     noise = 0.08
-    """Two runs of one thing on a desktop machine differ by about so much (benchmarks/results/minicloud)."""
+    """An estimate for an idle machine: pinned nodes of the minicloud, where it was measured, differ by 0.11."""
 
     def __init__(self, home: Path, cpus: tuple[int, ...] | None = None) -> None:
         self.home = home

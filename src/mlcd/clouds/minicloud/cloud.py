@@ -41,8 +41,9 @@ class MiniCloud:
     """
 
     name = NAME
-    noise = 0.25
-    """Between two runs of one configuration on a 2-core machine (November 2026): repeat and interleave."""
+    noise = 0.11
+    """Between repeats of one deployment, pooled over 24 of them on a 2-core machine (November 2026,
+    benchmarks/results/minicloud/bed.csv)."""
 
     def __init__(self, *, warm: bool = False) -> None:
         self._warm = WarmWorkers() if warm else None
