@@ -19,13 +19,13 @@ pytestmark = [
 @pytest.mark.parametrize(
     "what",
     [
-        "local:kill-mlcd",
-        "local:kill-all",
         "local:full-disk",
-        "local:filled-disk",
         "minicloud:kill-mlcd",
-        "minicloud:network-deleted",
-        "minicloud:out-of-memory",
+        pytest.param("local:kill-mlcd", marks=pytest.mark.extra),
+        pytest.param("local:kill-all", marks=pytest.mark.extra),
+        pytest.param("local:filled-disk", marks=pytest.mark.extra),
+        pytest.param("minicloud:network-deleted", marks=pytest.mark.extra),
+        pytest.param("minicloud:out-of-memory", marks=pytest.mark.extra),
     ],
 )
 def test_a_run_that_is_hit_leaves_nothing_and_loses_nothing(what: str, tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def test_trials_are_work_and_not_waste(toy: Toy) -> None:
     assert record.final.reached_samples == 8000
 
 
+@pytest.mark.extra
 def test_what_a_trial_beside_it_leaves_no_room_for_is_tried_again(toy: Toy) -> None:
     if len(usable_cpus()) != 2:
         pytest.skip("made for a machine with two processors")
@@ -72,6 +73,7 @@ def test_what_a_trial_beside_it_leaves_no_room_for_is_tried_again(toy: Toy) -> N
     assert "1 of this machine's 2 are free" in refused.message or "0 of this machine's 2 are free" in refused.message
 
 
+@pytest.mark.extra
 def test_without_checkpoints_every_lease_begins_anew(toy: Toy) -> None:
     assert toy.run("train", toy.job_file(checkpoints=False, samples=4000)).wait() == 0
     assert [json.loads((lease / "job.json").read_text())["base_samples"] for lease in toy.leases()] == [0, 0, 0]
@@ -145,7 +147,7 @@ def test_a_training_that_slows_down_is_moved_before_the_budget_breaks(toy: Toy) 
     assert 14_000 <= toy.processed() <= 1.1 * 14_000
 
 
-@pytest.mark.parametrize("stubborn", [False, True])
+@pytest.mark.parametrize("stubborn", [pytest.param(False, marks=pytest.mark.extra), True])
 def test_a_training_that_slows_down_is_stopped_before_the_budget_breaks(toy: Toy, stubborn: bool) -> None:
     job = toy.job_file(samples=9000, nodes="1", budget="0.22 USD")
     with toy.mlcd("train", job) as run:
@@ -166,6 +168,7 @@ def test_a_training_that_slows_down_is_stopped_before_the_budget_breaks(toy: Toy
         assert record.final.reached_samples == toy.samples(toy.newest())
 
 
+@pytest.mark.extra
 def test_a_deadline_in_danger_is_said_in_time(toy: Toy) -> None:
     with toy.mlcd("train", toy.job_file(samples=9000, nodes="1", budget="9 USD", deadline="25 s")) as run:
         toy.await_training(run)
@@ -197,6 +200,7 @@ def test_a_worker_that_dies_in_the_training_is_begun_again_from_its_checkpoint(t
     check_account(record)
 
 
+@pytest.mark.extra
 def test_a_training_that_hangs_is_begun_again(toy: Toy) -> None:
     with toy.mlcd("train", toy.job_file()) as run:
         toy.await_training(run)
@@ -231,6 +235,7 @@ def test_a_trial_that_breaks_is_measured_as_that(toy: Toy, what: str, kind: Fail
     assert toy.left_running() == []
 
 
+@pytest.mark.extra
 def test_the_speed_measured_is_the_jobs(toy: Toy) -> None:
     assert toy.run("train", toy.job_file()).wait() == 0
     by_nodes = {t.config.nodes: t for t in toy.record().history if isinstance(t, Measurement)}

@@ -302,7 +302,7 @@ def test_leftovers_are_found_and_ended(engine: Slurm, order: Callable[..., NodeO
     until(lambda: queue() == "", "the other job ends")
 
 
-@pytest.mark.slow  # Slurm itself takes its time to give a node up
+@pytest.mark.extra  # Slurm itself takes its time to give a node up
 def test_a_node_that_dies_is_lost(order: Callable[..., NodeOrder]) -> None:
     with slurm_cluster({"frail": NodeKind(count=2)}) as cluster:
         engine = Slurm({"frail": Usd.of(1)})
