@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from mlcd.clouds.provider import Cloud
 from mlcd.events import Money
-from mlcd.ledger import Authorisation, Ledger
+from mlcd.ledger import Ledger
 from mlcd.problem import Problem
 from mlcd.store.store import Store, simulated_elapsed
 from mlcd.trial.record import FinalRun, TrialRow
@@ -82,14 +82,13 @@ class Accounts:
         first = self.store.first_start(self.run_id)
         return 0.0 if first is None else max(time.time() - first, 0.0)
 
-    def ledger(self, started: tuple[Authorisation, ...] = ()) -> Ledger:
-        """What may be spent now, with `started` on their way."""
+    def ledger(self) -> Ledger:
+        """What may be spent now, with nothing on its way."""
         return Ledger(
             problem=self.open_problem,
             history=self.history,
             spent=self.spent,
             elapsed_seconds=self.elapsed_seconds,
-            open=started,
             guarded=self.guarded,
         )
 

@@ -107,7 +107,7 @@ class Agent:
         """Setup, then the platform's processes, until the essential ones have ended."""
         self.own.mkdir(parents=True, exist_ok=True)
         (self.own / "agent.pid").write_text(str(os.getpid()))
-        _die_with_parent_and_adopt()
+        _adopt_orphans()
         self._keep_room()
         signal.signal(signal.SIGTERM, lambda *_: self._end("it was told to end", kind="killed"))
         if self.lifeline == "stdin":
@@ -281,7 +281,7 @@ def _plain_python(run: str) -> list[str]:
     return words if simple and is_python else []
 
 
-def _die_with_parent_and_adopt() -> None:
+def _adopt_orphans() -> None:
     """Orphans of the job become this process's children, so that they can be found and ended."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

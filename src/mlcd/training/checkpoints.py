@@ -47,9 +47,8 @@ def write(folder: Path, samples: int, save: Callable[[Path], None]) -> Checkpoin
         _reach_the_disk(partial)
         shutil.rmtree(final, ignore_errors=True)
         partial.rename(final)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)  # there only where it did not become whole
     for checkpoint in older:
         shutil.rmtree(checkpoint.path, ignore_errors=True)
     for left in folder.glob(".step-*.partial"):  # of a process that was killed while it saved
