@@ -1,13 +1,17 @@
 """What a job may choose from: types, node counts and clouds, and the place that is named when they do not fit."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mlcd.clouds.local import Local
 from mlcd.errors import ProviderError, SpecError
 from mlcd.jobs.setting import Setting
 from mlcd.jobs.train import prepare
+from mlcd.space import Config
 from mlcd.spec import TrainSpec, parse_train, template, with_overrides
+from mlcd.units import Usd
 
 HEAD = "name: j\ngoal: {minimize: time}\njob: {model: resnet152, samples: 1e6}\n"
 
@@ -246,3 +250,16 @@ def test_what_a_table_does_not_have_is_named_with_its_place(
         replay(text, job, resources)
     assert (caught.value.file, caught.value.line, caught.value.field) == ("job.yaml", line, field)
     assert says in str(caught.value)
+
+
+# ---- real nodes
+
+
+def test_the_users_price_of_a_real_node_counts_more_than_the_clouds(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Local.offer
+    spot = Usd.of("0.01")
+    monkeypatch.setattr(Local, "offer", lambda self: tuple(replace(i, spot_usd_per_hour=spot) for i in plain(self)))
+    job = 'name: x\nrun: "true"\njob: {samples: 9}\ngoal: {minimize: time}\nresources: {infra: local, use_spot: true'
+    one = Config.deployment("local.1", 1)
+    assert prepare(parse_train(job + "}\n")).setting.problem.price(one) == spot
+    assert prepare(parse_train(job + ", prices: {local.1: 3 USD}}\n")).setting.problem.price(one) == Usd.of(3)

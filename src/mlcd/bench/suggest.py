@@ -12,7 +12,7 @@ from mlcd.catalog import load_catalog
 from mlcd.clouds.sim import SimCloud, SimJob
 from mlcd.errors import BadInput
 from mlcd.goal import Goal, Objective
-from mlcd.jobs.setting import sim_space
+from mlcd.jobs.setting import deployments
 from mlcd.ledger import Ledger
 from mlcd.problem import Problem
 from mlcd.search.registry import strategy
@@ -68,7 +68,7 @@ def _problem(candidates: int) -> tuple[Problem, SimCloud]:
     if per_type < 1:
         raise BadInput(f"--candidates: at least {len(instances)} (got {candidates})")
     cloud = SimCloud(cloud="aws", instances={i.name: i for i in instances}, job=SimJob(model="resnet152"))
-    space = sim_space(instances, lambda _: tuple(range(1, per_type + 1)))
+    space = deployments(instances, lambda _: tuple(range(1, per_type + 1)))
     problem = Problem(
         name="suggest",
         work_samples=4.5e6,

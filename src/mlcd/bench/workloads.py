@@ -11,7 +11,7 @@ from mlcd.clouds.sim import PAPER_JOBS, SimCloud
 from mlcd.clouds.wrappers import Noisy, NoisyRun
 from mlcd.errors import BadInput
 from mlcd.goal import Goal, Objective
-from mlcd.jobs.setting import blueprint, replay_space, sim_space
+from mlcd.jobs.setting import blueprint, deployments, replay_space
 from mlcd.problem import Problem, TrialPolicy
 from mlcd.units import HOUR
 
@@ -68,7 +68,7 @@ def sim_case(name: str, hours: float, *, noise: float, seed: int) -> tuple[Truth
         seed=seed,
         noise=noise,
     )
-    space = sim_space(instances, lambda _: tuple(range(1, job.max_nodes + 1)))
+    space = deployments(instances, lambda _: tuple(range(1, job.max_nodes + 1)))
     speeds = [cloud.true_samples_per_second(config) for config in space]
     fastest = max(speed for speed in speeds if speed is not None)
     problem = Problem(

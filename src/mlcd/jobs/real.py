@@ -11,9 +11,10 @@ from mlcd.clouds.job import JobCloud, RealJob
 from mlcd.clouds.nodes import NodeEngine
 from mlcd.errors import nearest
 from mlcd.jobs.choice import listed, type_field
-from mlcd.jobs.setting import USUAL_TRIAL, Setting, naive_choices, problem_of, sim_space
+from mlcd.jobs.setting import USUAL_TRIAL, Setting, deployments, naive_choices, problem_of
 from mlcd.problem import TrialPolicy
 from mlcd.spec import NodeCounts, TrainSpec
+from mlcd.units import Usd
 
 NOMINAL = ("local", "minicloud")
 """Engines of this machine: their prices weigh time against money, and nobody is charged."""
@@ -35,14 +36,11 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path) -> Setting:
     job = _job(spec)
     _check_secrets(spec)
     instances, counts, notes = _offer(spec, engine)
-    prices = {i.name: spec.resources.prices.get(i.name, i.usd_per_hour) for i in instances}
-    spot = {i.name: i.spot_usd_per_hour for i in instances}
-    if spec.resources.use_spot:
-        prices |= {name: price for name, price in spot.items() if price is not None}
+    prices = {instance.name: _price(spec, instance) for instance in instances}
     usual = QUICK_TRIAL if kind in NOMINAL else USUAL_TRIAL
     noise = engine.noise if spec.search.noise is None else spec.search.noise
     work = 1.0 if spec.job.samples is None else spec.job.samples * spec.job.epochs
-    space = sim_space(instances, counts)
+    space = deployments(instances, counts)
     problem = problem_of(spec, space, prices, work_samples=work, noise=noise, trial=usual)
     problem = replace(problem, keeps_work=spec.checkpoints, work_known=spec.job.samples is not None)
     if kind in NOMINAL:
@@ -54,6 +52,12 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path) -> Setting:
         notes=notes,
         charged=kind not in NOMINAL,
     )
+
+
+def _price(spec: TrainSpec, instance: Instance) -> Usd:
+    """USD an hour of one node: the user's word, else spot where wanted and known, else on demand (never too little)."""
+    own = spec.resources.prices.get(instance.name)
+    return own or instance.price(spot=spec.resources.use_spot) or instance.usd_per_hour
 
 
 def _job(spec: TrainSpec) -> RealJob:

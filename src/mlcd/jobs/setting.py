@@ -92,7 +92,7 @@ def blueprint(job: SimJob, instances: Sequence[Instance]) -> Blueprint:
     )
 
 
-def sim_space(instances: Sequence[Instance], counts: Callable[[str], tuple[int, ...]]) -> Space:
+def deployments(instances: Sequence[Instance], counts: Callable[[str], tuple[int, ...]]) -> Space:
     """Every type with each of its node counts."""
     return _space(
         tuple(Config.deployment(i.name, n) for i in instances for n in counts(i.name)),
@@ -135,7 +135,7 @@ def _problem_of(spec: TrainSpec, chosen: Offer) -> Problem:
         raise spec.error("job.samples", "the number of samples is missing", allowed="a number more than 0")
     return problem_of(
         spec,
-        sim_space(chosen.instances, chosen.counts.for_instance),
+        deployments(chosen.instances, chosen.counts.for_instance),
         _prices(spec, chosen),
         work_samples=work.samples * work.epochs,
         noise=DEFAULT_NOISE if spec.search.noise is None else spec.search.noise,
