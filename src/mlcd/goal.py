@@ -1,5 +1,6 @@
 """What the user wants (the paper's Scenario Analyzer): fastest, cheapest or the knee, under a deadline and a budget."""
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -20,23 +21,50 @@ class Objective(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Slo:
+    """A limit on the latency of served requests: the `percentile` of it is at most `seconds`."""
+
+    seconds: float
+    percentile: int = 99
+
+    def __post_init__(self) -> None:
+        if not (self.seconds > 0 and math.isfinite(self.seconds)):
+            raise ValueError("a latency limit must be more than 0 s")
+        if self.percentile not in (50, 95, 99):
+            raise ValueError("a latency limit is on p50, p95 or p99")
+
+    def __str__(self) -> str:
+        return f"p{self.percentile} within {format_seconds(self.seconds)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
     """An objective and the limits on search plus run.
 
     Scenario 1 is {minimize: time}; 2 is {minimize: cost, deadline}; 3 is {minimize: time, budget}; both limits may
     stand together. The knee minimises time x cost: the point where the ratio of efficiency to execution time is
     greatest (Eager, Zahorjan and Lazowska 1989).
+
+    Serving asks the same of a million requests: cheapest is most requests per dollar, fastest most requests per second;
+    then the limits are on the search and its verification.
+
+    slo   the latency that requests must keep
+    rate  requests per second that must be held; more than that is worth nothing
     """
 
     minimize: Objective
     deadline_seconds: float | None = None
     budget: Usd | None = None
+    slo: Slo | None = None
+    rate: float | None = None
 
     def __post_init__(self) -> None:
         if self.deadline_seconds is not None and not self.deadline_seconds > 0:
             raise ValueError("a deadline must lie in the future")
         if self.budget is not None and self.budget.micros <= 0:
             raise ValueError("a budget must be more than $0")
+        if self.rate is not None and not (self.rate > 0 and math.isfinite(self.rate)):
+            raise ValueError("a rate to hold must be more than 0 requests/s")
 
     @property
     def unit(self) -> str:
@@ -68,6 +96,10 @@ class Goal:
     def __str__(self) -> str:
         words = {Objective.TIME: "fastest", Objective.COST: "cheapest", Objective.KNEE: "knee of time and cost"}
         limits = []
+        if self.slo is not None:
+            limits.append(f"with {self.slo}")
+        if self.rate is not None:
+            limits.append(f"at {self.rate:g} requests/s")
         if self.deadline_seconds is not None:
             limits.append(f"within {format_seconds(self.deadline_seconds)}")
         if self.budget is not None:

@@ -79,6 +79,7 @@ class Problem:
     blueprint     what is known of network and machines beforehand, where it is
     keeps_work    whether a trial's work counts: the training goes on from its checkpoint
     work_known    False until the first trial has told work_samples, which is then a mere placeholder
+    verify_seconds  serving: the most that the load test of the choice takes, start-up included; None for a training
     """
 
     name: str
@@ -94,6 +95,7 @@ class Problem:
     blueprint: Blueprint | None = None
     keeps_work: bool = False
     work_known: bool = True
+    verify_seconds: float | None = None
 
     def __post_init__(self) -> None:
         if len(self.usd_per_hour) != len(self.space):

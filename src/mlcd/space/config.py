@@ -37,8 +37,8 @@ class Config:
 
     @property
     def nodes(self) -> int:
-        """The number of machines n."""
-        return int(self["nodes"])
+        """The number of machines n; 1 where that is nothing to choose."""
+        return int(dict(self.values).get("nodes", 1))
 
     def __str__(self) -> str:
         names = dict(self.values)

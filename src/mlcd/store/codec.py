@@ -4,12 +4,12 @@ import dataclasses
 import json
 from typing import Any, cast
 
-from mlcd.goal import Goal, Objective
+from mlcd.goal import Goal, Objective, Slo
 from mlcd.problem import Blueprint, Problem, TrialPolicy
 from mlcd.space import Config, Knob, Space, Value
 from mlcd.trial.plan import Plan
 from mlcd.trial.record import Naive, Relaxation
-from mlcd.trial.trial import Failure, FailureKind, Measurement, Trial
+from mlcd.trial.trial import Failure, FailureKind, Load, Measurement, Trial
 from mlcd.units import Usd
 
 Json = dict[str, Any]
@@ -40,6 +40,8 @@ def problem_to_json(problem: Problem) -> Json:
             "minimize": goal.minimize.value,
             "deadline_seconds": goal.deadline_seconds,
             "budget_micros": goal.budget.micros if goal.budget else None,
+            "slo": dataclasses.asdict(goal.slo) if goal.slo else None,
+            "rate": goal.rate,
         },
         "knobs": [
             {
@@ -61,6 +63,7 @@ def problem_to_json(problem: Problem) -> Json:
         "blueprint": dataclasses.asdict(problem.blueprint) if problem.blueprint else None,
         "keeps_work": problem.keeps_work,
         "work_known": problem.work_known,
+        "verify_seconds": problem.verify_seconds,
     }
 
 
@@ -89,6 +92,8 @@ def problem_from_json(data: Json) -> Problem:
             minimize=Objective(goal["minimize"]),
             deadline_seconds=goal["deadline_seconds"],
             budget=None if goal["budget_micros"] is None else Usd(goal["budget_micros"]),
+            slo=Slo(**goal["slo"]) if goal.get("slo") else None,
+            rate=goal.get("rate"),
         ),
         usd_per_hour=tuple(Usd(micros) for micros in data["usd_per_hour_micros"]),
         trial=TrialPolicy(**data["trial"]),
@@ -99,6 +104,7 @@ def problem_from_json(data: Json) -> Problem:
         blueprint=_blueprint(data["blueprint"]) if data["blueprint"] else None,
         keeps_work=data.get("keeps_work", False),
         work_known=data.get("work_known", True),
+        verify_seconds=data.get("verify_seconds"),
     )
 
 
@@ -128,6 +134,7 @@ def trial_to_json(trial: Trial) -> Json:
         "extended": trial.extended,
         "utilisation": trial.utilisation,
         "total_samples": trial.total_samples,
+        "load": dataclasses.asdict(trial.load) if trial.load else None,
     }
 
 
@@ -158,6 +165,7 @@ def trial_from_json(data: Json) -> Trial:
         reached_samples=reached,
         utilisation=data.get("utilisation"),
         total_samples=data.get("total_samples"),
+        load=Load(**data["load"]) if data.get("load") else None,
     )
 
 

@@ -30,7 +30,10 @@ def margin_sigmas(assurance: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Training to the end on `config`: expected, and at most (the upper bound at the problem's assurance)."""
+    """Training to the end on `config`: expected, and at most (the upper bound at the problem's assurance).
+
+    Serving: a million requests there, expected; and what the verification may take at most, for that is what must fit.
+    """
 
     config: Config
     seconds: float
@@ -41,6 +44,8 @@ class Plan:
     @classmethod
     def of(cls, problem: Problem, trial: Measurement) -> "Plan":
         """T = (start-up + S / speed) x stretch; the bound multiplies by exp(z x relative error) (algorithms: 1.3)."""
+        if problem.verify_seconds is not None:
+            return cls._serving(problem, trial, problem.verify_seconds)
         seconds = (trial.startup_seconds + problem.work_samples / trial.samples_per_second) * problem.stretch_of(
             trial.config
         )
@@ -52,6 +57,18 @@ class Plan:
             usd=price.for_seconds(seconds),
             worst_seconds=worst,
             worst_usd=price.for_seconds(worst),
+        )
+
+    @classmethod
+    def _serving(cls, problem: Problem, trial: Measurement, verify_seconds: float) -> "Plan":
+        rate = min(trial.samples_per_second, problem.goal.rate or math.inf)
+        seconds, price = problem.work_samples / rate, problem.price(trial.config)
+        return cls(
+            config=trial.config,
+            seconds=seconds,
+            usd=price.for_seconds(seconds),
+            worst_seconds=verify_seconds,
+            worst_usd=price.for_seconds(verify_seconds),
         )
 
     def value(self, problem: Problem) -> float:
@@ -90,8 +107,8 @@ def tie(problem: Problem) -> float:
 
 
 def plans(problem: Problem, history: History) -> tuple[Plan, ...]:
-    """A plan for every measured deployment, in the order measured."""
-    return tuple(Plan.of(problem, trial) for trial in history.measured)
+    """A plan for every measured deployment that does what the goal asks of it, in the order measured."""
+    return tuple(Plan.of(problem, trial) for trial in history.measured if trial.meets(problem.goal))
 
 
 def best_fitting(problem: Problem, history: History, left: Left) -> Plan | None:

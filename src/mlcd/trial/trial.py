@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
+from mlcd.goal import Goal, Slo
 from mlcd.space import Config
 from mlcd.units import Usd
 
@@ -36,6 +37,33 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What a load test saw of a server, beside the rate that it held.
+
+    memory_gib  the most that the server took, where it can be told
+    errors      requests that were answered with an error, or not at all
+    """
+
+    p50_seconds: float
+    p95_seconds: float
+    p99_seconds: float
+    requests: int
+    errors: int = 0
+    memory_gib: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.p50_seconds <= self.p95_seconds <= self.p99_seconds < math.inf:
+            raise ValueError("latencies are positive and rise with their percentile")
+        if self.requests < 1 or not 0 <= self.errors <= self.requests:
+            raise ValueError("a load test has requests, and no more errors than those")
+
+    def meets(self, slo: Slo) -> bool:
+        """Whether the latency limit was kept, without errors."""
+        seen = {50: self.p50_seconds, 95: self.p95_seconds, 99: self.p99_seconds}[slo.percentile]
+        return self.errors == 0 and seen <= slo.seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """A finished trial: the speed it measured and what it took.
 
@@ -44,6 +72,7 @@ class Measurement:
     reached_samples how far the whole training is by the checkpoint that the trial left; 0 where it left none
     utilisation     share of the nodes' processors that was used, where the cloud can tell
     total_samples   the work of the whole training, where the job itself says so
+    load            what a load test saw; samples are requests then
     """
 
     config: Config
@@ -58,6 +87,7 @@ class Measurement:
     reached_samples: float = 0.0
     utilisation: float | None = None
     total_samples: float | None = None
+    load: Load | None = None
 
     def __post_init__(self) -> None:
         _check_charges(self.attempt, self.seconds, self.usd)
@@ -69,6 +99,11 @@ class Measurement:
             raise ValueError("start-up lies within the trial")
         if self.iterations < 1:
             raise ValueError("a measurement needs an iteration")
+
+    def meets(self, goal: Goal) -> bool:
+        """Whether it kept the goal's latency limit and held its rate; always true for a training."""
+        held = goal.rate is None or self.samples_per_second >= goal.rate
+        return held and (goal.slo is None or (self.load is not None and self.load.meets(goal.slo)))
 
     def speed_interval(self, z: float = 1.96) -> tuple[float, float]:
         """(low, high) samples/s; 95% by default."""
