@@ -46,6 +46,7 @@ class FunctionCloud(Protocol):
     def run_epoch(self, order: EpochOrder) -> Epoch:
         """One epoch from the parameters that epoch `number - 1` left, to the barrier.
 
-        Raises EpochFailed, ProviderError. An epoch that is run again, after a kill, starts from the same parameters: nothing is applied twice.
+        Raises EpochFailed, ProviderError. An epoch that is run again, after a kill, starts from the same parameters:
+        nothing is applied twice.
         """
         ...
