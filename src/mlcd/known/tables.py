@@ -45,7 +45,7 @@ class Target:
 class KnownModel:
     """A model that was measured in every configuration, in the order of `Known.configs`.
 
-    latency_seconds  (N,) of one batch; infinite where it ran out of memory, nan where it was not measured
+    latency_seconds  (N,) of one batch, all replicas at work; infinite where it ran out of memory, nan where not measured
     """
 
     target: Target
@@ -97,15 +97,20 @@ class Known:
         """(N,) items a batch."""
         return np.array([float(config["batch"]) for config in self.configs])
 
+    @cached_property
+    def replicas(self) -> Floats:
+        """(N,) copies of the model that serve side by side; 1 where that is nothing to choose."""
+        return np.array([float(dict(config.values).get("replicas", 1)) for config in self.configs])
+
     def without(self, *names: str) -> "Known":
         """The same, had these models never been measured: for judging by leaving one out."""
         return replace(self, models=tuple(model for model in self.models if model.name not in names))
 
     def throughput(self, model: KnownModel, slo_seconds: float = np.inf) -> Floats:
-        """(N,) items a second with batches one after another; 0 where a batch takes longer than the limit, or failed."""
+        """(N,) items a second, a replica's batches one after another; 0 where one is slower than the limit, or failed."""
         latency = model.latency_seconds
         with np.errstate(invalid="ignore"):
-            return np.where(latency <= slo_seconds, self.batches / latency, 0.0)
+            return np.where(latency <= slo_seconds, self.batches * self.replicas / latency, 0.0)
 
     def per_dollar(self, model: KnownModel, slo_seconds: float = np.inf) -> Floats:
         """(N,) items a dollar: what a search for cheap serving maximises."""

@@ -15,12 +15,15 @@ Mask = NDArray[np.bool_]
 def open_rows(problem: Problem, history: History, left: Left) -> Mask:
     """(N,) allowed by the ledger, not tried yet, and not ruled out by a failure.
 
-    Out of memory on n nodes rules out fewer nodes of that type; a refusal for want of capacity rules out more.
+    Out of memory on n nodes rules out fewer nodes of that type; a refusal for want of capacity rules out more. Where
+    nodes are nothing to choose, a failure says nothing of other configurations.
     """
     mask = left.allowed.copy()
     identity, nodes = problem.space.encoding.identity, problem.nodes
     for config in history.tried:
         mask[problem.space.index[config]] = False
+    if all(knob.name != "nodes" for knob in problem.space.knobs):
+        return mask
     for failure in history.failures:
         row = problem.space.index[failure.config]
         if failure.kind in (FailureKind.OUT_OF_MEMORY, FailureKind.ERROR):

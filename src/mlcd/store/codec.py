@@ -108,6 +108,16 @@ def problem_from_json(data: Json) -> Problem:
     )
 
 
+def load_to_json(load: Load) -> Json:
+    """What a load test saw."""
+    return dataclasses.asdict(load)
+
+
+def load_from_json(data: Json) -> Load:
+    """The inverse of load_to_json."""
+    return Load(**data)
+
+
 def _blueprint(data: Json) -> Blueprint:
     machines = {name: (flops, network) for name, (flops, network) in data["machines"].items()}
     return Blueprint(**{**data, "machines": machines})
@@ -134,7 +144,7 @@ def trial_to_json(trial: Trial) -> Json:
         "extended": trial.extended,
         "utilisation": trial.utilisation,
         "total_samples": trial.total_samples,
-        "load": dataclasses.asdict(trial.load) if trial.load else None,
+        "load": load_to_json(trial.load) if trial.load else None,
     }
 
 
@@ -165,7 +175,7 @@ def trial_from_json(data: Json) -> Trial:
         reached_samples=reached,
         utilisation=data.get("utilisation"),
         total_samples=data.get("total_samples"),
-        load=Load(**data["load"]) if data.get("load") else None,
+        load=load_from_json(data["load"]) if data.get("load") else None,
     )
 
 

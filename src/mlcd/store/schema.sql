@@ -5,7 +5,7 @@ CREATE TABLE runs (
     run_id        TEXT PRIMARY KEY,
     created       TEXT NOT NULL,
     name          TEXT NOT NULL,
-    kind          TEXT NOT NULL,             -- train; later serve, serverless
+    kind          TEXT NOT NULL,             -- train, serve, serverless
     cloud         TEXT NOT NULL,
     simulated     INTEGER NOT NULL,
     strategy      TEXT NOT NULL,
@@ -71,6 +71,7 @@ CREATE TABLE finals_ended (
     reached_samples     REAL NOT NULL DEFAULT 0,   -- how far the training was saved then
     samples_per_second  REAL,                      -- as measured while it trained
     message             TEXT NOT NULL DEFAULT '',
+    load                TEXT,                      -- JSON: what the verification of a served model saw
     PRIMARY KEY (run_id, attempt),
     FOREIGN KEY (run_id, attempt) REFERENCES finals_started
 ) STRICT;

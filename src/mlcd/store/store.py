@@ -23,15 +23,18 @@ from mlcd.trial.record import Ending, FinalRun, Naive, Relaxation, RunRecord, Tr
 from mlcd.trial.trial import History, Trial
 from mlcd.units import Usd
 
-SCHEMA = 3
-"""1 was that of versions before the first release; 2 knew one training a run."""
+SCHEMA = 4
+"""1 was that of versions before the first release; 2 knew one training a run; 3 knew no load tests."""
+_FROM_3 = ("ALTER TABLE finals_ended ADD COLUMN load TEXT",)
 _FROM_2 = (
     "ALTER TABLE finals_ended ADD COLUMN reached_samples REAL NOT NULL DEFAULT 0",
     "ALTER TABLE finals_ended ADD COLUMN samples_per_second REAL",
     "ALTER TABLE finals_ended ADD COLUMN message TEXT NOT NULL DEFAULT ''",
+    *_FROM_3,
 )
+_CHANGES = {2: _FROM_2, 3: _FROM_3}
 FILE = "mlcd.sqlite3"
-_END_FINAL = "INSERT INTO finals_ended VALUES (?,?,?,?,?,?,?,?)"
+_END_FINAL = "INSERT INTO finals_ended VALUES (?,?,?,?,?,?,?,?,?)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,7 @@ class RunSummary:
     status: Status
     trials: int
     spent: Usd
+    kind: str = "train"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +229,7 @@ class Store:
             final=next((run for run in attempts if not run.ending.is_begun_again), None),
             earlier=tuple(run for run in attempts if run.ending.is_begun_again),
             outputs=self._outputs(run["run_id"]),
+            kind=run["kind"],
         )
 
     def spec(self, run_id: str) -> dict[str, Any]:
@@ -278,7 +283,7 @@ class Store:
         """All runs, the newest first."""
         with self._explained():
             found = self._db.execute(
-                "SELECT r.run_id, r.created, r.cloud, r.strategy,"
+                "SELECT r.run_id, r.created, r.kind, r.cloud, r.strategy,"
                 " (SELECT status FROM statuses s WHERE s.run_id = r.run_id ORDER BY id DESC LIMIT 1) AS status,"
                 " (SELECT count(*) FROM trials_ended e WHERE e.run_id = r.run_id) AS trials,"
                 " (SELECT total(usd_micros) FROM trials_ended e WHERE e.run_id = r.run_id)"
@@ -294,6 +299,7 @@ class Store:
                 status=Status(row["status"]),
                 trials=row["trials"],
                 spent=Usd(int(row["spent"])),
+                kind=row["kind"],
             )
             for row in found
         )
@@ -342,10 +348,10 @@ class Store:
                     for statement in files("mlcd.store").joinpath("schema.sql").read_text().split(";\n"):
                         db.execute(statement)
                     db.execute(f"PRAGMA user_version = {SCHEMA}")
-        elif version == 2:
+        elif version in _CHANGES:
             with self._transaction() as db:
-                if self._version() == 2:
-                    for statement in _FROM_2:
+                if self._version() == version:
+                    for statement in _CHANGES[version]:
                         db.execute(statement)
                     db.execute(f"PRAGMA user_version = {SCHEMA}")
         elif version < SCHEMA:
@@ -453,10 +459,11 @@ def _final(row: sqlite3.Row) -> FinalRun:
         reached_samples=row["reached_samples"],
         samples_per_second=row["samples_per_second"],
         message=row["message"],
+        load=codec.load_from_json(json.loads(row["load"])) if row["load"] else None,
     )
 
 
-def _ended(run: FinalRun) -> tuple[str, float, int, float, float | None, str]:
+def _ended(run: FinalRun) -> tuple[str, float, int, float, float | None, str, str | None]:
     return (
         run.ending.value,
         run.seconds,
@@ -464,6 +471,7 @@ def _ended(run: FinalRun) -> tuple[str, float, int, float, float | None, str]:
         run.reached_samples,
         run.samples_per_second,
         run.message,
+        codec.dump(codec.load_to_json(run.load)) if run.load else None,
     )
 
 

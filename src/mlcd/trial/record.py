@@ -7,7 +7,7 @@ from mlcd.problem import Problem
 from mlcd.space import Config
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
-from mlcd.trial.trial import History, Trial
+from mlcd.trial.trial import History, Load, Trial
 from mlcd.units import ZERO, Usd
 
 
@@ -53,6 +53,7 @@ class FinalRun:
     reached_samples     how far the training was saved when it ended
     samples_per_second  as measured while it trained; None where it was too short to say
     message             why it ended so, where it is not done
+    load                serving: what the verification saw
     """
 
     config: Config
@@ -62,6 +63,7 @@ class FinalRun:
     reached_samples: float = 0.0
     samples_per_second: float | None = None
     message: str = ""
+    load: Load | None = None
 
     @property
     def is_done(self) -> bool:
@@ -98,6 +100,7 @@ class RunRecord:
     earlier   attempts at the training that were begun again: paid, and in the totals
     stopped   why the search ended, in words
     outputs   the folder with what the training brought home; "" where there is none
+    kind      of job: train, serve
     """
 
     run_id: str
@@ -120,6 +123,7 @@ class RunRecord:
     naive: tuple[Naive, ...] = ()
     relaxations: tuple[Relaxation, ...] = ()
     outputs: str = ""
+    kind: str = "train"
 
     @property
     def history(self) -> History:
