@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from mlcd.errors import BadInput, nearest
+from mlcd.known.tables import Known, Target
 from mlcd.search.strategy import Strategy
 
 STRATEGIES = {
@@ -18,24 +19,42 @@ STRATEGIES = {
     "paleo": ("mlcd.search.paleo", "Paleo"),
 }
 
+SERVING: dict[str, tuple[str, str]] = {
+    "falcon": ("mlcd.search.serving.falcon", "Falcon"),
+    "falcon-transfer": ("mlcd.search.serving.falcon_transfer", "FalconTransfer"),
+}
+"""Those that know other models, for `mlcd serve`; of two strategies of one name, this one serves."""
+
+_LACKS = {
+    "known": "tables of other models",
+    "target": "the operators of the model to be served",
+}
+
 _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
 
 
-def strategy_class(name: str) -> Any:
+def strategy_class(name: str, *, serving: bool = False) -> Any:
     """The strategy's class. Raises BadInput with the nearest name."""
-    if name not in STRATEGIES:
-        near = nearest(name, list(STRATEGIES))
+    found = {**STRATEGIES, **SERVING} if serving else {**SERVING, **STRATEGIES}
+    if name not in found:
+        allowed = list(found if serving else STRATEGIES)
+        near = nearest(name, allowed)
         hint = f"; did you mean {near!r}?" if near else ""
-        raise BadInput(f"search.strategy: unknown strategy {name!r}; allowed: {', '.join(STRATEGIES)}{hint}")
-    module, attribute = STRATEGIES[name]
+        raise BadInput(f"search.strategy: unknown strategy {name!r}; allowed: {', '.join(allowed)}{hint}")
+    module, attribute = found[name]
     return getattr(import_module(module), attribute)
 
 
-def strategy(text: str, *, seed: int = 0) -> Strategy:
-    """The strategy that `name[:option=value,...]` describes. Raises BadInput naming the option and what is allowed."""
+def strategy(text: str, *, seed: int = 0, known: Known | None = None, target: Target | None = None) -> Strategy:
+    """The strategy that `name[:option=value,...]` describes. Raises BadInput naming the option and what is allowed.
+
+    `known` and `target` go to the classes that are `given` them; one that `needs` them does not do without.
+    """
     name, _, tail = text.partition(":")
-    cls = strategy_class(name.strip())
-    fields = {f.name.replace("_", "-"): f.name for f in dataclasses.fields(cls) if f.init and f.name != "seed"}
+    cls = strategy_class(name.strip(), serving=known is not None)
+    given = {field: {"known": known, "target": target}[field] for field in getattr(cls, "given", ())}
+    names = [f.name for f in dataclasses.fields(cls) if f.init and f.name not in ("seed", *given)]
+    fields = {field.replace("_", "-"): field for field in names}
     hints = get_type_hints(cls)
     values: dict[str, Any] = {}
     for part in filter(None, (piece.strip() for piece in tail.split(","))):
@@ -46,8 +65,14 @@ def strategy(text: str, *, seed: int = 0) -> Strategy:
             allowed = ", ".join(f"{known}=" for known in fields) or "none"
             raise BadInput(f"search.strategy: {name} has no option {part!r}; allowed: {allowed}{hint}")
         values[fields[option]] = _convert(f"search.strategy: {name}:{option}", value, hints[fields[option]])
+    for field in sorted(getattr(cls, "needs", ())):
+        if given[field] is None:
+            raise BadInput(
+                f"search.strategy: {name.strip()} needs {_LACKS[field]}, which there are when a model is served: "
+                f"use it with `mlcd serve`, or choose heterbo"
+            )
     try:
-        made: Strategy = cls(seed=seed, **values)
+        made: Strategy = cls(seed=seed, **values, **given)
     except ValueError as error:
         raise BadInput(f"search.strategy: {text}: {error}") from error
     return made

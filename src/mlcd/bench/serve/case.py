@@ -1,0 +1,192 @@
+"""One search in a table where every configuration was measured: a model left out, a latency limit, a seed."""
+
+import hashlib
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlcd.goal import Goal, Objective, Slo
+from mlcd.known.tables import Known, KnownModel
+from mlcd.problem import Problem, TrialPolicy
+from mlcd.search.registry import strategy
+from mlcd.search.strategy import Strategy
+from mlcd.space import Config, Knob, Space
+from mlcd.trial.plan import Left
+from mlcd.trial.trial import Failure, FailureKind, History, Load, Measurement, Trial
+from mlcd.units import Usd
+
+Floats = NDArray[np.float64]
+Leave = Literal["model", "family"]
+
+REQUESTS = 1e6
+VERIFY_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Bed:
+    """A table to search in, and the models of it that are searched for.
+
+    targets       their names
+    fixed         True where the targets never are sources (the paper's 18 and 12); False: each is left out in its turn
+    trial_seconds what one trial takes
+    """
+
+    name: str
+    known: Known
+    targets: tuple[str, ...]
+    fixed: bool = False
+    trial_seconds: float = 60.0
+
+    @property
+    def has_operators(self) -> bool:
+        """Whether methods that look at operators apply."""
+        return bool(self.known.curves) and all(model.target.operators for model in self.known.models)
+
+    def model(self, name: str) -> KnownModel:
+        """The target of that name, with the truth about it."""
+        return next(model for model in self.known.models if model.name == name)
+
+    def sources(self, name: str, leave: Leave = "model") -> Known:
+        """What a search for `name` may know: not it, and not its whole family when that is left out."""
+        if self.fixed:
+            return self.known.without(*self.targets)
+        family = self.model(name).family
+        kin = [m.name for m in self.known.models if m.family == family] if leave == "family" else []
+        return self.known.without(name, *kin)
+
+
+@lru_cache(maxsize=8)
+def space_of(known: Known) -> Space:
+    """The table's configurations as a space: numbers are counts, names are choices, a feature an option."""
+    names = [name for name, _ in known.configs[0].values]
+    knobs = []
+    for name in names:
+        values = tuple(dict.fromkeys(config[name] for config in known.configs))
+        told = all(isinstance(value, int | float) and value > 0 for value in values)
+        features = None if told else {v: tuple(float(v == other) for other in values) for v in values}
+        knobs.append(Knob(name=name, values=values, features=features))
+    return Space(tuple(knobs), known.configs)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Case:
+    """A target under a latency limit, with everything known of it; trials of it are read from the table.
+
+    noise  relative deviation of a trial's latency, keyed by (seed, model, configuration)
+    """
+
+    bed: Bed
+    target: KnownModel
+    slo_seconds: float
+    problem: Problem
+    values: Floats
+    noise: float
+
+    @classmethod
+    def of(cls, bed: Bed, name: str, slo_seconds: float, *, noise: float, max_trials: int) -> "Case | None":
+        """The case, or None when no configuration keeps the limit. Worth: requests per dollar."""
+        known, target = bed.known, bed.model(name)
+        values = known.per_dollar(target, slo_seconds)
+        if not values.max() > 0:
+            return None
+        problem = Problem(
+            name=name,
+            work_samples=REQUESTS,
+            space=space_of(known),
+            goal=Goal(minimize=Objective.COST, slo=Slo(seconds=slo_seconds, percentile=50)),
+            usd_per_hour=tuple(Usd.of(price) for price in known.usd_per_hour),
+            trial=TrialPolicy(seconds=bed.trial_seconds, extra_seconds_per_3_nodes=0.0, watchdog_seconds=0.0),
+            max_trials=max_trials,
+            noise=noise,
+            verify_seconds=VERIFY_SECONDS,
+        )
+        return cls(bed=bed, target=target, slo_seconds=slo_seconds, problem=problem, values=values, noise=noise)
+
+    @property
+    def best(self) -> float:
+        """Requests per dollar of the best configuration under the limit."""
+        return float(self.values.max())
+
+    def accuracy(self, config: Config | None) -> float:
+        """The true value of what was chosen over the best; 0 for nothing, and for what breaks the limit after all."""
+        return 0.0 if config is None else float(self.values[self.problem.space.index[config]]) / self.best
+
+    @property
+    def left(self) -> Left:
+        """No limit of money or time: everything that was measured may be tried."""
+        return Left(usd=None, seconds=None, allowed=~np.isnan(self.target.latency_seconds))
+
+    def trial(self, config: Config, seed: int) -> Trial:
+        """What the table says: a load test, whether it keeps the limit or not, or a failure for want of memory."""
+        row = self.problem.space.index[config]
+        latency = float(self.target.latency_seconds[row])
+        seconds = self.problem.trial.seconds
+        usd = self.problem.usd_per_hour[row].for_seconds(seconds)
+        if not math.isfinite(latency):
+            kind = FailureKind.OUT_OF_MEMORY
+            return Failure(config=config, attempt=1, kind=kind, message="out of memory", seconds=seconds, usd=usd)
+        latency *= math.exp(self.noise * _normal(seed, self.target.name, row))
+        return Measurement(
+            config=config,
+            attempt=1,
+            samples_per_second=float(self.bed.known.batches[row]) / latency,
+            relative_error=self.noise,
+            iterations=max(int(seconds / latency), 1),
+            startup_seconds=0.0,
+            seconds=seconds,
+            usd=usd,
+            load=Load(p50_seconds=latency, p95_seconds=latency, p99_seconds=latency, requests=1),
+        )
+
+
+def _normal(seed: int, name: str, row: int) -> float:
+    digest = hashlib.sha256(f"{seed}|{name}|{row}".encode()).digest()
+    return float(np.random.default_rng(int.from_bytes(digest[:8], "little")).standard_normal())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walk:
+    """How a search went: accuracy and money after each trial, from the first on."""
+
+    accuracies: tuple[float, ...]
+    usd: tuple[float, ...]
+    configs: tuple[Config, ...]
+
+    def accuracy_after(self, trials: int) -> float:
+        """Of what would be chosen after so many trials; a search that ended earlier keeps its choice."""
+        return self.accuracies[min(trials, len(self.accuracies)) - 1] if self.accuracies and trials else 0.0
+
+    def usd_after(self, trials: int) -> float:
+        """Spent on the first so many."""
+        return sum(self.usd[:trials])
+
+    def trials_to(self, accuracy: float) -> int | None:
+        """Trials until the choice was that good for the first time; None if it never was."""
+        return next((at for at, seen in enumerate(self.accuracies, start=1) if seen >= accuracy), None)
+
+
+def walk(case: Case, searcher: Strategy, *, seed: int) -> Walk:
+    """A whole search, one trial after another, until the strategy ends it or the problem's trials are made."""
+    history, left = History(), case.left
+    accuracies: list[float] = []
+    while len(history) < case.problem.max_trials:
+        suggestions = searcher.suggest(case.problem, history, left, 1)
+        if not suggestions:
+            break
+        history = history.with_trials(case.trial(suggestions[0].config, seed))
+        plan = searcher.recommend(case.problem, history, left)
+        accuracies.append(case.accuracy(plan.config if plan else None))
+    return Walk(
+        accuracies=tuple(accuracies),
+        usd=tuple(trial.usd.dollars for trial in history),
+        configs=tuple(trial.config for trial in history),
+    )
+
+
+def searcher(text: str, case: Case, sources: Known, *, seed: int) -> Strategy:
+    """The strategy of that description, knowing `sources` and the operators of the case's model."""
+    return strategy(text, seed=seed, known=sources, target=case.target.target)

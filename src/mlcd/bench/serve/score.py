@@ -1,0 +1,172 @@
+"""Strategies side by side: leave one model out, search for it, compare what was chosen with the best there is."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from mlcd.bench.case import is_unseen
+from mlcd.bench.serve.case import Bed, Case, Leave, searcher, walk
+from mlcd.errors import BadInput
+from mlcd.search.registry import strategy_class
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What to compare. `noise` is on every trial; the choice is judged by the table itself."""
+
+    strategies: tuple[str, ...]
+    trials: tuple[int, ...] = (1, 3, 6, 15, 30)
+    slo_ms: tuple[float, ...] = (10.0, 30.0, 100.0)
+    seeds: int = 5
+    first_seed: int = 0
+    noise: float = 0.01
+    leave: Leave = "model"
+    targets: str = "*"
+    jobs: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One search: what would have been chosen after each of the counts of trials that were asked for.
+
+    trials_to_95, trials_to_99  None where the choice never was that good
+    """
+
+    bed: str
+    target: str
+    unseen: bool
+    strategy: str
+    slo_ms: float
+    seed: int
+    made: int
+    accuracy: dict[int, float]
+    search_usd: dict[int, float]
+    search_seconds: float
+    trials_to_95: int | None
+    trials_to_99: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Means over targets and seeds; the interval is of mean_accuracy at 95%, had other targets been drawn.
+
+    A search that never got to 95% (99%) counts as one trial more than the most that could be made.
+    """
+
+    strategy: str
+    slo_ms: float
+    trials: int
+    runs: int
+    mean_accuracy: float
+    interval: Interval
+    mean_trials_to_95: float
+    mean_trials_to_99: float
+    search_usd: float
+
+
+def applicable(comparison: Comparison, bed: Bed) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(those that can work on the table, those that cannot since it has no operators). Raises BadInput."""
+    able: list[str] = []
+    unable: list[str] = []
+    for text in comparison.strategies:
+        cls = strategy_class(text.partition(":")[0].strip(), serving=True)
+        (unable if getattr(cls, "needs_operators", False) and not bed.has_operators else able).append(text)
+    return tuple(able), tuple(unable)
+
+
+def compare(comparison: Comparison, beds: Sequence[Bed]) -> list[Row]:
+    """Every search, in order. A target without a configuration that keeps the limit is left out under that limit."""
+    tasks = [
+        (comparison, bed, name, text)
+        for bed in beds
+        for text in applicable(comparison, bed)[0]
+        for name in bed.targets
+        if fnmatchcase(name, comparison.targets)
+    ]
+    if not tasks:
+        raise BadInput(f"--targets: none matches {comparison.targets!r}")
+    found = Parallel(n_jobs=comparison.jobs)(delayed(_searches)(*task) for task in tasks)
+    return [row for rows in found for row in rows]
+
+
+def _searches(comparison: Comparison, bed: Bed, name: str, text: str) -> list[Row]:
+    """All limits and seeds of one target: what is worked out beforehand serves them all."""
+    sources, most = bed.sources(name, comparison.leave), max(comparison.trials)
+    rows = []
+    for slo_ms in comparison.slo_ms:
+        case = Case.of(bed, name, slo_ms / 1000, noise=comparison.noise, max_trials=most)
+        if case is None:
+            continue
+        for seed in range(comparison.first_seed, comparison.first_seed + comparison.seeds):
+            made = walk(case, searcher(text, case, sources, seed=seed), seed=seed)
+            rows.append(
+                Row(
+                    bed=bed.name,
+                    target=name,
+                    unseen=is_unseen(name),
+                    strategy=text,
+                    slo_ms=slo_ms,
+                    seed=seed,
+                    made=len(made.configs),
+                    accuracy={count: made.accuracy_after(count) for count in comparison.trials},
+                    search_usd={count: made.usd_after(count) for count in comparison.trials},
+                    search_seconds=len(made.configs) * bed.trial_seconds,
+                    trials_to_95=made.trials_to(0.95),
+                    trials_to_99=made.trials_to(0.99),
+                )
+            )
+    return rows
+
+
+def summarise(rows: Sequence[Row]) -> list[Summary]:
+    """A line for each (strategy, limit, count of trials), in the order they appear."""
+    groups: dict[tuple[str, float], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.strategy, row.slo_ms), []).append(row)
+    return [_summary(key, count, group) for key, group in groups.items() for count in group[0].accuracy]
+
+
+def _summary(key: tuple[str, float], count: int, rows: list[Row]) -> Summary:
+    never = max(rows[0].accuracy) + 1
+    return Summary(
+        strategy=key[0],
+        slo_ms=key[1],
+        trials=count,
+        runs=len(rows),
+        mean_accuracy=float(np.mean([row.accuracy[count] for row in rows])),
+        interval=_bootstrap(rows, count),
+        mean_trials_to_95=float(np.mean([row.trials_to_95 or never for row in rows])),
+        mean_trials_to_99=float(np.mean([row.trials_to_99 or never for row in rows])),
+        search_usd=float(np.mean([row.search_usd[count] for row in rows])),
+    )
+
+
+def _bootstrap(rows: list[Row], count: int, draws: int = 2000) -> Interval:
+    """The targets are drawn anew: searches for one target are not independent."""
+    by_target: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        by_target.setdefault((row.bed, row.target), []).append(row.accuracy[count])
+    sums = np.array([sum(values) for values in by_target.values()])
+    sizes = np.array([len(values) for values in by_target.values()])
+    picks = np.random.default_rng(0).integers(len(sums), size=(draws, len(sums)))
+    low, high = np.percentile(sums[picks].sum(axis=1) / sizes[picks].sum(axis=1), [2.5, 97.5])
+    return float(low), float(high)
+
+
+def as_json(rows: Sequence[Row], beds: Sequence[Bed]) -> dict[str, object]:
+    """What was searched, the rows and the summary; the held-out targets (is_unseen) are also summarised apart."""
+    return {
+        "tables": [
+            {"name": bed.name, "source": bed.known.source, "simulated": bed.known.simulated, "targets": bed.targets}
+            for bed in beds
+        ],
+        "rows": [asdict(row) for row in rows],
+        "summary": [asdict(s) for s in summarise(rows)],
+        "summary_seen": [asdict(s) for s in summarise([row for row in rows if not row.unseen])],
+        "summary_unseen": [asdict(s) for s in summarise([row for row in rows if row.unseen])],
+    }

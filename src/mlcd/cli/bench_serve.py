@@ -1,0 +1,112 @@
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mlcd.cli.output import output_option, print_json, table
+from mlcd.errors import BadInput
+
+if TYPE_CHECKING:
+    from mlcd.bench.serve.score import Summary
+
+
+@click.command()
+@click.option("--tables", type=click.Path(path_type=Path), metavar="DIR", help="Tables of latency, a CSV a model.")
+@click.option("--sim", is_flag=True, help="The simulated space of Falcon's paper: 1,440 configurations.")
+@click.option(
+    "--strategies",
+    default="falcon,falcon-transfer,random",
+    metavar="A,B",
+    help="With options: `;` between.",
+)
+@click.option("--trials", default="1,3,6,15,30", metavar="N,N", help="Judge what would be chosen after so many.")
+@click.option("--slo", default="10,30,100", metavar="MS,MS", help="Latency limits in milliseconds.")
+@click.option("--seeds", type=click.IntRange(min=1), default=5, help="Searches for each model and limit.")
+@click.option("--first-seed", type=click.IntRange(min=0), default=0, help="Where the seeds begin.")
+@click.option("--targets", default="*", metavar="GLOB", help="Search only for models that match.")
+@click.option("--leave", type=click.Choice(["model", "family"]), default="model", help="What is not known of a target.")
+@click.option("--noise", type=click.FloatRange(0, 0.5), default=0.01, help="Relative deviation of a trial's latency.")
+@click.option("--jobs", type=int, default=-1, help="Processes, through joblib; -1 is one a core.")
+@output_option
+def serve(  # noqa: PLR0917 - click passes options by name
+    tables: Path | None,
+    sim: bool,
+    strategies: str,
+    trials: str,
+    slo: str,
+    seeds: int,
+    first_seed: int,
+    targets: str,
+    leave: str,
+    noise: float,
+    jobs: int,
+    output: str,
+) -> None:
+    """How good the choice is after a few trials of a model that was left out of what is known.
+
+    Accuracy: requests per dollar of the choice over those of the best configuration; 0 for one that breaks the latency
+    limit. Without --sim and --tables: the models that were measured for mlcd on an H200.
+    """
+    from mlcd.bench.serve.beds import beds
+    from mlcd.bench.serve.score import Comparison, applicable, as_json, compare, summarise
+
+    if sim and tables is not None:
+        raise BadInput("say --tables DIR or --sim, not both")
+    comparison = Comparison(
+        strategies=_texts(strategies),
+        trials=tuple(sorted({int(count) for count in _numbers("--trials", trials, whole=True)})),
+        slo_ms=_numbers("--slo", slo),
+        seeds=seeds,
+        first_seed=first_seed,
+        noise=noise,
+        leave="family" if leave == "family" else "model",
+        targets=targets,
+        jobs=jobs,
+    )
+    found = beds(sim=sim, tables=tables)
+    for text in dict.fromkeys(text for bed in found for text in applicable(comparison, bed)[1]):
+        click.echo(f"{text} is left out: it needs operators, and these tables have none", err=True)
+    rows = compare(comparison, found)
+    if not rows:
+        raise BadInput("--slo: no configuration of any model keeps these limits")
+    if output == "json":
+        print_json(as_json(rows, found))
+        return
+    click.echo(_summary_table(summarise(rows)))
+    held_out = [row for row in rows if row.unseen]
+    if held_out and len(held_out) < len(rows):
+        click.echo(f"\nThe {len({row.target for row in held_out})} models whose sha256(name) is even, apart:")
+        click.echo(_summary_table(summarise(held_out)))
+    for bed in found:
+        made = "simulated" if bed.known.simulated else "replayed from measured tables"
+        click.echo(f"\n{bed.name}: {bed.known.source}; {made}; noise {noise:g}.")
+
+
+def _texts(text: str) -> tuple[str, ...]:
+    """Names with options; a comma inside options needs semicolons between strategies."""
+    parts = text.split(";") if ";" in text else text.split(",")
+    found = tuple(part.strip() for part in parts if part.strip())
+    if not found:
+        raise BadInput("--strategies: name at least one")
+    return found
+
+
+def _numbers(option: str, text: str, *, whole: bool = False) -> tuple[float, ...]:
+    try:
+        found = tuple(float(int(part)) if whole else float(part) for part in text.split(","))
+    except ValueError as error:
+        raise BadInput(f"{option}: numbers with commas between, such as 10,30 (got {text!r})") from error
+    if not all(0 < number < 1e6 for number in found):
+        raise BadInput(f"{option}: must be positive (got {text!r})")
+    return found
+
+
+def _summary_table(summaries: "list[Summary]") -> str:
+    rows = [["strategy", "limit", "trials", "runs", "accuracy", "95% interval", "trials to 95%", "to 99%", "search"]]
+    for s in summaries:
+        interval = f"{s.interval[0]:.3f}..{s.interval[1]:.3f}"
+        reached = [f"{s.mean_trials_to_95:.1f}", f"{s.mean_trials_to_99:.1f}"]
+        accuracy = [f"{s.mean_accuracy:.3f}", interval]
+        limit, money = f"{s.slo_ms:g} ms", f"${s.search_usd:.3f}"
+        rows.append([s.strategy, limit, str(s.trials), str(s.runs), *accuracy, *reached, money])
+    return table(rows, "<>>>>>>>>")

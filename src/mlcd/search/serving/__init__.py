@@ -1,0 +1,1 @@
+"""Strategies that know how other models are served; one file each."""

@@ -1,0 +1,123 @@
+"""What strategies share that know how other models were served."""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import ClassVar, Generic, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlcd.known.match import matching_rows
+from mlcd.known.tables import Known, Target
+from mlcd.problem import Problem
+from mlcd.search.strategy import MeasuredStrategy, at_least
+from mlcd.space import Space
+from mlcd.trial.plan import Left
+from mlcd.trial.trial import FailureKind, History
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Ranks = NDArray[np.intp]
+Need = Literal["known", "target"]
+Frozen = TypeVar("Frozen")
+
+MORE_MEMORY = ("batch", "replicas")
+"""Knobs of which more takes more memory, everything else alike."""
+LESS_ROOM = ("share", "sms", "memory", "memory_gib", "gpu_memory")
+"""Knobs of which less leaves less memory, everything else alike."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnowingStrategy(MeasuredStrategy):
+    """A strategy that is given tables of other models, and perhaps the operators of the model to be served.
+
+    `known` and `target` are no options: whoever makes the strategy passes them (`registry.strategy(text, known=,
+    target=)`). `needs` names those without which it cannot work; `needs_operators` says that tables without operators
+    do not do. Makes `steps` trials at most; 0 leaves that to the problem.
+    """
+
+    given: ClassVar[tuple[Need, ...]] = ("known", "target")
+    needs: ClassVar[frozenset[Need]] = frozenset({"known"})
+    needs_operators: ClassVar[bool] = False
+
+    known: Known | None = None
+    target: Target | None = None
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        at_least(0, steps=self.steps)
+
+    @cached_property
+    def tables(self) -> Known:
+        """What is known. Raises ValueError where the strategy was made without."""
+        if self.known is None:
+            raise ValueError(f"{self.name} was made without tables of other models")
+        return self.known
+
+    @cached_property
+    def model(self) -> Target:
+        """The model to be served. Raises ValueError where the strategy was made without."""
+        if self.target is None:
+            raise ValueError(f"{self.name} was made without the model's operators")
+        return self.target
+
+    def rows(self, problem: Problem) -> NDArray[np.intp]:
+        """(N,) for every configuration of the problem, the row of `known.configs` that tells of it."""
+        return _matching(self.tables, ById(problem.space))
+
+    def trials_left(self, problem: Problem, history: History) -> int:
+        """How many more may be made."""
+        return (self.steps or problem.max_trials) - len(history.tried)
+
+
+def open_rows(problem: Problem, history: History, left: Left) -> Mask:
+    """(N,) allowed by the ledger, not tried yet, and not ruled out by a failure.
+
+    Out of memory rules out what needs no less and has no more: configurations that differ only in MORE_MEMORY knobs
+    that are as large or larger, and LESS_ROOM knobs that are as small or smaller.
+    """
+    mask = left.allowed.copy()
+    for config in history.tried:
+        mask[problem.space.index[config]] = False
+    exhausted = [f.config for f in history.failures if f.kind is FailureKind.OUT_OF_MEMORY]
+    if exhausted:
+        more, less, alike = _ranks(ById(problem.space))
+        for config in exhausted:
+            row = problem.space.index[config]
+            hopeless = (more >= more[row]).all(axis=1) & (less <= less[row]).all(axis=1)
+            mask &= ~(hopeless & (alike == alike[row]).all(axis=1))
+    return mask
+
+
+class ById(Generic[Frozen]):
+    """A large frozen value as a cache key: by identity, since comparing its content would take longer than it saves."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Frozen) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ById) and self.value is other.value
+
+
+@lru_cache(maxsize=8)
+def _ranks(space: ById[Space]) -> tuple[Ranks, Ranks, Ranks]:
+    """(N, .) each: the places of MORE_MEMORY and of LESS_ROOM knobs in their order, and of all others."""
+    columns: tuple[list[list[int]], list[list[int]], list[list[int]]] = ([], [], [])
+    for knob in space.value.knobs:
+        which = 2 if knob.is_choice else 0 if knob.name in MORE_MEMORY else 1 if knob.name in LESS_ROOM else 2
+        order = list(knob.values) if knob.is_choice else sorted(knob.values, key=float)
+        place = {value: at for at, value in enumerate(order)}
+        columns[which].append([place[config[knob.name]] for config in space.value.configs])
+    size = len(space.value)
+    more, less, alike = (np.array(found, dtype=np.intp).reshape(len(found), size).T for found in columns)
+    return more, less, alike
+
+
+@lru_cache(maxsize=64)
+def _matching(known: Known, space: ById[Space]) -> NDArray[np.intp]:
+    return matching_rows(known.configs, space.value.configs)
