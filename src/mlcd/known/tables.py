@@ -45,7 +45,7 @@ class Target:
 class KnownModel:
     """A model that was measured in every configuration, in the order of `Known.configs`.
 
-    latency_seconds  (N,) of one batch, all replicas at work; infinite where it ran out of memory, nan where not measured
+    latency_seconds  (N,) of one batch, all replicas at work; infinite where memory ran out, nan where not measured
     """
 
     target: Target
@@ -107,7 +107,7 @@ class Known:
         return replace(self, models=tuple(model for model in self.models if model.name not in names))
 
     def throughput(self, model: KnownModel, slo_seconds: float = np.inf) -> Floats:
-        """(N,) items a second, a replica's batches one after another; 0 where one is slower than the limit, or failed."""
+        """(N,) items a second, a replica's batches one after another; 0 where one breaks the limit, or failed."""
         latency = model.latency_seconds
         with np.errstate(invalid="ignore"):
             return np.where(latency <= slo_seconds, self.batches * self.replicas / latency, 0.0)
