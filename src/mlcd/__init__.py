@@ -15,9 +15,20 @@ from mlcd.version import __version__
 if TYPE_CHECKING:
     from mlcd.api import Result, resume, train
     from mlcd.asktell import Search
-    from mlcd.training.steps import checkpoint, share_of_batch, steps
+    from mlcd.training.steps import checkpoint, learning_rate, report, share_of_batch, steps
 
-__all__ = ["Result", "Search", "__version__", "checkpoint", "resume", "share_of_batch", "steps", "train"]
+__all__ = [
+    "Result",
+    "Search",
+    "__version__",
+    "checkpoint",
+    "learning_rate",
+    "report",
+    "resume",
+    "share_of_batch",
+    "steps",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -26,6 +37,6 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module("mlcd.api"), name)
     if name == "Search":
         return getattr(import_module("mlcd.asktell"), name)
-    if name in ("checkpoint", "share_of_batch", "steps"):
+    if name in ("checkpoint", "learning_rate", "report", "share_of_batch", "steps"):
         return getattr(import_module("mlcd.training.steps"), name)
     raise AttributeError(f"module 'mlcd' has no attribute {name!r}")

@@ -54,6 +54,9 @@ class Job:
     samples        the work of the whole training; None where the job file does not say
     base_samples   how far the checkpoint is that the job goes on from
     checkpoints    whether MLCD_CHECKPOINT_DIR is given to the job
+    noise          whether the job is asked for its SGD noise
+    learning_rate  for this batch, by the job's rule
+    target         the metric at which the training is done, as JSON
     """
 
     lease_id: str
@@ -71,6 +74,9 @@ class Job:
     base_samples: float = 0.0
     checkpoints: bool = False
     checkpoint_seconds: float = 60.0
+    noise: bool = False
+    learning_rate: float | None = None
+    target: str = ""
 
     def to_json(self) -> str:
         """For job.json."""
@@ -206,6 +212,12 @@ class Agent:
             env["MLCD_BATCH"] = str(job.batch)
         if job.samples is not None:
             env["MLCD_SAMPLES"] = str(job.samples)
+        if job.noise:
+            env["MLCD_NOISE"] = "1"
+        if job.learning_rate is not None:
+            env["MLCD_LEARNING_RATE"] = repr(job.learning_rate)
+        if job.target:
+            env["MLCD_TARGET"] = job.target
         if job.checkpoints:
             env["MLCD_CHECKPOINT_DIR"] = str(self.folder / "checkpoint")
         return env

@@ -12,6 +12,7 @@ from mlcd.training import checkpoints
 from mlcd.training.course import course
 
 _STATE = "state.pt"
+_RATES = "mlcd.learning_rates"
 
 
 def checkpoint(**things: Any) -> int:
@@ -20,6 +21,9 @@ def checkpoint(**things: Any) -> int:
     Takes anything with state_dict and load_state_dict, by a name of your own: model=..., optimizer=... A parallel model
     is saved without its wrapper. Call it on every worker, after init where there are several: the first one reads the
     checkpoint and the others are given what it read, so that they need not share any files.
+
+    An optimizer's learning rate goes on as it was, times what it was made with now over what it was made with then: a
+    training that goes on with another batch takes the rate of that batch, and a schedule keeps its place.
     """
     for name, thing in things.items():
         if not isinstance(thing, _HasState):
@@ -28,8 +32,13 @@ def checkpoint(**things: Any) -> int:
         name: thing.module if isinstance(thing, DistributedDataParallel) else thing for name, thing in things.items()
     }
 
+    rates = {
+        name: [g["lr"] for g in t.param_groups] for name, t in bare.items() if isinstance(t, torch.optim.Optimizer)
+    }
+
     def save(folder: Path) -> None:
-        state = {name: thing.state_dict() for name, thing in bare.items()}
+        state: dict[str, Any] = {name: thing.state_dict() for name, thing in bare.items()}
+        state[_RATES] = rates
         with (folder / _STATE).open("wb") as file:
             try:
                 torch.save(state, file)
@@ -42,9 +51,17 @@ def checkpoint(**things: Any) -> int:
         samples, state = found
         for name, thing in bare.items():
             thing.load_state_dict(state[name])
+        _rescale(bare, rates, state.get(_RATES, {}))
         here.restored(samples)
     here.save_by(save)
     return here.samples
+
+
+def _rescale(things: dict[str, Any], now: dict[str, list[float]], then: dict[str, list[float]]) -> None:
+    for name, rates in now.items():
+        for group, made_now, made_then in zip(things[name].param_groups, rates, then.get(name, rates), strict=True):
+            if made_now != made_then and made_then:
+                group["lr"] *= made_now / made_then
 
 
 def _newest_state(folder: Path | None) -> tuple[int, dict[str, Any]] | None:

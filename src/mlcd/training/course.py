@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -39,6 +39,8 @@ class Course:
         self._save_next = 0.0
         self._step_samples = surroundings.batch
         self._diverged = False
+        self.reached = False
+        """Whether the job's target was met: the loop ends, and a trial that goes on from here has nothing to do."""
 
     def go_on_from(self, load: Save, save: Save) -> int:
         """Have `load` restore the newest checkpoint, where there is one; `save` is called from now on.
@@ -100,6 +102,18 @@ class Course:
         if self._reported is not None:
             self._reported = self.samples
         self._progress.write(samples=self.samples, noise={**squares, "workers": workers, "batch": samples_a_step})
+
+    def report(self, metrics: Mapping[str, float]) -> bool:
+        """Report how good the model is now; True when that is the job's target, at which the loop ends."""
+        target = self.surroundings.target
+        finite = {name: float(value) for name, value in metrics.items() if math.isfinite(value)}
+        for name in metrics.keys() - finite.keys():
+            self.warn(f"the {name} at {self.samples} samples is not a number")
+        if finite:
+            self._progress.write(samples=self.samples, metrics=finite)
+        if target is not None and target.metric in finite and target.is_met_by(finite[target.metric]):
+            self.reached = True
+        return self.reached
 
     def finish(self) -> None:
         """The work is done."""

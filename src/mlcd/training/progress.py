@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
@@ -20,7 +21,7 @@ class ProgressFile:
         self.last_written = 0.0
         """When the last line was written, by time.monotonic()."""
 
-    def write(self, **fields: float | str | dict[str, float | None]) -> None:
+    def write(self, **fields: float | str | Mapping[str, float | None]) -> None:
         """One line with the time and these fields, at once on its way to the reader."""
         if self._path is None:
             return

@@ -37,21 +37,21 @@ def _steps(here: Course, loader: Iterable[Batch], batch: int, total: int | None)
     end = here.surroundings.samples if total is None else total
     here.begin(total)
     epoch = _epochs_done(here.samples, loader, batch)
-    while end is None or here.samples < end:
+    while not here.reached and (end is None or here.samples < end):
         if total is not None:
             _tell_epoch(loader, epoch)
         before = here.samples
         for item in loader:
             yield item
             here.advance(batch)
-            if end is not None and here.samples >= end:
+            if here.reached or (end is not None and here.samples >= end):
                 break
         if total is None:
             break
         if here.samples == before:
             raise ValueError(f"mlcd.steps: the loader gave no batch, with {before} of {total} samples done")
         epoch += 1
-    if end is not None and here.samples >= end:
+    if here.reached or (end is not None and here.samples >= end):
         here.finish()
 
 
@@ -64,6 +64,21 @@ def checkpoint(*, save: Callable[[Path], None], load: Callable[[Path], None]) ->
     Outside mlcd, or when the job file says no `checkpoints: true`, neither is ever called.
     """
     return course().go_on_from(load, save)
+
+
+def report(**metrics: float) -> bool:
+    """Tell how good the model is now, by the names of your metrics; True when that is the job's `target`.
+
+    Call it on every worker with the same numbers, inside the loop of `mlcd.steps`: where the target is met, that loop
+    ends after this step, on all of them. Numbers that are none are left out, with a warning.
+    """
+    return course().report(metrics)
+
+
+def learning_rate(default: float) -> float:
+    """The learning rate that the job file's rule gives for this job's batch; `default` where there is none."""
+    given = course().surroundings.learning_rate
+    return default if given is None else given
 
 
 def share_of_batch(batch_size: int | None = None) -> int:

@@ -9,6 +9,19 @@ CHECKPOINT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The value of a metric at which a training is done."""
+
+    metric: str
+    value: float
+    higher: bool = True
+
+    def is_met_by(self, value: float) -> bool:
+        """Whether this is as good, or better."""
+        return value >= self.value if self.higher else value <= self.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """The place of this process in the job; outside mlcd a job of one process that reports nowhere.
 
@@ -16,6 +29,8 @@ class Surroundings:
     rank, workers       among the processes that train
     batch, samples      of the whole job: the global batch and the work to do, where the job file has them
     noise, noise_every  whether the gradients' norms are wanted, and every how many steps, where that is said
+    learning_rate       what the job's rule gives for its batch
+    target              the metric at which the training is done
     """
 
     head: bool = True
@@ -29,6 +44,8 @@ class Surroundings:
     checkpoint_seconds: float = CHECKPOINT_SECONDS
     noise: bool = False
     noise_every: int | None = None
+    learning_rate: float | None = None
+    target: Target | None = None
 
     @classmethod
     def read(cls, env: Mapping[str, str]) -> "Surroundings":
@@ -49,6 +66,8 @@ class Surroundings:
             checkpoint_seconds=_number(env, "MLCD_CHECKPOINT_SECONDS") or CHECKPOINT_SECONDS,
             noise=bool(_number(env, "MLCD_NOISE")),
             noise_every=every,
+            learning_rate=_number(env, "MLCD_LEARNING_RATE"),
+            target=Target(**json.loads(env["MLCD_TARGET"])) if env.get("MLCD_TARGET") else None,
         )
 
 
