@@ -1,0 +1,163 @@
+"""`python -m mlcd.server MODEL.onnx`: serve one model until SIGTERM, Ctrl-C, or the end of standard input."""
+
+import argparse
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlcd.errors import BadInput, MlcdError
+from mlcd.server.options import Precision, ServerOptions
+
+if TYPE_CHECKING:
+    from mlcd.server.model import Model
+
+
+def main() -> int:
+    """Serve; returns the exit code. Prints one line of JSON on standard output once requests are answered."""
+    begun = time.monotonic()
+    arguments = _parser().parse_args()
+    try:
+        options = _options(arguments)
+        _pin(options.cpus)
+        listener = _listen(options.host, options.port)
+        with listener:
+            from mlcd.server.model import Model  # noqa: PLC0415
+
+            model = Model(options)
+            _serve(options, model, listener, begun, arguments.until_stdin_closes)
+    except MlcdError as error:
+        print(f"mlcd.server: {error}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m mlcd.server", description="Serve one ONNX model over HTTP.")
+    parser.add_argument("model", type=Path, metavar="MODEL.onnx")
+    parser.add_argument("--name", default="", help="of the model in the address; by default that of the file")
+    parser.add_argument("--batch", type=int, default=1, help="the most items that are run together")
+    parser.add_argument("--threads", type=int, default=1, help="of one run of the model")
+    parser.add_argument("--replicas", type=int, default=1, help="batches that run at the same time")
+    parser.add_argument("--precision", choices=[p.value for p in Precision], default="fp32")
+    parser.add_argument("--delay-ms", type=float, default=1.0, help="how long a request waits for others")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0, help="0 chooses a free one")
+    parser.add_argument("--cpus", default="", help="processors to use, as in 0,1; by default all")
+    parser.add_argument("--size", action="append", default=[], metavar="AXIS=N", help="size of a dynamic axis")
+    parser.add_argument("--queue", type=int, default=4096, help="requests that may wait")
+    parser.add_argument("--request-bytes", type=int, default=64 * 2**20, help="the longest body that is read")
+    parser.add_argument("--cache", type=Path, help="where quantised models are kept")
+    parser.add_argument("--until-stdin-closes", action="store_true", help="end with whoever holds standard input")
+    return parser
+
+
+def _options(arguments: argparse.Namespace) -> ServerOptions:
+    sizes = {}
+    for text in arguments.size:
+        axis, _, size = text.rpartition("=")
+        if not axis or not size.isdigit():
+            raise BadInput(f"--size: must read AXIS=N, as in sequence=128 (got {text!r})")
+        sizes[axis] = int(size)
+    cpus = arguments.cpus.split(",") if arguments.cpus else []
+    if not all(cpu.isdigit() for cpu in cpus):
+        raise BadInput(f"--cpus: must be numbers with commas between them (got {arguments.cpus!r})")
+    return ServerOptions(
+        model=arguments.model,
+        name=arguments.name,
+        batch=arguments.batch,
+        threads=arguments.threads,
+        replicas=arguments.replicas,
+        precision=Precision(arguments.precision),
+        delay_seconds=arguments.delay_ms / 1000,
+        host=arguments.host,
+        port=arguments.port,
+        cpus=tuple(int(cpu) for cpu in cpus),
+        sizes=sizes,
+        queue=arguments.queue,
+        request_bytes=arguments.request_bytes,
+        cache=arguments.cache,
+    )
+
+
+def _pin(cpus: tuple[int, ...]) -> None:
+    """Before any thread is started: they all inherit it."""
+    if not cpus:
+        return
+    if not hasattr(os, "sched_setaffinity"):
+        raise BadInput("--cpus: this system does not let a process choose its processors; leave it out")
+    if unknown := set(cpus) - os.sched_getaffinity(0):
+        raise BadInput(f"--cpus: not to be had here: {sorted(unknown)}; allowed: {sorted(os.sched_getaffinity(0))}")
+    os.sched_setaffinity(0, cpus)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Bound before the model is read: a port in use costs no waiting."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise BadInput(
+            f"--port: {port} on {host} cannot be used: {os.strerror(error.errno or 0)};"
+            " choose another, or 0 for a free one"
+        ) from error
+    return listener
+
+
+def _serve(options: ServerOptions, model: "Model", listener: socket.socket, begun: float, until_stdin: bool) -> None:
+    import uvicorn  # noqa: PLC0415
+
+    from mlcd.server.app import make_app  # noqa: PLC0415
+
+    host, port = listener.getsockname()[:2]
+    ready = {
+        "address": f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}",
+        "model": options.model_name,
+        "pid": os.getpid(),
+        "startup_seconds": round(time.monotonic() - begun, 3),
+        "batch": options.batch,
+        "threads": options.threads,
+        "replicas": options.replicas,
+        "precision": options.precision.value,
+        "inputs": [spec.as_json() for spec in model.inputs],
+        "outputs": [spec.as_json() for spec in model.outputs],
+    }
+
+    class Announced(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            print(json.dumps(ready), flush=True)  # noqa: T201
+
+    # The thread that reads requests and those that run the model share the interpreter; the default of 5 ms between
+    # their turns would be seen in every latency.
+    sys.setswitchinterval(0.0005)
+    server = Announced(
+        uvicorn.Config(
+            make_app(options, model),
+            log_level="warning",
+            access_log=False,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=5,
+            backlog=1024,
+        )
+    )
+    if until_stdin:
+        threading.Thread(target=_end_with_stdin, daemon=True).start()
+    server.run(sockets=[listener])
+
+
+def _end_with_stdin() -> None:
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""Requests become batches: whoever waits while every replica is busy is run together with the others."""
+
+import asyncio
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlcd.server.model import Feeds, ModelRefused
+from mlcd.server.protocol import BadRequest
+
+Array = NDArray[Any]
+Run = Callable[[int, Feeds], list[Array]]
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    feeds: Feeds
+    rows: int
+    shapes: tuple[tuple[int, ...], ...]
+    since: float
+    answer: "asyncio.Future[list[Array]]"
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened since the start, and what waits now."""
+
+    requests: int = 0
+    rows: int = 0
+    batches: int = 0
+    refused: int = 0
+    turned_away: int = 0
+    waiting: int = 0
+    running: int = 0
+    run_seconds: float = 0.0
+    wait_seconds: float = 0.0
+    started: float = field(default_factory=time.monotonic)
+
+
+class Batcher:
+    """A queue of requests in front of `replicas` threads that run the model.
+
+    A batch starts when a replica is free and either `max_rows` items wait, or the first has waited `delay_seconds`.
+    Only requests of equal shapes share a batch, in the order of their arrival. Lives in one event loop.
+    """
+
+    def __init__(self, run: Run, *, max_rows: int, replicas: int, delay_seconds: float, limit: int) -> None:
+        self.counts = Counts()
+        self._run, self._max_rows, self._limit = run, max_rows, limit
+        self._delay_seconds = delay_seconds if max_rows > 1 else 0.0
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[_Waiting] = deque()
+        self._free = replicas
+        self._pumping: asyncio.Handle | None = None
+        self._batches: queue.SimpleQueue[list[_Waiting] | None] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._work, args=(replica,), name=f"replica-{replica}", daemon=True)
+            for replica in range(replicas)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    async def submit(self, feeds: Feeds, rows: int) -> list[Array]:
+        """The model's outputs for these items. Raises BadRequest: too many wait (503), or the model refuses (400)."""
+        if len(self._waiting) >= self._limit:
+            self.counts.turned_away += 1
+            raise BadRequest(f"{self._limit} requests are waiting already; try again later", status=503)
+        shapes = tuple(array.shape[1:] for _, array in sorted(feeds.items()))
+        answer: asyncio.Future[list[Array]] = self._loop.create_future()
+        waiting = _Waiting(feeds, rows, shapes, time.monotonic(), answer)
+        self._waiting.append(waiting)
+        self.counts.requests += 1
+        self.counts.waiting += 1
+        self._pump_soon(0.0)
+        return await answer
+
+    def close(self) -> None:
+        """Let what runs finish and end the threads; what still waits is answered 503."""
+        for waiting in self._waiting:
+            if not waiting.answer.done():
+                waiting.answer.set_exception(BadRequest("the server is shutting down", status=503))
+        self._waiting.clear()
+        for _ in self._threads:
+            self._batches.put(None)
+        for thread in self._threads:
+            thread.join(timeout=10)
+
+    def _pump_soon(self, seconds: float) -> None:
+        """At the end of this turn of the loop, when all that has arrived is in the queue; or when a wait is over."""
+        if self._pumping is not None:
+            if seconds > 0:
+                return
+            self._pumping.cancel()
+        later = self._loop.call_later(seconds, self._pump) if seconds > 0 else self._loop.call_soon(self._pump)
+        self._pumping = later
+
+    def _pump(self) -> None:
+        self._pumping = None
+        while self._free and self._waiting:
+            full = sum(waiting.rows for waiting in self._waiting) >= self._max_rows
+            wait = self._waiting[0].since + self._delay_seconds - time.monotonic()
+            if not full and wait > 0:
+                self._pump_soon(wait)
+                return
+            if batch := self._take():
+                self._free -= 1
+                self.counts.running += 1
+                self._batches.put(batch)
+
+    def _take(self) -> list[_Waiting]:
+        """The first request and those like it behind it, as many as fit; requests whose sender left are dropped."""
+        taken: list[_Waiting] = []
+        left: deque[_Waiting] = deque()
+        rows, now = 0, time.monotonic()
+        while self._waiting and rows < self._max_rows:
+            waiting = self._waiting.popleft()
+            if waiting.answer.done():
+                self.counts.waiting -= 1
+            elif rows + waiting.rows <= self._max_rows and (not taken or waiting.shapes == taken[0].shapes):
+                taken.append(waiting)
+                rows += waiting.rows
+                self.counts.wait_seconds += now - waiting.since
+            else:
+                left.append(waiting)
+        self._waiting.extendleft(reversed(left))
+        self.counts.waiting -= len(taken)
+        return taken
+
+    def _work(self, replica: int) -> None:
+        """One replica's thread: runs batches until it is told to end."""
+        while (batch := self._batches.get()) is not None:
+            begun = time.monotonic()
+            answers = self._answers(replica, batch)
+            seconds = time.monotonic() - begun
+            self._loop.call_soon_threadsafe(self._done, batch, answers, seconds)
+
+    def _answers(self, replica: int, batch: list[_Waiting]) -> list[list[Array] | BadRequest]:
+        """An answer a request. A batch that the model refuses is run again one by one: only the faulty are refused."""
+        if len(batch) == 1:
+            try:
+                return [self._run(replica, batch[0].feeds)]
+            except ModelRefused as error:
+                return [BadRequest(f"the model refused these inputs: {error}")]
+        try:
+            outputs = self._run(replica, _together([waiting.feeds for waiting in batch]))
+        except ModelRefused:
+            return [answer for waiting in batch for answer in self._answers(replica, [waiting])]
+        ends = np.cumsum([waiting.rows for waiting in batch])
+        return [[o[end - w.rows : end] for o in outputs] for w, end in zip(batch, ends, strict=True)]
+
+    def _done(self, batch: list[_Waiting], answers: list[list[Array] | BadRequest], seconds: float) -> None:
+        self._free += 1
+        self.counts.running -= 1
+        self.counts.batches += 1
+        self.counts.run_seconds += seconds
+        for waiting, answer in zip(batch, answers, strict=True):
+            self.counts.rows += waiting.rows
+            if isinstance(answer, BadRequest):
+                self.counts.refused += 1
+            if waiting.answer.done():
+                continue
+            if isinstance(answer, BadRequest):
+                waiting.answer.set_exception(answer)
+            else:
+                waiting.answer.set_result(answer)
+        if self._waiting:
+            self._pump_soon(0.0)
+
+
+def _together(feeds: list[Feeds]) -> Mapping[str, Array]:
+    return {name: np.concatenate([each[name] for each in feeds]) for name in feeds[0]}

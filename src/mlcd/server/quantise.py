@@ -1,0 +1,59 @@
+"""Weights as 8-bit integers: ONNX Runtime's dynamic quantisation, done once a model and kept."""
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from mlcd.errors import BadInput
+
+
+def quantised(path: Path, cache: Path | None = None) -> Path:
+    """The model with 8-bit weights, made now or before.
+
+    The file bears the hash of the model and the version of ONNX Runtime; it is written beside its place and moved
+    there, so that a process that is killed leaves no half of one. Raises BadInput where the model cannot be quantised.
+    """
+    import onnxruntime  # noqa: PLC0415
+
+    folder = cache or Path(os.environ.get("MLCD_HOME") or Path.home() / ".mlcd").expanduser() / "quantised"
+    found = folder / f"{path.stem}-{_digest(path, onnxruntime.__version__)}.onnx"
+    if not found.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".making-") as making:
+            made = Path(making) / "model.onnx"
+            _quantise(path, made)
+            made.replace(found)
+    return found
+
+
+def _quantise(path: Path, made: Path) -> None:
+    import logging  # noqa: PLC0415
+
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # noqa: PLC0415
+    from onnx import checker, shape_inference  # noqa: PLC0415
+    from onnxruntime.quantization import QuantType, quantize_dynamic  # noqa: PLC0415
+
+    quiet, before = logging.getLogger(), logging.getLogger().level
+    quiet.setLevel(logging.ERROR)  # it advises a preprocessing that dynamic quantisation does without
+    try:
+        quantize_dynamic(path, made, weight_type=QuantType.QInt8, extra_options={"DefaultTensorType": 1})
+    except (
+        DecodeError,
+        checker.ValidationError,
+        shape_inference.InferenceError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise BadInput(f"{path}: cannot be quantised to int8: {error}; serve it in fp32") from error
+    finally:
+        quiet.setLevel(before)
+
+
+def _digest(path: Path, version: str) -> str:
+    digest = hashlib.sha256(f"dynamic QInt8, ONNX Runtime {version}\n".encode())
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()[:16]

@@ -1,0 +1,73 @@
+"""What the server says about itself: counts, queue and memory."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from mlcd.server.batching import Counts
+from mlcd.server.options import ServerOptions
+
+
+def memory_bytes() -> dict[str, int]:
+    """(now, most) resident memory of this process; empty where the system does not tell."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return {}
+    fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+    return {"now": int(fields["VmRSS"].split()[0]) * 1024, "most": int(fields["VmHWM"].split()[0]) * 1024}
+
+
+def as_json(counts: Counts, options: ServerOptions) -> dict[str, Any]:
+    """Counts since the start; times are sums over requests (wait) and over batches (run)."""
+    memory = memory_bytes()
+    return {
+        "name": options.model_name,
+        "batch": options.batch,
+        "threads": options.threads,
+        "replicas": options.replicas,
+        "precision": options.precision.value,
+        "uptime_seconds": time.monotonic() - counts.started,
+        "requests": counts.requests,
+        "items": counts.rows,
+        "batches": counts.batches,
+        "refused_by_model": counts.refused,
+        "turned_away": counts.turned_away,
+        "waiting": counts.waiting,
+        "running": counts.running,
+        "run_seconds": counts.run_seconds,
+        "wait_seconds": counts.wait_seconds,
+        "processor_seconds": time.process_time(),
+        "memory_bytes": memory.get("now"),
+        "peak_memory_bytes": memory.get("most"),
+    }
+
+
+_COUNTERS = {
+    "requests": "Inference requests that were well formed",
+    "items": "Items that were run",
+    "batches": "Batches that were run",
+    "refused_by_model": "Requests that the model refused",
+    "turned_away": "Requests that found the queue full",
+    "run_seconds": "Seconds that batches ran",
+    "wait_seconds": "Seconds that requests waited in the queue",
+    "processor_seconds": "Processor time of the server",
+}
+_GAUGES = {
+    "waiting": "Requests in the queue",
+    "running": "Batches that run",
+    "memory_bytes": "Resident memory",
+    "peak_memory_bytes": "The most resident memory so far",
+}
+
+
+def as_prometheus(counts: Counts, options: ServerOptions) -> str:
+    """The same numbers in Prometheus' text format."""
+    values = as_json(counts, options)
+    lines = []
+    for names, kind, ending in ((_COUNTERS, "counter", "_total"), (_GAUGES, "gauge", "")):
+        for name, meaning in names.items():
+            if values[name] is not None:
+                metric = f"mlcd_server_{name}{ending}"
+                lines += [f"# HELP {metric} {meaning}.", f"# TYPE {metric} {kind}"]
+                lines.append(f'{metric}{{model="{options.model_name}"}} {values[name]}')
+    return "\n".join(lines) + "\n"

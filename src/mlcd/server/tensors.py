@@ -1,0 +1,38 @@
+"""What goes into a model and what comes out, under the protocol's names of types."""
+
+from dataclasses import dataclass
+from typing import Any
+
+DATATYPES = {
+    "BOOL": "bool",
+    "UINT8": "uint8",
+    "UINT16": "uint16",
+    "UINT32": "uint32",
+    "UINT64": "uint64",
+    "INT8": "int8",
+    "INT16": "int16",
+    "INT32": "int32",
+    "INT64": "int64",
+    "FP16": "float16",
+    "FP32": "float32",
+    "FP64": "float64",
+}
+"""The Open Inference Protocol's datatypes that a tensor of numbers can have, and numpy's names for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorSpec:
+    """One input or output of a model; -1 stands for a size that may change, and axis 0 is the batch."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """As the protocol's metadata has it."""
+        return {"name": self.name, "datatype": self.datatype, "shape": list(self.shape)}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "TensorSpec":
+        """The opposite of `as_json`."""
+        return cls(name=value["name"], datatype=value["datatype"], shape=tuple(value["shape"]))
