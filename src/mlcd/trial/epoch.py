@@ -3,6 +3,9 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mlcd.units import Usd
 
 
@@ -64,3 +67,38 @@ class Epoch:
             raise ValueError("an epoch has a number, a finite loss, and takes time and money")
         if not 0 <= self.failed <= self.calls:
             raise ValueError("no more calls can fail than were made")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedEpoch:
+    """An epoch that did not end, with what it cost: no loss, and the parameters are those before it."""
+
+    number: int
+    fleet: Fleet
+    seconds: float
+    usd: Usd
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochLeft:
+    """What the epoch ledger says may still be spent, None where there is no limit.
+
+    usd, seconds  of the budget, and until the deadline
+    epochs        how many more may be run
+    cap_seconds   (F, M) over the problem's numbers of functions and memory sizes: the longest epoch that what is left
+                  would pay for in the worst case; an epoch still running then is ended, and its money is lost.
+                  0 where not even one granule of time could be paid: such a fleet is refused
+    failed        epochs that did not end; their fleets were too slow for their cap, or worse
+    """
+
+    usd: Usd | None
+    seconds: float | None
+    epochs: int
+    cap_seconds: NDArray[np.float64]
+    failed: tuple[FailedEpoch, ...] = ()
+
+    @property
+    def allowed(self) -> NDArray[np.bool_]:
+        """(F, M) whether the ledger would let an epoch of each fleet start now."""
+        return self.cap_seconds > 0

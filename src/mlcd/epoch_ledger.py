@@ -1,0 +1,165 @@
+"""The guarantee for functions: before an epoch starts, its worst case is authorised, and it is ended at its cap.
+
+The worst case of n functions of m MB that run for at most s seconds, with r repeated calls (r = problem.repeats(n)):
+
+    (n + r) x (price of m x (s + granules) + request x calls + storage)
+
+where a slot makes calls = s/limit + 1 calls at most, each rounded up by one granule. Repeated calls are counted as if
+each ran for the whole epoch. An epoch is authorised only when this fits in what is left, and whatever then happens it
+cannot cost more: so by induction no scheduler can overspend.
+"""
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+
+import numpy as np
+
+from mlcd.functions import Floats, FunctionProblem
+from mlcd.trial.epoch import Epoch, EpochLeft, FailedEpoch, Fleet
+from mlcd.units import Usd, format_seconds
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochLeave:
+    """Leave to run one epoch: for at most so long and so much."""
+
+    fleet: Fleet
+    seconds: float
+    usd: Usd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochRefusal:
+    """Why an epoch may not start, for the user."""
+
+    fleet: Fleet
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochLedger:
+    """The account between two epochs. Frozen: each epoch makes a new one.
+
+    elapsed_seconds  since the first start, deciding included: against the deadline
+    """
+
+    problem: FunctionProblem
+    epochs: tuple[Epoch, ...] = ()
+    failed: tuple[FailedEpoch, ...] = ()
+    elapsed_seconds: float | None = None
+
+    @property
+    def spent(self) -> Usd:
+        """All epochs, those that failed too."""
+        return Usd(sum(e.usd.micros for e in self.epochs) + sum(f.usd.micros for f in self.failed))
+
+    @property
+    def seconds(self) -> float:
+        """Since the first start; the epochs' own sum unless the loop says more."""
+        if self.elapsed_seconds is not None:
+            return self.elapsed_seconds
+        return math.fsum([*(e.seconds for e in self.epochs), *(f.seconds for f in self.failed)])
+
+    @property
+    def usd_left(self) -> Usd | None:
+        """None without a budget."""
+        budget = self.problem.goal.budget
+        return None if budget is None else budget - self.spent
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until the deadline; None without one."""
+        deadline = self.problem.goal.deadline_seconds
+        return None if deadline is None else deadline - self.seconds
+
+    def worst_usd(self, fleet: Fleet, seconds: float) -> Usd:
+        """The most that an epoch of `fleet` can cost when it is ended after `seconds`; exact, rounded up."""
+        calls = fleet.functions + self.problem.repeats(fleet.functions)
+        fixed, per_second = self._terms(fleet.memory_mb)
+        return Usd.of(calls * (fixed + per_second * Decimal(repr(seconds))))
+
+    def left(self) -> EpochLeft:
+        """What a scheduler may know and use."""
+        return EpochLeft(
+            usd=self.usd_left,
+            seconds=self.seconds_left,
+            epochs=max(0, self.problem.max_epochs - len(self.epochs)),
+            cap_seconds=self._caps(),
+            failed=self.failed,
+        )
+
+    def authorise(self, fleet: Fleet, seconds: float | None = None) -> EpochLeave | EpochRefusal:
+        """Leave for one more epoch of at most `seconds` (without: as long as what is left pays for), or why not."""
+        problem = self.problem
+        if fleet.functions not in problem.functions or fleet.memory_mb not in problem.memory_mb:
+            return EpochRefusal(fleet=fleet, reason="this number of functions or memory size is not to be chosen")
+        if len(self.epochs) >= problem.max_epochs:
+            return EpochRefusal(fleet=fleet, reason=f"{problem.max_epochs} epochs were run, the most that are wanted")
+        cap = self._cap(fleet)
+        wanted = cap if seconds is None else min(seconds, problem.longest_epoch_seconds)
+        if not 0 < wanted <= cap:
+            return EpochRefusal(fleet=fleet, reason=self._reason(fleet, max(wanted, _granule(problem))))
+        usd = self.worst_usd(fleet, wanted)
+        if self.usd_left is not None and usd > self.usd_left:
+            return EpochRefusal(fleet=fleet, reason=self._reason(fleet, wanted))
+        return EpochLeave(fleet=fleet, seconds=wanted, usd=usd)
+
+    def smallest_worst_usd(self, seconds: Floats) -> Usd:
+        """The least that a next epoch could be authorised for, were each fleet's epoch to take `seconds` (F, M)."""
+        problem = self.problem
+        worst = np.ceil(problem.repeat_share * problem.functions_array - _ROUNDING) + problem.functions_array
+        fixed, per_second = self._term_arrays()
+        at = np.unravel_index(int(np.argmin(worst * (fixed + per_second * seconds))), problem.shape)
+        fleet = Fleet(problem.functions[at[0]], problem.memory_mb[at[1]])
+        return self.worst_usd(fleet, float(seconds[at]))
+
+    def _cap(self, fleet: Fleet) -> float:
+        fixed, per_second = self._terms(fleet.memory_mb)
+        functions = np.array([[float(fleet.functions)]])
+        return float(self._caps_of(functions, np.array([[float(fixed)]]), np.array([[float(per_second)]]))[0, 0])
+
+    def _caps(self) -> Floats:
+        """(F, M) seconds."""
+        return self._caps_of(self.problem.functions_array, *self._term_arrays())
+
+    def _caps_of(self, functions: Floats, fixed: Floats, per_second: Floats) -> Floats:
+        """Seconds; a whisker below the exact bound, so that `worst_usd` of a cap always fits."""
+        problem = self.problem
+        caps = np.full(np.broadcast_shapes(functions.shape, fixed.shape), problem.longest_epoch_seconds)
+        if self.usd_left is not None:
+            calls = np.ceil(problem.repeat_share * functions - _ROUNDING) + functions
+            share = (self.usd_left.micros - 1) / 1e6 / calls - fixed
+            caps = np.minimum(caps, np.where(share > 0, share / per_second * (1 - _ROUNDING), 0.0))
+        if self.seconds_left is not None:
+            caps = np.minimum(caps, max(0.0, self.seconds_left))
+        if len(self.epochs) >= problem.max_epochs:
+            caps = np.zeros_like(caps)
+        return np.where(caps >= _granule(problem), caps, 0.0)
+
+    def _terms(self, memory_mb: int) -> tuple[Decimal, Decimal]:
+        """(US dollars a call slot, US dollars a second of it), upper bounds, exact."""
+        problem, prices = self.problem, self.problem.prices
+        price, limit = prices.usd_per_second(memory_mb), Decimal(repr(problem.limit_seconds))
+        once = prices.usd_per_request + price * prices.granule_seconds
+        storage = prices.usd_per_put * problem.puts_per_function + prices.usd_per_get * problem.gets_per_function
+        return once + storage, price + once / limit
+
+    def _term_arrays(self) -> tuple[Floats, Floats]:
+        terms = [self._terms(size) for size in self.problem.memory_mb]
+        fixed = np.array([float(term[0]) for term in terms])[None, :]
+        return fixed, np.array([float(term[1]) for term in terms])[None, :]
+
+    def _reason(self, fleet: Fleet, seconds: float) -> str:
+        parts = [f"an epoch of {fleet} that takes {format_seconds(seconds)} may cost {self.worst_usd(fleet, seconds)}"]
+        if self.usd_left is not None:
+            parts.append(f"{self.usd_left} left")
+        if self.seconds_left is not None:
+            parts.append(f"{format_seconds(max(0.0, self.seconds_left))} left")
+        return "; ".join(parts)
+
+
+def _granule(problem: FunctionProblem) -> float:
+    return float(problem.prices.granule_seconds)

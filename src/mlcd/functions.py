@@ -1,0 +1,123 @@
+"""A training on functions, fully said: what may be chosen each epoch, what is trained, the goal, the prices."""
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlcd.catalog.functions import FunctionPrices
+from mlcd.errors import BadInput
+from mlcd.goal import Goal, Objective
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionProblem:
+    """Immutable; what every scheduler and the epoch ledger are given.
+
+    functions       the numbers of functions that may be chosen, rising
+    memory_mb       the memory sizes that may be chosen, rising; each is offered by `prices`
+    samples, batch  of an epoch, and of one mini-batch
+    model_bytes     of the parameters, as they are fetched and pushed
+    target_loss     the training ends at the first epoch whose loss is at most this
+    max_epochs      and is given up after so many
+    limit_seconds   of one call: longer work is split into calls one after the other; at most the cloud's own limit
+    puts_per_function, gets_per_function   storage requests that one function makes in an epoch, at most
+    repeat_share    calls that may be repeated in an epoch (failed, slow), as a share of its functions, rounded up;
+                    an epoch that needs more fails
+    longest_epoch_seconds   no epoch is let run longer, whatever the budget
+    """
+
+    name: str
+    functions: tuple[int, ...]
+    memory_mb: tuple[int, ...]
+    samples: int
+    batch: int
+    model_bytes: int
+    target_loss: float
+    max_epochs: int
+    goal: Goal
+    prices: FunctionPrices
+    limit_seconds: float = 900.0
+    puts_per_function: int = 1
+    gets_per_function: int = 2
+    repeat_share: float = 0.1
+    longest_epoch_seconds: float = 6 * 3600.0
+
+    def __post_init__(self) -> None:
+        for field, values in (("functions", self.functions), ("memory", self.memory_mb)):
+            if not values or values[0] < 1 or any(a >= b for a, b in itertools.pairwise(values)):
+                raise BadInput(f"{field}: must be whole numbers above 0, rising, none twice (got {_short(values)})")
+        for size in self.memory_mb:
+            if not self.prices.offers(size):
+                raise BadInput(
+                    f"memory: {self.prices.name} has no functions of {size} MB; allowed: {self.prices.sizes_in_words}"
+                )
+        for field, number in (("samples", self.samples), ("batch", self.batch), ("max_epochs", self.max_epochs)):
+            if number < 1:
+                raise BadInput(f"workload.{field}: must be at least 1 (got {number})")
+        if self.functions[0] > self.samples:
+            raise BadInput(
+                f"functions: {self.functions[0]} functions have only {self.samples} samples: some would get none"
+            )
+        if not math.isfinite(self.target_loss):
+            raise BadInput(f"workload.target_loss: must be a finite number (got {self.target_loss})")
+        if self.goal.minimize is Objective.KNEE:
+            raise BadInput("goal.minimize: functions are scheduled for time or cost; allowed: time, cost")
+        self._check_rules()
+
+    def _check_rules(self) -> None:
+        if not 0 < self.limit_seconds <= self.prices.limit_seconds:
+            raise BadInput(
+                f"limit: a call on {self.prices.name} ends after {self.prices.limit_seconds:g} s at most"
+                f" (got {self.limit_seconds:g} s)"
+            )
+        if min(self.model_bytes, self.puts_per_function, self.gets_per_function) < 0:
+            raise BadInput("workload: bytes and storage requests must not be negative")
+        if not 0 <= self.repeat_share <= 1:
+            raise BadInput(f"repeat_share: lies in [0, 1] (got {self.repeat_share})")
+        if not 0 < self.longest_epoch_seconds < math.inf:
+            raise BadInput("longest_epoch_seconds: must be more than 0 and finite")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(F, M): how many numbers of functions and memory sizes there are; arrays over fleets have this shape."""
+        return len(self.functions), len(self.memory_mb)
+
+    def repeats(self, functions: int) -> int:
+        """Calls that may be repeated in an epoch of so many functions."""
+        return math.ceil(self.repeat_share * functions - 1e-9)
+
+    @cached_property
+    def functions_array(self) -> Floats:
+        """(F, 1)."""
+        return np.array(self.functions, dtype=np.float64)[:, None]
+
+    @cached_property
+    def memory_array(self) -> Floats:
+        """(1, M) in MB."""
+        return np.array(self.memory_mb, dtype=np.float64)[None, :]
+
+    @cached_property
+    def usd_per_second(self) -> Floats:
+        """(1, M) of one running function, for models; accounts use `prices`."""
+        return np.array([float(self.prices.usd_per_second(size)) for size in self.memory_mb])[None, :]
+
+    @cached_property
+    def usd_per_function(self) -> float:
+        """What a function costs in an epoch beside its seconds: its request and its storage requests; for models."""
+        prices = self.prices
+        return float(
+            prices.usd_per_request
+            + prices.usd_per_put * self.puts_per_function
+            + prices.usd_per_get * self.gets_per_function
+        )
+
+
+def _short(values: tuple[int, ...]) -> str:
+    shown = ", ".join(map(str, values[:6]))
+    return shown + (", ..." if len(values) > 6 else "")

@@ -1,0 +1,66 @@
+"""Schedulers by name, with options as the user writes them: `mpc`, `static:functions=64,memory=1769`."""
+
+import dataclasses
+from importlib import import_module
+from typing import Any, get_type_hints
+
+from mlcd.errors import BadInput, nearest
+from mlcd.schedulers.scheduler import Scheduler
+
+SCHEDULERS = {
+    "static-n": ("mlcd.schedulers.static_n", "StaticN"),
+    "static": ("mlcd.schedulers.static", "Static"),
+    "siren": ("mlcd.schedulers.siren", "Siren"),
+    "mpc": ("mlcd.schedulers.mpc", "Mpc"),
+    "oracle": ("mlcd.schedulers.oracle", "Oracle"),
+}
+
+DEFAULT_SCHEDULER = "mpc"
+
+
+def scheduler_class(name: str) -> Any:
+    """The scheduler's class. Raises BadInput with the nearest name."""
+    if name not in SCHEDULERS:
+        near = nearest(name, list(SCHEDULERS))
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise BadInput(f"search.strategy: unknown scheduler {name!r}; allowed: {', '.join(SCHEDULERS)}{hint}")
+    module, attribute = SCHEDULERS[name]
+    return getattr(import_module(module), attribute)
+
+
+def scheduler(text: str, *, seed: int = 0) -> Scheduler:
+    """The scheduler that `name[:option=value,...]` describes. Raises BadInput naming the option and what is allowed.
+
+    `oracle` is not to be had by name alone: it needs the truth, which only a simulated cloud knows.
+    """
+    name, _, tail = text.partition(":")
+    cls = scheduler_class(name.strip())
+    if getattr(cls, "needs_truth", False):
+        raise BadInput(f"search.strategy: {name.strip()} runs in `mlcd bench serverless` only: it must know the truth")
+    hints = get_type_hints(cls)
+    fields = {f.name.replace("_", "-"): f.name for f in dataclasses.fields(cls) if f.init and f.name != "seed"}
+    values: dict[str, Any] = {}
+    for part in filter(None, (piece.strip() for piece in tail.split(","))):
+        option, equals, value = (piece.strip() for piece in part.partition("="))
+        if option not in fields or not equals:
+            near = nearest(option, list(fields))
+            hint = f"; did you mean {near!r}?" if near else ""
+            allowed = ", ".join(f"{known}=" for known in fields) or "none"
+            raise BadInput(f"search.strategy: {name} has no option {part!r}; allowed: {allowed}{hint}")
+        values[fields[option]] = _convert(f"search.strategy: {name}:{option}", value, hints[fields[option]])
+    try:
+        made: Scheduler = cls(seed=seed, **values)
+    except ValueError as error:
+        raise BadInput(f"search.strategy: {text}: {error}") from error
+    return made
+
+
+def _convert(where: str, value: str, kind: Any) -> Any:
+    number = float if kind in (float, float | None) else int if kind in (int, int | None) else None
+    if number is None:
+        return value
+    try:
+        return number(value)
+    except ValueError as error:
+        what = "a whole number" if number is int else "a number"
+        raise BadInput(f"{where}: not {what} (got {value!r})") from error
