@@ -1,0 +1,230 @@
+"""`local` as a cloud that serves: each configuration is a server on this machine, pinned to processors of its own."""
+
+import contextlib
+import json
+import os
+import secrets
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from mlcd.clouds import processes
+from mlcd.clouds.local import Local, usable_cpus
+from mlcd.clouds.nodes import PREFIX
+from mlcd.clouds.provider import LeaseFailed, Order, Progress, Settled
+from mlcd.clouds.serving.provider import Endpoint
+from mlcd.clouds.workspace import Workspace
+from mlcd.server.options import Precision, ServerOptions
+from mlcd.server.tensors import TensorSpec
+from mlcd.space import Config
+from mlcd.trial.trial import FailureKind
+
+POLL_SECONDS = 0.1
+_OUT_OF_MEMORY = ("out of memory", "memoryerror", "bad_alloc", "failed to allocate memory", "cannot allocate memory")
+_KEEPER = Path(__file__).with_name("keeper.py")
+
+
+def cores_of(config: Config, most: int) -> int:
+    """The processors a configuration takes, and is paid for: threads x replicas, no more than there are."""
+    return min(int(config["threads"]) * int(config["replicas"]), most)
+
+
+class LocalServing:
+    """A model served on this machine: nominal prices, real seconds."""
+
+    name = "local"
+    simulated = False
+
+    def __init__(
+        self,
+        model: Path,
+        *,
+        home: Path,
+        noise: float,
+        sizes: Mapping[str, int] | None = None,
+        cpus: tuple[int, ...] | None = None,
+    ) -> None:
+        self.model, self.home, self.noise, self.sizes = model, home, noise, sizes or {}
+        self.cpus = usable_cpus() if cpus is None else cpus
+        self._swept = False
+
+    def lease(self, order: Order) -> "LocalServer":
+        """Start the server. The first one ends what killed mlcd processes left: it would take these processors."""
+        if not self._swept:
+            self._swept = True
+            engine = Local(self.home)
+            for leftover in engine.leftovers():
+                if not leftover.owned:
+                    engine.end(leftover)
+        return LocalServer(self, order)
+
+    def options(self, config: Config, *, port: int = 0, host: str = "127.0.0.1") -> ServerOptions:
+        """The server of a configuration."""
+        return ServerOptions(
+            model=self.model,
+            batch=int(config["batch"]),
+            threads=int(config["threads"]),
+            replicas=int(config["replicas"]),
+            precision=Precision(str(config["precision"])),
+            sizes=self.sizes,
+            cache=self.home / "quantised",
+            host=host,
+            port=port,
+        )
+
+    def command(self, config: Config) -> list[str]:
+        """What starts the server of a configuration on a free port."""
+        return [sys.executable, "-m", "mlcd.server", *self.options(config).arguments()]
+
+    def environment(self, lease_id: str) -> dict[str, str]:
+        """The server's variables: the lease's name, and libraries that start no threads of their own."""
+        env = {**os.environ, processes.TAG: lease_id, "OMP_WAIT_POLICY": "PASSIVE", "PYTHONUNBUFFERED": "1"}
+        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+            env[name] = "1"
+        return env
+
+
+class LocalServer:
+    """One server, its keeper and its folder."""
+
+    def __init__(self, cloud: LocalServing, order: Order) -> None:
+        self.cloud, self.order = cloud, order
+        run = order.run_id or "serve"
+        self.lease_id = f"{PREFIX}{run[-40:].lower()}-{secrets.token_hex(3)}"
+        self.folder = Workspace(cloud.home, run).lease(self.lease_id)
+        self._started = time.monotonic()
+        self._endpoint: Endpoint | None = None
+        self._said = b""
+        self._peak_gib = 0.0
+        cores = cores_of(order.config, len(cloud.cpus))
+        self.own_cpus, rest = cloud.cpus[:cores], cloud.cpus[cores:]
+        self._client_cpus, self._shares = (rest or cloud.cpus), not rest
+        try:
+            self.folder.mkdir(parents=True)
+            self._keeper = subprocess.Popen(  # noqa: S603 - our own server
+                [sys.executable, "-I", str(_KEEPER), str(order.seconds), *cloud.command(order.config)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=(self.folder / "log.txt").open("ab"),
+                env=cloud.environment(self.lease_id),
+                start_new_session=True,
+            )
+            if hasattr(os, "sched_setaffinity"):
+                os.sched_setaffinity(self._keeper.pid, self.own_cpus)  # before it has started the server
+            self._write_down()
+        except OSError as error:
+            raise LeaseFailed(FailureKind.LAUNCH, f"the server did not start: {error}", seconds=0.0) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """Since the order."""
+        return time.monotonic() - self._started
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """See ServerLease."""
+        if self._endpoint is None:
+            raise RuntimeError("the server is not ready")
+        return self._endpoint
+
+    def progress(self) -> Iterator[Progress]:
+        """A sign of life every so often, until the server says that it is ready."""
+        while self._endpoint is None:
+            self.check()
+            self._listen()
+            self.memory_gib()
+            yield Progress(self.elapsed_seconds, 0.0)
+
+    def finish(self, at: Progress) -> Settled:  # noqa: ARG002 - a server has nothing to save
+        """End the server."""
+        self.memory_gib()
+        self.release()
+        return Settled(seconds=self.elapsed_seconds)
+
+    def check(self) -> None:
+        """See ServerLease."""
+        code = self._keeper.poll()
+        if code is None:
+            return
+        last = _last_line(self.folder / "log.txt")
+        text = last.removeprefix("mlcd.server: ") or f"ended with code {code}"
+        exhausted = code in (137, -9) or any(words in text.lower() for words in _OUT_OF_MEMORY)
+        kind = FailureKind.OUT_OF_MEMORY if exhausted else FailureKind.ERROR
+        raise LeaseFailed(kind, f"the server ended: {text[:300]}", seconds=self.elapsed_seconds)
+
+    def memory_gib(self) -> float | None:
+        """See ServerLease: the resident memory of all its processes, looked at now and then."""
+        sizes = [_resident_gib(pid) for pid in processes.tagged(self.lease_id) if pid != self._keeper.pid]
+        self._peak_gib = max(self._peak_gib, sum(sizes))
+        return self._peak_gib or None
+
+    def release(self) -> None:
+        """End everything that bears the lease's name; returns when nothing of it runs."""
+        with contextlib.suppress(OSError):
+            if self._keeper.stdin:
+                self._keeper.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._keeper.wait(timeout=10)
+        while alive := processes.tagged(self.lease_id):
+            processes.end(alive)
+        if self._keeper.stdout:
+            self._keeper.stdout.close()
+
+    def _listen(self) -> None:
+        """Take in what the server says: its first line that is JSON says where it answers."""
+        out = self._keeper.stdout
+        assert out is not None  # noqa: S101 - it was asked for
+        if not select.select([out], [], [], POLL_SECONDS)[0]:
+            return
+        self._said += os.read(out.fileno(), 65536)
+        *lines, self._said = self._said.split(b"\n")
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                data: Any = json.loads(line)
+                if isinstance(data, dict) and "address" in data:
+                    self._endpoint = Endpoint(
+                        address=str(data["address"]),
+                        model=str(data["model"]),
+                        inputs=tuple(map(TensorSpec.from_json, data["inputs"])),
+                        sizes=self.cloud.sizes,
+                        client_cpus=self._client_cpus,
+                        shares_cpus=self._shares,
+                    )
+
+    def _write_down(self) -> None:
+        data = {
+            "cloud": self.cloud.name,
+            "owner": [os.getpid(), processes.started_at(os.getpid())],
+            "agents": [[self._keeper.pid, processes.started_at(self._keeper.pid)]],
+        }
+        (self.folder / "lease.json").write_text(json.dumps(data))
+
+
+def _last_line(file: Path) -> str:
+    try:
+        lines = file.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _resident_gib(pid: int) -> float:
+    """What a process takes now; 0 where it is gone or the system does not tell."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**30

@@ -1,0 +1,106 @@
+"""A serving job as the user wrote it, frozen. Parsed from YAML by mlcd.spec.serving; resolved by mlcd.jobs.serve."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from mlcd.errors import SpecError
+from mlcd.goal import Goal
+from mlcd.spec.train import Place, TrialRules
+from mlcd.units import Usd
+
+
+class Scenario(StrEnum):
+    """How requests arrive, under MLPerf's names.
+
+    SERVER         at random times (Poisson), ever more of them: the highest rate that keeps the latency limit
+    SINGLE_STREAM  one after another
+    MULTI_STREAM   eight at a time, the next eight when all are answered
+    OFFLINE        all at once, as many as the server takes
+    """
+
+    SERVER = "server"
+    SINGLE_STREAM = "single-stream"
+    MULTI_STREAM = "multi-stream"
+    OFFLINE = "offline"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingKnobs:
+    """What may be chosen of each knob; None is all that the machine offers."""
+
+    batch: tuple[int, ...] | None = None
+    threads: tuple[int, ...] | None = None
+    replicas: tuple[int, ...] | None = None
+    precision: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSettings:
+    """How the server is loaded.
+
+    scenario        None: `server` where there is a latency limit, else `offline`
+    headroom        the share of the measured rate that is kept free: the verification offers the rest
+    verify_seconds  how long the choice is loaded before it is recommended; 0 leaves that out
+    """
+
+    scenario: Scenario | None = None
+    rate: float | None = None
+    headroom: float = 0.1
+    verify_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingSearch:
+    """How to search. `noise` None means what the machine states."""
+
+    strategy: str = "falcon"
+    max_trials: int = 6
+    noise: float | None = None
+    trial: TrialRules = field(default_factory=TrialRules)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingResources:
+    """Where. `prices` are USD an hour by type (`local.2`): the user's word over the nominal price."""
+
+    infra: str = "local"
+    prices: Mapping[str, Usd] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeSpec:
+    """A whole job file of `mlcd serve`. `source` is its text, kept with the run so that it can be resumed.
+
+    model    the ONNX file, seen from the job file's own folder
+    sizes    of axes other than the batch that the model leaves open, by their name
+    """
+
+    name: str
+    model: str
+    goal: Goal
+    resources: ServingResources = field(default_factory=ServingResources)
+    knobs: ServingKnobs = field(default_factory=ServingKnobs)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    load: LoadSettings = field(default_factory=LoadSettings)
+    search: ServingSearch = field(default_factory=ServingSearch)
+    file: str = ""
+    source: str = ""
+    places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def scenario(self) -> Scenario:
+        """How requests arrive."""
+        return self.load.scenario or (Scenario.SERVER if self.goal.slo else Scenario.OFFLINE)
+
+    def error(
+        self, name: str, problem: str, *, value: object = None, allowed: str = "", nearest: str = ""
+    ) -> SpecError:
+        """The error about the field `name`, at its line or its section's; to be raised by the caller."""
+        place = self.places.get(name)
+        if place is None:
+            above = self.places.get(name.partition(".")[0])
+            place = Place(name, self.file, above.line if above is not None and above.file else None)
+        return SpecError(
+            problem, file=place.file, line=place.line, field=place.field, value=value, allowed=allowed, nearest=nearest
+        )

@@ -1,0 +1,353 @@
+"""The job file of `mlcd serve`: every field in tables, and the same fields from the command line."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from mlcd.errors import SpecError, nearest
+from mlcd.goal import Goal, Objective, Slo
+from mlcd.spec.document import document, read_text
+from mlcd.spec.mapping import as_text, tree
+from mlcd.spec.node import Bounds, Node
+from mlcd.spec.parse import job_name, places_of, strategy
+from mlcd.spec.quantity import budget, deadline, line_of_text, number, whole
+from mlcd.spec.real import prices
+from mlcd.spec.record import Field, Reader, Record
+from mlcd.spec.serve import LoadSettings, Scenario, ServeSpec, ServingKnobs, ServingResources, ServingSearch
+from mlcd.spec.train import Place, TrialRules
+
+PRECISIONS = ("fp32", "int8")
+"""What ONNX Runtime serves on a CPU without a calibration set."""
+PERCENTILES = ("p50", "p95", "p99")
+MOST_LATENCY_SECONDS = 3600.0
+
+_LATENCY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*(ms|msec|milliseconds?|s|sec|seconds?|us|µs)\s*")
+_LATENCY_FORM = "a time such as 50ms or 0.2s"
+_RATE = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?)\s*(?:requests?|req|rps|qps)?\s*(?:/\s*s(?:ec(?:ond)?)?)?\s*")
+_RATE_FORM = "requests a second, such as 500/s or 500"
+_SLO_FORM = "{p99: 50ms}; p50 and p95 are allowed, too"
+_RANGE = re.compile(r"\s*([0-9]{1,9})\s*\.\.\s*([0-9]{1,9})\s*")
+_COUNTS_FORM = "a list such as [1, 4, 16], a range such as 1..2, or a whole number"
+_REQUESTS_PER_DOLLAR, _REQUEST_RATE = "requests per dollar", "rate"
+_MEANT_MOST = {
+    **dict.fromkeys(("requests-per-dollar", "requests_per_dollar", "rpd", "value", "cost"), _REQUESTS_PER_DOLLAR),
+    **dict.fromkeys(("throughput", "speed", "qps", "rps", "requests", "requests/s"), _REQUEST_RATE),
+}
+_MEANT_SCENARIO = {
+    **dict.fromkeys(("poisson", "open"), "server"),
+    **dict.fromkeys(("singlestream", "single_stream", "single"), "single-stream"),
+    **dict.fromkeys(("multistream", "multi_stream", "multi"), "multi-stream"),
+    **dict.fromkeys(("batch", "throughput"), "offline"),
+}
+
+
+def latency(node: Node) -> float:
+    """`50ms`, `0.2s` as seconds."""
+    value = node.filled().value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise node.error("a latency needs a unit", allowed=_LATENCY_FORM, nearest=f"{value:g}ms")
+    match = _LATENCY.fullmatch(value.lower()) if isinstance(value, str) else None
+    if match is None:
+        raise node.error("is not a latency", allowed=_LATENCY_FORM)
+    scale = {"m": 1e-3, "s": 1.0, "u": 1e-6, "µ": 1e-6}[match[2][0]]
+    seconds = float(match[1]) * scale
+    if not 0 < seconds <= MOST_LATENCY_SECONDS:
+        raise node.error("is out of range", allowed="more than 0 and at most an hour")
+    return seconds
+
+
+def rate(node: Node) -> float:
+    """`500/s`, `500 requests/s`, `500` as requests a second."""
+    value = node.filled().value
+    if isinstance(value, str):
+        match = _RATE.fullmatch(value.lower())
+        if match is None:
+            raise node.error("is not a rate", allowed=_RATE_FORM)
+        node = replace(node, value=float(match[1].replace(",", "").replace("_", "")))
+    return node.number(Bounds(above=0, most=1e9), unit="requests a second")
+
+
+def slo(node: Node) -> Slo:
+    """`{p99: 50ms}`: one percentile of the latency and its limit."""
+    given = node.mapping()
+    for name, child in given.items():
+        if name not in PERCENTILES:
+            near = nearest(name.lower(), PERCENTILES)
+            raise SpecError(
+                "is no percentile that is measured",
+                file=child.file,
+                line=child.line,
+                field=child.path,
+                allowed=_SLO_FORM,
+                nearest=near,
+            )
+    if len(given) != 1:
+        raise node.error("must have one percentile and its limit", allowed=_SLO_FORM)
+    ((name, child),) = given.items()
+    return Slo(seconds=latency(child), percentile=int(name[1:]))
+
+
+def counts(most: int) -> Reader[tuple[int, ...]]:
+    """A reader of whole numbers to choose from: a list, a range, or one; sorted, each once."""
+    bounds = Bounds(least=1, most=most)
+
+    def read(node: Node) -> tuple[int, ...]:
+        value = node.filled().value
+        if isinstance(value, Mapping) or value == ():
+            raise node.error("is nothing to choose from", allowed=_COUNTS_FORM)
+        if isinstance(value, str):
+            match = _RANGE.fullmatch(value)
+            if match is None:
+                raise node.error("is nothing to choose from", allowed=_COUNTS_FORM)
+            first, last = int(match[1]), int(match[2])
+            if first > last:
+                raise node.error("is an empty range", allowed=_COUNTS_FORM, nearest=f"{last}..{first}")
+            if first not in bounds or last not in bounds:
+                raise node.error("is out of range", allowed=f"whole numbers {bounds}")
+            return tuple(range(first, last + 1))
+        found: list[int] = []
+        for item in node.items():
+            count = item.whole(bounds)
+            if count in found:
+                raise item.error("is given twice")
+            found.append(count)
+        return tuple(sorted(found))
+
+    return read
+
+
+def precisions(node: Node) -> tuple[str, ...]:
+    """`[fp32, int8]`, each once."""
+    meant = {"float32": "fp32", "float": "fp32", "fp16": "fp32", "half": "fp32", "qint8": "int8", "quantized": "int8"}
+    found: list[str] = []
+    for item in node.items():
+        name = item.choice(PRECISIONS, meant=meant)
+        if name in found:
+            raise item.error("is given twice")
+        found.append(name)
+    if not found:
+        raise node.error("must not be empty", allowed=", ".join(PRECISIONS))
+    return tuple(found)
+
+
+def sizes(node: Node) -> Mapping[str, int]:
+    """`{sequence: 128}`: the sizes of axes that the model leaves open, by their name."""
+    bounds = Bounds(least=1, most=10**7)
+    return {name: child.whole(bounds) for name, child in node.mapping().items()}
+
+
+def _goal(now: datetime | None) -> Reader[Goal]:
+    record: Record[dict[str, Any]] = Record(
+        make=dict,
+        fields={
+            "maximize": Field(read=lambda node: node.choice((_REQUESTS_PER_DOLLAR, _REQUEST_RATE), meant=_MEANT_MOST)),
+            "minimize": Field(read=lambda node: node.choice(("cost",), meant={"price": "cost", "money": "cost"})),
+            "rate": Field(read=rate),
+            "slo": Field(read=slo),
+            "budget": Field(read=budget),
+            "deadline": Field(read=deadline(now), into="deadline_seconds"),
+        },
+    )
+
+    def read(node: Node) -> Goal:
+        given = record(node)
+        most, least = given.pop("maximize", None), given.pop("minimize", None)
+        form = f"{{maximize: {_REQUESTS_PER_DOLLAR}}}, {{maximize: rate}}, or {{minimize: cost, rate: 500/s}}"
+        if (most is None) == (least is None):
+            problem = "says both maximize and minimize" if most else "says neither maximize nor minimize"
+            raise node.error(problem, allowed=form)
+        if least is not None and "rate" not in given:
+            raise node.error("minimize: cost needs the rate that is to be held", allowed=form)
+        if most == _REQUEST_RATE and "rate" in given:
+            raise node.mapping()["rate"].error("is what is to be maximized", allowed=form)
+        return Goal(minimize=Objective.TIME if most == _REQUEST_RATE else Objective.COST, **given)
+
+    return read
+
+
+def _scenario(node: Node) -> Scenario:
+    return Scenario(node.choice(tuple(Scenario), meant=_MEANT_SCENARIO))
+
+
+def _seconds(*, least: float, most: float) -> Reader[float]:
+    """A reader of a duration such as `20s` or of bare seconds."""
+    bounds = Bounds(least=least, most=most)
+
+    def read(node: Node) -> float:
+        match = _LATENCY.fullmatch(node.value) if isinstance(node.value, str) else None
+        if match is not None and match[2].startswith("s"):
+            node = replace(node, value=float(match[1]))
+        return node.number(bounds, unit="seconds")
+
+    return read
+
+
+_RESOURCES = Record(
+    make=ServingResources,
+    fields={"infra": Field(read=line_of_text), "prices": Field(read=prices)},
+    later={
+        "instance_type": "threads and replicas say how much of the machine is taken",
+        "use_spot": "",
+        "cloud": "write infra: local",
+    },
+)
+
+_KNOBS = Record(
+    make=ServingKnobs,
+    fields={
+        "batch": Field(read=counts(4096)),
+        "threads": Field(read=counts(1024)),
+        "replicas": Field(read=counts(1024)),
+        "precision": Field(read=precisions),
+    },
+    later={"memory": "replicas that do not fit the machine's memory are left out", "gpu_share": ""},
+)
+
+_LOAD = Record(
+    make=LoadSettings,
+    fields={
+        "scenario": Field(read=_scenario),
+        "rate": Field(read=rate),
+        "headroom": Field(read=number(least=0, below=1)),
+        "verify": Field(read=_seconds(least=0, most=86_400), into="verify_seconds"),
+    },
+)
+
+_TRIAL = Record(
+    make=lambda **given: TrialRules(tuple(given.items())),
+    fields={
+        "seconds": Field(read=_seconds(least=1, most=86_400)),
+        "extension": Field(read=number(least=0, most=10)),
+        "watchdog": Field(read=_seconds(least=1, most=86_400), into="watchdog_seconds"),
+        "precision": Field(read=number(above=0, below=1)),
+        "retries": Field(read=whole(least=0, most=100)),
+    },
+)
+
+_SEARCH = Record(
+    make=ServingSearch,
+    fields={
+        "strategy": Field(read=strategy),
+        "max_trials": Field(read=whole(least=1, most=100_000)),
+        "noise": Field(read=number(least=0, below=1)),
+        "trial": Field(read=_TRIAL),
+    },
+    later={"parallel": "load tests side by side would slow each other down"},
+)
+
+
+def serve_record(now: datetime | None = None) -> Record[ServeSpec]:
+    """The reader of a whole job file; a deadline that is a point in time is counted from `now`."""
+    return Record(
+        make=ServeSpec,
+        fields={
+            "name": Field(read=job_name, required=True, allowed="a name such as resnet50"),
+            "model": Field(read=line_of_text, required=True, allowed="an ONNX file, such as resnet50.onnx"),
+            "resources": Field(read=_RESOURCES),
+            "knobs": Field(read=_KNOBS),
+            "sizes": Field(read=sizes),
+            "load": Field(read=_LOAD),
+            "goal": Field(read=_goal(now), required=True, allowed="{maximize: requests per dollar, slo: {p99: 50ms}}"),
+            "search": Field(read=_SEARCH),
+        },
+        later={"num_nodes": "replicas says how many copies serve", "run": "mlcd serve starts the server itself"},
+    )
+
+
+def parse_serve(text: str, *, file: str = "job.yaml", now: datetime | None = None) -> ServeSpec:
+    """The job that `text` describes; `file` is its name in messages. Raises SpecError for the first mistake."""
+    root = document(text, file=file)
+    if root.value is None:
+        raise SpecError("the file is empty", file=file, line=1, allowed="a job file; docs/serve.md shows one")
+    return replace(_checked(root, now), file=file, source=text)
+
+
+def read_serve(path: str | Path, *, now: datetime | None = None) -> ServeSpec:
+    """The job of a file. Raises SpecError where it cannot be read and as `parse_serve` does."""
+    return parse_serve(read_text(path), file=str(path), now=now)
+
+
+def serve_mapping(job: Mapping[str, object], *, now: datetime | None = None) -> ServeSpec:
+    """The job that a Python mapping describes, with the fields of a job file; its `source` is the same as YAML."""
+    root = tree(job)
+    return replace(_checked(root, now), source=as_text(root))
+
+
+def _checked(root: Node, now: datetime | None) -> ServeSpec:
+    """The job, and what its fields say together."""
+    spec = replace(serve_record(now)(root), places=places_of(root))
+    goal, load = spec.goal, spec.load
+    if load.rate is not None:
+        if goal.rate is not None and goal.rate != load.rate:
+            problem = f"differs from goal.rate, which is {goal.rate:g}/s"
+            raise spec.error("load.rate", problem, value=load.rate, allowed="one of them, or both alike")
+        if goal.minimize is Objective.TIME:
+            problem = "stands against goal.maximize: rate, which looks for the highest"
+            raise spec.error("load.rate", problem, value=load.rate, allowed="leave it out")
+        spec = replace(spec, goal=replace(goal, rate=load.rate))
+    if load.scenario is Scenario.SERVER and goal.slo is None:
+        problem = "looks for the highest rate inside a latency limit, and there is none"
+        raise spec.error("load.scenario", problem, value="server", allowed="goal.slo, such as {p99: 50ms}, or offline")
+    return spec
+
+
+def with_flags(spec: ServeSpec, flags: Mapping[str, str | None], *, now: datetime | None = None) -> ServeSpec:
+    """`spec` with the command line's flags in place of the file's values; its source says so, too.
+
+    flags  by name: on, slo, rate, maximize, budget, deadline, strategy, trials. Raises SpecError naming the flag.
+    """
+    given = {name: text for name, text in flags.items() if text is not None}
+    if not given:
+        return spec
+    fields = document(spec.source, file=spec.file).plain()
+    if not isinstance(fields, dict):  # parsed before, so that it is one
+        raise SpecError("must be a mapping of fields to values", file=spec.file)
+    for name, text in given.items():
+        section, field = _FLAGS[name]
+        place = fields.setdefault(section, {})
+        place[field] = _flag_value(name, text)
+        if name == "maximize":
+            place.pop("minimize", None)
+    changed = _named_by_flags(fields, given, now)
+    places = {**spec.places, **{f"{_FLAGS[n][0]}.{_FLAGS[n][1]}": Place(f"--{n}") for n in given}}
+    return replace(changed, file=spec.file, places=places)
+
+
+def _named_by_flags(fields: dict[str, object], given: Mapping[str, str], now: datetime | None) -> ServeSpec:
+    try:
+        return serve_mapping(fields, now=now)
+    except SpecError as error:
+        for name in given:
+            path = ".".join(_FLAGS[name])
+            if error.field == path or error.field.startswith(f"{path}."):
+                raise SpecError(
+                    error.problem, field=f"--{name}", value=given[name], allowed=error.allowed, nearest=error.nearest
+                ) from error
+        raise
+
+
+def _flag_value(name: str, text: str) -> object:
+    """What a flag's text is in a job file."""
+    if name == "slo":
+        percentile, equals, limit = text.partition("=")
+        if not equals:
+            raise SpecError("is not a latency limit", field="--slo", value=text, allowed="p99=50ms")
+        return {percentile.strip(): limit.strip()}
+    if name == "trials":
+        return int(text) if text.strip().isdigit() else text
+    return text
+
+
+_FLAGS = {
+    "on": ("resources", "infra"),
+    "slo": ("goal", "slo"),
+    "rate": ("goal", "rate"),
+    "maximize": ("goal", "maximize"),
+    "budget": ("goal", "budget"),
+    "deadline": ("goal", "deadline"),
+    "strategy": ("search", "strategy"),
+    "trials": ("search", "max_trials"),
+}
