@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 from mlcd.errors import BadInput, RunBusy, StoreError, nearest
 from mlcd.ledger import Authorisation
 from mlcd.store import codec
+from mlcd.store.serving_codec import serving_from_json
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
 from mlcd.trial.record import Ending, FinalRun, Naive, Relaxation, RunRecord, TrialRow
@@ -230,6 +231,7 @@ class Store:
             earlier=tuple(run for run in attempts if run.ending.is_begun_again),
             outputs=self._outputs(run["run_id"]),
             kind=run["kind"],
+            serving=serving_from_json(json.loads(run["spec"]).get("serving")),
         )
 
     def spec(self, run_id: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mlcd.known.resemblance import Resemblance
 from mlcd.problem import Problem
 from mlcd.space import Config
 from mlcd.trial.outcome import Status
@@ -92,6 +93,26 @@ class Relaxation:
     deadline_seconds: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingFacts:
+    """What of a serving job is no part of its problem.
+
+    model           the file that is served
+    scenario        how requests arrive
+    headroom        the share of the measured rate that is kept free
+    verify_seconds  how long the choice is loaded before it is recommended
+    resemblance     what was known of the model beforehand; None where nothing is known of other models
+    notes           what was left out of the space, and why
+    """
+
+    model: str
+    scenario: str
+    headroom: float
+    verify_seconds: float
+    resemblance: Resemblance | None = None
+    notes: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
     """A run, from its question to its receipt.
@@ -101,6 +122,7 @@ class RunRecord:
     stopped   why the search ended, in words
     outputs   the folder with what the training brought home; "" where there is none
     kind      of job: train, serve
+    serving   the facts of a serving job
     """
 
     run_id: str
@@ -124,6 +146,7 @@ class RunRecord:
     relaxations: tuple[Relaxation, ...] = ()
     outputs: str = ""
     kind: str = "train"
+    serving: ServingFacts | None = None
 
     @property
     def history(self) -> History:

@@ -21,8 +21,11 @@ def main(seconds: float, command: list[str]) -> int:
     """Run `command` until it ends by itself, or the pipe or its time does; its exit code, less than 0 for a signal."""
     until = time.monotonic() + seconds
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    server = subprocess.Popen(  # noqa: S603, PLW1509 - what mlcd asked for; there are no threads here
-        command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_die_with_keeper
+    server = subprocess.Popen(  # noqa: S603 - what mlcd asked for
+        command,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=_die_with_keeper,  # noqa: PLW1509 - there are no threads here
     )
     try:
         while (code := server.poll()) is None:

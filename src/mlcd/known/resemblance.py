@@ -1,0 +1,67 @@
+"""Which known models a model resembles by its operators, and how sure that is."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mlcd.known.tables import Known, OperatorUse, Target
+
+NEAREST = 3
+SURE, LIKELY = 0.9, 0.6
+"""From here on a resemblance is called sure, or likely; below, it is a guess."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resemblance:
+    """What the offline data say of a model before anything was tried.
+
+    nearest  known models and how alike they are: the cosine of the two vectors of operators' time shares, in [0, 1]
+    covered  the share of the model's time that is in operators which were measured
+    unseen   its operators that never were, by name, the longest-running first
+    source   what the offline data are
+    """
+
+    nearest: tuple[tuple[str, float], ...]
+    covered: float
+    unseen: tuple[str, ...]
+    source: str
+
+    @property
+    def confidence(self) -> float:
+        """In [0, 1]: how alike the nearest model is, as far as the model's operators are known at all."""
+        return self.covered * max((alike for _, alike in self.nearest), default=0.0)
+
+    @property
+    def word(self) -> str:
+        """`sure`, `likely` or `a guess`."""
+        return "sure" if self.confidence >= SURE else "likely" if self.confidence >= LIKELY else "a guess"
+
+
+def resemblance(known: Known, target: Target) -> Resemblance:
+    """What `known` says of `target`; its own entry, should it be there, counts like any other."""
+    own = _shares(target.operators)
+    seen = {use.operator for model in known.models for use in model.target.operators}
+    seen |= {curve.operator for curve in known.curves}
+    alike = sorted(
+        ((model.name, _cosine(own, _shares(model.target.operators))) for model in known.models),
+        key=lambda pair: (-pair[1], pair[0]),
+    )
+    total = sum(own.values())
+    return Resemblance(
+        nearest=tuple(alike[:NEAREST]),
+        covered=sum(share for name, share in own.items() if name in seen) / total if total > 0 else 0.0,
+        unseen=tuple(sorted((name for name in own if name not in seen), key=lambda name: (-own[name], name))),
+        source=known.source,
+    )
+
+
+def _shares(operators: Iterable[OperatorUse]) -> dict[str, float]:
+    shares: dict[str, float] = {}
+    for use in operators:
+        shares[use.operator] = shares.get(use.operator, 0.0) + use.share
+    return shares
+
+
+def _cosine(one: dict[str, float], other: dict[str, float]) -> float:
+    lengths = math.hypot(*one.values()) * math.hypot(*other.values())
+    return sum(share * other.get(name, 0.0) for name, share in one.items()) / lengths if lengths > 0 else 0.0

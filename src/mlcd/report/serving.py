@@ -1,0 +1,166 @@
+"""A serving run in words: the choice, what it was verified to hold, the receipt, and why each other one lost."""
+
+from textwrap import wrap
+
+from mlcd.report.serving_facts import Choice, Loser, chosen, fallen, losers, nearest_miss, untried
+from mlcd.report.text_table import text_table
+from mlcd.report.wording import plural, speed_text
+from mlcd.trial.outcome import Status
+from mlcd.trial.record import Ending, RunRecord
+from mlcd.units import Usd, format_seconds
+
+WIDTH = 100
+NOMINAL = "local runs on this machine: its prices are nominal, and nobody is charged."
+
+
+def serving_verdict(record: RunRecord) -> str:
+    """The whole answer, about 100 columns wide, without a newline at its end."""
+    parts = [headline(record), _known(record), _receipt(record), _others(record), _more(record)]
+    return "\n\n".join("\n".join(lines) for lines in parts if lines)
+
+
+def headline(record: RunRecord) -> list[str]:
+    """What came of it; the second line is the answer itself."""
+    asked = f"{record.problem.name}: {goal_text(record)}"
+    trials = plural(len(record.rows), "load test")
+    if not record.status.is_final:
+        state = "Interrupted" if record.status is Status.INTERRUPTED else "Not finished"
+        return [asked, f"{state} after {trials}. Go on with: mlcd resume {record.run_id}"]
+    if record.status is Status.INFEASIBLE:
+        return [asked, "Nothing can fit these limits: no load test was started.", *_ways_out(record)]
+    if record.status is Status.ALL_FAILED:
+        return [asked, f"Every load test failed ({len(record.rows)} of {len(record.rows)})."]
+    choice = chosen(record)
+    if choice is None:
+        lines = [asked, f"None of the configurations that were tried ({len(record.rows)}) meets it."]
+        if fallen(record):
+            lines[1] = f"None that met it in its load test held it in its verification ({len(fallen(record))} tried)."
+        miss = nearest_miss(record)
+        return [*lines, *([f"Nearest: {miss.config}, {miss.text}"] if miss else []), *_ways_out(record)]
+    return [asked, f"Serve with: {choice.config}", *_measured(record, choice)]
+
+
+def goal_text(record: RunRecord) -> str:
+    """`most requests per dollar with p99 within 50 ms`."""
+    goal = record.problem.goal
+    words = {"cost": "most requests per dollar", "time": "most requests a second"}[str(goal.minimize)]
+    if goal.rate is not None:
+        words = f"cheapest that holds {goal.rate:g} requests/s"
+    limits = [f"p{goal.slo.percentile} within {latency_text(goal.slo.seconds)}"] if goal.slo else []
+    text = f"{words} with {limits[0]}" if limits else words
+    if goal.budget is not None:
+        text += f", search for at most {goal.budget}"
+    if goal.deadline_seconds is not None:
+        text += f", search within {format_seconds(goal.deadline_seconds)}"
+    return text
+
+
+def latency_text(seconds: float) -> str:
+    """`8.4 ms`, `120 ms`, `1.2 s`."""
+    milliseconds = seconds * 1000
+    if milliseconds >= 999.5:
+        return f"{seconds:.3g} s"
+    return f"{milliseconds:.3g} ms"
+
+
+def _ways_out(record: RunRecord) -> list[str]:
+    return [f"Nearest way out: {relaxation.text}" for relaxation in record.relaxations]
+
+
+def _measured(record: RunRecord, choice: Choice) -> list[str]:
+    load = choice.load
+    rows = [
+        ["requests/s", speed_text(choice.requests_per_second)],
+        ["p50, p95, p99", ", ".join(map(latency_text, (load.p50_seconds, load.p95_seconds, load.p99_seconds)))],
+        ["dollars per million requests", str(choice.usd_per_million)],
+    ]
+    if load.memory_gib is not None:
+        rows.append(["memory", f"{load.memory_gib:.2f} GiB"])
+    how = f"in its load test {format_how(record, choice)}"
+    if choice.verified_seconds is not None:
+        seconds = format_seconds(choice.verified_seconds)
+        how = f"verified under load for {seconds}: {load.requests:,} requests, {load.errors:,} errors"
+        free = record.serving.headroom if record.serving else 0.0
+        if record.problem.goal.rate is None and free:
+            held = speed_text(choice.measured_requests_per_second)
+            rows[0][1] += f"   ({free:.0%} of the {held} measured are kept free)"
+    return [*text_table(rows, "<<"), f"  {how}"]
+
+
+def format_how(record: RunRecord, choice: Choice) -> str:
+    """How a rate that was not verified was measured."""
+    scenario = record.serving.scenario if record.serving else "server"
+    return f"({scenario}; {choice.load.requests:,} requests); not verified"
+
+
+def _known(record: RunRecord) -> list[str]:
+    alike = record.serving.resemblance if record.serving else None
+    if alike is None:
+        return []
+    nearest = ", ".join(f"{name} ({share:.0%} alike)" for name, share in alike.nearest) or "no known model"
+    lines = [f"Resembles {nearest}: {alike.word}."]
+    lines.append(f"{alike.covered:.0%} of its time is in operators that were measured before ({alike.source}).")
+    if alike.unseen:
+        more = f" and {len(alike.unseen) - 8} more" if len(alike.unseen) > 8 else ""
+        lines.append(f"Never seen before: {', '.join(alike.unseen[:8])}{more}; the search needs more trials for that.")
+    return [line for text in lines for line in wrap(text, WIDTH)]
+
+
+def _receipt(record: RunRecord) -> list[str]:
+    if not record.rows:
+        return []
+    failed = f", {len(record.history.failures)} failed" if record.history.failures else ""
+    rows = [["Receipt", "time", "money"]]
+    rows.append(
+        [
+            f"  search ({plural(len(record.rows), 'load test')}{failed})",
+            *_both(record.search_seconds, record.search_usd),
+        ]
+    )
+    for run in record.earlier:
+        word = "lost with mlcd" if run.ending is Ending.LOST else "not held"
+        rows.append([f"  verification of {run.config}, {word}", *_both(run.seconds, run.usd)])
+    if record.final is not None:
+        rows.append(["  verification", *_both(record.final.seconds, record.final.usd)])
+    rows.append(["  total" if record.status.is_final else "  so far", *_both(record.total_seconds, record.total_usd)])
+    goal = record.problem.goal
+    if goal.budget is not None or goal.deadline_seconds is not None:
+        cap = "-" if goal.deadline_seconds is None else format_seconds(goal.deadline_seconds)
+        rows.append(["  cap", cap, "-" if goal.budget is None else str(goal.budget)])
+    lines = text_table(rows, "<>>", indent=0)
+    return [*lines, f"  {NOMINAL}"] if record.cloud == "local" else lines
+
+
+def _both(seconds: float, usd: Usd) -> list[str]:
+    return [format_seconds(seconds), str(usd)]
+
+
+def _others(record: RunRecord) -> list[str]:
+    found = losers(record)
+    lines = []
+    if found:
+        rows = [["Why not", "requests/s", "p99", "$ per million", ""]]
+        rows += [[f"  {x.config}", *_numbers(x), x.text] for x in found]
+        for line, row in zip(text_table(rows, "<>>><", indent=0), rows, strict=True):
+            start = len(line) - len(row[-1])
+            wrapped = wrap(row[-1], max(30, WIDTH - start)) or [""]
+            lines += [line[:start] + wrapped[0], *(" " * start + more for more in wrapped[1:])]
+    rest = untried(record)
+    if rest:
+        lines.append(f"{rest:,} of {len(record.problem.space):,} configurations were not tried.")
+    return lines
+
+
+def _numbers(loser: Loser) -> list[str]:
+    if loser.load is None or loser.requests_per_second is None:
+        return ["-", "-", "-"]
+    price = "-" if loser.usd_per_million is None else str(loser.usd_per_million)
+    return [speed_text(loser.requests_per_second), latency_text(loser.load.p99_seconds), price]
+
+
+def _more(record: RunRecord) -> list[str]:
+    lines = [f"The search ended: {record.stopped}."] if record.stopped else []
+    lines += [f"Note: {note}" for note in (record.serving.notes if record.serving else ())]
+    if record.rows:
+        lines.append(f"Again: mlcd show {record.run_id}; as a page: mlcd report {record.run_id}")
+    return lines
