@@ -1,0 +1,188 @@
+"""The files that serve a recommended configuration elsewhere: Docker Compose, Kubernetes, Triton. Text only."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+import yaml
+
+from mlcd.space import Config
+from mlcd.version import __version__
+
+PORT = 8000
+MEMORY_ROOM = 1.5
+"""Memory that is asked for, over the most that the load test saw: a limit that is met ends the server."""
+_QUEUE_DELAY_SECONDS = 0.001  # the server's own default, so that Triton waits as long for a batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """What is to be served, and how.
+
+    name        the job's
+    model_file  the model's file name in the folder that is written
+    cpus        processors that the configuration takes
+    sizes       of axes that the model leaves open
+    promise     what it held, in words: a comment in each file
+    """
+
+    name: str
+    model_file: str
+    config: Config
+    cpus: int
+    memory_gib: float | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    promise: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name as Kubernetes and Compose take it: at most 63 lower-case letters, digits and -."""
+        label = re.sub(r"[^a-z0-9-]+", "-", self.name.lower()).strip("-")[:63].strip("-")
+        return label or "model"
+
+    @property
+    def memory_mib(self) -> int | None:
+        """What is asked for, in whole steps of 64 MiB."""
+        if self.memory_gib is None:
+            return None
+        return math.ceil(self.memory_gib * 1024 * MEMORY_ROOM / 64) * 64
+
+    @property
+    def command(self) -> list[str]:
+        """The server's command line in its container."""
+        given = [f"--{knob}={self.config[knob]}" for knob in ("batch", "threads", "replicas")]
+        # The model that is written is quantised already where the choice is int8.
+        sizes = [part for axis, size in self.sizes.items() for part in ("--size", f"{axis}={size}")]
+        model = f"/models/{self.model_file}"
+        return ["python", "-m", "mlcd.server", model, "--name", self.name, *given, *sizes, "--host=0.0.0.0"]
+
+
+def deploy_files(kind: str, deployment: Deployment) -> dict[str, str]:
+    """Relative path -> text of the files of one kind; the model itself goes where `model_path` says.
+
+    Raises KeyError for an unknown kind.
+    """
+    return _WRITERS[kind](deployment)
+
+
+def model_path(kind: str, deployment: Deployment) -> PurePosixPath:
+    """Where the model's file belongs among the files of a kind."""
+    if kind == "triton":
+        return PurePosixPath(deployment.label, "1", "model.onnx")
+    return PurePosixPath(deployment.model_file)
+
+
+def _compose(deployment: Deployment) -> dict[str, str]:
+    service: dict[str, Any] = {
+        "build": ".",
+        "image": f"{deployment.label}:latest",
+        "restart": "unless-stopped",
+        "ports": [f"{PORT}:{PORT}"],
+        "cpus": deployment.cpus,
+        "healthcheck": {
+            "test": ["CMD", "python", "-c", _probe()],
+            "interval": "10s",
+            "timeout": "5s",
+            "start_period": "60s",
+        },
+    }
+    if deployment.memory_mib is not None:
+        service["mem_limit"] = f"{deployment.memory_mib}m"
+    return {
+        "compose.yaml": _yaml(deployment, {"services": {deployment.label: service}}),
+        "Dockerfile": _dockerfile(deployment),
+    }
+
+
+def _kubernetes(deployment: Deployment) -> dict[str, str]:
+    labels = {"app": deployment.label}
+    limits: dict[str, str] = {"cpu": str(deployment.cpus)}
+    if deployment.memory_mib is not None:
+        limits["memory"] = f"{deployment.memory_mib}Mi"
+    container = {
+        "name": "server",
+        "image": f"{deployment.label}:latest",
+        "ports": [{"containerPort": PORT}],
+        "resources": {"requests": limits, "limits": limits},
+        "readinessProbe": {"httpGet": {"path": "/v2/health/ready", "port": PORT}, "periodSeconds": 5},
+        "livenessProbe": {
+            "httpGet": {"path": "/v2/health/live", "port": PORT},
+            "initialDelaySeconds": 60,
+            "periodSeconds": 10,
+        },
+    }
+    parts = [
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": deployment.label, "labels": labels},
+            "spec": {
+                "replicas": 1,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            },
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": deployment.label, "labels": labels},
+            "spec": {"selector": labels, "ports": [{"port": 80, "targetPort": PORT}]},
+        },
+    ]
+    return {"kubernetes.yaml": _yaml(deployment, *parts), "Dockerfile": _dockerfile(deployment)}
+
+
+def _triton(deployment: Deployment) -> dict[str, str]:
+    config = deployment.config
+    batch = int(config["batch"])
+    lines = [
+        *_comments(deployment),
+        f"name: {json.dumps(deployment.label)}",
+        'platform: "onnxruntime_onnx"',
+        f"max_batch_size: {batch}",
+        f"instance_group [ {{ count: {int(config['replicas'])}, kind: KIND_CPU }} ]",
+        f'parameters {{ key: "intra_op_thread_count", value: {{ string_value: "{int(config["threads"])}" }} }}',
+    ]
+    if batch > 1:
+        delay = round(_QUEUE_DELAY_SECONDS * 1e6)
+        lines.append(f"dynamic_batching {{ max_queue_delay_microseconds: {delay} }}")
+    return {f"{deployment.label}/config.pbtxt": "\n".join(lines) + "\n"}
+
+
+def _dockerfile(deployment: Deployment) -> str:
+    lines = [
+        *_comments(deployment),
+        "FROM python:3.12-slim",
+        f'RUN pip install --no-cache-dir "mlcd[serve]=={__version__}"',
+        f"COPY {json.dumps([deployment.model_file, '/models/'])}",
+        f"EXPOSE {PORT}",
+        f"CMD {json.dumps([*deployment.command, f'--port={PORT}'])}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _probe() -> str:
+    return f"import urllib.request as r; r.urlopen('http://127.0.0.1:{PORT}/v2/health/ready', timeout=4)"
+
+
+def _yaml(deployment: Deployment, *documents: Mapping[str, Any]) -> str:
+    """Written by PyYAML, which quotes what needs quotes."""
+    text = yaml.safe_dump_all(documents, sort_keys=False, default_flow_style=False, allow_unicode=True)
+    return "\n".join([*_comments(deployment), text])
+
+
+def _comments(deployment: Deployment) -> list[str]:
+    words = f"{deployment.name}: {deployment.config}" + (f"; {deployment.promise}" if deployment.promise else "")
+    return [f"# Written by mlcd {__version__}.", f"# {' '.join(words.split())}"]
+
+
+_WRITERS: dict[str, Callable[[Deployment], dict[str, str]]] = {
+    "compose": _compose,
+    "kubernetes": _kubernetes,
+    "triton": _triton,
+}
+KINDS = tuple(_WRITERS)
