@@ -1,0 +1,105 @@
+"""`python -m mlcd.load ADDRESS`: load a server, print what was seen as one JSON object."""
+
+import argparse
+import json
+import os
+import sys
+import threading
+import urllib.error
+import urllib.request
+from dataclasses import asdict
+from typing import Any
+
+from mlcd.errors import BadInput, MlcdError
+from mlcd.load.generator import generate
+from mlcd.load.plan import LoadInput, LoadPlan, Scenario
+
+
+def main() -> int:
+    """Load; returns the exit code."""
+    arguments = _parser().parse_args()
+    if arguments.until_stdin_closes:
+        threading.Thread(target=_end_with_stdin, daemon=True).start()
+    try:
+        plan = _from_json(json.loads(arguments.plan)) if arguments.plan else _from_arguments(arguments)
+        if plan.cpus and hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, plan.cpus)
+        print(json.dumps(asdict(generate(plan))))  # noqa: T201
+    except MlcdError as error:
+        print(f"mlcd.load: {error}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m mlcd.load", description="Load an Open Inference Protocol server.")
+    parser.add_argument("address", nargs="?", default="", help="of the server, as in http://127.0.0.1:8000")
+    parser.add_argument("--model", default="", help="to be asked")
+    parser.add_argument("--scenario", choices=[s.value for s in Scenario], default=Scenario.SERVER.value)
+    parser.add_argument("--seconds", type=float, default=10.0, help="of the whole test")
+    parser.add_argument("--slo-ms", type=float, help="latency limit; the highest rate that keeps it is searched for")
+    parser.add_argument("--percentile", type=int, default=99, help="of the latencies that must keep it: 50, 95 or 99")
+    parser.add_argument("--rate", type=float, help="requests a second (server)")
+    parser.add_argument("--concurrency", type=int, default=32, help="requests at the same time (offline)")
+    parser.add_argument("--together", type=int, default=8, help="requests of one query (multi-stream)")
+    parser.add_argument("--high", type=int, default=2, help="whole numbers are sent from 0 up to below this")
+    parser.add_argument("--size", type=int, default=1, help="of dynamic axes other than the batch")
+    parser.add_argument("--cpus", default="", help="processors to use, as in 0,1; by default all")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--plan", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--until-stdin-closes", action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
+def _from_json(value: dict[str, Any]) -> LoadPlan:
+    inputs = tuple(LoadInput(**{**tensor, "shape": tuple(tensor["shape"])}) for tensor in value["inputs"])
+    fields = {**value, "inputs": inputs, "scenario": Scenario(value["scenario"]), "cpus": tuple(value["cpus"])}
+    return LoadPlan(**fields)
+
+
+def _from_arguments(arguments: argparse.Namespace) -> LoadPlan:
+    if not arguments.address or not arguments.model:
+        raise BadInput("give the address of a server and --model")
+    return LoadPlan(
+        address=arguments.address.rstrip("/"),
+        model=arguments.model,
+        inputs=_inputs_of(arguments),
+        scenario=Scenario(arguments.scenario),
+        seconds=arguments.seconds,
+        slo_seconds=None if arguments.slo_ms is None else arguments.slo_ms / 1000,
+        percentile=arguments.percentile,
+        rate=arguments.rate,
+        concurrency=arguments.concurrency,
+        together=arguments.together,
+        cpus=tuple(int(cpu) for cpu in arguments.cpus.split(",")) if arguments.cpus else (),
+        seed=arguments.seed,
+    )
+
+
+def _inputs_of(arguments: argparse.Namespace) -> tuple[LoadInput, ...]:
+    """One item of every input, as the server describes them."""
+    url = f"{arguments.address.rstrip('/')}/v2/models/{arguments.model}"
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310
+            described = json.load(answer)
+    except (urllib.error.URLError, ValueError, OSError) as error:
+        raise BadInput(f"{url} does not describe a model: {error}") from error
+    found = []
+    for tensor in described["inputs"]:
+        sizes = [arguments.size if size < 0 else size for size in tensor["shape"]]
+        if tensor["shape"] and tensor["shape"][0] < 0:
+            sizes[0] = 1
+        found.append(
+            LoadInput(name=tensor["name"], datatype=tensor["datatype"], shape=tuple(sizes), high=arguments.high)
+        )
+    return tuple(found)
+
+
+def _end_with_stdin() -> None:
+    while os.read(0, 4096):
+        pass
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

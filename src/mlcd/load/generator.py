@@ -1,0 +1,182 @@
+"""One load test from its plan to its result."""
+
+import math
+import time
+import urllib.parse
+from dataclasses import dataclass, field
+
+from mlcd.errors import BadInput
+from mlcd.load.phases import Phase, closed_loop, multi_stream, poisson
+from mlcd.load.plan import LoadPlan, Scenario
+from mlcd.load.result import LoadResult, Step
+from mlcd.load.wire import Wire, bodies
+
+_WARM_UP = 0.1
+_CLIMB = 0.15
+_CONFIRM = 0.3
+_CONFIRMATIONS = 8
+_CLOSE_ENOUGH = 1.04
+_BUSY = 0.85
+_LEAST = 1e-9
+
+
+def generate(plan: LoadPlan) -> LoadResult:
+    """Send what the plan says, from this process. Raises BadInput where the address cannot be one."""
+    place = urllib.parse.urlsplit(plan.address)
+    if place.scheme != "http" or not place.hostname or not place.port:
+        raise BadInput(f"the address must read http://HOST:PORT (got {plan.address!r})")
+    timeout_seconds = max(10.0, 20 * (plan.slo_seconds or 0))
+    requests = bodies(place.netloc, plan.model, plan.inputs, seed=plan.seed)
+    wire = Wire(place.hostname, place.port, requests, timeout_seconds=timeout_seconds)
+    begun = time.perf_counter()
+    try:
+        closed_loop(wire, concurrency=min(plan.concurrency, 4), seconds=_WARM_UP * plan.seconds, least=8)
+        if plan.scenario is Scenario.SERVER and plan.rate is None:
+            return _search(plan, wire, begun)
+        phase = _one_phase(plan, wire, plan.seconds - (time.perf_counter() - begun))
+        return _result(plan, phase, begun, error=phase.spread())
+    finally:
+        wire.close()
+
+
+def _one_phase(plan: LoadPlan, wire: Wire, seconds: float) -> Phase:
+    seconds = max(seconds, 0.1)
+    if plan.scenario is Scenario.SINGLE_STREAM:
+        return closed_loop(wire, concurrency=1, seconds=seconds)
+    if plan.scenario is Scenario.MULTI_STREAM:
+        return multi_stream(wire, together=plan.together, seconds=seconds)
+    if plan.scenario is Scenario.OFFLINE:
+        return closed_loop(wire, concurrency=plan.concurrency, seconds=seconds)
+    assert plan.rate is not None  # noqa: S101
+    return poisson(wire, rate=plan.rate, seconds=seconds, seed=plan.seed)
+
+
+def _search(plan: LoadPlan, wire: Wire, begun: float) -> LoadResult:
+    """The highest rate of Poisson arrivals that keeps the limit, within the plan's time.
+
+    1. Climb: closed loops of 1, 2, 4, ... requests tell the capacity, beyond which no rate can be held for long.
+    2. Bisect, in the logarithm of the rate, between what was kept and what was not. A rate that fails ends early.
+    3. Confirm the highest one that was kept for longer, with other arrivals, and lower it where it fails: the highest
+       of several noisy successes is likely to have been lucky.
+    """
+    assert plan.slo_seconds is not None  # noqa: S101
+    until = begun + plan.seconds
+    capacity, alone = _climb(plan, wire)
+    if alone.percentile(50) > plan.slo_seconds or alone.errors == alone.requests:
+        return _result(plan, alone, begun, error=alone.spread())
+    search = _Search(plan=plan, wire=wire)
+    step_seconds = max((until - time.perf_counter() - _CONFIRM * plan.seconds) / 6, 0.3)
+    rate = 0.7 * capacity
+    while time.perf_counter() + step_seconds < until - _CONFIRM * plan.seconds or not search.steps:
+        search.run(rate, step_seconds)
+        if search.kept and search.broken / search.kept < _CLOSE_ENOUGH:
+            break
+        rate = search.next_rate()
+    rate = search.kept or rate
+    for _ in range(_CONFIRMATIONS):
+        if (left := until - time.perf_counter()) < 0.3 or search.run(rate, left):
+            break
+        rate = 0.9 * rate
+    return search.result(begun)
+
+
+@dataclass(kw_only=True)
+class _Search:
+    """The highest rate so far that `kept` the limit, and above it the lowest that did not (`broken`)."""
+
+    plan: LoadPlan
+    wire: Wire
+    steps: list[Phase] = field(default_factory=list)
+    kept: float = 0.0
+    broken: float = math.inf
+
+    def run(self, rate: float, seconds: float) -> bool:
+        """Whether this rate kept the limit."""
+        plan, seed = self.plan, self.plan.seed * 1000 + len(self.steps)
+        slo, percent = plan.slo_seconds, plan.percentile
+        step = poisson(self.wire, rate=rate, seconds=seconds, seed=seed, slo_seconds=slo, percent=percent)
+        self.steps.append(step)
+        if step.keeps(slo, percent):
+            self.kept = max(self.kept, rate)
+            return True
+        self.broken = min(self.broken, rate)
+        if self.kept >= self.broken:  # the longer or later test is believed
+            lower = (each.rate for each in self.steps if each.rate < self.broken and each.keeps(slo, percent))
+            self.kept = max(lower, default=0.0)
+        return False
+
+    def next_rate(self) -> float:
+        """Up by a quarter until one breaks, down by two fifths until one is kept, then between the two."""
+        if self.broken == math.inf:
+            return 1.25 * self.kept
+        return math.sqrt(self.kept * self.broken) if self.kept else 0.6 * self.broken
+
+    def result(self, begun: float) -> LoadResult:
+        """That of the longest test at the highest rate that was kept; where none was, of the lowest rate."""
+        found = [step for step in self.steps if step.rate == self.kept] or [min(self.steps, key=lambda step: step.rate)]
+        chosen = max(found, key=lambda step: step.seconds)
+        left_open = math.log(self.broken / self.kept) / 2 if self.kept and self.broken < math.inf else 0.1
+        return _result(self.plan, chosen, begun, error=max(left_open, 0.02), steps=self.steps)
+
+
+def _climb(plan: LoadPlan, wire: Wire) -> tuple[float, Phase]:
+    """(requests a second with ever more at the same time, what one after another was like)."""
+    seconds = _CLIMB * plan.seconds / (math.log2(plan.concurrency) + 2)
+    alone = closed_loop(wire, concurrency=1, seconds=2 * seconds, least=5)
+    capacity, concurrency = alone.per_second, 2
+    while concurrency <= plan.concurrency:
+        phase = closed_loop(wire, concurrency=concurrency, seconds=seconds, least=2 * concurrency)
+        grown = phase.per_second > 1.05 * capacity
+        capacity = max(capacity, phase.per_second)
+        if not grown and concurrency >= min(plan.concurrency, 8):
+            break
+        concurrency *= 2
+    return max(capacity, _LEAST), alone
+
+
+def _result(
+    plan: LoadPlan, phase: Phase, begun: float, *, error: float, steps: list[Phase] | None = None
+) -> LoadResult:
+    return LoadResult(
+        scenario=plan.scenario.value,
+        requests_per_second=phase.per_second,
+        offered_per_second=phase.rate or None,
+        kept=phase.keeps(plan.slo_seconds, plan.percentile),
+        requests=phase.requests,
+        errors=phase.errors,
+        p50_seconds=phase.percentile(50),
+        p95_seconds=phase.percentile(95),
+        p99_seconds=phase.percentile(99),
+        seconds=phase.seconds,
+        total_seconds=time.perf_counter() - begun,
+        relative_error=error,
+        processor_share=phase.processor_seconds / phase.seconds if phase.seconds > 0 else 0.0,
+        saturated=_saturation(phase, plan.slo_seconds),
+        first_error=phase.first_error,
+        steps=tuple(_as_step(step, plan) for step in steps or ()),
+    )
+
+
+def _as_step(phase: Phase, plan: LoadPlan) -> Step:
+    return Step(
+        rate=phase.rate,
+        seconds=phase.seconds,
+        requests=phase.requests,
+        errors=phase.errors,
+        p50_seconds=phase.percentile(50),
+        p99_seconds=phase.percentile(99),
+        kept=phase.keeps(plan.slo_seconds, plan.percentile),
+        stopped=phase.stopped,
+    )
+
+
+def _saturation(phase: Phase, slo_seconds: float | None) -> str:
+    """Why the generator may have set the result: it computed nearly all the time, or sent requests too late."""
+    share = phase.processor_seconds / phase.seconds if phase.seconds > 0 else 0.0
+    if share > _BUSY:
+        return f"the load generator used {share:.0%} of a processor"
+    if phase.rate and phase.late and not phase.stopped:
+        late = sorted(phase.late)[math.ceil(0.99 * len(phase.late)) - 1]
+        if late > max(0.002, 0.1 * (slo_seconds or 0)):
+            return f"the load generator sent 1 in 100 requests {late * 1000:.1f} ms late or more"
+    return ""

@@ -1,0 +1,161 @@
+"""The ways requests follow each other, each one loop over a Wire."""
+
+import random
+import time
+from dataclasses import dataclass, field
+
+from mlcd.load.result import percentile
+from mlcd.load.wire import Done, Wire
+
+_BLOCKS = 5
+
+
+@dataclass(kw_only=True)
+class Phase:
+    """What was seen from `begun` to `ended` (time.perf_counter).
+
+    latencies    seconds of the requests, or queries, without error, in the order of their ends
+    finished     when each ended
+    rate         that was offered; 0 where the server set the pace
+    late         seconds that each request was sent after it was meant to be
+    requests     that were sent and ended; errors are among them
+    """
+
+    begun: float
+    ended: float = 0.0
+    rate: float = 0.0
+    latencies: list[float] = field(default_factory=list)
+    finished: list[float] = field(default_factory=list)
+    late: list[float] = field(default_factory=list)
+    requests: int = 0
+    errors: int = 0
+    first_error: str = ""
+    stopped: bool = False
+    processor_seconds: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """How long it lasted."""
+        return self.ended - self.begun
+
+    @property
+    def per_second(self) -> float:
+        """Requests a second that were answered without error."""
+        return (self.requests - self.errors) / self.seconds if self.seconds > 0 else 0.0
+
+    def percentile(self, percent: float) -> float:
+        """Of the latencies; infinite where there are none."""
+        return percentile(sorted(self.latencies), percent) if self.latencies else float("inf")
+
+    def keeps(self, slo_seconds: float | None, percent: float) -> bool:
+        """Whether it kept the limit without errors, to its end."""
+        if self.errors or not self.latencies or self.stopped:
+            return False
+        return slo_seconds is None or self.percentile(percent) <= slo_seconds
+
+    def spread(self) -> float:
+        """The relative standard error of `per_second`, from the counts of five equal parts of the time."""
+        if self.seconds <= 0 or len(self.finished) < 2 * _BLOCKS:
+            return 1.0
+        counts = [0] * _BLOCKS
+        for moment in self.finished:
+            counts[min(int((moment - self.begun) / self.seconds * _BLOCKS), _BLOCKS - 1)] += 1
+        mean = sum(counts) / _BLOCKS
+        variance = sum((count - mean) ** 2 for count in counts) / (_BLOCKS - 1)
+        return float((variance / _BLOCKS) ** 0.5 / mean) if mean else 1.0
+
+    def count(self, done: Done) -> None:
+        """One request that ended; its latency is added by whoever knows what a query is."""
+        self.requests += 1
+        self.late.append(done.sent - done.intended)
+        if done.error:
+            self.errors += 1
+            self.first_error = self.first_error or done.error
+
+    def add(self, latency: float, finished: float) -> None:
+        """The latency of a request or query without error."""
+        self.latencies.append(latency)
+        self.finished.append(finished)
+
+
+def closed_loop(wire: Wire, *, concurrency: int, seconds: float, least: int = 1) -> Phase:
+    """`concurrency` requests under way at any time for `seconds`, and until `least` are done; then none."""
+    phase = _begin()
+    until = phase.begun + seconds
+    for _ in range(concurrency):
+        wire.send(time.perf_counter())
+    while wire.under_way:
+        for done in wire.wait(0.1):
+            phase.count(done)
+            if not done.error:
+                phase.add(done.finished - done.sent, done.finished)
+            if done.finished < until or phase.requests + wire.under_way < least:
+                if done.error.startswith("cannot connect"):
+                    time.sleep(0.01)
+                wire.send(time.perf_counter())
+            phase.ended = done.finished
+    return _end(phase)
+
+
+def multi_stream(wire: Wire, *, together: int, seconds: float) -> Phase:
+    """Queries of `together` requests, one after another; a query's latency is that of its last request."""
+    phase = _begin()
+    while not phase.requests or time.perf_counter() - phase.begun < seconds:
+        sent, failed = time.perf_counter(), False
+        for _ in range(together):
+            wire.send(sent)
+        while wire.under_way:
+            for done in wire.wait(0.1):
+                phase.count(done)
+                failed = failed or bool(done.error)
+                phase.ended = done.finished
+        if not failed:
+            phase.add(phase.ended - sent, phase.ended)
+    return _end(phase)
+
+
+def poisson(
+    wire: Wire, *, rate: float, seconds: float, seed: int, slo_seconds: float | None = None, percent: float = 99
+) -> Phase:
+    """Requests that arrive by chance, `rate` a second on average, and do not wait for answers.
+
+    Given their count, the arrivals of a Poisson process are uniform and independent: rate x seconds of them, rounded,
+    are drawn so, which leaves the bursts and takes away the luck of a count that is off by its square root.
+    With a limit, it ends as soon as more requests are late than `percent` allows: the others cannot change that.
+    """
+    rng = random.Random(seed)  # noqa: S311
+    arrivals = sorted(rng.uniform(0, seconds) for _ in range(max(round(rate * seconds), 1)))
+    allowed = len(arrivals) - -(-len(arrivals) * percent // 100)
+    phase = _begin()
+    phase.rate = rate
+    sent, over = 0, 0
+    while sent < len(arrivals) or wire.under_way:
+        now = time.perf_counter() - phase.begun
+        while sent < len(arrivals) and arrivals[sent] <= now and not phase.stopped and wire.has_room:
+            wire.send(phase.begun + arrivals[sent])
+            sent += 1
+        pause = arrivals[sent] - (time.perf_counter() - phase.begun) if sent < len(arrivals) else 0.1
+        for done in wire.wait(min(pause, 0.1) if wire.has_room else 0.1):
+            phase.count(done)
+            latency = done.finished - done.intended
+            if not done.error:
+                phase.add(latency, done.finished)
+            over += bool(done.error) or (slo_seconds is not None and latency > slo_seconds)
+            phase.ended = done.finished
+        if slo_seconds is not None and not phase.stopped:
+            stuck = wire.under_way > allowed - over and time.perf_counter() - wire.oldest > 4 * slo_seconds + 1
+            if over > allowed or stuck:
+                phase.stopped, sent = True, len(arrivals)
+    phase.ended = max(phase.ended, phase.begun + (0.0 if phase.stopped else seconds))
+    return _end(phase)
+
+
+def _begin() -> Phase:
+    phase = Phase(begun=time.perf_counter())
+    phase.processor_seconds = -time.process_time()
+    return phase
+
+
+def _end(phase: Phase) -> Phase:
+    phase.processor_seconds += time.process_time()
+    return phase

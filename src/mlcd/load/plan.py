@@ -1,0 +1,84 @@
+"""What is to be sent, and how: MLPerf's scenarios under their names."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mlcd.errors import BadInput
+
+
+class Scenario(StrEnum):
+    """How requests follow each other (MLPerf Inference, Reddi et al. 2020, section IV).
+
+    single-stream  one request after another
+    multi-stream   queries of several requests, one query after another; a query lasts until its last request is done
+    server         Poisson arrivals, whatever the server does; latency counts from when a request was meant to be sent
+    offline        so many requests at the same time that the server is never idle
+    """
+
+    SINGLE_STREAM = "single-stream"
+    MULTI_STREAM = "multi-stream"
+    SERVER = "server"
+    OFFLINE = "offline"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadInput:
+    """One input of a request: random numbers of `shape`, whose first axis is the batch (1 for one item).
+
+    high  whole numbers lie in [0, high): an embedding's indices must not go beyond its rows
+    """
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    high: int = 2
+
+    def __post_init__(self) -> None:
+        if any(size < 1 for size in self.shape) or self.high < 1:
+            raise BadInput(f"input {self.name}: every size, and the bound of its numbers, must be 1 or more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadPlan:
+    """One load test.
+
+    seconds      of the whole test, warm-up and search included
+    slo_seconds  what `percentile` of the latencies must keep; None: nothing
+    rate         requests a second that arrive (server); None: the highest that keeps the limit is searched for
+    concurrency  requests at the same time (offline), and the most that the search for a rate begins with
+    together     requests of one query (multi-stream)
+    cpus         processors the generator may use; empty: all that it is given
+    seed         of the arrivals and of the numbers sent
+    """
+
+    address: str
+    model: str
+    inputs: tuple[LoadInput, ...]
+    scenario: Scenario = Scenario.SERVER
+    seconds: float = 10.0
+    slo_seconds: float | None = None
+    percentile: int = 99
+    rate: float | None = None
+    concurrency: int = 32
+    together: int = 8
+    cpus: tuple[int, ...] = ()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not (0 < self.seconds < math.inf):
+            raise BadInput(f"a load test lasts more than 0 s (got {self.seconds:g})")
+        if self.slo_seconds is not None and not (0 < self.slo_seconds < math.inf):
+            raise BadInput(f"a latency limit must be more than 0 s (got {self.slo_seconds:g})")
+        if self.rate is not None and not (0 < self.rate < math.inf):
+            raise BadInput(f"a rate must be more than 0 requests/s (got {self.rate:g})")
+        if self.percentile not in (50, 95, 99):
+            raise BadInput(f"a latency limit is on p50, p95 or p99 (got p{self.percentile})")
+        if not 1 <= self.concurrency <= MOST_CONNECTIONS or not 1 <= self.together <= MOST_CONNECTIONS:
+            raise BadInput(f"between 1 and {MOST_CONNECTIONS} requests can be under way at the same time")
+        if self.scenario is Scenario.SERVER and self.rate is None and self.slo_seconds is None:
+            raise BadInput("the server scenario needs a rate, or a latency limit to search for one")
+
+
+MOST_CONNECTIONS = 800
+"""select() serves 1,024 files; it is used for its microseconds, where epoll and poll wait for whole milliseconds."""

@@ -1,0 +1,67 @@
+"""What a load test saw."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One rate of the search for the highest.
+
+    kept     whether the latency limit was kept, without errors
+    stopped  whether it was given up early, since the limit could not be kept any more: percentiles are lower bounds
+    """
+
+    rate: float
+    seconds: float
+    requests: int
+    errors: int
+    p50_seconds: float
+    p99_seconds: float
+    kept: bool
+    stopped: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadResult:
+    """What a load test saw, in its last and longest part (`seconds` is of that part).
+
+    requests_per_second  answered without error; under a limit that was not kept, still what was answered
+    offered_per_second   what was sent (server); None where the server set the pace
+    kept                 whether the latency limit was kept without errors; True where there was none
+    relative_error       of requests_per_second: spread over parts of the test, or half of what the search left open
+    processor_share      of one processor, that the generator itself took
+    saturated            why the generator, and not the server, may have set the result; "" where it did not
+    apart                whether the generator had processors that the server could not use
+    steps                the rates that were tried, in order
+    """
+
+    scenario: str
+    requests_per_second: float
+    offered_per_second: float | None
+    kept: bool
+    requests: int
+    errors: int
+    p50_seconds: float
+    p95_seconds: float
+    p99_seconds: float
+    seconds: float
+    total_seconds: float
+    relative_error: float
+    processor_share: float
+    saturated: str
+    apart: bool = False
+    first_error: str = ""
+    steps: tuple[Step, ...] = ()
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "LoadResult":
+        """The opposite of dataclasses.asdict."""
+        return cls(**{**value, "steps": tuple(Step(**step) for step in value["steps"])})
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """The nearest-rank percentile of sorted values: the smallest that at least `percent` % do not exceed."""
+    return ordered[max(math.ceil(percent / 100 * len(ordered) - 1e-9), 1) - 1]

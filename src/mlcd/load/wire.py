@@ -1,0 +1,232 @@
+"""Requests on plain sockets: written once, sent many times, answers read only as far as needed."""
+
+import array
+import json
+import random
+import select
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlcd.errors import BadInput
+from mlcd.load.plan import MOST_CONNECTIONS, LoadInput
+
+_CODES = {"FP32": "f", "FP64": "d", "INT8": "b", "UINT8": "B", "INT16": "h", "UINT16": "H", "INT32": "i"}
+_CODES |= {"UINT32": "I", "INT64": "q", "UINT64": "Q"}
+_BLOCK = 2**18
+_NOTHING = memoryview(b"")
+
+
+def bodies(host: str, model: str, inputs: Sequence[LoadInput], *, seed: int, count: int = 4) -> list[bytes]:
+    """`count` requests with different random numbers, ready for the wire, with binary tensors in and out."""
+    rng = random.Random(seed)  # noqa: S311
+    found = []
+    for _ in range(count):
+        tensors = [_numbers(rng, tensor) for tensor in inputs]
+        document = {
+            "inputs": [
+                {
+                    "name": tensor.name,
+                    "datatype": tensor.datatype,
+                    "shape": list(tensor.shape),
+                    "parameters": {"binary_data_size": len(data)},
+                }
+                for tensor, data in zip(inputs, tensors, strict=True)
+            ],
+            "parameters": {"binary_data_output": True},
+        }
+        text = json.dumps(document).encode()
+        length = len(text) + sum(len(data) for data in tensors)
+        head = (
+            f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/octet-stream\r\n"
+            f"Inference-Header-Content-Length: {len(text)}\r\nContent-Length: {length}\r\n\r\n"
+        )
+        found.append(b"".join([head.encode(), text, *tensors]))
+    return found
+
+
+def _numbers(rng: random.Random, tensor: LoadInput) -> bytes:
+    count = 1
+    for size in tensor.shape:
+        count *= size
+    if tensor.datatype in ("FP32", "FP64"):
+        return array.array(_CODES[tensor.datatype], (rng.uniform(-1, 1) for _ in range(count))).tobytes()
+    if tensor.datatype == "FP16":
+        return b"".join(struct.pack("<e", rng.uniform(-1, 1)) for _ in range(count))
+    if tensor.datatype == "BOOL":
+        return bytes(rng.randrange(2) for _ in range(count))
+    if tensor.datatype not in _CODES:
+        raise BadInput(f"input {tensor.name}: cannot make numbers of type {tensor.datatype}")
+    return array.array(_CODES[tensor.datatype], (rng.randrange(tensor.high) for _ in range(count))).tobytes()
+
+
+@dataclass(slots=True, eq=False)
+class Done:
+    """A request that was answered, or not (error says why). Times are those of time.perf_counter."""
+
+    intended: float
+    sent: float
+    finished: float
+    tag: int
+    error: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class _Connection:
+    """A socket, and the request that is under way on it."""
+
+    socket: socket.socket
+    out: memoryview = _NOTHING
+    head: bytes = b""
+    left: int = -1
+    status: int = 0
+    intended: float = 0.0
+    sent: float = 0.0
+    tag: int = 0
+
+
+class Wire:
+    """Connections to one server, opened as they are needed and kept. One thread; `wait` is where time passes."""
+
+    def __init__(self, host: str, port: int, requests: Sequence[bytes], *, timeout_seconds: float) -> None:
+        self._place, self._requests, self._timeout_seconds = (host, port), requests, timeout_seconds
+        self._idle: list[_Connection] = []
+        self._busy: dict[socket.socket, _Connection] = {}
+        self._writing: set[socket.socket] = set()
+        self._failed: deque[Done] = deque()
+        self._count = 0
+        self._next_check = 0.0
+
+    @property
+    def under_way(self) -> int:
+        """Requests that are not answered yet."""
+        return len(self._busy) + len(self._failed)
+
+    @property
+    def oldest(self) -> float:
+        """When the oldest of them was meant to be sent; now, where there is none."""
+        return min((connection.intended for connection in self._busy.values()), default=time.perf_counter())
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more may be sent now."""
+        return bool(self._idle) or len(self._busy) < MOST_CONNECTIONS
+
+    def send(self, intended: float, tag: int = 0) -> None:
+        """Send a request on a free connection; latency will count from `intended`."""
+        now = time.perf_counter()
+        try:
+            connection = self._idle.pop() if self._idle else self._open()
+        except OSError as error:
+            self._failed.append(Done(intended, now, now, tag, f"cannot connect: {error.strerror or error}"))
+            return
+        self._count += 1
+        connection.intended, connection.sent, connection.tag = intended, now, tag
+        connection.out = memoryview(self._requests[self._count % len(self._requests)])
+        connection.head, connection.left, connection.status = b"", -1, 0
+        self._busy[connection.socket] = connection
+        self._write(connection)
+
+    def wait(self, seconds: float) -> list[Done]:
+        """The requests that end within `seconds`, at the latest when the first does."""
+        if self._failed:
+            found = list(self._failed)
+            self._failed.clear()
+            return found
+        if not self._busy:
+            if seconds > 0:
+                time.sleep(seconds)
+            return []
+        readable, writable, _ = select.select(list(self._busy), list(self._writing), [], max(seconds, 0.0))
+        for each in writable:
+            if each in self._busy:
+                self._write(self._busy[each])
+        found = [done for each in readable if each in self._busy and (done := self._read(self._busy[each]))]
+        return found + self._late()
+
+    def close(self) -> None:
+        """Close every connection, whatever is under way."""
+        for connection in [*self._idle, *self._busy.values()]:
+            connection.socket.close()
+        self._idle, self._busy, self._writing = [], {}, set()
+
+    def _open(self) -> _Connection:
+        opened = socket.create_connection(self._place, timeout=5)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        opened.setblocking(False)
+        return _Connection(opened)
+
+    def _write(self, connection: _Connection) -> None:
+        try:
+            sent = connection.socket.send(connection.out)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self._failed.append(self._end(connection, f"cannot send: {error.strerror or error}", keep=False))
+            return
+        connection.out = connection.out[sent:]
+        if connection.out:
+            self._writing.add(connection.socket)
+        else:
+            self._writing.discard(connection.socket)
+
+    def _read(self, connection: _Connection) -> Done | None:
+        try:
+            data = connection.socket.recv(_BLOCK)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            return self._end(connection, f"connection lost: {error.strerror or error}", keep=False)
+        if not data:
+            return self._end(connection, "the server closed the connection", keep=False)
+        if connection.left < 0:
+            head, found, rest = (connection.head + data).partition(b"\r\n\r\n")
+            if not found:
+                connection.head = head
+                return None
+            connection.status, length = _parse_head(head)
+            if connection.status == 0:
+                return self._end(connection, "the answer is not HTTP", keep=False)
+            connection.head = rest[:300]
+            connection.left = length - len(rest)
+        else:
+            connection.left -= len(data)
+        if connection.left > 0:
+            return None
+        if connection.status != 200:
+            text = connection.head.decode(errors="replace")
+            return self._end(connection, f"status {connection.status}: {text}", keep=not connection.out)
+        return self._end(connection, "", keep=not connection.out)
+
+    def _late(self) -> list[Done]:
+        now = time.perf_counter()
+        if now < self._next_check:
+            return []
+        self._next_check = now + 0.1
+        late = [connection for connection in self._busy.values() if now - connection.sent > self._timeout_seconds]
+        return [self._end(each, f"no answer within {self._timeout_seconds:g} s", keep=False) for each in late]
+
+    def _end(self, connection: _Connection, error: str, *, keep: bool) -> Done:
+        del self._busy[connection.socket]
+        self._writing.discard(connection.socket)
+        if keep:
+            self._idle.append(connection)
+        else:
+            connection.socket.close()
+        return Done(connection.intended, connection.sent, time.perf_counter(), connection.tag, error)
+
+
+def _parse_head(head: bytes) -> tuple[int, int]:
+    """(status, length of the body); status 0 where it is not an answer with a length."""
+    lines = head.split(b"\r\n")
+    parts = lines[0].split(b" ", 2)
+    if len(parts) < 2 or not parts[0].startswith(b"HTTP/") or not parts[1].isdigit():
+        return 0, 0
+    for line in lines[1:]:
+        name, _, value = line.partition(b":")
+        if name.lower() == b"content-length" and value.strip().isdigit():
+            return int(parts[1]), int(value)
+    return 0, 0
