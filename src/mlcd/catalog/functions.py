@@ -2,6 +2,7 @@
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -45,8 +46,8 @@ class FunctionPrices:
 
     def __post_init__(self) -> None:
         prices = (self.usd_per_gb_second, self.usd_per_request, self.usd_per_put, self.usd_per_get)
-        if min(prices) < 0 or self.granule_seconds <= 0:
-            raise ValueError(f"{self.name}: a price must not be negative, and durations are rounded to more than 0 s")
+        if min(prices) < 0 or self.usd_per_gb_second <= 0 or self.granule_seconds <= 0:
+            raise ValueError(f"{self.name}: functions have a price, and durations are rounded to more than 0 s")
         low, high, step = self.memory_mb
         if not (0 < low <= high and step > 0) or self.limit_seconds <= 0 or self.concurrency < 1:
             raise ValueError(f"{self.name}: memory, time limit and concurrency must be more than 0")
@@ -103,15 +104,28 @@ class FunctionPrices:
         sum over calls of (price of m) x ceil(d / granule) granule, plus requests (one a call unless said otherwise)
         and storage requests.
         """
-        price = self.usd_per_second(memory_mb)
-        calls, billed = 0, Decimal(0)
-        for seconds in call_seconds:
-            calls += 1
-            billed += self.billed_seconds(seconds)
-        asked = calls if requests is None else requests
+        alike = Counter(call_seconds)
+        return self.charge_alike(memory_mb=memory_mb, calls=alike.items(), puts=puts, gets=gets, requests=requests)
+
+    def charge_alike(
+        self,
+        *,
+        memory_mb: int,
+        calls: Iterable[tuple[float, int]],
+        puts: int = 0,
+        gets: int = 0,
+        requests: int | None = None,
+    ) -> Usd:
+        """`charge` of calls given as (seconds, how many of them)."""
+        count, billed = 0, Decimal(0)
+        for seconds, alike in calls:
+            count += alike
+            billed += self.billed_seconds(seconds) * alike
+        asked = count if requests is None else requests
         if min(asked, puts, gets) < 0:
             raise ValueError("requests are counted from 0")
-        return Usd.of(price * billed + self.usd_per_request * asked + self.usd_per_put * puts + self.usd_per_get * gets)
+        extra = self.usd_per_request * asked + self.usd_per_put * puts + self.usd_per_get * gets
+        return Usd.of(self.usd_per_second(memory_mb) * billed + extra)
 
 
 def function_prices(name: str = DEFAULT_PRICES) -> FunctionPrices:

@@ -1,0 +1,6 @@
+"""`sim/lambda`: functions that train in simulated time; the laws were fixed before any policy was trained on them."""
+
+from mlcd.clouds.functions.sim.cloud import SimFunctionCloud
+from mlcd.clouds.functions.sim.laws import CALM, Chance, FunctionLaws
+
+__all__ = ["CALM", "Chance", "FunctionLaws", "SimFunctionCloud"]

@@ -1,0 +1,150 @@
+"""The simulated cloud of functions: an epoch answers at once, and always the same for the same question."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlcd.clouds.chance import generator, share
+from mlcd.clouds.functions.provider import EpochFailed, EpochOrder
+from mlcd.clouds.functions.sim.laws import FunctionLaws
+from mlcd.functions import FunctionProblem
+from mlcd.trial.epoch import Epoch, Fleet, Phase
+from mlcd.units import Usd
+
+OUT_OF_MEMORY_SECONDS = 20.0
+"""A call that has too little memory dies after so long, and is paid for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What an epoch leaves behind: how far the training is, and which containers are warm."""
+
+    progress: float = 0.0
+    warm: Fleet | None = None
+
+
+class SimFunctionCloud:
+    """`sim/lambda`; see mlcd.clouds.functions.provider for the contract.
+
+    Chance is keyed by (seed, epoch, what it is about): two schedulers meet the same weather in the same epoch, and an
+    epoch that is run again from the same parameters has the same outcome.
+    """
+
+    name = "sim/lambda"
+    simulated = True
+
+    def __init__(self, *, problem: FunctionProblem, laws: FunctionLaws, seed: int = 0) -> None:
+        self.problem, self.laws, self.seed = problem, laws, seed
+        self._states: dict[tuple[str, int], _State] = {}
+
+    def restore(self, run_id: str, epochs: Sequence[Epoch]) -> None:
+        """Goes on with a run of an earlier process: its progress is read off the last loss."""
+        if epochs:
+            last = epochs[-1]
+            self._states[run_id, last.number] = _State(self.laws.progress(last.loss), last.fleet)
+
+    def run_epoch(self, order: EpochOrder) -> Epoch:
+        """Raises EpochFailed when the epoch would outlast its leave, runs out of memory, or too many calls fail."""
+        laws, problem, fleet = self.laws, self.problem, order.fleet
+        before = self._before(order)
+        if fleet.memory_mb < laws.working_set_mb:
+            seconds = min(OUT_OF_MEMORY_SECONDS, order.seconds)
+            message = f"functions of {fleet.memory_mb} MB ran out of memory"
+            raise EpochFailed(message, seconds=seconds, usd=self._charge(fleet, seconds, 0))
+        cold = self._cold(before.warm, fleet)
+        failed = self._failed(order)
+        seconds = self._seconds(order, cold, failed)
+        if failed > problem.repeats(fleet.functions):
+            message = f"{failed} of {fleet.functions} calls failed, more than may be repeated"
+            raise EpochFailed(message, seconds=min(seconds, order.seconds), usd=self._at_most(order, seconds, failed))
+        if seconds > order.seconds:
+            message = f"the epoch would have taken {seconds:.0f} s and was ended after {order.seconds:.0f} s"
+            raise EpochFailed(message, seconds=order.seconds, usd=self._at_most(order, seconds, failed))
+        drawn = generator("progress", self.seed, order.number).gauss()
+        luck = math.exp(laws.chance.progress * drawn - laws.chance.progress**2 / 2)
+        progress = before.progress + laws.gain(fleet.functions, before.progress) * luck
+        self._states[order.run_id, order.number] = _State(progress, fleet)
+        return self._epoch(order, seconds, progress, cold=cold, failed=failed)
+
+    def _before(self, order: EpochOrder) -> _State:
+        if order.number == 1:
+            return _State()
+        key = order.run_id, order.number - 1
+        if key not in self._states:
+            raise ValueError(f"epoch {order.number} was ordered before epoch {order.number - 1} was run or restored")
+        return self._states[key]
+
+    def _cold(self, warm: Fleet | None, fleet: Fleet) -> int:
+        """Containers that are new; a change of memory makes all of them new."""
+        if warm is None or warm.memory_mb != fleet.memory_mb:
+            return fleet.functions
+        return max(0, fleet.functions - warm.functions)
+
+    def _failed(self, order: EpochOrder) -> int:
+        """Calls that die, by the inverse of the binomial's normal form where n is large, exactly where it is not."""
+        chance, functions = self.laws.chance.failure, order.fleet.functions
+        if chance == 0:
+            return 0
+        random = generator("failed", self.seed, order.number, order.fleet)
+        mean = functions * chance
+        if mean > 20:
+            return max(0, round(random.gauss(mean, math.sqrt(mean * (1 - chance)))))
+        # Geometric gaps between failures: as many draws as there are failures, not as there are functions.
+        at, count = 0.0, 0
+        while True:
+            at += math.floor(math.log(1 - random.random()) / math.log1p(-chance)) + 1
+            if at > functions:
+                return count
+            count += 1
+
+    def _seconds(self, order: EpochOrder, cold: int, failed: int) -> float:
+        laws, fleet, chance = self.laws, order.fleet, self.laws.chance
+        n, m = fleet.functions, fleet.memory_mb
+        weather = generator("weather", self.seed, order.number).gauss()
+        tail = (chance.slowness - 1) * laws.round_seconds / laws.speed(m)
+        any_slow = 1 - (1 - chance.straggler) ** n
+        is_slow = share("straggler", self.seed, order.number, fleet) < any_slow
+        # The laws' seconds are the mean, so what stragglers add on average is taken off them.
+        usual = laws.seconds(n, m) * math.exp(chance.weather * weather - chance.weather**2 / 2) - any_slow * tail
+        redone = failed / n / 2
+        return max(usual, 0.0) * (1 + redone) + is_slow * tail + chance.cold_seconds * cold / n
+
+    def _charge(self, fleet: Fleet, seconds: float, failed: int) -> Usd:
+        """Every function is paid until the barrier, in calls of at most the limit; with its requests and storage."""
+        problem, n = self.problem, fleet.functions
+        full, rest = divmod(seconds, problem.limit_seconds)
+        calls = [(problem.limit_seconds, int(full) * n), (rest, n)]
+        return problem.prices.charge_alike(
+            memory_mb=fleet.memory_mb,
+            calls=calls,
+            puts=problem.puts_per_function * n,
+            gets=problem.gets_per_function * n,
+            requests=(int(full) + 1) * n + failed,
+        )
+
+    def _at_most(self, order: EpochOrder, seconds: float, failed: int) -> Usd:
+        repeats = min(failed, self.problem.repeats(order.fleet.functions))
+        return min(order.usd, self._charge(order.fleet, min(seconds, order.seconds), repeats))
+
+    def _epoch(self, order: EpochOrder, seconds: float, progress: float, *, cold: int, failed: int) -> Epoch:
+        laws, fleet = self.laws, order.fleet
+        n, m = fleet.functions, fleet.memory_mb
+        parallel, update = laws.parallel_seconds(n, m), laws.update_seconds(n, m)
+        stretch = seconds / (parallel + update)
+        fetch, compute = parallel * laws.fetch_share * stretch, parallel * (1 - laws.fetch_share) * stretch
+        spread = 1 + 0.02 * math.sqrt(2 * math.log(max(n, 2)))
+        return Epoch(
+            number=order.number,
+            fleet=fleet,
+            loss=laws.loss(progress),
+            seconds=seconds,
+            usd=self._charge(fleet, seconds, failed),
+            fetch=Phase(mean_seconds=fetch, max_seconds=fetch * spread),
+            compute=Phase(mean_seconds=compute, max_seconds=compute * spread),
+            update=Phase(mean_seconds=update * stretch, max_seconds=update * stretch * spread),
+            calls=n * (int(seconds // self.problem.limit_seconds) + 1) + failed,
+            failed=failed,
+            cold_starts=cold,
+            memory_share=laws.working_set_mb / m,
+            cpu_share=compute / seconds if seconds > 0 else 0.0,
+        )
