@@ -22,6 +22,13 @@ STRATEGIES = {
 SERVING: dict[str, tuple[str, str]] = {
     "falcon": ("mlcd.search.serving.falcon", "Falcon"),
     "falcon-transfer": ("mlcd.search.serving.falcon_transfer", "FalconTransfer"),
+    "morphling": ("mlcd.search.serving.morphling", "Morphling"),
+    "vesta": ("mlcd.search.serving.vesta", "Vesta"),
+    "ernest": ("mlcd.search.serving.ernest", "Ernest"),
+    "source-mean": ("mlcd.search.serving.source_mean", "SourceMean"),
+    "heterbo": ("mlcd.search.serving.heterbo", "ServingHeterBO"),
+    "random": ("mlcd.search.serving.chance", "ServingRandom"),
+    "exhaustive": ("mlcd.search.serving.chance", "ServingExhaustive"),
 }
 """Those that know other models, for `mlcd serve`; of two strategies of one name, this one serves."""
 

@@ -1,0 +1,111 @@
+"""A small neural network that learns over many models how to learn a new one from a few of its trials (Reptile).
+
+Nichol, Achiam and Schulman 2018: from weights w, a few gradient steps on one task lead to w'; w moves a little towards
+w'. Weights that were so trained are near those of every task, and the same few steps on a new task's few points lead to
+a good fit of it. Everything here is numpy; a network is one vector of weights.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+HIDDEN = 32
+POOLED_STEPS = 1500
+POOLED_POINTS = 128
+POOLED_RATE = 0.005
+TASKS = 1500
+TASK_POINTS = 12
+META_RATE = 0.25
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MetaNet:
+    """Two hidden layers of tanh: y = w3 tanh(W2 tanh(W1 x + b1) + b2) + b3, for every row of `inputs` (N, d)."""
+
+    inputs: Floats
+    weights: Floats
+
+    def predict(self) -> Floats:
+        """(N,) its answer everywhere."""
+        return _forward(self.weights, self.inputs)[-1]
+
+    def adapted(self, at: Rows, values: Floats, *, steps: int, rate: float) -> "MetaNet":
+        """The network after `steps` gradient steps of `rate` on the mean squared error at the rows `at`."""
+        return replace(self, weights=_descend(self.weights, self.inputs[at], values, steps=steps, rate=rate))
+
+
+def meta_train(inputs: Floats, table: Floats, *, steps: int, rate: float, seed: int) -> MetaNet:
+    """A network for rows of `table` (tasks, N), whose nan cells teach nothing.
+
+    First on all tasks together (Adam), which brings it to their mean; then Reptile with the same `steps` and `rate`
+    that `adapted` will be called with.
+    """
+    rng = np.random.default_rng([seed, 1])
+    weights = _pooled(_initial(inputs.shape[1], rng), inputs, table, rng)
+    cells = [np.flatnonzero(~np.isnan(row)) for row in table]
+    for turn in range(TASKS):
+        which = int(rng.integers(len(table)))
+        at = rng.choice(cells[which], size=min(TASK_POINTS, len(cells[which])), replace=False)
+        there = _descend(weights, inputs[at], table[which, at], steps=steps, rate=rate)
+        weights = weights + META_RATE * (1 - turn / TASKS) * (there - weights)
+    return MetaNet(inputs=inputs, weights=weights)
+
+
+def _pooled(weights: Floats, inputs: Floats, table: Floats, rng: np.random.Generator) -> Floats:
+    task, cell = np.nonzero(~np.isnan(table))
+    first, second = np.zeros_like(weights), np.zeros_like(weights)
+    for turn in range(1, POOLED_STEPS + 1):
+        picks = rng.integers(len(task), size=POOLED_POINTS)
+        slope = _gradient(weights, inputs[cell[picks]], table[task[picks], cell[picks]])
+        first = 0.9 * first + 0.1 * slope
+        second = 0.999 * second + 0.001 * slope**2
+        move = first / (1 - 0.9**turn) / (np.sqrt(second / (1 - 0.999**turn)) + 1e-8)
+        weights = weights - POOLED_RATE * (1 - 0.9 * turn / POOLED_STEPS) * move
+    return weights
+
+
+def _descend(weights: Floats, inputs: Floats, values: Floats, *, steps: int, rate: float) -> Floats:
+    for _ in range(steps):
+        weights = weights - rate * _gradient(weights, inputs, values)
+    return weights
+
+
+def _initial(width: int, rng: np.random.Generator) -> Floats:
+    sizes = [(width, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, 1)]
+    parts = [
+        np.append(rng.standard_normal(rows * columns) / np.sqrt(rows), np.zeros(columns)) for rows, columns in sizes
+    ]
+    return np.concatenate(parts)
+
+
+def _layers(weights: Floats, width: int) -> list[tuple[Floats, Floats]]:
+    found, start = [], 0
+    for rows, columns in ((width, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, 1)):
+        middle, end = start + rows * columns, start + rows * columns + columns
+        found.append((weights[start:middle].reshape(rows, columns), weights[middle:end]))
+        start = end
+    return found
+
+
+def _forward(weights: Floats, inputs: Floats) -> tuple[Floats, Floats, Floats]:
+    one, two, three = _layers(weights, inputs.shape[1])
+    first = np.tanh(inputs @ one[0] + one[1])
+    second = np.tanh(first @ two[0] + two[1])
+    return first, second, (second @ three[0] + three[1])[:, 0]
+
+
+def _gradient(weights: Floats, inputs: Floats, values: Floats) -> Floats:
+    """Of the mean squared error, over two."""
+    _, two, three = _layers(weights, inputs.shape[1])
+    first, second, answer = _forward(weights, inputs)
+    error = ((answer - values) / len(values))[:, None]
+    into_second = (error @ three[0].T) * (1 - second**2)
+    into_first = (into_second @ two[0].T) * (1 - first**2)
+    parts = []
+    for below, above in ((inputs, into_first), (first, into_second), (second, error)):
+        parts += [(below.T @ above).ravel(), above.sum(axis=0)]
+    return np.concatenate(parts)

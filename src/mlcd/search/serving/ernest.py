@@ -1,0 +1,87 @@
+"""Ernest (Venkataraman et al., NSDI 2016) for serving: a few designed trials, a physical curve, the best by it."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+
+from mlcd.known.tables import Known
+from mlcd.models.serving.latency_law import Terms, capacities
+from mlcd.problem import Problem
+from mlcd.search.serving.knowing import ById, Floats
+from mlcd.search.serving.latency import items, known_latency, latency_worth, tried_latency
+from mlcd.search.serving.ranked import RankedStrategy
+from mlcd.search.serving.table_worth import Rows
+from mlcd.search.strategy import at_least
+from mlcd.space import Space
+from mlcd.trial.trial import History
+
+LIKELY_TO_RUN = 0.5
+"""A designed trial is made where at least this share of the known models did not run out of memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ernest(RankedStrategy):
+    """`design` trials where they tell most of the curve, then the best by the curve, fitted anew after each.
+
+    Ernest has a curve for each instance type and learns nothing from other jobs; with dozens of settings that would
+    take hundreds of trials. Here the curve has one number for a setting, its capacity, which is the average over the
+    known models: the pattern that Falcon's paper says Ernest reuses.
+    """
+
+    name: ClassVar[str] = "ernest"
+    design: int = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(1, design=self.design)
+
+    def scores(self, problem: Problem, history: History) -> Floats:
+        """1 for the next point of the design; then what the curve says that each is worth, 0 where it breaks the limit.
+
+        While nothing keeps the limit by the curve, the lowest latency is sought.
+        """
+        at, log_seconds = tried_latency(problem, history)
+        if self._is_designing(history):
+            return self._designed(problem, history, at)
+        seconds = np.maximum(self._terms(problem).fit(at, np.exp(log_seconds)), 1e-9)
+        limit = problem.goal.slo.seconds if problem.goal.slo is not None else np.inf
+        worth = np.where(seconds <= limit, latency_worth(problem, np.log(seconds)), 0.0)
+        return worth if worth.max() > 0 else -seconds
+
+    def reason(self, problem: Problem, history: History) -> str:  # noqa: ARG002
+        """Designed, or by the curve."""
+        if self._is_designing(history):
+            return "tells most of the curve for its money"
+        return f"best by the curve fitted to {len(history.measured)} trials"
+
+    def _is_designing(self, history: History) -> bool:
+        return len(history.measured) < self.design
+
+    def _designed(self, problem: Problem, history: History, at: Rows) -> Floats:
+        ran = known_latency(self.tables, self.rows(problem)).ran
+        candidates = ran >= min(LIKELY_TO_RUN, float(ran.max()))
+        candidates[[problem.space.index[config] for config in history.tried]] = False
+        order = ran.copy() - 1.0
+        usd = problem.planned_trial_seconds * problem.dollars_per_second
+        if candidates.any():
+            order[self._terms(problem).next_point(at, candidates, usd)] = 1.0
+        return order
+
+    def _terms(self, problem: Problem) -> Terms:
+        return _terms(self.tables, tuple(self.rows(problem).tolist()), ById(problem))
+
+
+@lru_cache(maxsize=32)
+def _terms(known: Known, rows: tuple[int, ...], problem: ById[Problem]) -> Terms:
+    table = known_latency(known, np.array(rows, dtype=np.intp))
+    under_way = items(problem.value)
+    return Terms.of(under_way, capacities(table.log_seconds, _settings(problem.value.space), under_way))
+
+
+def _settings(space: Space) -> Rows:
+    """(N,) which configurations are alike but for their batch."""
+    seen: dict[tuple[object, ...], int] = {}
+    keys = [tuple(pair for pair in config.values if pair[0] != "batch") for config in space.configs]
+    return np.array([seen.setdefault(key, len(seen)) for key in keys], dtype=np.intp)

@@ -1,0 +1,117 @@
+"""Morphling (Wang et al., SoCC 2021): a network that was meta-learned over known models, adapted by the trials."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from mlcd.known.tables import Known
+from mlcd.models.serving.meta_net import MetaNet, meta_train
+from mlcd.problem import Problem
+from mlcd.search.serving.knowing import ById, Floats
+from mlcd.search.serving.latency import known_latency, latency_worth, tried_latency
+from mlcd.search.serving.ranked import RankedStrategy
+from mlcd.search.serving.table_worth import known_worth, tried_worth
+from mlcd.search.strategy import at_least
+from mlcd.space import Space
+from mlcd.trial.trial import History
+
+NETWORK_SEED = 0
+"""The network is trained once, offline: a search's own seed has no part in it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Morphling(RankedStrategy):
+    """Tries what the network, after `gradient_steps` gradient steps on the trials so far, thinks is best.
+
+    learns  value: the network's answer is what a configuration is worth as a share of the best, 0 where the latency
+            limit is broken; latency: it is ln latency, and the limit is applied to what it says
+    """
+
+    name: ClassVar[str] = "morphling"
+    gradient_steps: int = 20
+    rate: float = 0.05
+    learns: Literal["value", "latency"] = "value"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(1, gradient_steps=self.gradient_steps)
+        at_least(0, rate=self.rate)
+
+    def scores(self, problem: Problem, history: History) -> Floats:
+        """The adapted network's answer."""
+        return self._by_latency(problem, history) if self.learns == "latency" else self._by_value(problem, history)
+
+    def reason(self, problem: Problem, history: History) -> str:  # noqa: ARG002
+        """From the other models alone, or with its own trials."""
+        if not history.tried:
+            return f"best by a network that learnt from {len(self.tables.models)} known models"
+        return f"best by a network adapted to {len(history.tried)} trials"
+
+    def _by_value(self, problem: Problem, history: History) -> Floats:
+        rows = tuple(self.rows(problem).tolist())
+        net = _value_net(ById(problem), self.tables, rows, self.gradient_steps, self.rate)
+        at, values = tried_worth(problem, history)
+        expected = net.predict()
+        if not len(at):
+            return expected
+        for _ in range(2):  # the unit of the values is not known before the network is adapted, nor the other way round
+            adapted = net.adapted(at, values / _unit(values, expected[at]), steps=self.gradient_steps, rate=self.rate)
+            expected = adapted.predict()
+        return expected
+
+    def _by_latency(self, problem: Problem, history: History) -> Floats:
+        rows = tuple(self.rows(problem).tolist())
+        table = known_latency(self.tables, self.rows(problem))
+        net, centre, spread = _latency_net(ById(problem.space), self.tables, rows, self.gradient_steps, self.rate)
+        at, log_seconds = tried_latency(problem, history)
+        if len(at):
+            # The level first: how much work the model is shifts every answer alike.
+            values = (log_seconds - centre) / spread
+            shift = float((values - net.predict()[at]).mean())
+            net = net.adapted(at, values - shift, steps=self.gradient_steps, rate=self.rate)
+            centre += shift * spread
+        mean = net.predict() * spread + centre
+        limit = np.log(problem.goal.slo.seconds) if problem.goal.slo is not None else np.inf
+        worth = latency_worth(problem, mean) * table.ran
+        return np.where(mean <= limit, worth, -np.exp(mean))
+
+
+def _unit(values: Floats, expected: Floats) -> float:
+    """What the values are to be divided by so that they fit what is expected best, within reason."""
+    largest = float(values.max())
+    if largest <= 0:
+        return 1.0
+    likely = np.maximum(expected, 0.0)
+    fitted = float(values @ likely / (likely @ likely)) if likely.any() else largest
+    return float(np.clip(fitted, largest / 1.2, largest / 0.1))
+
+
+def _inputs(space: Space) -> Floats:
+    """(N, d) the knobs: log2 of numbers, scaled to deviation 1; a column for each option of a choice."""
+    encoding = space.encoding
+    choices = [knob for knob in space.knobs if knob.is_choice]
+    options = [(knob.name, value) for knob in choices for value in knob.values]
+    chosen = np.array([[float(config[name] == value) for name, value in options] for config in space.configs])
+    every = np.hstack([encoding.counts, chosen.reshape(len(space), len(options))])
+    spread = every.std(axis=0)
+    return np.asarray((every - every.mean(axis=0))[:, spread > 0] / spread[spread > 0])
+
+
+@lru_cache(maxsize=64)
+def _value_net(problem: ById[Problem], known: Known, rows: tuple[int, ...], steps: int, rate: float) -> MetaNet:
+    worth = known_worth(problem.value, known, np.array(rows, dtype=np.intp))
+    return meta_train(_inputs(problem.value.space), worth, steps=steps, rate=rate, seed=NETWORK_SEED)
+
+
+@lru_cache(maxsize=64)
+def _latency_net(
+    space: ById[Space], known: Known, rows: tuple[int, ...], steps: int, rate: float
+) -> tuple[MetaNet, float, float]:
+    log_seconds = known_latency(known, np.array(rows, dtype=np.intp)).log_seconds
+    centre = float(np.nanmean(log_seconds))
+    level = np.nanmean(log_seconds, axis=1, keepdims=True)
+    spread = float(np.nanstd(log_seconds - level))
+    net = meta_train(_inputs(space.value), (log_seconds - level) / spread, steps=steps, rate=rate, seed=NETWORK_SEED)
+    return net, centre, spread

@@ -1,0 +1,37 @@
+"""Rank configurations by what they are worth to the known models on average: no model of anything, no learning."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from mlcd.problem import Problem
+from mlcd.search.serving.knowing import Floats
+from mlcd.search.serving.ranked import RankedStrategy
+from mlcd.search.serving.table_worth import known_worth
+from mlcd.trial.trial import History
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceMean(RankedStrategy):
+    """score(c) = mean over known models m of worth(m, c) / max worth(m, .), with 0 where m breaks the latency limit.
+
+    The order is fixed before the first trial; trials only decide which of the tried is best. Whoever searches and is no
+    better than this has learnt nothing.
+    """
+
+    name: ClassVar[str] = "source-mean"
+
+    def scores(self, problem: Problem, history: History) -> Floats:  # noqa: ARG002
+        """The average, the same whatever the trials bring."""
+        return column_means(known_worth(problem, self.tables, self.rows(problem)))
+
+    def reason(self, problem: Problem, history: History) -> str:  # noqa: ARG002
+        """The average it has."""
+        return f"best on average for {len(self.tables.models)} known models, of those not tried yet"
+
+
+def column_means(worth: Floats) -> Floats:
+    """(N,) means over the models that were measured there; 0 where none was."""
+    measured = ~np.isnan(worth)
+    return np.asarray(np.where(measured, worth, 0.0).sum(axis=0) / np.maximum(measured.sum(axis=0), 1))
