@@ -1,5 +1,6 @@
 """What a search is asked: the work, the configurations with their prices, the goal, and the rules of a trial."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -68,6 +69,30 @@ class Blueprint:
     machines: Mapping[str, tuple[float, float]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batching:
+    """The global batch B is chosen, too. Work is counted in samples at the `reference` batch B0.
+
+    noise_scale  phi, as measured so far: a sample at B brings (phi + B0)/(phi + B) of what one at B0 brings (Pollux,
+                 algorithms: 3.2 and 5.9). None while it is not known: then every sample counts the same
+    """
+
+    reference: int
+    noise_scale: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.reference < 1:
+            raise ValueError("a batch has at least one sample")
+        if self.noise_scale is not None and not self.noise_scale >= 0:
+            raise ValueError("a noise scale must not be negative")
+
+    def worth(self, batch: float) -> float:
+        """What a sample at this batch counts for."""
+        if self.noise_scale is None or math.isinf(self.noise_scale):
+            return 1.0
+        return (self.noise_scale + self.reference) / (self.noise_scale + batch)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """A search problem, frozen. `usd_per_hour` is the price of each whole configuration, in the space's order.
@@ -79,6 +104,8 @@ class Problem:
     blueprint     what is known of network and machines beforehand, where it is
     keeps_work    whether a trial's work counts: the training goes on from its checkpoint
     work_known    False until the first trial has told work_samples, which is then a mere placeholder
+    work_error    standard error of log work_samples, where that is an estimate of when a target will be met
+    batching      how samples count, where the global batch is chosen too: the knob `batch`
     verify_seconds  serving: the most that the load test of the choice takes, start-up included; None for a training
     """
 
@@ -95,6 +122,8 @@ class Problem:
     blueprint: Blueprint | None = None
     keeps_work: bool = False
     work_known: bool = True
+    work_error: float = 0.0
+    batching: Batching | None = None
     verify_seconds: float | None = None
 
     def __post_init__(self) -> None:
@@ -110,6 +139,10 @@ class Problem:
             raise ValueError("max_trials must be at least 1")
         if not 0 <= self.noise < 1:
             raise ValueError("noise lies in [0, 1)")
+        if not (self.work_error >= 0 and math.isfinite(self.work_error)):
+            raise ValueError("the work's error must not be negative")
+        if self.batching is not None and "batch" not in {knob.name for knob in self.space.knobs}:
+            raise ValueError("there is no batch to choose in this space")
         if self.stretch and (len(self.stretch) != len(self.space) or min(self.stretch) < 1):
             raise ValueError("stretch needs a factor of at least 1 for every configuration")
 
@@ -119,11 +152,25 @@ class Problem:
             return self
         return replace(self, work_samples=samples, work_known=True)
 
+    def with_noise(self, noise_scale: float | None) -> "Problem":
+        """The same problem once the noise of its gradients is known; itself where the batch is not chosen."""
+        if self.batching is None or noise_scale is None or noise_scale == self.batching.noise_scale:
+            return self
+        return replace(self, batching=replace(self.batching, noise_scale=noise_scale))
+
     def with_work_done(self, samples: float) -> "Problem":
         """The same problem once `samples` of its work are saved; a little is always left, to bring the model home."""
         if samples <= 0:
             return self
         return replace(self, work_samples=max(self.work_samples - samples, self.work_samples * LAST_WORK))
+
+    def worth(self, config: Config) -> float:
+        """What a sample counts for there, of one of `work_samples`."""
+        return 1.0 if self.batching is None else self.batching.worth(float(config["batch"]))
+
+    def work_of(self, config: Config) -> float:
+        """Samples to be processed there for all of the work."""
+        return self.work_samples / self.worth(config)
 
     def price(self, config: Config) -> Usd:
         """USD per hour of the whole configuration."""
@@ -132,6 +179,13 @@ class Problem:
     def stretch_of(self, config: Config) -> float:
         """How much longer than undisturbed the final run is expected to take there."""
         return self.stretch[self.space.index[config]] if self.stretch else 1.0
+
+    @cached_property
+    def works(self) -> Floats:
+        """(N,) `work_of` each configuration."""
+        if self.batching is None:
+            return np.full(len(self.space), self.work_samples)
+        return np.array([self.work_of(config) for config in self.space])
 
     @cached_property
     def dollars_per_second(self) -> Floats:

@@ -15,11 +15,13 @@ from typing import Self
 
 from mlcd.clouds.nodes import PREFIX, Closable, NodeEngine, NodeOrder, Nodes, NodesState, RemoteFiles
 from mlcd.clouds.provider import Lease, LeaseFailed, Order, Progress, Purpose, Settled
-from mlcd.clouds.reading import source_of, wall_clock
+from mlcd.clouds.reading import Reading, source_of, wall_clock
 from mlcd.clouds.workspace import Workspace, bring, copy_workdir
 from mlcd.errors import ProviderError
 from mlcd.platforms.agent import Job
 from mlcd.platforms.placement import PORTS
+from mlcd.space import Config
+from mlcd.spec.batches import LearningRate, Target
 from mlcd.spec.real import ProgressRule
 from mlcd.trial.trial import FailureKind
 
@@ -49,6 +51,7 @@ class RealJob:
 
     samples   of the whole training; batch the global one
     outputs   paths in the working folder that are brought home at the end of the training
+    noise     whether the job is asked for its SGD noise
     """
 
     run: str
@@ -62,6 +65,13 @@ class RealJob:
     progress: ProgressRule = field(default_factory=ProgressRule)
     checkpoints: bool = False
     outputs: tuple[str, ...] = ()
+    learning_rate: LearningRate | None = None
+    target: Target | None = None
+    noise: bool = False
+
+    def batch_at(self, config: Config) -> int | None:
+        """The global batch: the configuration's where it is chosen."""
+        return int(config["batch"]) if "batch" in dict(config.values) else self.batch
 
 
 class JobCloud:
@@ -109,6 +119,8 @@ class JobLease:
         self.base_samples = 0.0
         self.nodes: Nodes | None = None
         self.total_samples: float | None = None
+        self.heard: list[Reading] = []
+        """What the job has said so far of its noise and of how good the model is."""
         self._began = self._began_at = 0.0
 
     # ---- the lease's ends
@@ -159,7 +171,7 @@ class JobLease:
         source = source_of(
             self.job.progress,
             self.folder,
-            batch=self.job.batch,
+            batch=self.job.batch_at(self.order.config),
             base_samples=self.base_samples,
             clock=wall_clock,
         )
@@ -170,6 +182,8 @@ class JobLease:
             late = last.samples
             for reading in source.news():
                 self.total_samples = reading.total or self.total_samples
+                if reading.noise is not None or reading.metrics:
+                    self.heard.append(reading)
                 if reading.samples is None:
                     continue
                 at = min(max(reading.seconds - self._began_at, 0.0), self.elapsed_seconds)
@@ -229,6 +243,7 @@ class JobLease:
         for rank in range(order.config.nodes):
             (self.folder / f"node-{rank}").mkdir()
         types = {instance.name: instance for instance in self.cloud.engine.offer()}
+        batch = job.batch_at(order.config)
         described = Job(
             lease_id=self.lease_id,
             run=job.run,
@@ -240,8 +255,11 @@ class JobLease:
             port=_free_ports(),
             gpus=types[order.config.instance].accelerators,
             seconds=order.seconds if order.seconds < float("inf") else None,
-            batch=job.batch,
+            batch=batch,
             samples=job.samples,
+            noise=job.noise,
+            learning_rate=job.learning_rate.at(batch, order.noise_scale) if job.learning_rate and batch else None,
+            target=job.target.to_json() if job.target else "",
             base_samples=self.base_samples,
             checkpoints=job.checkpoints,
         )

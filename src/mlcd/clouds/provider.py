@@ -24,6 +24,7 @@ class Order:
 
     seconds  the most that was authorised: real nodes end themselves soon after, heard from or not
     run_id   whose it is; everything started bears this name
+    noise_scale  of the job's gradients as known so far: a learning rate may follow it
     """
 
     config: Config
@@ -31,6 +32,7 @@ class Order:
     purpose: Purpose = Purpose.TRIAL
     seconds: float = math.inf
     run_id: str = ""
+    noise_scale: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -37,6 +37,7 @@ class Reading:
     total       of the whole training in all, where the script says so
     checkpoint  samples up to which it was saved
     noise       the gradients' norms at `samples`, where the job reports them
+    metrics     how good the model is at `samples`, where the job reports it
     """
 
     seconds: float
@@ -45,6 +46,7 @@ class Reading:
     checkpoint: float | None = None
     warning: str = ""
     noise: GradientNorms | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 class Source(Protocol):
@@ -106,6 +108,7 @@ class _Helper:
                         checkpoint=_number(data.get("checkpoint")),
                         warning=str(data.get("warning") or ""),
                         noise=_norms(data.get("noise")),
+                        metrics=_metrics(data.get("metrics")),
                     )
                 )
         return found
@@ -172,6 +175,12 @@ def _number(value: object) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) and number >= 0 else None
+
+
+def _metrics(data: object) -> dict[str, float]:
+    if not isinstance(data, dict):
+        return {}
+    return {str(k): float(v) for k, v in data.items() if isinstance(v, int | float) and math.isfinite(v)}
 
 
 def _norms(data: object) -> GradientNorms | None:

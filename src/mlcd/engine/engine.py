@@ -251,7 +251,7 @@ class Engine:
                 continue
             if trial is None and model is not None:
                 row = problem.space.index[config]
-                speed = problem.work_samples / math.exp(model.log_seconds[row])
+                speed = problem.work_of(config) / math.exp(model.log_seconds[row])
                 trial = Measurement(
                     config=config,
                     attempt=1,

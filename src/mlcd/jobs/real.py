@@ -10,6 +10,7 @@ from mlcd.catalog import Instance, load_catalog
 from mlcd.clouds.job import JobCloud, RealJob
 from mlcd.clouds.nodes import NodeEngine
 from mlcd.errors import nearest
+from mlcd.jobs.batches import with_batches
 from mlcd.jobs.choice import listed, type_field
 from mlcd.jobs.setting import USUAL_TRIAL, Setting, deployments, naive_choices, problem_of
 from mlcd.problem import TrialPolicy
@@ -39,10 +40,13 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path) -> Setting:
     prices = {instance.name: _price(spec, instance) for instance in instances}
     usual = QUICK_TRIAL if kind in NOMINAL else USUAL_TRIAL
     noise = engine.noise if spec.search.noise is None else spec.search.noise
-    work = 1.0 if spec.job.samples is None else spec.job.samples * spec.job.epochs
+    work = spec.job.all_samples
     space = deployments(instances, counts)
-    problem = problem_of(spec, space, prices, work_samples=work, noise=noise, trial=usual)
-    problem = replace(problem, keeps_work=spec.checkpoints, work_known=spec.job.samples is not None)
+    problem = problem_of(spec, space, prices, work_samples=1.0 if work is None else work, noise=noise, trial=usual)
+    problem = replace(problem, keeps_work=spec.checkpoints, work_known=work is not None)
+    if spec.batch is not None:
+        problem, remarks = with_batches(spec, problem, prices)
+        notes = (*notes, *remarks)
     if kind in NOMINAL:
         notes = (*notes, f"{kind} runs on this machine: its prices are nominal, nobody is charged")
     return Setting(
@@ -78,7 +82,10 @@ def _job(spec: TrainSpec) -> RealJob:
         platform=spec.platform.name,
         topology=spec.platform.chosen_topology,
         batch=spec.job.batch,
-        samples=None if work.samples is None else work.samples * work.epochs,
+        samples=None if work.target is not None else work.all_samples,
+        learning_rate=spec.learning_rate,
+        target=work.target,
+        noise=spec.batch is not None,
         progress=spec.progress,
         checkpoints=spec.checkpoints,
         outputs=spec.outputs,
@@ -111,9 +118,10 @@ def _offer(
     instances = _wanted(spec, offered, notes)
     counts = spec.num_nodes or DEFAULT_NODES
     by_type: dict[str, tuple[int, ...]] = {}
+    largest = spec.job.batch if spec.batch is None else max(spec.batch)
     for instance in instances:
         most = engine.most_nodes(instance.name)
-        every = [n for n in counts.for_instance(instance.name) if n <= spec.job.batch]
+        every = [n for n in counts.for_instance(instance.name) if n <= largest]
         fitting = tuple(n for n in every if most is None or n <= most)
         if len(fitting) < len(every):
             notes.append(f"{engine.name} has room for at most {most} x {instance.name}: more were left out")

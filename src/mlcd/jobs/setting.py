@@ -68,6 +68,7 @@ def simulated(spec: TrainSpec, name: str, catalog: Catalog, seed: int) -> Settin
 
 def replayed(spec: TrainSpec, folder: str, catalog: Catalog) -> Setting:
     """A job on `replay/FOLDER`: the whole job is one sample of work."""
+    refuse_batches(spec)
     path = Path(folder).expanduser()
     workload = _workload(spec, path)
     if spec.job.hours is not None:
@@ -127,6 +128,7 @@ def _space(
 
 def _problem_of(spec: TrainSpec, chosen: Offer) -> Problem:
     work = spec.job
+    refuse_batches(spec)
     for field, value in (("workload", work.workload), ("hours", work.hours)):
         if value is not None:
             problem = "is about measured tables, which replay/FOLDER replays"
@@ -137,9 +139,19 @@ def _problem_of(spec: TrainSpec, chosen: Offer) -> Problem:
         spec,
         deployments(chosen.instances, chosen.counts.for_instance),
         _prices(spec, chosen),
-        work_samples=work.samples * work.epochs,
+        work_samples=work.all_samples or work.samples,
         noise=DEFAULT_NOISE if spec.search.noise is None else spec.search.noise,
     )
+
+
+def refuse_batches(spec: TrainSpec) -> None:
+    """Raises SpecError where the job wants its batch chosen: that takes the noise of a real job's gradients."""
+    for field, value in (("batch", spec.batch), ("job.target", spec.job.target)):
+        if value is not None:
+            problem = f"{spec.resources.infra} runs no job that could learn: it is about real nodes"
+            raise spec.error(
+                field, problem, allowed="job.batch, or resources.infra: local, minicloud, slurm or a cloud"
+            )
 
 
 def _prices(spec: TrainSpec, chosen: Offer) -> dict[str, Usd]:

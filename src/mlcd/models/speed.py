@@ -41,7 +41,7 @@ def speed_model(problem: Problem, history: History) -> SpeedModel | None:
         posterior = _posterior(_Key(problem), rows, values, errors)
         mean, variance = posterior.predict()
     startup = float(np.mean([t.startup_seconds for t in measured]))
-    log_seconds = np.log(problem.work_samples) - mean + np.log(problem.stretches)
+    log_seconds = np.log(problem.works) - mean + np.log(problem.stretches)
     # Start-up shifts the run time; the log-normal keeps its shape, which is close enough for minutes against hours.
     log_seconds = np.log(np.exp(log_seconds) + startup)
     return SpeedModel(
@@ -64,18 +64,25 @@ def as_expected(model: SpeedModel, row: int) -> SpeedModel:
 def trend(problem: Problem) -> gp.Trend:
     """What is believed of any training job before it is measured, as priors of a linear trend in ln speed.
 
-    A first doubling of the nodes brings 0.70 - 0.06 (perfect scaling: ln 2 = 0.69), each further one 0.12 less; a type
-    of twice the price is 0.40 +- 0.25 faster; what else is known of a type may matter either way. The means lie near
-    fits to measured tables; the widths were chosen by trying (docs/strategies/heterbo.md says how).
+    A first doubling of the nodes brings 0.70 - 0.06 (perfect scaling: ln 2 = 0.69), each further one 0.12 less; one of
+    another count (a batch) 0.2 +- 0.3; a type of twice the price is 0.40 +- 0.25 faster; what else is known of a type
+    may matter either way. The means lie near fits to measured tables; the widths were chosen by trying
+    (docs/strategies/heterbo.md says how).
     """
     encoding = problem.space.encoding
     counts, features = encoding.counts, encoding.features
     node_price = np.log2(problem.dollars_per_second / problem.nodes)
     rows = len(problem.space)
     columns = [np.ones((rows, 1)), counts, counts**2, (node_price - node_price.mean()).reshape(-1, 1), features]
-    width, depth = counts.shape[1], features.shape[1]
-    means = [0.0, *[0.7] * width, *[-0.06] * width, 0.4, *[0.0] * depth]
-    deviations = [10.0, *[0.08] * width, *[0.012] * width, 0.25, *[0.2] * depth]
+    depth = features.shape[1]
+    # (rise, its deviation, bend, its deviation): of nodes much is known; a batch may matter or not.
+    known = [
+        (0.7, 0.08, -0.06, 0.012) if knob.name == "nodes" else (0.2, 0.3, 0.0, 0.05)
+        for knob in problem.space.knobs
+        if not knob.is_choice
+    ]
+    means = [0.0, *[k[0] for k in known], *[k[2] for k in known], 0.4, *[0.0] * depth]
+    deviations = [10.0, *[k[1] for k in known], *[k[3] for k in known], 0.25, *[0.2] * depth]
     return gp.Trend(columns=np.hstack(columns), means=np.array(means), deviations=np.array(deviations))
 
 

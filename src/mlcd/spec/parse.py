@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from mlcd.errors import SpecError
+from mlcd.spec.batches import LEARNING_RATE, TARGET, batches, pricing
 from mlcd.spec.counts import node_counts
 from mlcd.spec.document import document, read_text
 from mlcd.spec.goals import goal_record
@@ -116,6 +117,7 @@ WORK = Record(
         "topology": Field(read=_topology),
         "workload": Field(read=line_of_text),
         "hours": Field(read=number(above=0, most=87_600)),
+        "target": Field(read=TARGET),
     },
 )
 
@@ -152,6 +154,9 @@ def train_record(now: datetime | None = None) -> Record[TrainSpec]:
             "name": Field(read=job_name, required=True, allowed=_NAME_FORM),
             "resources": Field(read=RESOURCES),
             "num_nodes": Field(read=node_counts),
+            "batch": Field(read=batches),
+            "learning_rate": Field(read=LEARNING_RATE),
+            "pricing": Field(read=pricing),
             "workdir": Field(read=line_of_text),
             "envs": Field(read=environment),
             "secrets": Field(read=secret_names),

@@ -2,27 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from mlcd.errors import SpecError
 from mlcd.goal import Goal
+from mlcd.load.plan import Scenario
 from mlcd.spec.train import Place, TrialRules
 from mlcd.units import Usd
-
-
-class Scenario(StrEnum):
-    """How requests arrive, under MLPerf's names.
-
-    SERVER         at random times (Poisson), ever more of them: the highest rate that keeps the latency limit
-    SINGLE_STREAM  one after another
-    MULTI_STREAM   eight at a time, the next eight when all are answered
-    OFFLINE        all at once, as many as the server takes
-    """
-
-    SERVER = "server"
-    SINGLE_STREAM = "single-stream"
-    MULTI_STREAM = "multi-stream"
-    OFFLINE = "offline"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

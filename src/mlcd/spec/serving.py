@@ -9,6 +9,7 @@ from typing import Any
 
 from mlcd.errors import SpecError, nearest
 from mlcd.goal import Goal, Objective, Slo
+from mlcd.load.plan import Scenario
 from mlcd.spec.document import document, read_text
 from mlcd.spec.mapping import as_text, tree
 from mlcd.spec.node import Bounds, Node
@@ -16,7 +17,7 @@ from mlcd.spec.parse import job_name, places_of, strategy
 from mlcd.spec.quantity import budget, deadline, line_of_text, number, whole
 from mlcd.spec.real import prices
 from mlcd.spec.record import Field, Reader, Record
-from mlcd.spec.serve import LoadSettings, Scenario, ServeSpec, ServingKnobs, ServingResources, ServingSearch
+from mlcd.spec.serve import LoadSettings, ServeSpec, ServingKnobs, ServingResources, ServingSearch
 from mlcd.spec.train import Place, TrialRules
 
 PRECISIONS = ("fp32", "int8")

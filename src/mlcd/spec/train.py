@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from mlcd.errors import SpecError
 from mlcd.goal import Goal
 from mlcd.problem import TrialPolicy
+from mlcd.spec.batches import LearningRate, Pricing, Target
 from mlcd.spec.real import Platform, ProgressRule
 from mlcd.units import Usd
 
@@ -56,15 +57,26 @@ class Resources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """The work S = samples x epochs; the rest tells simulated clouds what is trained (or which table is replayed)."""
+    """The work S = samples x epochs; the rest tells simulated clouds what is trained (or which table is replayed).
+
+    epochs  None is 1; with a `target`, which ends the training by itself, it is the most that it may take
+    """
 
     samples: float | None = None
-    epochs: float = 1.0
+    epochs: float | None = None
     model: str | None = None
     batch: int = 512
     topology: str = "ring"
     workload: str | None = None
     hours: float | None = None
+    target: Target | None = None
+
+    @property
+    def all_samples(self) -> float | None:
+        """The work, where the file says it."""
+        if self.samples is None or (self.target is not None and self.epochs is None):
+            return None
+        return self.samples * (1.0 if self.epochs is None else self.epochs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +108,17 @@ class TrainSpec:
 
     `overrides` are the command line's changes, as (flag, text):
     `with_overrides(parse_train(source), **dict(overrides))` is this spec again.
-    `num_nodes` None means 1..50, or every count that was measured. `places` are the fields that were given.
+    `num_nodes` None means 1..50, or every count that was measured. `batch` are the global batches that may be chosen;
+    None where it is fixed. `places` are the fields that were given.
     """
 
     name: str
     goal: Goal
     resources: Resources = field(default_factory=Resources)
     num_nodes: NodeCounts | None = None
+    batch: tuple[int, ...] | None = None
+    learning_rate: LearningRate | None = None
+    pricing: Pricing = field(default_factory=Pricing)
     job: Work = field(default_factory=Work)
     search: SearchSettings = field(default_factory=SearchSettings)
     run: str = ""

@@ -2,14 +2,15 @@
 
 import dataclasses
 import json
+import math
 from typing import Any, cast
 
 from mlcd.goal import Goal, Objective, Slo
-from mlcd.problem import Blueprint, Problem, TrialPolicy
+from mlcd.problem import Batching, Blueprint, Problem, TrialPolicy
 from mlcd.space import Config, Knob, Space, Value
 from mlcd.trial.plan import Plan
 from mlcd.trial.record import Naive, Relaxation
-from mlcd.trial.trial import Failure, FailureKind, Load, Measurement, Trial
+from mlcd.trial.trial import Failure, FailureKind, Learned, Load, Measurement, Trial
 from mlcd.units import Usd
 
 Json = dict[str, Any]
@@ -63,6 +64,8 @@ def problem_to_json(problem: Problem) -> Json:
         "blueprint": dataclasses.asdict(problem.blueprint) if problem.blueprint else None,
         "keeps_work": problem.keeps_work,
         "work_known": problem.work_known,
+        "work_error": problem.work_error,
+        "batching": dataclasses.asdict(problem.batching) if problem.batching else None,
         "verify_seconds": problem.verify_seconds,
     }
 
@@ -104,6 +107,8 @@ def problem_from_json(data: Json) -> Problem:
         blueprint=_blueprint(data["blueprint"]) if data["blueprint"] else None,
         keeps_work=data.get("keeps_work", False),
         work_known=data.get("work_known", True),
+        work_error=data.get("work_error", 0.0),
+        batching=Batching(**data["batching"]) if data.get("batching") else None,
         verify_seconds=data.get("verify_seconds"),
     )
 
@@ -145,6 +150,8 @@ def trial_to_json(trial: Trial) -> Json:
         "utilisation": trial.utilisation,
         "total_samples": trial.total_samples,
         "load": load_to_json(trial.load) if trial.load else None,
+        "noise_scale": None if trial.noise_scale in (None, math.inf) else trial.noise_scale,
+        "learned": [[point.samples, point.metric] for point in trial.learned],
     }
 
 
@@ -176,6 +183,8 @@ def trial_from_json(data: Json) -> Trial:
         utilisation=data.get("utilisation"),
         total_samples=data.get("total_samples"),
         load=load_from_json(data["load"]) if data.get("load") else None,
+        noise_scale=data.get("noise_scale"),
+        learned=tuple(Learned(samples, metric) for samples, metric in data.get("learned", ())),
     )
 
 

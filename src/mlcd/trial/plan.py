@@ -46,10 +46,10 @@ class Plan:
         """T = (start-up + S / speed) x stretch; the bound multiplies by exp(z x relative error) (algorithms: 1.3)."""
         if problem.verify_seconds is not None:
             return cls._serving(problem, trial, problem.verify_seconds)
-        seconds = (trial.startup_seconds + problem.work_samples / trial.samples_per_second) * problem.stretch_of(
-            trial.config
-        )
-        worst = seconds * math.exp(margin_sigmas(problem.assurance) * trial.relative_error) * (1 + ROUNDING)
+        work = problem.work_of(trial.config)
+        seconds = (trial.startup_seconds + work / trial.samples_per_second) * problem.stretch_of(trial.config)
+        doubt = math.hypot(trial.relative_error, problem.work_error)
+        worst = seconds * math.exp(margin_sigmas(problem.assurance) * doubt) * (1 + ROUNDING)
         price = problem.price(trial.config)
         return cls(
             config=trial.config,

@@ -10,6 +10,9 @@ from mlcd.goal import Goal, Slo
 from mlcd.space import Config
 from mlcd.units import Usd
 
+RECENT_NOISE = 3
+"""Trials whose noise counts: one is uncertain by a factor, and many are of the past."""
+
 
 class FailureKind(StrEnum):
     """What went wrong with a trial. A failure is a measured outcome: it was paid for and the search learns from it."""
@@ -63,6 +66,14 @@ class Load:
         return self.errors == 0 and seen <= slo.seconds
 
 
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """How good the model was after `samples` of the whole training."""
+
+    samples: float
+    metric: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """A finished trial: the speed it measured and what it took.
@@ -73,6 +84,8 @@ class Measurement:
     utilisation     share of the nodes' processors that was used, where the cloud can tell
     total_samples   the work of the whole training, where the job itself says so
     load            what a load test saw; samples are requests then
+    noise_scale     the noise of the job's gradients, in samples, where the job reports it
+    learned         how good the model was in the course of the trial, where the job has a target
     """
 
     config: Config
@@ -88,6 +101,8 @@ class Measurement:
     utilisation: float | None = None
     total_samples: float | None = None
     load: Load | None = None
+    noise_scale: float | None = None
+    learned: tuple[Learned, ...] = ()
 
     def __post_init__(self) -> None:
         _check_charges(self.attempt, self.seconds, self.usd)
@@ -99,6 +114,8 @@ class Measurement:
             raise ValueError("start-up lies within the trial")
         if self.iterations < 1:
             raise ValueError("a measurement needs an iteration")
+        if self.noise_scale is not None and not self.noise_scale >= 0:
+            raise ValueError("a noise scale must not be negative")
 
     def meets(self, goal: Goal) -> bool:
         """Whether it kept the goal's latency limit and held its rate; always true for a training."""
@@ -174,6 +191,13 @@ class History:
     def total_samples(self) -> float | None:
         """The work of the whole training as the job itself said, where it did."""
         return max((t.total_samples for t in self.measured if t.total_samples), default=None)
+
+    @cached_property
+    def noise_scale(self) -> float | None:
+        """That of the job now: the geometric mean over the last trials that saw it, for it grows while it trains."""
+        seen = [t.noise_scale for t in self.measured if t.noise_scale is not None and 0 < t.noise_scale < math.inf]
+        last = seen[-RECENT_NOISE:]
+        return math.exp(sum(map(math.log, last)) / len(last)) if last else None
 
     @cached_property
     def tried(self) -> frozenset[Config]:

@@ -17,6 +17,8 @@ CONTROLLERS = ("cpu", "cpuacct", "memory", "freezer")
 FAMILY = PREFIX + NAME
 PERIOD_US = 20_000
 """The quota's period. The default of 100 ms stalls a node for too long at a time: steps become jumpy."""
+CPU_WEIGHT = 100_000
+"""Of all nodes together against whatever else the machine does (1,024 is a process's usual): a share is a promise."""
 _END_SECONDS = 20.0
 _MOUNTS = Path("/proc/mounts")
 
@@ -63,6 +65,7 @@ class Group:
             _make(folder)
         if cpus is not None:
             cpu = self.folder("cpu")
+            (cpu.parents[1] / "cpu.shares").write_text(str(CPU_WEIGHT))
             (cpu / "cpu.cfs_period_us").write_text(str(PERIOD_US))
             (cpu / "cpu.cfs_quota_us").write_text(str(round(cpus * PERIOD_US)))
         if memory_gib is not None:

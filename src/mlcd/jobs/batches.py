@@ -1,0 +1,79 @@
+"""The global batch as part of what is chosen: checked bounds, the space with its knob, prices by memory."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from mlcd.problem import Batching, Problem
+from mlcd.space import Config, Knob, Space
+from mlcd.spec import TrainSpec
+from mlcd.units import Usd
+
+
+def with_batches(spec: TrainSpec, problem: Problem, prices: Mapping[str, Usd]) -> tuple[Problem, tuple[str, ...]]:
+    """The problem with the job's batches to choose from, and what there is to say of them. Raises SpecError."""
+    batches = spec.batch or (spec.job.batch,)
+    _check(spec, batches)
+    notes: list[str] = []
+    configs = []
+    uneven: dict[int, int] = {}
+    for config in problem.space:
+        for batch in batches:
+            if batch < config.nodes:
+                continue
+            configs.append(Config((*config.values, ("batch", batch))))
+            if batch % config.nodes:
+                uneven.setdefault(config.nodes, batch)
+    if not configs:
+        fewest = min(config.nodes for config in problem.space)
+        raise spec.error(
+            "batch",
+            f"is shared by all nodes, and the fewest that may be chosen are {fewest}",
+            value=list(batches),
+            allowed=f"at least {fewest}",
+        )
+    most = max(config.nodes for config in problem.space)
+    if min(batches) < most:
+        notes.append(f"a batch smaller than the number of nodes cannot be shared: {min(batches)} on {most} is left out")
+    for nodes, batch in uneven.items():
+        notes.append(f"{batch} samples on {nodes} nodes do not divide evenly: shares differ by one sample")
+    sizes = tuple(sorted({int(config["batch"]) for config in configs}))
+    space = Space((*problem.space.knobs, Knob(name="batch", values=sizes)), tuple(configs))
+    reference = spec.learning_rate.at_batch if spec.learning_rate else min(batches)
+    return (
+        replace(
+            problem,
+            space=space,
+            usd_per_hour=tuple(_price(spec, config, prices, space) for config in space),
+            batching=Batching(reference=reference),
+        ),
+        tuple(notes),
+    )
+
+
+def _check(spec: TrainSpec, batches: tuple[int, ...]) -> None:
+    if spec.job.target is None:
+        problem = "is needed where the batch is chosen: the batch decides how many samples the same result takes"
+        raise spec.error("job.target", problem, allowed="such as target: {metric: accuracy, value: 0.97}")
+    if "job.batch" in spec.places:
+        raise spec.error("job.batch", "stands beside batch, which says what may be chosen", allowed="one of the two")
+    if spec.learning_rate is None and len(batches) > 1:
+        problem = "is needed where the batch is chosen: another batch wants another rate"
+        raise spec.error("learning_rate", problem, allowed="{base: 0.1, at_batch: 64, rule: linear}, or rule: fixed")
+    if not spec.checkpoints:
+        problem = "training goes on from its trials, and changes its batch through a checkpoint"
+        raise spec.error("checkpoints", problem, allowed="checkpoints: true, and mlcd.checkpoint in the script")
+    samples = spec.job.samples
+    if samples is not None and max(batches) > samples:
+        problem = f"is larger than the {samples:,.0f} samples of an epoch"
+        raise spec.error("batch", problem, value=max(batches), allowed=f"at most {samples:,.0f}")
+
+
+def _price(spec: TrainSpec, config: Config, prices: Mapping[str, Usd], space: Space) -> Usd:
+    """Of the whole configuration, an hour."""
+    whole = prices[config.instance] * config.nodes
+    if not spec.pricing.is_by_memory:
+        return whole
+    largest = max(-(-int(c["batch"]) // c.nodes) for c in space)
+    share = -(-int(config["batch"]) // config.nodes) / largest
+    fixed = spec.pricing.fixed
+    return Usd.of(whole.dollars * (fixed + (1 - fixed) * share))

@@ -1,0 +1,144 @@
+"""What a job says of its global batch: which may be chosen, how the learning rate follows, where the training ends."""
+
+import json
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mlcd.spec.node import Node
+from mlcd.spec.quantity import line_of_text, number, whole
+from mlcd.spec.record import Field, Record
+
+_LOWER = ("loss", "error", "perplexity", "wer", "rmse", "mae", "mse")
+_BATCHES = "whole numbers such as [64, 128, 256]"
+_MOST_BATCHES = 64
+
+
+class RateRule(StrEnum):
+    """How the learning rate follows the batch B from what is right at B0.
+
+    linear    base B/B0 (Goyal et al. 2017)
+    sqrt      base sqrt(B/B0)
+    adascale  base (phi/B0 + 1)/(phi/B + 1), the gain of AdaScale (Johnson et al. 2020) at the noise measured so far;
+              base while none is
+    fixed     base
+    """
+
+    LINEAR = "linear"
+    SQRT = "sqrt"
+    ADASCALE = "adascale"
+    FIXED = "fixed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearningRate:
+    """`base` is right at the batch `at_batch`; `rule` says what follows for others."""
+
+    base: float
+    at_batch: int
+    rule: RateRule = RateRule.LINEAR
+
+    def at(self, batch: int, noise_scale: float | None = None) -> float:
+        """For this batch, with the noise scale phi where it is known."""
+        ratio = batch / self.at_batch
+        if self.rule is RateRule.LINEAR:
+            return self.base * ratio
+        if self.rule is RateRule.SQRT:
+            return self.base * math.sqrt(ratio)
+        if self.rule is RateRule.ADASCALE and noise_scale is not None:
+            if math.isinf(noise_scale):
+                return self.base * ratio
+            return self.base * (noise_scale / self.at_batch + 1) / (noise_scale / batch + 1)
+        return self.base
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The value of a metric at which the training is done. `better` None goes by the metric's name."""
+
+    metric: str
+    value: float
+    better: str | None = None
+
+    @property
+    def higher(self) -> bool:
+        """Whether higher is better: not for losses and errors."""
+        if self.better is not None:
+            return self.better == "higher"
+        return not any(word in self.metric.lower() for word in _LOWER)
+
+    def to_json(self) -> str:
+        """As the job's processes are told."""
+        return json.dumps({"metric": self.metric, "value": self.value, "higher": self.higher})
+
+    def __str__(self) -> str:
+        return f"{self.metric} {'>=' if self.higher else '<='} {self.value:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pricing:
+    """How workers are paid for: by the node, or by the memory that a worker of B/K samples needs.
+
+    By memory a worker costs the node's price x (fixed + (1 - fixed) x its samples / those of the largest worker): what
+    the model and the framework take whatever the batch, and the rest with the samples.
+    """
+
+    by: str = "per-node"
+    fixed: float = 0.5
+
+    @property
+    def is_by_memory(self) -> bool:
+        """Whether the batch has a price."""
+        return self.by == "memory-proportional"
+
+
+def batches(node: Node) -> tuple[int, ...]:
+    """One batch or several, each once, rising."""
+    values = [whole(least=1, most=10**9)(item) for item in node.items()]
+    if not values:
+        raise node.error("must not be empty", allowed=_BATCHES)
+    if len(set(values)) != len(values):
+        raise node.error("names a batch twice", allowed=_BATCHES)
+    if len(values) > _MOST_BATCHES:
+        raise node.error(f"names {len(values)} batches", allowed=f"at most {_MOST_BATCHES}")
+    return tuple(sorted(values))
+
+
+def pricing(node: Node, places: tuple[str, ...] = ()) -> Pricing:
+    """`per-node`, `memory-proportional`, or `{by: memory-proportional, fixed: 0.3}`."""
+    if isinstance(node.value, str):
+        return Pricing(by=_by(node))
+    return _PRICING(node, places)
+
+
+def _by(node: Node) -> str:
+    return node.choice(("per-node", "memory-proportional"), meant={"memory": "memory-proportional", "node": "per-node"})
+
+
+def _rule(node: Node) -> RateRule:
+    return RateRule(node.choice(tuple(RateRule), meant={"none": "fixed", "constant": "fixed", "root": "sqrt"}))
+
+
+def _better(node: Node) -> str:
+    return node.choice(("higher", "lower"))
+
+
+_PRICING = Record(
+    make=Pricing, fields={"by": Field(read=_by, required=True), "fixed": Field(read=number(above=0, most=1.0))}
+)
+LEARNING_RATE = Record(
+    make=LearningRate,
+    fields={
+        "base": Field(read=number(above=0, most=1e6), required=True),
+        "at_batch": Field(read=whole(least=1, most=10**9), required=True),
+        "rule": Field(read=_rule),
+    },
+)
+TARGET = Record(
+    make=Target,
+    fields={
+        "metric": Field(read=line_of_text, required=True),
+        "value": Field(read=number(), required=True),
+        "better": Field(read=_better),
+    },
+)
