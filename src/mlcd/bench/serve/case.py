@@ -133,7 +133,7 @@ class Case:
         return Measurement(
             config=config,
             attempt=1,
-            samples_per_second=float(self.bed.known.batches[row]) / latency,
+            samples_per_second=float(self.bed.known.batches[row] * self.bed.known.replicas[row]) / latency,
             relative_error=self.noise,
             iterations=max(int(seconds / latency), 1),
             startup_seconds=0.0,

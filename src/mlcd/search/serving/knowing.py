@@ -63,7 +63,7 @@ class KnowingStrategy(MeasuredStrategy):
 
     def rows(self, problem: Problem) -> NDArray[np.intp]:
         """(N,) for every configuration of the problem, the row of `known.configs` that tells of it."""
-        return _matching(self.tables, ById(problem.space))
+        return known_rows(self.tables, problem.space)
 
     def trials_left(self, problem: Problem, history: History) -> int:
         """How many more may be made."""
@@ -116,6 +116,11 @@ def _ranks(space: ById[Space]) -> tuple[Ranks, Ranks, Ranks]:
     size = len(space.value)
     more, less, alike = (np.array(found, dtype=np.intp).reshape(len(found), size).T for found in columns)
     return more, less, alike
+
+
+def known_rows(known: Known, space: Space) -> NDArray[np.intp]:
+    """(N,) for every configuration of the space, the row of `known.configs` that tells of it."""
+    return _matching(known, ById(space))
 
 
 @lru_cache(maxsize=64)

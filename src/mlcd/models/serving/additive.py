@@ -1,0 +1,94 @@
+"""A model's latency as the sum of its operators', with weights that make the sums come out right on known models."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.optimize import nnls
+
+from mlcd.known.tables import Known, KnownModel, Target
+from mlcd.models.serving.operators import operator_seconds
+
+Floats = NDArray[np.float64]
+
+BELIEF = 0.5
+"""How many models that consist of one operator alone, with weight 1, the belief in that weight is worth."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AdditiveLatency:
+    """Predicted seconds of a batch in every configuration, and each operator's part in them.
+
+    seconds  (N,)
+    parts    operator -> (N,); they add up to `seconds`
+    """
+
+    seconds: Floats
+    parts: Mapping[str, Floats]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Calibration:
+    """What the known models say of the sum.
+
+    weights    operator -> the factor by which its own measurement is multiplied; 1 where no known model uses it
+    residuals  (M, N) ln(measured / predicted) of each known model by weights that did not see it; nan where it failed
+    """
+
+    weights: Mapping[str, float]
+    residuals: Floats
+
+
+def additive_latency(known: Known, target: Target, weights: Mapping[str, float]) -> AdditiveLatency:
+    """seconds(c) = sum over operators k of w_k sum over shapes of calls x seconds_k(c)."""
+    parts = {of.operator: weights.get(of.operator, 1.0) * of.seconds for of in operator_seconds(known, target)}
+    return AdditiveLatency(seconds=np.sum(list(parts.values()), axis=0), parts=parts)
+
+
+@lru_cache(maxsize=64)
+def calibrate(known: Known) -> Calibration:
+    """Weights by non-negative least squares of relative errors, with a belief in 1, and what they leave.
+
+    min_w>=0  sum_(m,c) (sum_k w_k s_mk(c) / latency_m(c) - 1)^2 / N  +  BELIEF sum_k (w_k - 1)^2
+    """
+    names = sorted({use.operator for model in known.models for use in model.target.operators})
+    grams, sides, tables = [], [], []
+    for model in known.models:
+        table = _table(known, model, names)
+        relative = table / model.latency_seconds
+        rows = np.isfinite(relative).all(axis=0) & np.isfinite(model.latency_seconds)
+        kept = relative[:, rows]
+        grams.append(kept @ kept.T / max(rows.sum(), 1))
+        sides.append(kept.sum(axis=1) / max(rows.sum(), 1))
+        tables.append(table)
+    gram, side = np.sum(grams, axis=0), np.sum(sides, axis=0)
+    residuals = [
+        _residual(model, table, _solve(gram - own, side - of_own))
+        for model, table, own, of_own in zip(known.models, tables, grams, sides, strict=True)
+    ]
+    weights = dict(zip(names, (float(w) for w in _solve(gram, side)), strict=True))
+    return Calibration(weights=weights, residuals=np.array(residuals).reshape(len(known.models), len(known.configs)))
+
+
+def _table(known: Known, model: KnownModel, names: list[str]) -> Floats:
+    """(operators, N) seconds."""
+    table = np.zeros((len(names), len(known.configs)))
+    for of in operator_seconds(known, model.target):
+        table[names.index(of.operator)] = of.seconds
+    return table
+
+
+def _solve(gram: Floats, side: Floats) -> Floats:
+    size = len(side)
+    lower = np.linalg.cholesky(gram + BELIEF * np.eye(size))
+    return np.asarray(nnls(lower.T, solve_triangular(lower, side + BELIEF, lower=True))[0])
+
+
+def _residual(model: KnownModel, table: Floats, weights: Floats) -> Floats:
+    predicted = weights @ np.where(np.isfinite(table), table, np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        residual = np.log(model.latency_seconds / predicted)
+    return np.where(np.isfinite(residual), residual, np.nan)

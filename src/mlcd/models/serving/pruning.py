@@ -1,0 +1,54 @@
+"""Which configurations are redundant: they differ only in knobs that hardly matter to the key operators."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlcd.known.tables import Known
+from mlcd.models.serving.curves import resource_curves
+
+Floats = NDArray[np.float64]
+
+LEAST_LOADING = 0.1
+"""A knob belongs to a component in which it has at least this share of the squared loadings."""
+
+
+def knobs_that_matter(known: Known, operators: Sequence[tuple[str, float, Floats]], cutoff: float = 0.95) -> list[str]:
+    """The knobs in the principal components that cover `cutoff` of the variance, in the configurations' order.
+
+    operators  (name, share, seconds in every configuration) of each key operator
+    A row is a key operator in a configuration, weighted by its share; a column is a knob; the entry is the knob's main
+    effect on the operator's log seconds an item (its resource curve). Components are taken from the largest on; a knob
+    outside all that were taken is dropped (algorithms: 2.2).
+    """
+    names = [name for name, _ in known.configs[0].values]
+    columns = {name: np.zeros((len(operators), len(known.configs))) for name in names}
+    for at, (operator, share, seconds) in enumerate(operators):
+        for curve in resource_curves(known, operator, seconds):
+            effect = dict(zip(curve.values, curve.log_seconds, strict=True))
+            middle = float(np.mean(curve.log_seconds))
+            columns[curve.knob][at] = [np.sqrt(share) * (effect[c[curve.knob]] - middle) for c in known.configs]
+    table = np.stack([columns[name].ravel() for name in names], axis=1)
+    table -= table.mean(axis=0)
+    variances, directions = np.linalg.eigh(table.T @ table)
+    order = np.argsort(-variances)
+    covered = np.cumsum(variances[order]) / max(float(variances.sum()), 1e-300)
+    taken = order[: int(np.searchsorted(covered, min(cutoff, 1.0) - 1e-12)) + 1]
+    loadings = (directions[:, taken] ** 2).max(axis=1)
+    return [name for name, loading in zip(names, loadings, strict=True) if loading >= LEAST_LOADING]
+
+
+def redundant_rows(known: Known, knobs: Sequence[str], predicted: Floats) -> NDArray[np.bool_]:
+    """(N,) True for every configuration that another of the same values of `knobs` beats in `predicted` value.
+
+    Of equal ones the first stays. Of each combination of `knobs` exactly one configuration stays.
+    """
+    best: dict[tuple[object, ...], int] = {}
+    for row, config in enumerate(known.configs):
+        key = tuple(config[name] for name in knobs)
+        if key not in best or predicted[row] > predicted[best[key]]:
+            best[key] = row
+    mask = np.ones(len(known.configs), dtype=bool)
+    mask[list(best.values())] = False
+    return mask

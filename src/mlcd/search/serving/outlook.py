@@ -1,0 +1,125 @@
+"""What a configuration is worth to the goal, by what is believed of its latency."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from mlcd.problem import Problem
+from mlcd.search.acquisition import expected_saving
+from mlcd.search.serving.knowing import ById
+from mlcd.space import Space
+from mlcd.trial.plan import plans
+from mlcd.trial.trial import History, Measurement
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Seen:
+    """The load tests so far as a model of latency wants them: ln seconds of a batch = ln(items / measured rate)."""
+
+    rows: NDArray[np.intp]
+    log_seconds: Floats
+    errors: Floats
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outlook:
+    """What each configuration may bring, all (N,).
+
+    log_value  ln of the goal's value of a million requests, smaller is better, were the limits kept
+    keeps      the probability that the latency limit, the rate and the memory are kept
+    gain       the expected saving against the best so far, in the goal's unit
+    best       the best so far; before there is one, what stands for it
+    """
+
+    log_value: Floats
+    keeps: Floats
+    gain: Floats
+    best: float
+    has_incumbent: bool
+
+    @property
+    def likely(self) -> Floats:
+        """Predicted value, larger is better, in parts of the best that is predicted: exp(-log_value) x keeps."""
+        worth = np.exp(self.log_value.min() - self.log_value) * self.keeps
+        return np.asarray(worth / max(float(worth.max()), 1e-300))
+
+
+def items_of(space: Space) -> Floats:
+    """(N,) requests in flight at once: batch x replicas."""
+    return _items(ById(space))
+
+
+@lru_cache(maxsize=8)
+def _items(space: ById[Space]) -> Floats:
+    found = [dict(config.values) for config in space.value.configs]
+    return np.array([float(values["batch"]) * float(values.get("replicas", 1)) for values in found])
+
+
+def seen(problem: Problem, history: History) -> Seen:
+    """Every trial that gave a rate, also one that broke the limit: it still teaches its latency."""
+    measured = history.measured
+    rows = np.array([problem.space.index[trial.config] for trial in measured], dtype=np.intp)
+    rates = np.array([trial.samples_per_second for trial in measured])
+    errors = np.array([trial.relative_error for trial in measured])
+    return Seen(rows=rows, log_seconds=np.log(items_of(problem.space)[rows] / rates), errors=errors)
+
+
+def waiting(problem: Problem, history: History) -> float:
+    """ln of what the limit's percentile of latency is over the seconds of a batch, on average over the load tests.
+
+    0 before the first: a closed loop with one batch in flight has nobody waiting.
+    """
+    slo = problem.goal.slo
+    if slo is None:
+        return 0.0
+    items = items_of(problem.space)
+    logs = [
+        np.log(_latency(trial, slo.percentile) * trial.samples_per_second / items[problem.space.index[trial.config]])
+        for trial in history.measured
+        if trial.load is not None
+    ]
+    return float(np.mean(logs)) if logs else 0.0
+
+
+def _latency(trial: Measurement, percentile: int) -> float:
+    load = trial.load
+    if load is None:
+        raise ValueError("the trial was no load test")
+    return {50: load.p50_seconds, 95: load.p95_seconds, 99: load.p99_seconds}[percentile]
+
+
+def outlook(problem: Problem, history: History, log_seconds: Floats, variance: Floats, fits: Floats) -> Outlook:
+    """What each configuration may bring when ln seconds of a batch ~ N(log_seconds, variance).
+
+    `fits` is the probability that its memory suffices. V = f x S / min(items / seconds, rate), f = the goal's scale.
+    The limit and the rate bound the same unknown: seconds <= min(limit / waiting, items / rate); the expected saving is taken over what keeps the bound.
+    """
+    items = items_of(problem.space)
+    scale = np.log(problem.goal.scale(problem.dollars_per_second)) + np.log(problem.work_samples)
+    bound = np.full(len(items), np.inf)
+    if problem.goal.slo is not None:
+        bound = np.full(len(items), np.log(problem.goal.slo.seconds) - waiting(problem, history))
+    deviation = np.sqrt(variance)
+    rate = problem.goal.rate
+    if rate is not None:
+        bound = np.minimum(bound, np.log(items / rate))
+    keeps = np.where(np.isinf(bound), 1.0, ndtr((bound - log_seconds) / deviation)) * fits
+    log_value = scale + log_seconds - np.log(items) if rate is None else scale - np.log(rate)
+    least = min((plan.value(problem) for plan in plans(problem, history)), default=None)
+    best = float(least) if least is not None else _stand_in(log_value, keeps)
+    if rate is None:
+        gain = expected_saving(log_value, variance, best, scale + bound - np.log(items)) * fits
+    else:
+        gain = np.maximum(best - np.exp(log_value), 0.0) * keeps
+    return Outlook(log_value=np.asarray(log_value), keeps=keeps, gain=gain, best=best, has_incumbent=least is not None)
+
+
+def _stand_in(log_value: Floats, keeps: Floats) -> float:
+    """Before anything fits: the worst of what probably keeps the limits, so that every one that does is a gain."""
+    probable = keeps >= min(0.5, float(keeps.max()))
+    return float(np.exp(log_value[probable].max()))
