@@ -20,7 +20,6 @@ from mlcd.clouds.provider import LeaseFailed, Order, Progress, Settled
 from mlcd.clouds.serving.provider import Endpoint
 from mlcd.clouds.workspace import Workspace
 from mlcd.server.options import Precision, ServerOptions
-from mlcd.server.tensors import TensorSpec
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
 
@@ -159,7 +158,7 @@ class LocalServer:
         code = self._keeper.poll()
         if code is None:
             return
-        last = _last_line(self.folder / "log.txt")
+        last = last_line(self.folder / "log.txt")
         text = last.removeprefix("mlcd.server: ") or f"ended with code {code}"
         exhausted = code in (137, -9) or any(words in text.lower() for words in _OUT_OF_MEMORY)
         kind = FailureKind.OUT_OF_MEMORY if exhausted else FailureKind.ERROR
@@ -198,8 +197,6 @@ class LocalServer:
                     self._endpoint = Endpoint(
                         address=str(data["address"]),
                         model=str(data["model"]),
-                        inputs=tuple(map(TensorSpec.from_json, data["inputs"])),
-                        sizes=self.cloud.sizes,
                         client_cpus=self._client_cpus,
                         shares_cpus=self._shares,
                     )
@@ -213,7 +210,8 @@ class LocalServer:
         (self.folder / "lease.json").write_text(json.dumps(data))
 
 
-def _last_line(file: Path) -> str:
+def last_line(file: Path) -> str:
+    """The last line of a log that says something; "" where there is none."""
     try:
         lines = file.read_text(errors="replace").splitlines()
     except OSError:

@@ -1,11 +1,9 @@
 """The seam between load tests and whatever serves a model: order a server, wait until it is ready, give it back."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from mlcd.clouds.provider import Cloud, Lease, Order
-from mlcd.server.tensors import TensorSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +12,6 @@ class Endpoint:
 
     address        of its Open Inference Protocol, without a path
     model          the name it serves the model under
-    inputs         what a request must bring; `sizes` are those of axes that the model leaves open
     client_cpus    processors that a client on this machine may use; the server's own are not among them where there
                    are others
     shares_cpus    whether client and server have to share processors
@@ -22,14 +19,14 @@ class Endpoint:
 
     address: str
     model: str
-    inputs: tuple[TensorSpec, ...] = ()
-    sizes: Mapping[str, int] = field(default_factory=dict)
     client_cpus: tuple[int, ...] = ()
     shares_cpus: bool = False
 
 
 class ServerLease(Lease, Protocol):
     """A server on its nodes. `progress` ends once it is ready; leaving the context ends it, whatever happened."""
+
+    def __enter__(self) -> "ServerLease": ...
 
     @property
     def endpoint(self) -> Endpoint:

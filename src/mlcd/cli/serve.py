@@ -1,0 +1,194 @@
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mlcd.cli.output import output_option, print_json
+from mlcd.errors import BadInput
+
+if TYPE_CHECKING:
+    from mlcd.clouds.serving.deploy import Deployed
+    from mlcd.jobs.serve import PreparedServing
+    from mlcd.spec.serve import ServeSpec
+    from mlcd.trial.record import RunRecord
+
+_JOB_FILES = (".yaml", ".yml")
+_KINDS = ("compose", "kubernetes", "triton")
+
+
+@click.command()
+@click.argument("model", metavar="MODEL.onnx|JOB.yaml")
+@click.option("--slo", metavar="p99=TIME", help="The latency that requests must keep, such as p99=50ms.")
+@click.option("--rate", metavar="N/s", help="Requests a second to hold; more than that is worth nothing.")
+@click.option("--maximize", metavar="WHAT", help="'requests per dollar' (the default) or rate.")
+@click.option("--trials", metavar="N", help="Load tests at most.  [default: 6]")
+@click.option("--budget", metavar="MONEY", help="Cap on load tests and verification, such as '1 USD'.")
+@click.option("--deadline", metavar="TIME", help="For load tests and verification, such as 20min.")
+@click.option("--strategy", metavar="NAME[:OPTIONS]", help="Who searches, such as falcon or falcon-transfer.")
+@click.option("--on", metavar="INFRA", help="Where to serve; as resources.infra.  [default: local]")
+@click.option("--size", "sizes", metavar="AXIS=N", multiple=True, help="Size of an axis that the model leaves open.")
+@click.option("--deploy", is_flag=True, help="Leave the recommended server running.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where the deployed server listens.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Its port; 0: a free one.")
+@click.option(
+    "--write",
+    "writes",
+    type=(click.Choice(_KINDS), click.Path(path_type=Path)),
+    multiple=True,
+    metavar="KIND DIR",
+    help="Write files that serve it elsewhere: compose, kubernetes or triton.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of every random choice.")
+@click.option("--dry-run", is_flag=True, help="Show what would be tried; start nothing.")
+@output_option
+@click.pass_context
+def serve(
+    ctx: click.Context,
+    /,
+    *,
+    model: str,
+    sizes: tuple[str, ...],
+    deploy: bool,
+    host: str,
+    port: int,
+    writes: tuple[tuple[str, Path], ...],
+    seed: int,
+    dry_run: bool,
+    output: str,
+    **flags: str | None,
+) -> None:
+    """Find out how to serve a model, and serve it.
+
+    MODEL.onnx is the model, or JOB.yaml a job file that names it. A few configurations (batch, threads, replicas,
+    precision) are started and loaded for real; the one with the most requests per dollar that keeps the latency limit
+    is verified for a minute and recommended. The answer goes to standard output, progress to standard error.
+    """
+    from mlcd.jobs.serve import prepare, serve_prepared
+    from mlcd.report.serving_progress import ServingProgress
+    from mlcd.store.store import Store, home
+
+    spec = _spec(model, flags, sizes)
+    if deploy:
+        from mlcd.clouds.serving.deploy import check_port
+
+        check_port(host, port)
+    for _, folder in writes:
+        if folder.exists() and not folder.is_dir():
+            raise BadInput(f"--write: {folder} is a file, not a folder")
+    prepared = prepare(spec, seed=seed, folder=home())
+    if dry_run:
+        _print_dry_run(spec, prepared, output)
+        ctx.exit(0)
+    for note in (*prepared.facts.notes, "local runs on this machine: its prices are nominal, and nobody is charged"):
+        click.echo(f"Note: {note}", err=True)
+    with Store(home()) as store:
+        observer = ServingProgress(sys.stderr, spec.goal)
+        record = serve_prepared(spec, prepared, store=store, seed=seed, observer=observer)
+    deployed, written = _use(record, prepared, deploy=(host, port) if deploy else None, writes=writes)
+    _print(record, output, deployed, written)
+    ctx.exit(record.status.exit_code)
+
+
+def _spec(model: str, flags: Mapping[str, str | None], sizes: tuple[str, ...]) -> "ServeSpec":
+    """The job of a file, or of a model with the defaults of everything else; then the flags."""
+    from mlcd.spec.serving import read_serve, serve_mapping, with_flags
+
+    if Path(model).suffix.lower() in _JOB_FILES:
+        if sizes:
+            raise BadInput("--size: goes with a model; in a job file write sizes: {AXIS: N}")
+        return with_flags(read_serve(model), flags)
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(model).stem).strip("-._")[:80] or "model"
+    fields: dict[str, object] = {
+        "name": name,
+        "model": str(Path(model).expanduser().absolute()),
+        "goal": {"maximize": "requests per dollar"},
+        "sizes": dict(map(_size, sizes)) or None,
+    }
+    return with_flags(serve_mapping(fields), flags)
+
+
+def _size(text: str) -> tuple[str, int]:
+    axis, _, size = text.rpartition("=")
+    if not axis or not size.isdigit():
+        raise BadInput(f"--size: must read AXIS=N, as in sequence=128 (got {text!r})")
+    return axis, int(size)
+
+
+def _use(
+    record: "RunRecord",
+    prepared: "PreparedServing",
+    *,
+    deploy: tuple[str, int] | None,
+    writes: tuple[tuple[str, Path], ...],
+) -> tuple["Deployed | None", list[Path]]:
+    """Leave the choice running and write its files, where that was asked for and there is a choice."""
+    from mlcd.cli.serve_files import write_files
+    from mlcd.report.serving_facts import chosen
+
+    choice = chosen(record)
+    if choice is None:
+        return None, []
+    written = [path for kind, folder in writes for path in write_files(kind, folder, record, prepared.cloud)]
+    if deploy is None:
+        return None, written
+    from mlcd.clouds.serving.deploy import deploy as start
+
+    host, port = deploy
+    return start(prepared.cloud, choice.config, run_id=record.run_id, host=host, port=port), written
+
+
+def _print(record: "RunRecord", output: str, deployed: "Deployed | None", written: list[Path]) -> None:
+    if output == "json":
+        from mlcd.report.serving_json import serving_json
+
+        data = serving_json(record)
+        data["deployed"] = None if deployed is None else {"address": deployed.address, "pid": deployed.pid}
+        data["written"] = [str(path) for path in written]
+        print_json(data)
+        return
+    from mlcd.report.serving import serving_verdict
+
+    click.echo(serving_verdict(record))
+    if written:
+        click.echo("\nWritten: " + ", ".join(map(str, written)))
+    if deployed is not None:
+        place = f"{deployed.address}/v2/models/{deployed.model}"
+        click.echo(f"\nServing at {place} (process {deployed.pid}, log {deployed.log}).")
+        click.echo("To end it: mlcd down -y")
+
+
+def _print_dry_run(spec: "ServeSpec", prepared: "PreparedServing", output: str) -> None:
+    problem = prepared.problem
+    policy = problem.trial
+    seconds = policy.seconds * min(problem.max_trials, len(problem.space)) + spec.load.verify_seconds
+    if output == "json":
+        print_json(
+            {
+                "name": spec.name,
+                "configurations": len(problem.space),
+                "trials": problem.max_trials,
+                "strategy": spec.search.strategy,
+                "scenario": prepared.facts.scenario,
+                "expected_seconds": seconds,
+                "notes": list(prepared.facts.notes),
+            }
+        )
+        return
+    click.echo(f"{spec.name}: {spec.goal}")
+    click.echo(
+        f"{len(problem.space):,} configurations: "
+        + "; ".join(f"{k.name} {_values(k.values)}" for k in problem.space.knobs)
+    )
+    click.echo(
+        f"At most {problem.max_trials} load tests of {policy.seconds:g} s by {spec.search.strategy}, then a"
+        f" verification of {spec.load.verify_seconds:g} s: about {seconds / 60:.0f} min. Nothing was started."
+    )
+    for note in prepared.facts.notes:
+        click.echo(f"Note: {note}")
+
+
+def _values(values: tuple[object, ...]) -> str:
+    return ", ".join(map(str, values))

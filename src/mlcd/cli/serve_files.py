@@ -1,0 +1,54 @@
+"""The files of a recommended configuration, written with the model that belongs to them."""
+
+import shutil
+from pathlib import Path
+
+from mlcd.clouds.serving import LocalServing
+from mlcd.clouds.serving.local import cores_of
+from mlcd.errors import BadInput
+from mlcd.report.deploy_files import Deployment, deploy_files, model_path
+from mlcd.report.serving import latency_text
+from mlcd.report.serving_facts import chosen
+from mlcd.report.wording import speed_text
+from mlcd.trial.record import RunRecord
+
+
+def write_files(kind: str, folder: Path, record: RunRecord, cloud: LocalServing) -> list[Path]:
+    """Write the files of a kind into `folder`, made where it is missing; their paths. Raises BadInput."""
+    choice = chosen(record)
+    if choice is None:
+        return []
+    source = _source(cloud, str(choice.config["precision"]))
+    held = f"{speed_text(choice.requests_per_second)} requests/s at p99 {latency_text(choice.load.p99_seconds)}"
+    deployment = Deployment(
+        name=record.problem.name,
+        model_file=source.name,
+        config=choice.config,
+        cpus=cores_of(choice.config, len(cloud.cpus)),
+        memory_gib=choice.load.memory_gib,
+        sizes=cloud.sizes,
+        promise=f"held {held} on {len(cloud.cpus)} processors",
+    )
+    try:
+        written = []
+        for name, text in deploy_files(kind, deployment).items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            written.append(path)
+        target = folder / model_path(kind, deployment)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not (target.exists() and target.samefile(source)):
+            shutil.copyfile(source, target)
+    except OSError as error:
+        raise BadInput(f"--write: {error.filename or folder} cannot be written: {error.strerror or error}") from error
+    return [*written, target]
+
+
+def _source(cloud: LocalServing, precision: str) -> Path:
+    """The model's file as it is served: quantised where the choice is."""
+    if precision == "fp32":
+        return cloud.model
+    from mlcd.server.quantise import quantised
+
+    return quantised(cloud.model, cloud.home / "quantised")

@@ -1,0 +1,82 @@
+"""A server that stays: started on this machine, pinned, written down so that `mlcd down` finds it."""
+
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+from mlcd.clouds import processes
+from mlcd.clouds.nodes import PREFIX
+from mlcd.clouds.serving.local import LocalServing, cores_of, last_line
+from mlcd.clouds.workspace import Workspace
+from mlcd.errors import BadInput, ProviderError
+from mlcd.space import Config
+
+READY_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployed:
+    """A server that answers, and goes on when mlcd ends."""
+
+    address: str
+    model: str
+    pid: int
+    log: str
+
+
+def check_port(host: str, port: int) -> None:
+    """Raises BadInput where something else has the port, before anything is spent on what would use it."""
+    if port == 0:
+        return
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except (OSError, OverflowError) as error:
+            reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+            raise BadInput(
+                f"--port: {port} on {host} cannot be used: {reason}; choose another, or 0 for a free one"
+            ) from error
+
+
+def deploy(cloud: LocalServing, config: Config, *, run_id: str, host: str, port: int) -> Deployed:
+    """Start the server of `config` and leave it running. Raises BadInput with its words where it refuses."""
+    lease_id = f"{PREFIX}{run_id[-40:].lower()}-{secrets.token_hex(3)}"
+    folder = Workspace(cloud.home, run_id).lease(lease_id)
+    folder.mkdir(parents=True)
+    command = [sys.executable, "-m", "mlcd.server", *cloud.options(config, port=port, host=host).arguments()]
+    said = folder / "ready.json"
+    with (folder / "log.txt").open("ab") as log, said.open("ab") as out:
+        server = subprocess.Popen(  # noqa: S603 - our own server
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=log,
+            env=cloud.environment(lease_id),
+            start_new_session=True,
+        )
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(server.pid, cloud.cpus[: cores_of(config, len(cloud.cpus))])
+    itself = [server.pid, processes.started_at(server.pid)]
+    # It belongs to nobody but itself: the next search does not take it for something that was left behind.
+    (folder / "lease.json").write_text(json.dumps({"cloud": cloud.name, "owner": itself, "agents": [itself]}))
+    until = time.monotonic() + READY_SECONDS
+    try:
+        while b"\n" not in (text := said.read_bytes()):
+            if server.poll() is not None:
+                raise BadInput(
+                    last_line(folder / "log.txt").removeprefix("mlcd.server: ") or "the server did not start"
+                )
+            if time.monotonic() > until:
+                raise ProviderError(f"the server was not ready after {READY_SECONDS:.0f} s; see {folder / 'log.txt'}")
+            time.sleep(0.1)
+    except BaseException:
+        processes.end([server.pid])
+        raise
+    data = json.loads(text.partition(b"\n")[0])
+    return Deployed(address=data["address"], model=data["model"], pid=server.pid, log=str(folder / "log.txt"))

@@ -1,0 +1,267 @@
+"""How a load test becomes a trial: wait for the server, load it, extend while unsure, end what hangs; then verify."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mlcd.clouds.provider import LeaseFailed, Order, Progress, Purpose
+from mlcd.clouds.serving.provider import ServerLease, ServingCloud
+from mlcd.errors import Interrupted, MlcdError
+from mlcd.goal import Slo
+from mlcd.load import LoadInput, LoadResult, Scenario, measure_load
+from mlcd.problem import TrialPolicy
+from mlcd.space import Config
+from mlcd.trial.trial import Failure, FailureKind, Load, Measurement, Trial
+from mlcd.units import Usd
+
+LEAST_LOAD_SECONDS = 2.0
+"""A load test that is shorter says nothing: rather is the trial extended."""
+WARM_UP_SHARE = 0.1
+"""Of a load test's time, that the generator warms the server up with and does not count."""
+OVERHEAD_SECONDS = 1.0
+"""For the generator to start, and for the last requests to be answered."""
+_Z95 = 1.96
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadTest:
+    """How a server is loaded.
+
+    inputs          of one request: one item, sizes filled in
+    slo             the latency limit; the highest rate inside it is looked for
+    headroom        the share of the measured rate that is kept free when the choice is verified
+    verify_seconds  how long that takes; 0 leaves it out
+    """
+
+    inputs: tuple[LoadInput, ...]
+    scenario: Scenario
+    slo: Slo | None = None
+    rate: float | None = None
+    headroom: float = 0.1
+    verify_seconds: float = 60.0
+    seed: int = 0
+
+    def run(self, lease: ServerLease, config: Config, *, seconds: float, seed: int, rate: float | None) -> LoadResult:
+        """One load test of `seconds`. Raises LeaseFailed where the server died, MlcdError where no result came."""
+        place = lease.endpoint
+        try:
+            return measure_load(
+                place.address,
+                place.model,
+                self.inputs,
+                scenario=self.scenario,
+                seconds=seconds,
+                slo_seconds=self.slo.seconds if self.slo else None,
+                percentile=self.slo.percentile if self.slo else 99,
+                rate=rate if self.scenario is Scenario.SERVER else None,
+                concurrency=min(max(32, 2 * int(config["batch"]) * int(config["replicas"])), 512),
+                cpus=place.client_cpus,
+                apart=not place.shares_cpus,
+                seed=seed,
+            )
+        finally:
+            lease.memory_gib()
+            lease.check()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What a verification saw.
+
+    rate   that was offered (or, where the server sets the pace, answered)
+    fault  why it does not hold; "" where it does
+    """
+
+    rate: float
+    seconds: float
+    load: Load | None
+    fault: str = ""
+
+
+def measure_load_trial(
+    cloud: ServingCloud,
+    config: Config,
+    *,
+    attempt: int,
+    policy: TrialPolicy,
+    usd_per_hour: Usd,
+    test: LoadTest,
+    run_id: str = "",
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Trial:
+    """One trial of `config`: the highest rate it holds, or a Failure with what it cost.
+
+    Takes policy.seconds, start-up included; up to its extension where the rate is not known to policy.precision.
+    Raises Interrupted when `cancelled`; the server is ended in every case.
+    """
+    began = time.monotonic()
+    order = Order(config=config, attempt=attempt, purpose=Purpose.TRIAL, seconds=policy.worst_seconds(1), run_id=run_id)
+    try:
+        with cloud.lease(order) as lease:
+            startup_seconds = _until_ready(lease, policy.extended_seconds(1) - LEAST_LOAD_SECONDS, cancelled)
+            first_seconds = max(policy.seconds - startup_seconds - OVERHEAD_SECONDS, LEAST_LOAD_SECONDS)
+            seed = test.seed * 100 + attempt
+            seen = _seen(test, test.run(lease, config, seconds=first_seconds, seed=seed, rate=None))
+            more_seconds = policy.extended_seconds(1) - (time.monotonic() - began) - 2 * OVERHEAD_SECONDS
+            unsure = _Z95 * seen.relative_error > policy.precision
+            extended = unsure and more_seconds >= max(LEAST_LOAD_SECONDS, first_seconds / 3) and not cancelled()
+            if extended:
+                again = test.run(lease, config, seconds=more_seconds, seed=seed + 50, rate=None)
+                seen = seen.joined(_seen(test, again))
+            memory_gib = lease.memory_gib()
+            settled = lease.finish(Progress(time.monotonic() - began, float(seen.load.requests)))
+    except LeaseFailed as failed:
+        return _failure(order, failed.kind, failed.message, failed.seconds, usd_per_hour)
+    except _NotReady as late:
+        return _failure(order, FailureKind.HANG, str(late), time.monotonic() - began, usd_per_hour)
+    except Interrupted:
+        raise
+    except MlcdError as error:
+        return _failure(order, FailureKind.ERROR, str(error), time.monotonic() - began, usd_per_hour)
+    if cancelled():
+        raise Interrupted("the load test was ended with the run")
+    return Measurement(
+        config=config,
+        attempt=attempt,
+        samples_per_second=seen.rate,
+        relative_error=math.hypot(seen.relative_error, cloud.noise),
+        iterations=max(seen.load.requests, 1),
+        startup_seconds=min(startup_seconds, settled.seconds),
+        seconds=settled.seconds,
+        usd=usd_per_hour.for_seconds(settled.seconds),
+        extended=extended,
+        load=_with_memory(seen.load, memory_gib),
+    )
+
+
+def verify_load(
+    cloud: ServingCloud,
+    config: Config,
+    *,
+    rate: float,
+    attempt: int,
+    most_seconds: float,
+    test: LoadTest,
+    run_id: str = "",
+    cancelled: Callable[[], bool] = lambda: False,
+    told: Callable[[float, float], None] = lambda _fraction, _seconds: None,
+) -> Verified:
+    """Offer `rate` for test.verify_seconds on a fresh server, and say whether it is held."""
+    began = time.monotonic()
+    order = Order(config=config, attempt=attempt, purpose=Purpose.RUN, seconds=most_seconds, run_id=run_id)
+    seconds = test.verify_seconds / (1 - WARM_UP_SHARE)
+    told(0.0, 0.0)
+    try:
+        with cloud.lease(order) as lease:
+            _until_ready(lease, most_seconds - seconds - OVERHEAD_SECONDS, cancelled)
+            told(0.1, time.monotonic() - began)
+            result = test.run(lease, config, seconds=seconds, seed=test.seed * 100 + 99 + attempt, rate=rate)
+            memory_gib = lease.memory_gib()
+    except (LeaseFailed, _NotReady) as failed:
+        message = failed.message if isinstance(failed, LeaseFailed) else str(failed)
+        return Verified(rate=rate, seconds=time.monotonic() - began, load=None, fault=message)
+    except Interrupted:
+        raise
+    except MlcdError as error:
+        return Verified(rate=rate, seconds=time.monotonic() - began, load=None, fault=str(error))
+    load = _with_memory(_load(result), memory_gib)
+    held = rate if test.scenario is Scenario.SERVER else result.requests_per_second
+    fault = _fault(test, result, load, wanted=rate)
+    return Verified(rate=held if not fault else rate, seconds=time.monotonic() - began, load=load, fault=fault)
+
+
+class _NotReady(Exception):
+    """The server did not become ready in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    rate: float
+    relative_error: float
+    load: Load
+
+    def joined(self, other: "_Seen") -> "_Seen":
+        """Two looks at one rate: their geometric mean, with the lower one's latencies."""
+        lower = min(self, other, key=lambda seen: seen.rate)
+        apart = abs(math.log(self.rate / other.rate)) / 2
+        error = max(math.hypot(self.relative_error, other.relative_error) / 2, apart)
+        return _Seen(rate=math.sqrt(self.rate * other.rate), relative_error=error, load=lower.load)
+
+
+def _until_ready(lease: ServerLease, most_seconds: float, cancelled: Callable[[], bool]) -> float:
+    """Seconds until the server answers. Raises _NotReady, Interrupted, LeaseFailed."""
+    seconds = 0.0
+    for point in lease.progress():
+        seconds = point.seconds
+        if cancelled():
+            raise Interrupted("the load test was ended with the run")
+        if seconds > most_seconds:
+            raise _NotReady(f"the server was not ready after {seconds:.0f} s; search.trial.seconds should be longer")
+    return seconds
+
+
+def _seen(test: LoadTest, result: LoadResult) -> _Seen:
+    """The rate and the latencies of a load test: of the rate that kept the limit, else of the gentlest that did not."""
+    if result.requests == result.errors:
+        raise MlcdError(f"no request was answered: {result.first_error or 'no reason given'}")
+    searched = test.slo is not None and test.scenario is Scenario.SERVER
+    broken = [step for step in result.steps if not step.kept and math.isfinite(step.p99_seconds)]
+    if test.slo is not None and searched and broken and len(broken) == len(result.steps):
+        # Given up early, a step's percentiles are lower bounds; that the limit was broken is certain.
+        step = min(broken, key=lambda step: step.rate)
+        late = max(step.p99_seconds, test.slo.seconds * (1 + 1e-6))
+        load = Load(
+            p50_seconds=min(step.p50_seconds, late),
+            p95_seconds=late,
+            p99_seconds=late,
+            requests=step.requests,
+            errors=step.errors,
+        )
+        return _Seen(rate=max(step.rate, 1e-9), relative_error=0.0, load=load)
+    return _Seen(rate=max(result.requests_per_second, 1e-9), relative_error=result.relative_error, load=_load(result))
+
+
+def _load(result: LoadResult) -> Load:
+    return Load(
+        p50_seconds=result.p50_seconds,
+        p95_seconds=result.p95_seconds,
+        p99_seconds=result.p99_seconds,
+        requests=result.requests,
+        errors=result.errors,
+    )
+
+
+def _with_memory(load: Load, memory_gib: float | None) -> Load:
+    return Load(
+        p50_seconds=load.p50_seconds,
+        p95_seconds=load.p95_seconds,
+        p99_seconds=load.p99_seconds,
+        requests=load.requests,
+        errors=load.errors,
+        memory_gib=memory_gib,
+    )
+
+
+def _fault(test: LoadTest, result: LoadResult, load: Load, *, wanted: float) -> str:
+    """Why a verification did not hold; "" where it did."""
+    if load.errors:
+        return f"{load.errors:,} of {load.requests:,} requests failed: {result.first_error}"
+    if test.slo is not None and not load.meets(test.slo):
+        seen = {50: load.p50_seconds, 95: load.p95_seconds, 99: load.p99_seconds}[test.slo.percentile]
+        limit = f"over the {test.slo.seconds * 1000:.3g} ms allowed"
+        return f"p{test.slo.percentile} of {seen * 1000:.3g} ms at {wanted:.4g} requests/s, {limit}"
+    if test.rate is not None and test.scenario is not Scenario.SERVER and result.requests_per_second < test.rate:
+        return f"{result.requests_per_second:.4g} of {test.rate:.4g} requests/s were answered"
+    return ""
+
+
+def _failure(order: Order, kind: FailureKind, message: str, seconds: float, usd_per_hour: Usd) -> Failure:
+    return Failure(
+        config=order.config,
+        attempt=order.attempt,
+        kind=kind,
+        message=message,
+        seconds=seconds,
+        usd=usd_per_hour.for_seconds(seconds),
+    )

@@ -1,0 +1,150 @@
+"""A serving run as JSON: stable, with the unit of every number in its key; a missing limit or choice is null."""
+
+from dataclasses import asdict
+
+from mlcd.report.serving import goal_text
+from mlcd.report.serving_facts import Loser, chosen, losers, nearest_miss, untried
+from mlcd.trial.record import FinalRun, RunRecord, TrialRow
+from mlcd.trial.trial import Failure, Load
+from mlcd.units import Usd
+
+SCHEMA = 1
+Json = dict[str, object]
+
+
+def serving_json(record: RunRecord) -> Json:
+    """The whole record, ready for json.dumps; `mlcd serve -o json`."""
+    goal, facts = record.problem.goal, record.serving
+    return {
+        "schema": SCHEMA,
+        "kind": "serve",
+        "run_id": record.run_id,
+        "name": record.problem.name,
+        "created": record.created,
+        "status": str(record.status),
+        "exit_code": record.status.exit_code,
+        "cloud": record.cloud,
+        "nominal_prices": record.cloud == "local",
+        "strategy": record.strategy,
+        "seed": record.seed,
+        "version": record.version,
+        "model": facts.model if facts else None,
+        "goal": {
+            "text": goal_text(record),
+            "minimize": str(goal.minimize),
+            "slo_percentile": goal.slo.percentile if goal.slo else None,
+            "slo_seconds": goal.slo.seconds if goal.slo else None,
+            "requests_per_second": goal.rate,
+            "budget_usd": _usd(goal.budget),
+            "deadline_seconds": goal.deadline_seconds,
+        },
+        "load": {
+            "scenario": facts.scenario if facts else None,
+            "headroom": facts.headroom if facts else None,
+            "verify_seconds": facts.verify_seconds if facts else None,
+        },
+        "configurations": len(record.problem.space),
+        "untried": untried(record),
+        "stopped": record.stopped,
+        "choice": _choice(record),
+        "nearest": _loser(nearest) if (nearest := nearest_miss(record)) and chosen(record) is None else None,
+        "ways_out": [relaxation.text for relaxation in record.relaxations],
+        "resembles": _resembles(record),
+        "receipt": {
+            "trials": len(record.rows),
+            "failed_trials": len(record.history.failures),
+            "search_seconds": record.search_seconds,
+            "search_usd": _usd(record.search_usd),
+            "verifications": [_verification(run) for run in (*record.earlier, *filter(None, [record.final]))],
+            "total_seconds": record.total_seconds,
+            "total_usd": _usd(record.total_usd),
+        },
+        "trials": [_trial(record, row) for row in record.rows],
+        "why_not": [_loser(loser) for loser in losers(record)],
+        "notes": list(facts.notes) if facts else [],
+    }
+
+
+def _usd(usd: Usd | None) -> float | None:
+    return None if usd is None else usd.dollars
+
+
+def _load(load: Load | None) -> Json | None:
+    return None if load is None else asdict(load)
+
+
+def _choice(record: RunRecord) -> Json | None:
+    choice = chosen(record)
+    if choice is None:
+        return None
+    return {
+        "config": choice.config.as_dict(),
+        "usd_per_hour": _usd(record.problem.price(choice.config)),
+        "requests_per_second": choice.requests_per_second,
+        "measured_requests_per_second": choice.measured_requests_per_second,
+        "usd_per_million_requests": _usd(choice.usd_per_million),
+        "verified_seconds": choice.verified_seconds,
+        "load": _load(choice.load),
+    }
+
+
+def _resembles(record: RunRecord) -> Json | None:
+    alike = record.serving.resemblance if record.serving else None
+    if alike is None:
+        return None
+    return {
+        "models": [{"name": name, "alike": share} for name, share in alike.nearest],
+        "covered": alike.covered,
+        "confidence": alike.confidence,
+        "word": alike.word,
+        "unseen_operators": list(alike.unseen),
+        "source": alike.source,
+    }
+
+
+def _verification(run: FinalRun) -> Json:
+    return {
+        "config": run.config.as_dict(),
+        "held": run.is_done,
+        "message": run.message,
+        "seconds": run.seconds,
+        "usd": _usd(run.usd),
+        "load": _load(run.load),
+    }
+
+
+def _trial(record: RunRecord, row: TrialRow) -> Json:
+    trial = row.trial
+    shared: Json = {
+        "number": row.number,
+        "config": trial.config.as_dict(),
+        "attempt": trial.attempt,
+        "reason": row.reason,
+        "usd_per_hour": _usd(row.usd_per_hour),
+        "authorised_usd": _usd(row.authorised_usd),
+        "authorised_seconds": row.authorised_seconds,
+        "seconds": trial.seconds,
+        "usd": _usd(trial.usd),
+    }
+    if isinstance(trial, Failure):
+        return {**shared, "failure": {"kind": str(trial.kind), "message": trial.message}, "measured": None}
+    measured = {
+        "requests_per_second": trial.samples_per_second,
+        "relative_error": trial.relative_error,
+        "startup_seconds": trial.startup_seconds,
+        "extended": trial.extended,
+        "meets_goal": trial.meets(record.problem.goal),
+        "load": _load(trial.load),
+    }
+    return {**shared, "failure": None, "measured": measured}
+
+
+def _loser(loser: Loser) -> Json:
+    return {
+        "config": loser.config.as_dict(),
+        "kind": str(loser.kind),
+        "text": loser.text,
+        "requests_per_second": loser.requests_per_second,
+        "usd_per_million_requests": _usd(loser.usd_per_million),
+        "load": _load(loser.load),
+    }
