@@ -85,6 +85,8 @@ class Falcon(KnowingStrategy):
             return f"all {len(history.tried)} trials of {self.name} were made"
         if not open_rows(problem, history, left).any():
             return "nothing is left that may be tried"
+        if not any(trial.meets(problem.goal) for trial in history.measured):
+            return "nothing that is left is likely to keep the limits"
         return f"no region promises a saving of {self.gain:.1%} of the best"
 
     def _next(
@@ -95,8 +97,9 @@ class Falcon(KnowingStrategy):
         candidates = is_open & ~study.pruned if (is_open & ~study.pruned).any() else is_open
         if not candidates.any():
             return None
-        promising = candidates & (worth.gain > self.gain * worth.best)
-        if len(history.tried) + len(pending) >= self.least + UNSEEN_TRIALS * bool(study.unseen) and not promising.any():
+        promising = candidates & (worth.gain > self.gain * worth.best) if worth.has_incumbent else candidates
+        may_end = len(history.tried) + len(pending) >= self.least + UNSEEN_TRIALS * bool(study.unseen)
+        if may_end and (not promising.any() or worth.is_hopeless(candidates)):
             return None
         searched = promising if promising.any() else candidates
         tree = grow(study.by_operator(worth.keeps), worth.likely, np.flatnonzero(candidates | _tried(problem, history)))

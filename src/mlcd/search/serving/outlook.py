@@ -16,6 +16,9 @@ from mlcd.trial.trial import History, Measurement
 
 Floats = NDArray[np.float64]
 
+HOPELESS = 0.01
+"""A probability of keeping the limits that is worth no trial."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Seen:
@@ -32,7 +35,8 @@ class Outlook:
 
     log_value  ln of the goal's value of a million requests, smaller is better, were the limits kept
     keeps      the probability that the latency limit, the rate and the memory are kept
-    gain       the expected saving against the best so far, in the goal's unit
+    gain       the expected saving against the best so far, in the goal's unit; while nothing keeps the limits yet, in
+               proportion to E[1/V; limits kept], what is served for a unit
     best       the best so far; before there is one, what stands for it
     """
 
@@ -47,6 +51,10 @@ class Outlook:
         """Predicted value, larger is better, in parts of the best that is predicted: exp(-log_value) x keeps."""
         worth = np.exp(self.log_value.min() - self.log_value) * self.keeps
         return np.asarray(worth / max(float(worth.max()), 1e-300))
+
+    def is_hopeless(self, is_open: NDArray[np.bool_]) -> bool:
+        """Whether nothing kept the limits, and nothing that is open is likely to."""
+        return not self.has_incumbent and float(self.keeps[is_open].max(initial=0.0)) < HOPELESS
 
 
 def items_of(space: Space) -> Floats:
@@ -97,7 +105,8 @@ def outlook(problem: Problem, history: History, log_seconds: Floats, variance: F
     """What each configuration may bring when ln seconds of a batch ~ N(log_seconds, variance).
 
     `fits` is the probability that its memory suffices. V = f x S / min(items / seconds, rate), f = the goal's scale.
-    The limit and the rate bound the same unknown: seconds <= min(limit / waiting, items / rate); the expected saving is taken over what keeps the bound.
+    The limit and the rate bound the same unknown: seconds <= min(limit / waiting, items / rate); the expected saving is
+    taken over what keeps the bound.
     """
     items = items_of(problem.space)
     scale = np.log(problem.goal.scale(problem.dollars_per_second)) + np.log(problem.work_samples)
@@ -112,7 +121,12 @@ def outlook(problem: Problem, history: History, log_seconds: Floats, variance: F
     log_value = scale + log_seconds - np.log(items) if rate is None else scale - np.log(rate)
     least = min((plan.value(problem) for plan in plans(problem, history)), default=None)
     best = float(least) if least is not None else _stand_in(log_value, keeps)
-    if rate is None:
+    if least is None and rate is None:
+        keeping = np.where(np.isinf(bound), 1.0, ndtr((bound - log_seconds) / deviation + deviation))
+        gain = best**2 * np.exp(variance / 2 - log_value) * keeping * fits
+    elif least is None:
+        gain = best**2 * np.exp(-log_value) * keeps
+    elif rate is None:
         gain = expected_saving(log_value, variance, best, scale + bound - np.log(items)) * fits
     else:
         gain = np.maximum(best - np.exp(log_value), 0.0) * keeps
