@@ -1,6 +1,5 @@
 """A model in ONNX Runtime: the only file here that knows it."""
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlcd.errors import BadInput
+from mlcd.memory import free_memory_bytes
 from mlcd.server.options import Precision, ServerOptions
 from mlcd.server.quantise import quantised
 from mlcd.server.tensors import DATATYPES, TensorSpec
@@ -128,18 +128,6 @@ def _existing(path: Path) -> Path:
             " serve it on a larger machine"
         )
     return path
-
-
-def free_memory_bytes() -> float:
-    """What may still be taken: the system's free memory, or less where a limit on this group of processes says so."""
-    found = math.inf
-    for line in Path("/proc/meminfo").read_text().splitlines() if Path("/proc/meminfo").exists() else ():
-        if line.startswith("MemAvailable:"):
-            found = int(line.split()[1]) * 1024.0
-    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
-    if limit.exists() and used.exists() and (text := limit.read_text().strip()) != "max":
-        found = min(found, float(text) - float(used.read_text()))
-    return found
 
 
 def _session(path: Path, options: ServerOptions) -> Any:

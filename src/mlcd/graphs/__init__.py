@@ -1,0 +1,12 @@
+"""A model as its operators, under one set of names, whether it comes as an ONNX file or as a PyTorch module.
+
+`onnx_graph` and `torch_graph` read; `patterns` puts together what one operator was written in several; `grammar` gives
+names and sizes; `shares` says where the time goes. docs/server.md has the names.
+"""
+
+from mlcd.graphs.graph import Graph, GraphInput, Operator
+from mlcd.graphs.onnx_graph import read_onnx
+from mlcd.graphs.shares import time_shares
+from mlcd.graphs.torch_graph import read_torch
+
+__all__ = ["Graph", "GraphInput", "Operator", "read_onnx", "read_torch", "time_shares"]

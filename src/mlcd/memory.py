@@ -1,0 +1,19 @@
+"""How much memory this process may still take."""
+
+import math
+from pathlib import Path
+
+_SYSTEM = Path("/proc/meminfo")
+_LIMIT, _USED = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+
+
+def free_memory_bytes() -> float:
+    """The system's free memory, or less where a limit on this group of processes says so; infinite if none can tell."""
+    found = math.inf
+    if _SYSTEM.exists():
+        for line in _SYSTEM.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                found = int(line.split()[1]) * 1024.0
+    if _LIMIT.exists() and _USED.exists() and (limit := _LIMIT.read_text().strip()) != "max":
+        found = min(found, float(limit) - float(_USED.read_text()))
+    return found
