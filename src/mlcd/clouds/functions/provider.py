@@ -24,11 +24,14 @@ class EpochOrder:
 
 
 class EpochFailed(Exception):
-    """The epoch could not be ended; what it cost all the same is charged."""
+    """The epoch could not be ended; what it cost all the same is charged.
 
-    def __init__(self, message: str, *, seconds: float, usd: Usd) -> None:
+    hopeless  whether it would fail again with any fleet, such as for a mistake in the user's model
+    """
+
+    def __init__(self, message: str, *, seconds: float, usd: Usd, hopeless: bool = False) -> None:
         super().__init__(message)
-        self.message, self.seconds, self.usd = message, seconds, usd
+        self.message, self.seconds, self.usd, self.hopeless = message, seconds, usd, hopeless
 
 
 class FunctionCloud(Protocol):

@@ -1,0 +1,343 @@
+"""`lithops/BACK_END`: the seam. One epoch of real functions, from the parameters before it to its barrier."""
+
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from mlcd.clouds.functions.lithops.call import CallOrder, Faults, Source, Sync
+from mlcd.clouds.functions.lithops.invoker import Call, Invoker
+from mlcd.clouds.functions.lithops.objects import Trial, data_key, outcome_key, run_prefix
+from mlcd.clouds.functions.lithops.shelf import Shelf
+from mlcd.clouds.functions.lithops.watch import Broken, Ended, TooManyFailures, Watch
+from mlcd.clouds.functions.lithops.worker import train_shard
+from mlcd.clouds.functions.provider import EpochFailed, EpochOrder
+from mlcd.errors import MlcdError, ProviderError
+from mlcd.functions import FunctionProblem
+from mlcd.trial.call import FunctionCall
+from mlcd.trial.epoch import Epoch, Fleet, Phase
+from mlcd.units import Usd
+from mlcd.workloads.data import Layout, Samples
+
+MB_PER_PROCESSOR = 1769
+"""AWS Lambda gives one vCPU at this size and a share in proportion below it (its developer guide, 2024)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What is trained.
+
+    model    a built-in name, or MODULE:FUNCTION; then `module` is the text of MODULE.py
+    pushes   how often a function tells the others of its steps in an epoch
+    fan_in   of how many others it takes them in before the barrier
+    """
+
+    model: str
+    samples: Samples
+    rate: float
+    sync: Sync = Sync.HSP
+    seed: int = 0
+    pushes: int = 8
+    fan_in: int = 16
+    module: bytes = b""
+
+
+class LithopsCloud:
+    """See mlcd.clouds.functions.provider for the contract, docs/serverless.md for the scheme.
+
+    calls   of the last epoch that was run, as they were billed
+    folder  where the objects lie on this machine; Lithops' own temporary folder does not outlive it
+    """
+
+    simulated = False
+
+    def __init__(
+        self,
+        *,
+        backend: str,
+        problem: FunctionProblem,
+        workload: Workload,
+        folder: Path | None = None,
+        settings: Mapping[str, Any] | None = None,
+        faults: Faults | None = None,
+    ) -> None:
+        self.name = f"lithops/{backend}"
+        self.problem, self.workload = problem, workload
+        self.calls: tuple[FunctionCall, ...] = ()
+        self._faults = faults or Faults()
+        most = max(problem.functions)
+        self._invoker = Invoker(backend, most_calls=most + problem.repeats(most), settings=settings)
+        self._local = backend == "localhost"
+        self._bucket = str(folder.absolute()) if folder and self._local else ""
+        self._shelf = Shelf(self._invoker.storage, self._bucket)
+
+    def run_epoch(self, order: EpochOrder) -> Epoch:
+        """See the contract."""
+        begun, self.calls = time.monotonic(), ()
+        try:
+            source, start_key = self._staged(order.run_id), self._start_key(order)
+        except MlcdError:
+            raise
+        except Exception as error:  # each cloud's storage has errors of its own
+            raise self._invoker.unusable(error) from error
+        trial = Trial(run_id=order.run_id, epoch=order.number, token=uuid.uuid4().hex[:12])
+        orders = [self._call_order(order, trial, source, start_key, shard) for shard in range(order.fleet.functions)]
+        going = _Going(trial=trial, order=order, begun=begun)
+        watch = Watch(
+            lambda some: self._invoke(order, some),
+            orders,
+            repeats=self.problem.repeats(order.fleet.functions),
+            deadline=begun + order.seconds,
+        )
+        try:
+            watch.until_done(lambda: self.workload.sync is Sync.ASP and bool(self._ends(trial)))
+            if not self._ends(trial):
+                watch.again(orders[0])
+            seconds = time.monotonic() - begun
+            end_key = self._ends(trial)[0]
+        except (TimeoutError, TooManyFailures, Broken) as error:
+            self._finish(going, watch)
+            raise self._failure(going, error, watch) from error
+        except BaseException:
+            self._finish(going, watch)
+            raise
+        self._finish(going, watch)
+        return self._outcome(going, watch, end_key, seconds)
+
+    def restore(self, run_id: str, epochs: Sequence[Epoch]) -> None:
+        """Goes on with a run of an earlier process: calls that it left behind are told to end."""
+        done = {epoch.number for epoch in epochs}
+        prefix = f"{run_prefix(run_id)}epochs/"
+        for key in self._shelf.keys(prefix):
+            number, token, *_ = key[len(prefix) :].split("/")
+            if int(number) not in done:
+                self._shelf.put(Trial(run_id=run_id, epoch=int(number), token=token).stop, b"stop")
+
+    def finished(self, run_id: str, number: int) -> Epoch | None:
+        """An epoch that had come to its barrier when mlcd died: paid, and not to be run again."""
+        found = self._shelf.get(outcome_key(run_id, number))
+        return None if found is None else _epoch_from_json(json.loads(found)["epoch"])
+
+    def parameters(self, run_id: str, number: int) -> bytes:
+        """The parameters that an epoch left, as float32."""
+        found = self._shelf.vector(self._params_key(run_id, number))
+        if found is None:
+            raise ProviderError(f"the parameters of epoch {number} of {run_id} are no longer in storage")
+        return found[1].tobytes()
+
+    def close(self) -> None:
+        """Ends what still runs."""
+        self._invoker.close()
+
+    # ---- before
+
+    def _staged(self, run_id: str) -> Source:
+        """The samples and the user's module in storage, put there once a run."""
+        samples = self.workload.samples
+        objects = {"x": samples.x.tobytes(), "y": samples.y.tobytes()}
+        if self.workload.module:
+            objects["model.py"] = self.workload.module
+        there = set(self._shelf.keys(data_key(run_id, "")))
+        for name, data in objects.items():
+            if data_key(run_id, name) not in there:
+                self._shelf.put(data_key(run_id, name), data)
+        return Source(
+            x_key=data_key(run_id, "x"),
+            y_key=data_key(run_id, "y"),
+            x=Layout.of(samples.x),
+            y=Layout.of(samples.y),
+            rows=samples.train_rows,
+            held=samples.held,
+            model=self.workload.model,
+            module_key=data_key(run_id, "model.py") if self.workload.module else "",
+        )
+
+    def _start_key(self, order: EpochOrder) -> str:
+        return self._params_key(order.run_id, order.number - 1) if order.number > 1 else ""
+
+    def _params_key(self, run_id: str, number: int) -> str:
+        found = self._shelf.get(outcome_key(run_id, number))
+        if found is None:
+            raise ProviderError(f"the parameters of epoch {number} of {run_id} are no longer in storage")
+        key: str = json.loads(found)["parameters"]
+        return key
+
+    def _call_order(self, order: EpochOrder, trial: Trial, source: Source, start_key: str, shard: int) -> CallOrder:
+        problem, workload, memory = self.problem, self.workload, order.fleet.memory_mb
+        return CallOrder(
+            trial=trial,
+            source=source,
+            shard=shard,
+            shards=order.fleet.functions,
+            attempt=1,
+            start_key=start_key,
+            sync=workload.sync,
+            batch=problem.batch,
+            rate=workload.rate,
+            seed=workload.seed,
+            pushes=workload.pushes,
+            fan_in=workload.fan_in,
+            seconds=min(problem.limit_seconds, order.seconds),
+            memory_mb=memory,
+            most_puts=problem.puts_per_function,
+            most_gets=problem.gets_per_function,
+            bucket=self._bucket,
+            processor_share=min(1.0, memory / MB_PER_PROCESSOR) if self._local else None,
+            faults=self._faults,
+        )
+
+    def _invoke(self, order: EpochOrder, orders: Sequence[CallOrder]) -> list[Call]:
+        seconds = max(some.seconds for some in orders)
+        return self._invoker.call(train_shard, orders, memory_mb=order.fleet.memory_mb, seconds=seconds)
+
+    # ---- after
+
+    def _ends(self, trial: Trial) -> list[str]:
+        return self._shelf.keys(f"{trial.prefix}end/")
+
+    def _finish(self, going: "_Going", watch: Watch) -> None:
+        """Nobody is left running; what the calls cost is known."""
+        left = watch.abandon()
+        if left:
+            self._shelf.put(going.trial.stop, b"stop")
+            going.killed = self._invoker.end([running.call for running in left])
+        self.calls = tuple(self._billed(going, ended) for ended in watch.ended)
+
+    def _billed(self, going: "_Going", ended: Ended) -> FunctionCall:
+        order, report, prices = ended.order, ended.report, self.problem.prices
+        seconds = ended.wall_seconds
+        if ended.answer is None and not going.killed:
+            seconds = order.seconds  # it ends at its limit at the latest, and nobody waits to see when
+        elif ended.answer is not None and ended.answer.seconds is not None:
+            seconds = ended.answer.seconds
+        puts, gets = (report.puts, report.gets) if report else (order.most_puts, order.most_gets)
+        usd = prices.usd_per_second(order.memory_mb) * prices.billed_seconds(seconds) + prices.usd_per_request
+        usd += prices.usd_per_put * puts + prices.usd_per_get * gets
+        ending = "overtaken" if ended.answer is None else "failed" if ended.problem else "done"
+        if report is not None and ending == "done" and not (report.done or report.closed):
+            ending = "handed-over"
+        return FunctionCall(
+            epoch=going.order.number,
+            shard=order.shard,
+            attempt=order.attempt,
+            memory_mb=order.memory_mb,
+            seconds=seconds,
+            usd=usd,
+            fetch_seconds=report.fetch_seconds if report else 0.0,
+            compute_seconds=report.compute_seconds if report else 0.0,
+            update_seconds=report.update_seconds if report else 0.0,
+            waited_seconds=report.waited_seconds if report else 0.0,
+            puts=puts,
+            gets=gets,
+            cold=bool(ended.answer and ended.answer.cold),
+            ending=ending,
+            peak_mb=report.peak_mb if report else None,
+            message=ended.problem,
+        )
+
+    def _usd(self) -> Usd:
+        return Usd.of(sum((call.usd for call in self.calls), Decimal(0)))
+
+    def _failure(self, going: "_Going", error: Exception, watch: Watch) -> EpochFailed:
+        seconds = min(time.monotonic() - going.begun, going.order.seconds)
+        if isinstance(error, TimeoutError):
+            message = f"the epoch was ended after {going.order.seconds:.0f} s, all that was authorised"
+        elif isinstance(error, Broken):
+            message = str(error)
+        else:
+            failed = sum(bool(ended.problem) for ended in watch.ended)
+            count = going.order.fleet.functions
+            message = f"{failed} of {count} calls failed, more than may be repeated; the last: {error}"
+        return EpochFailed(message, seconds=seconds, usd=self._usd(), hopeless=isinstance(error, Broken))
+
+    def _outcome(self, going: "_Going", watch: Watch, end_key: str, seconds: float) -> Epoch:
+        end = self._shelf.vector(end_key)
+        if end is None:
+            raise ProviderError(f"{end_key} cannot be read back from storage")
+        epoch = self._epoch(going.order, watch, float(end[0]["loss"]), seconds)
+        record = {"parameters": end_key, "steps": end[0]["steps"], "epoch": _epoch_to_json(epoch)}
+        self._shelf.put(outcome_key(going.order.run_id, epoch.number), json.dumps(record).encode())
+        self._tidy(going.trial, end_key)
+        return epoch
+
+    def _epoch(self, order: EpochOrder, watch: Watch, loss: float, seconds: float) -> Epoch:
+        told = [ended.report for ended in watch.ended if ended.report is not None]
+        memory = order.fleet.memory_mb
+        processors = max(memory / MB_PER_PROCESSOR, 0.01) if not self._local else min(1.0, memory / MB_PER_PROCESSOR)
+        busy, ran = sum(report.cpu_seconds for report in told), sum(report.seconds for report in told)
+        return Epoch(
+            number=order.number,
+            fleet=order.fleet,
+            loss=loss,
+            seconds=seconds,
+            usd=self._usd(),
+            fetch=_phase([report.fetch_seconds for report in told]),
+            compute=_phase([report.compute_seconds for report in told]),
+            update=_phase([report.update_seconds for report in told]),
+            calls=len(watch.ended),
+            failed=watch.repeated,
+            cold_starts=sum(call.cold for call in self.calls),
+            memory_share=max(report.peak_mb for report in told) / memory,
+            cpu_share=busy / ran / processors if ran > 0 else None,
+        )
+
+    def _tidy(self, trial: Trial, end_key: str) -> None:
+        """Keeps the parameters of each epoch, and nothing of how they came about."""
+        prefix = trial.prefix.removesuffix(f"{trial.token}/")
+        self._shelf.delete([key for key in self._shelf.keys(prefix) if key != end_key and not key.endswith("/stop")])
+
+
+@dataclass(slots=True, kw_only=True)
+class _Going:
+    trial: Trial
+    order: EpochOrder
+    begun: float
+    killed: bool = field(default=False)
+
+
+def _phase(seconds: list[float]) -> Phase:
+    return Phase(mean_seconds=sum(seconds) / len(seconds), max_seconds=max(seconds))
+
+
+def _epoch_to_json(epoch: Epoch) -> dict[str, Any]:
+    return {
+        "number": epoch.number,
+        "functions": epoch.fleet.functions,
+        "memory_mb": epoch.fleet.memory_mb,
+        "loss": epoch.loss,
+        "seconds": epoch.seconds,
+        "usd_micros": epoch.usd.micros,
+        "fetch": [epoch.fetch.mean_seconds, epoch.fetch.max_seconds],
+        "compute": [epoch.compute.mean_seconds, epoch.compute.max_seconds],
+        "update": [epoch.update.mean_seconds, epoch.update.max_seconds],
+        "calls": epoch.calls,
+        "failed": epoch.failed,
+        "cold_starts": epoch.cold_starts,
+        "memory_share": epoch.memory_share,
+        "cpu_share": epoch.cpu_share,
+    }
+
+
+def _epoch_from_json(data: dict[str, Any]) -> Epoch:
+    def phase(name: str) -> Phase:
+        return Phase(mean_seconds=data[name][0], max_seconds=data[name][1])
+
+    return Epoch(
+        number=data["number"],
+        fleet=Fleet(data["functions"], data["memory_mb"]),
+        loss=data["loss"],
+        seconds=data["seconds"],
+        usd=Usd(data["usd_micros"]),
+        fetch=phase("fetch"),
+        compute=phase("compute"),
+        update=phase("update"),
+        calls=data["calls"],
+        failed=data["failed"],
+        cold_starts=data["cold_starts"],
+        memory_share=data["memory_share"],
+        cpu_share=data["cpu_share"],
+    )

@@ -1,0 +1,153 @@
+"""The only file that starts Lithops: a fleet of calls out, one answer back for each."""
+
+import io
+import logging
+import pickle
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from typing import Any
+
+from mlcd.errors import BadInput, ProviderError
+
+CONNECT_HINT = {
+    "localhost": "see that the temporary folder can be written",
+    "aws_lambda": "see that ~/.aws/credentials or AWS_ACCESS_KEY_ID name an account that may use S3 and Lambda,"
+    " and `aws_lambda.execution_role` a role (docs/serverless.md)",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """How a call ended: with a value, or with an error's text.
+
+    seconds  the function's duration as its cloud bills it, where the cloud told it
+    cold     whether its container was new
+    """
+
+    value: Any = None
+    error: str = ""
+    seconds: float | None = None
+    cold: bool = False
+
+
+class Invoker:
+    """A Lithops executor that stays open over the epochs of a run.
+
+    Raises ProviderError where the back end or its storage cannot be used, BadInput for what cannot be sent.
+    """
+
+    def __init__(self, backend: str, *, most_calls: int, settings: Mapping[str, Any] | None = None) -> None:
+        self.backend = backend
+        try:
+            import lithops  # noqa: PLC0415 - heavy, and an extra of its own
+        except ImportError as error:
+            raise ProviderError(f"lithops/{backend} needs Lithops: pip install 'mlcd[lithops]'") from error
+        logging.getLogger("lithops").setLevel(logging.CRITICAL)
+        config = _config(backend, most_calls, settings or {})
+        try:
+            self._executor = lithops.FunctionExecutor(config=config, log_level=None)
+            self.storage = self._executor.storage
+        except Exception as error:  # Lithops raises bare Exception, and each cloud's SDK its own
+            raise self.unusable(error) from error
+        self._jobs: list[Any] = []
+
+    def unusable(self, error: Exception) -> ProviderError:
+        """The back end's complaint as one line with what to look at."""
+        text = " ".join(str(error).split()) or type(error).__name__
+        hint = CONNECT_HINT.get(self.backend, "see Lithops' configuration of it")
+        return ProviderError(f"lithops/{self.backend} cannot be used: {text[:300]}; {hint}")
+
+    def call(
+        self, function: Callable[..., Any], orders: Sequence[Any], *, memory_mb: int, seconds: float
+    ) -> list["Call"]:
+        """One call an order, side by side, each ended by Lithops after `seconds`."""
+        try:
+            pickle.dumps((function, list(orders)))
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            raise BadInput(f"this cannot be sent to functions: {error}") from error
+        quiet = io.StringIO()
+        try:
+            with redirect_stdout(quiet):
+                futures = self._executor.map(
+                    function,
+                    [(order,) for order in orders],
+                    runtime_memory=memory_mb,
+                    timeout=max(1, int(seconds)),
+                    include_modules=None if self.backend == "localhost" else [],
+                )
+        except Exception as error:
+            raise self.unusable(error) from error
+        self._jobs.extend(futures)
+        return [Call(future, self._executor.internal_storage) for future in futures]
+
+    def end(self, calls: Sequence["Call"]) -> bool:
+        """Ends calls that still run, where this machine runs them; elsewhere they end at their own limit: False."""
+        if self.backend != "localhost":
+            return False
+        self._executor.compute_handler.clear({call.job_key for call in calls}, exception=TimeoutError())
+        return True
+
+    def close(self) -> None:
+        """Ends whatever runs, and forgets the calls' own objects."""
+        quiet = io.StringIO()
+        with redirect_stdout(quiet):
+            self._executor.__exit__(None, None, None)
+            if self._jobs:
+                self._executor.clean(fs=self._jobs, clean_cloudobjects=False)
+
+
+class Call:
+    """A call on its way."""
+
+    def __init__(self, future: Any, storage: Any) -> None:
+        self._future, self._storage = future, storage
+
+    @property
+    def job_key(self) -> str:
+        """The map call that it belongs to, under Lithops' name."""
+        key: str = self._future.job_key
+        return key
+
+    def answer(self) -> Answer | None:
+        """How it ended, or None while it runs."""
+        future = self._future
+        ended = future.success or future.done or future.ready or future.error
+        if not ended and future.status(throw_except=False, internal_storage=self._storage, check_only=True) is None:
+            return None
+        future.status(throw_except=False, internal_storage=self._storage)
+        if future.error:
+            return Answer(error=_reason(future), seconds=_seconds(future), cold=_cold(future))
+        value = future.result(throw_except=False, internal_storage=self._storage)
+        return Answer(value=value, seconds=_seconds(future), cold=_cold(future))
+
+
+def _seconds(future: Any) -> float | None:
+    found = future.stats.get("worker_exec_time")
+    return None if found is None else float(found)
+
+
+def _cold(future: Any) -> bool:
+    return bool(future.stats.get("worker_cold_start", False))
+
+
+def _reason(future: Any) -> str:
+    raised = future._exception  # Lithops has no public way to it but raising it, which replaces sys.excepthook
+    if raised is None:
+        return "the call ended without an answer"
+    kind, value = raised[0], raised[1]
+    return f"{getattr(kind, '__name__', kind)}: {value}"
+
+
+def _config(backend: str, most_calls: int, settings: Mapping[str, Any]) -> dict[str, Any]:
+    storage = {"localhost": "localhost", "aws_lambda": "aws_s3"}.get(backend)
+    lithops: dict[str, Any] = {"backend": backend, "data_cleaner": False, "monitoring_interval": 0.2}
+    if storage is not None:
+        lithops["storage"] = storage
+    config: dict[str, Any] = {"lithops": lithops}
+    if backend == "localhost":
+        config["localhost"] = {"runtime": sys.executable, "worker_processes": most_calls}
+    for section, values in settings.items():
+        config[section] = {**config.get(section, {}), **values} if isinstance(values, Mapping) else values
+    return config

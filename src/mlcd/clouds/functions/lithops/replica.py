@@ -1,0 +1,60 @@
+"""What one function knows of the parameters.
+
+The parameters are the epoch's first ones plus one part a shard, the sum of the updates that its steps made:
+
+    w = w0 + sum over shards s of d[s],    d[s] = - rate x sum of the gradients of the steps of s
+
+Only who works on shard s makes d[s] longer, each version has its number of steps in its name, and a longer one takes
+the place of a shorter one. So it does not matter how often, in what order or by how many attempts a part is told:
+nothing is applied twice (a state-based counter of the kind of Shapiro et al. 2011).
+"""
+
+import numpy as np
+
+from mlcd.workloads.model import Floats
+
+
+class Replica:
+    """The parameters as one function sees them, its own steps always included.
+
+    parameters  (P,) to compute gradients at
+    own         (P,) this shard's part
+    """
+
+    def __init__(self, start: Floats, shard: int) -> None:
+        self.shard = shard
+        self.parameters = start.astype(np.float32, copy=True)
+        self.own = np.zeros_like(self.parameters)
+        self._others: dict[int, tuple[int, Floats]] = {}
+
+    def adopt(self, own: Floats) -> None:
+        """Goes on from the part that an earlier attempt at this shard left."""
+        self.parameters += own - self.own
+        self.own = own.astype(np.float32, copy=True)
+
+    def step(self, change: Floats) -> None:
+        """One step of this shard."""
+        self.own += change
+        self.parameters += change
+
+    def known_steps(self, shard: int) -> int:
+        """How many steps of another shard are in."""
+        return self._others[shard][0] if shard in self._others else 0
+
+    def merge(self, shard: int, steps: int, part: Floats) -> bool:
+        """Takes another shard's part in, in place of what is known of it; False where that is as long or longer."""
+        if shard == self.shard or steps <= self.known_steps(shard):
+            return False
+        self.parameters += part
+        if shard in self._others:
+            self.parameters -= self._others[shard][1]
+        self._others[shard] = steps, part
+        return True
+
+
+def closed(start: Floats, parts: list[Floats]) -> Floats:
+    """The parameters at the barrier: summed in double precision and in the order of the shards."""
+    total = start.astype(np.float64)
+    for part in parts:
+        total += part
+    return total.astype(np.float32)

@@ -1,0 +1,101 @@
+"""Object storage as functions and driver see it: whole objects, ranges, listings; every request counted."""
+
+from typing import Any
+
+from mlcd.clouds.functions.lithops.objects import Part, Torn, Trial, unframe
+from mlcd.workloads.model import Floats
+
+
+class OutOfRequests(Exception):
+    """A call has used up the storage requests that were authorised for it."""
+
+
+class Shelf:
+    """One bucket. Listing costs as much as putting, on every cloud whose prices we know.
+
+    storage    Lithops' own client
+    bucket     "" is Lithops' own; on this machine any folder is one
+    most_puts, most_gets   None: unlimited (the driver)
+    """
+
+    def __init__(
+        self, storage: Any, bucket: str = "", *, most_puts: int | None = None, most_gets: int | None = None
+    ) -> None:
+        self._storage, self._bucket = storage, bucket or storage.bucket
+        self._most_puts, self._most_gets = most_puts, most_gets
+        self.puts = self.gets = 0
+
+    def put(self, key: str, data: bytes) -> None:
+        """Writes an object whole."""
+        self._count_put()
+        self._storage.put_object(self._bucket, key, data)
+
+    def get(self, key: str, span: tuple[int, int] | None = None) -> bytes | None:
+        """An object, or the bytes first..last of it; None where there is none."""
+        from lithops.storage.utils import StorageNoSuchKeyError  # noqa: PLC0415 - only where Lithops is
+
+        if self._most_gets is not None and self.gets >= self._most_gets:
+            raise OutOfRequests(f"more than the {self._most_gets} GETs that were authorised for a call")
+        self.gets += 1
+        extra = {} if span is None else {"Range": f"bytes={span[0]}-{span[1]}"}
+        try:
+            data: bytes = self._storage.get_object(self._bucket, key, extra_get_args=extra)
+        except StorageNoSuchKeyError:
+            return None
+        return data
+
+    def vector(self, key: str) -> tuple[dict[str, Any], Floats] | None:
+        """A framed object; None where there is none or it is still being written."""
+        data = self.get(key)
+        if data is None:
+            return None
+        try:
+            return unframe(data)
+        except Torn:
+            return None
+
+    def keys(self, prefix: str) -> list[str]:
+        """Every key below `prefix`, in order."""
+        self._count_put()
+        return sorted(self._storage.list_keys(self._bucket, prefix))
+
+    def delete(self, keys: list[str]) -> None:
+        """Deletes objects; deleting is free."""
+        if keys:
+            self._storage.delete_objects(self._bucket, keys)
+
+    def _count_put(self) -> None:
+        if self._most_puts is not None and self.puts >= self._most_puts:
+            raise OutOfRequests(f"more than the {self._most_puts} PUTs and listings that were authorised for a call")
+        self.puts += 1
+
+
+class Board:
+    """What a listing of one go at an epoch shows: how far each shard is, who closed, whether to stop."""
+
+    def __init__(self, trial: Trial, keys: list[str]) -> None:
+        self.furthest: dict[int, Part] = {}
+        self.parts: set[Part] = set()
+        self.ends: list[str] = []
+        self.stopped = False
+        start = len(trial.prefix)
+        for key in keys:
+            kind, _, name = key[start:].partition("/")
+            if kind == "part":
+                self._note(Part.named(name))
+            elif kind == "end":
+                self.ends.append(key)
+            elif key == trial.stop:
+                self.stopped = True
+
+    def _note(self, part: Part) -> None:
+        """Of several that are equally far the first attempt counts, so that all who look see the same."""
+        self.parts.add(part)
+        known = self.furthest.get(part.shard)
+        if known is None or (part.step, -part.attempt) > (known.step, -known.attempt):
+            self.furthest[part.shard] = part
+
+    def steps(self, shard: int) -> int:
+        """How far a shard is."""
+        known = self.furthest.get(shard)
+        return 0 if known is None else known.step
