@@ -31,7 +31,7 @@ class Ernest(RankedStrategy):
     """
 
     name: ClassVar[str] = "ernest"
-    design: int = 3
+    design: int = 2
 
     def __post_init__(self) -> None:
         super().__post_init__()

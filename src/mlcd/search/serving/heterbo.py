@@ -1,12 +1,18 @@
 """HeterBO over ways to serve: the same search, told that a trial which breaks the latency limit is worth nothing."""
 
 from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mlcd.problem import Problem
 from mlcd.search.heterbo import HeterBO
 from mlcd.search.serving.knowing import open_rows
 from mlcd.trial.plan import Left
 from mlcd.trial.trial import FailureKind, History, Measurement, Suggestion, Trial
+
+Mask = NDArray[np.bool_]
 
 WORTHLESS = 0.25
 """A trial that broke the limit counts as this share of the slowest that kept it: low enough to turn away from, and not
@@ -21,6 +27,7 @@ class ServingHeterBO(HeterBO):
     latency limit or ran out of memory is given to it as a very slow one.
     """
 
+    acquisition: Literal["auto", "net", "pandora", "tei", "tei-literal"] = "net"
     price: bool = False
     gate: bool = False
 
@@ -29,6 +36,20 @@ class ServingHeterBO(HeterBO):
         allowed = replace(left, allowed=open_rows(problem, history, left))
         count = min(count, problem.max_trials - len(history.tried))
         return super().suggest(problem, understood(problem, history), allowed, count) if count > 0 else ()
+
+    def _start(self, problem: Problem, history: History, candidates: Mask, count: int) -> list[int]:
+        """The same types as for a training, each in the middle of its sizes: a small batch costs no less to try."""
+        rows = super()._start(problem, history, candidates, count)
+        return [_in_the_middle(problem, candidates, row) for row in rows]
+
+
+def _in_the_middle(problem: Problem, candidates: Mask, row: int) -> int:
+    """Of the row's type, the open row whose sizes are nearest to the middle of them, by their logarithms."""
+    encoding = problem.space.encoding
+    alike = np.flatnonzero(candidates & (encoding.identity == encoding.identity[row]))
+    sizes = encoding.counts[alike]
+    middle = (sizes.min(axis=0) + sizes.max(axis=0)) / 2
+    return int(alike[np.abs(sizes - middle).sum(axis=1).argmin()])
 
 
 def understood(problem: Problem, history: History) -> History:

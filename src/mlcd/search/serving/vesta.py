@@ -27,7 +27,8 @@ class Vesta(RankedStrategy):
     """
 
     name: ClassVar[str] = "vesta"
-    rank: int = 4
+    rank: int = 3
+    explore: float = 1.0
     learns: Literal["value", "latency"] = "value"
 
     def __post_init__(self) -> None:
@@ -42,7 +43,8 @@ class Vesta(RankedStrategy):
         at, values = tried_worth(problem, history)
         if not len(at):
             return factors.mean
-        return factors.row(at, values / fit_scale(factors, at, values))[0]
+        mean, variance = factors.row(at, values / fit_scale(factors, at, values))
+        return np.asarray(mean + self.explore * np.sqrt(variance))
 
     def _by_latency(self, problem: Problem, history: History) -> Floats:
         table = known_latency(self.tables, self.rows(problem))
