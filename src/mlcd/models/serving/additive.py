@@ -15,7 +15,7 @@ from mlcd.models.serving.operators import operator_seconds
 Floats = NDArray[np.float64]
 
 BELIEF = 0.5
-"""How many models that consist of one operator alone, with weight 1, the belief in that weight is worth."""
+"""How many models that consist of one operator alone the belief that its weight is the common one is worth."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,25 +34,33 @@ class AdditiveLatency:
 class Calibration:
     """What the known models say of the sum.
 
-    weights    operator -> the factor by which its own measurement is multiplied; 1 where no known model uses it
+    weights    operator -> the factor by which its own measurement is multiplied
+    common     the factor of operators that no known model uses
     residuals  (M, N) ln(measured / predicted) of each known model by weights that did not see it; nan where it failed
     """
 
     weights: Mapping[str, float]
+    common: float
     residuals: Floats
 
+    def weight(self, operator: str) -> float:
+        """Of any operator."""
+        return self.weights.get(operator, self.common)
 
-def additive_latency(known: Known, target: Target, weights: Mapping[str, float]) -> AdditiveLatency:
-    """seconds(c) = sum over operators k of w_k sum over shapes of calls x seconds_k(c)."""
-    parts = {of.operator: weights.get(of.operator, 1.0) * of.seconds for of in operator_seconds(known, target)}
+
+def additive_latency(known: Known, target: Target) -> AdditiveLatency:
+    """seconds(c) = sum over operators k of w_k sum over shapes of calls x seconds_k(c), w as the known models have it."""
+    weight = calibrate(known).weight
+    parts = {of.operator: weight(of.operator) * of.seconds for of in operator_seconds(known, target)}
     return AdditiveLatency(seconds=np.sum(list(parts.values()), axis=0), parts=parts)
 
 
 @lru_cache(maxsize=64)
 def calibrate(known: Known) -> Calibration:
-    """Weights by non-negative least squares of relative errors, with a belief in 1, and what they leave.
+    """Weights by non-negative least squares of relative errors, drawn to a common one g, and what they leave.
 
-    min_w>=0  sum_(m,c) (sum_k w_k s_mk(c) / latency_m(c) - 1)^2 / N  +  BELIEF sum_k (w_k - 1)^2
+    g = argmin_g  sum_(m,c) (g sum_k s_mk(c) / latency_m(c) - 1)^2 / N
+    min_w>=0      sum_(m,c) (sum_k w_k s_mk(c) / latency_m(c) - 1)^2 / N  +  BELIEF sum_k (w_k - g)^2
     """
     names = sorted({use.operator for model in known.models for use in model.target.operators})
     grams, sides, tables = [], [], []
@@ -70,7 +78,11 @@ def calibrate(known: Known) -> Calibration:
         for model, table, own, of_own in zip(known.models, tables, grams, sides, strict=True)
     ]
     weights = dict(zip(names, (float(w) for w in _solve(gram, side)), strict=True))
-    return Calibration(weights=weights, residuals=np.array(residuals).reshape(len(known.models), len(known.configs)))
+    return Calibration(
+        weights=weights,
+        common=_common(gram, side),
+        residuals=np.array(residuals).reshape(len(known.models), len(known.configs)),
+    )
 
 
 def _table(known: Known, model: KnownModel, names: list[str]) -> Floats:
@@ -82,9 +94,14 @@ def _table(known: Known, model: KnownModel, names: list[str]) -> Floats:
 
 
 def _solve(gram: Floats, side: Floats) -> Floats:
-    size = len(side)
+    size, common = len(side), _common(gram, side)
     lower = np.linalg.cholesky(gram + BELIEF * np.eye(size))
-    return np.asarray(nnls(lower.T, solve_triangular(lower, side + BELIEF, lower=True))[0])
+    return np.asarray(nnls(lower.T, solve_triangular(lower, side + BELIEF * common, lower=True))[0])
+
+
+def _common(gram: Floats, side: Floats) -> float:
+    total = float(np.sum(gram))
+    return float(np.sum(side)) / total if total > 0 else 1.0
 
 
 def _residual(model: KnownModel, table: Floats, weights: Floats) -> Floats:

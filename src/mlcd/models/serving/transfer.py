@@ -62,8 +62,7 @@ def transfer_belief(known: Known, target: Target, points: Floats) -> Belief:
 
     points (N, d) the configurations as numbers, one unit being about as far as a residual stays the same
     """
-    calibration = calibrate(known)
-    base = np.log(additive_latency(known, target, calibration.weights).seconds)
+    base = np.log(additive_latency(known, target).seconds)
     fit = _fit(known, _Points(points))
     if not len(fit.deviations):
         return Belief(mean=base, covariance=fit.covariance)

@@ -161,8 +161,8 @@ def _study(problem: ById[Problem], known: Known, target: Target, threshold: floa
     shares = operator_shares(target)
     keys = key_operators(target, threshold)
     found = {of.operator: of for of in operator_seconds(known, target)}
-    weights = calibrate(known).weights
-    parts = {name: weights.get(name, 1.0) * found[name].seconds for name in keys}
+    weight = calibrate(known).weight
+    parts = {name: weight(name) * found[name].seconds for name in keys}
     seconds = np.sum(list(parts.values()), axis=0) / max(sum(shares[name] for name in keys), 1e-9)
     price = known.usd_per_hour
     value = known.batches * known.replicas / (price * seconds)
