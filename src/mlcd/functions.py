@@ -24,6 +24,7 @@ class FunctionProblem:
     samples, batch  of an epoch, and of one mini-batch
     model_bytes     of the parameters, as they are fetched and pushed
     target_loss     the training ends at the first epoch whose loss is at most this
+    first_loss      before the first epoch, where it is known (ln 2 for two classes that are equally likely)
     max_epochs      and is given up after so many
     limit_seconds   of one call: longer work is split into calls one after the other; at most the cloud's own limit
     puts_per_function, gets_per_function   storage requests that one function makes in an epoch, at most
@@ -46,6 +47,7 @@ class FunctionProblem:
     puts_per_function: int = 1
     gets_per_function: int = 2
     repeat_share: float = 0.1
+    first_loss: float | None = None
     longest_epoch_seconds: float = 6 * 3600.0
 
     def __post_init__(self) -> None:
@@ -66,6 +68,10 @@ class FunctionProblem:
             )
         if not math.isfinite(self.target_loss):
             raise BadInput(f"workload.target_loss: must be a finite number (got {self.target_loss})")
+        if self.first_loss is not None and not self.target_loss < self.first_loss < math.inf:
+            raise BadInput(
+                f"workload.target_loss: {self.target_loss:g} is no less than the loss before training, {self.first_loss:g}"
+            )
         if self.goal.minimize is Objective.KNEE:
             raise BadInput("goal.minimize: functions are scheduled for time or cost; allowed: time, cost")
         self._check_rules()

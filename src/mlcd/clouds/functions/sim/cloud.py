@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mlcd.clouds.chance import generator, share
 from mlcd.clouds.functions.provider import EpochFailed, EpochOrder
@@ -26,6 +26,8 @@ class _State:
 class SimFunctionCloud:
     """`sim/lambda`; see mlcd.clouds.functions.provider for the contract.
 
+    run_laws  the laws with this run's own speed, which schedulers can only learn
+
     Chance is keyed by (seed, epoch, what it is about): two schedulers meet the same weather in the same epoch, and an
     epoch that is run again from the same parameters has the same outcome.
     """
@@ -36,6 +38,9 @@ class SimFunctionCloud:
     def __init__(self, *, problem: FunctionProblem, laws: FunctionLaws, seed: int = 0) -> None:
         self.problem, self.laws, self.seed = problem, laws, seed
         self._states: dict[tuple[str, int], _State] = {}
+        deviation = laws.chance.run
+        luck = math.exp(deviation * generator("run", seed).gauss() - deviation**2 / 2)
+        self.run_laws = replace(laws, work_seconds=laws.work_seconds * luck, round_seconds=laws.round_seconds * luck)
 
     def restore(self, run_id: str, epochs: Sequence[Epoch]) -> None:
         """Goes on with a run of an earlier process: its progress is read off the last loss."""
@@ -98,7 +103,7 @@ class SimFunctionCloud:
             count += 1
 
     def _seconds(self, order: EpochOrder, cold: int, failed: int) -> float:
-        laws, fleet, chance = self.laws, order.fleet, self.laws.chance
+        laws, fleet, chance = self.run_laws, order.fleet, self.laws.chance
         n, m = fleet.functions, fleet.memory_mb
         weather = generator("weather", self.seed, order.number).gauss()
         tail = (chance.slowness - 1) * laws.round_seconds / laws.speed(m)
@@ -127,7 +132,7 @@ class SimFunctionCloud:
         return min(order.usd, self._charge(order.fleet, min(seconds, order.seconds), repeats))
 
     def _epoch(self, order: EpochOrder, seconds: float, progress: float, *, cold: int, failed: int) -> Epoch:
-        laws, fleet = self.laws, order.fleet
+        laws, fleet = self.run_laws, order.fleet
         n, m = fleet.functions, fleet.memory_mb
         parallel, update = laws.parallel_seconds(n, m), laws.update_seconds(n, m)
         stretch = seconds / (parallel + update)

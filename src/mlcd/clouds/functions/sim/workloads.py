@@ -48,6 +48,7 @@ class SimWorkload:
             batch=self.batch,
             model_bytes=self.model_bytes,
             target_loss=self.laws.target_loss,
+            first_loss=self.laws.first_loss,
             max_epochs=self.max_epochs,
             goal=goal,
             prices=prices,
@@ -65,7 +66,7 @@ class SimWorkload:
 PAPER = SimWorkload(name="paper", laws=FunctionLaws(work_seconds=41_842.0, round_seconds=194.78 / 198))
 
 TOY = SimWorkload(
-    # Six epochs of 3.533 s + 720.7 s / n at 256 MB fit both fixed rows; at 1,536 MB that is a sixth. What an epoch gains
+    # Six epochs of 3.533 s + 720.7 s / n at 256 MB fit both fixed rows; at 1,536 MB a sixth of it. What an epoch gains
     # early and loses late is set so that 120, 20, 20, 20, 10 functions need five epochs: one possible reading.
     name="toy",
     laws=FunctionLaws(
@@ -156,8 +157,9 @@ def _drawn(name: str, *, wide: bool) -> SimWorkload:
         floor_loss=first * random.uniform(0.1, 0.5),
         rate=spread(3.0),
         target_epochs=target,
-        early_gain=0.25 * random.uniform(0.4, 1.6),
-        staleness=2.5e-4 * spread(1.8),
+        early_gain=PAPER.laws.early_gain * random.uniform(0.5, 1.5),
+        half_gain_functions=PAPER.laws.half_gain_functions * spread(1.5),
+        staleness=PAPER.laws.staleness * spread(1.6),
     )
     drawn = SimWorkload(name=name, laws=laws)
     scale = random.uniform(52, 68) / drawn.cheapest_usd()

@@ -1,0 +1,82 @@
+"""What schedulers that learn share: the fit, what a function needs, and whether the budget can do at all."""
+
+import math
+from dataclasses import dataclass, replace
+
+from mlcd.functions import FunctionProblem
+from mlcd.models.epochs import EpochModel, fit_epochs
+from mlcd.schedulers.planning import Fleets, candidates, cheapest_usd
+from mlcd.trial.epoch import Epoch, EpochLeft
+from mlcd.units import Usd
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outlook:
+    """The fit after the epochs so far, with the fleets that may come next."""
+
+    model: EpochModel
+    fleets: Fleets
+    smallest_mb: float
+    cheapest_usd: float
+
+    @classmethod
+    def of(cls, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> "Outlook":
+        """Pure, and cheap enough to be asked for again."""
+        model = fit_epochs(
+            history,
+            samples=problem.samples,
+            puts=problem.puts_per_function,
+            target_loss=problem.target_loss,
+            first_loss=problem.first_loss,
+        )
+        smallest = _smallest_mb(problem, history)
+        fleets = candidates(problem, model, left, smallest_mb=smallest)
+        cheapest = cheapest_usd(problem, model, fleets, smallest_mb=smallest)
+        return cls(model=model, fleets=fleets, smallest_mb=smallest, cheapest_usd=cheapest)
+
+    def is_hopeless(self, history: tuple[Epoch, ...], left: EpochLeft) -> bool:
+        """Whether what is left cannot pay for the epochs left, even where fewer are left than is thought.
+
+        Never before two epochs: the first says what an epoch costs, the second what it brings.
+        """
+        if not self.fleets.payable.any():
+            return True
+        if left.usd is None or len(history) < 2:
+            return False
+        doubt = min(0.5, 2 * self.model.epochs_left_deviation / max(self.model.epochs_left, 1.0)) + 0.05
+        return self.cheapest_usd * (1 - doubt) > left.usd.dollars
+
+    def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...]) -> Usd | None:
+        """What the whole training would cost at least, with the ledger's reserve for its last epoch; rounded up."""
+        if not history:
+            return None
+        whole = replace(self.model, done=0.0, epochs_left=self.model.done + self.model.epochs_left)
+        dollars = cheapest_usd(problem, whole, self.fleets, smallest_mb=self.smallest_mb)
+        if not math.isfinite(dollars):
+            return None
+        step = 10 ** math.floor(math.log10(dollars) - 1)
+        return Usd.of(round(math.ceil(dollars * 1.02 / step) * step, 6))
+
+    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
+        """A clause: what is missing."""
+        if left.epochs == 0:
+            return f"{problem.max_epochs} epochs did not reach a loss of {problem.target_loss:.4g}"
+        if left.usd is None:
+            return "no fleet can end an epoch in the time that is left"
+        needed = self.smallest_budget(problem, history)
+        if needed is None or not math.isfinite(self.cheapest_usd):
+            return f"no fleet can end an epoch for the {left.usd} that is left"
+        return (
+            f"about {math.ceil(self.model.epochs_left)} more epochs would cost {Usd.of(round(self.cheapest_usd, 2))} at"
+            f" least, and {left.usd} is left; a budget of about {needed} would suffice"
+        )
+
+
+def _smallest_mb(problem: FunctionProblem, history: tuple[Epoch, ...]) -> float:
+    """The least memory that is safe: what epochs used with a little room; before the first, half of the largest."""
+    used = [e.memory_share * e.fleet.memory_mb for e in history if e.memory_share is not None]
+    if used:
+        return min(1.1 * max(used), float(problem.memory_mb[-1]))
+    if history:
+        return float(min(e.fleet.memory_mb for e in history))
+    return problem.memory_mb[-1] / 2

@@ -1,0 +1,273 @@
+"""The best fleets for the epochs that are left, by what a model predicts: enumeration under two Lagrange multipliers.
+
+For E epochs, minimise sum T(n_t, m_t) subject to sum usd(n_t, m_t) <= budget and sum gain(n_t, s_t) >= effective epochs
+left. With multipliers L of money and M of progress each epoch's fleet is the argmin of T + L usd - M gain over all
+fleets, and both multipliers are found by bisection; E runs from the fewest epochs that can do. Where the cheapest is
+wanted, money and time change places.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlcd.functions import FunctionProblem
+from mlcd.goal import Objective
+from mlcd.models.epochs import EpochModel
+from mlcd.trial.epoch import EpochLeft, Fleet
+
+Floats = NDArray[np.float64]
+
+COUNTS, SIZES = 150, 5
+"""Numbers of functions and memory sizes that are looked at: a geometric choice of those allowed."""
+TIME_MARGIN = 1.15
+"""An epoch is planned only where it may take this much longer than predicted before its leave ends."""
+
+
+WHOLE = 0.35
+"""While the epochs left are less certain than this, they are planned as if a part of an epoch could be run."""
+STRETCHES = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Fleets for the epochs left, the first one first, with what they are predicted to take and to cost."""
+
+    fleets: tuple[Fleet, ...]
+    seconds: float
+    usd: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleets:
+    """(A,) candidate fleets with what one epoch of each is predicted to take and to cost."""
+
+    functions: Floats
+    memory_mb: Floats
+    seconds: Floats
+    usd: Floats
+    payable: NDArray[np.bool_]
+
+    def fleet(self, index: int) -> Fleet:
+        """As a value."""
+        return Fleet(int(self.functions[index]), int(self.memory_mb[index]))
+
+
+def spread_over(values: Sequence[int], count: int) -> tuple[int, ...]:
+    """At most `count` indices into rising `values`, both ends among them, spread evenly over their logarithms."""
+    logs = np.log(np.array(values, dtype=np.float64))
+    wanted = np.linspace(logs[0], logs[-1], count)
+    return tuple(sorted({int(np.abs(logs - w).argmin()) for w in wanted}))
+
+
+@lru_cache(maxsize=64)
+def _choice(functions: tuple[int, ...], memory_mb: tuple[int, ...]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    rows = np.array(spread_over(functions, COUNTS))
+    columns = np.array(spread_over(memory_mb, SIZES))
+    grid = np.meshgrid(rows, columns, indexing="ij")
+    return grid[0].ravel(), grid[1].ravel()
+
+
+def candidates(problem: FunctionProblem, model: EpochModel, left: EpochLeft, *, smallest_mb: float = 0.0) -> Fleets:
+    """The fleets looked at; `payable` where the ledger's leave outlasts the prediction with its margin."""
+    rows, columns = _choice(problem.functions, problem.memory_mb)
+    functions, memory = problem.functions_array[rows, 0], problem.memory_array[0, columns]
+    seconds = model.seconds(functions, memory)
+    usd = functions * (problem.usd_per_second[0, columns] * seconds + problem.usd_per_function)
+    payable = left.cap_seconds[rows, columns] >= seconds * TIME_MARGIN
+    payable &= memory >= smallest_mb
+    for failure in left.failed:  # what failed is not tried again, nor anything smaller
+        payable &= ~((functions <= failure.fleet.functions) & (memory <= failure.fleet.memory_mb))
+    return Fleets(functions=functions, memory_mb=memory, seconds=seconds, usd=usd, payable=payable)
+
+
+def best_plan(
+    problem: FunctionProblem, model: EpochModel, left: EpochLeft, fleets: Fleets, *, fixed: bool = False
+) -> Plan | None:
+    """The plan with the best predicted value, or None when none fits in what is left. `fixed`: one fleet throughout."""
+    if not fleets.payable.any():
+        return None
+    is_time = problem.goal.minimize is Objective.TIME
+    value, other = (fleets.seconds, fleets.usd) if is_time else (fleets.usd, fleets.seconds)
+    limit = _limit(left.usd.dollars if left.usd is not None else None) if is_time else _limit(left.seconds)
+    if not fixed and model.epochs_left_deviation > WHOLE and model.epochs_left > 2:
+        return _stretches(model, fleets, value=value, other=other, limit=limit)
+    best: tuple[float, NDArray[np.intp]] | None = None
+    worse = 0
+    for epochs in range(1, left.epochs + 1):
+        need = model.epochs_left + _margin(model, epochs)
+        stage = model.stage + (1 - model.stage) * np.arange(epochs) / epochs
+        gains = model.gain(fleets.functions[None, :], stage[:, None])
+        if gains[:, fleets.payable].max(axis=1).sum() < need:
+            continue
+        chosen = (
+            _one_fleet(value, other, gains, fleets.payable, need=need, limit=limit)
+            if fixed
+            else _fleets(value, other, gains, fleets.payable, need=need, limit=limit)
+        )
+        if chosen is None:
+            continue
+        total = float(value[chosen].sum())
+        if best is None or total < best[0]:
+            best, worse = (total, chosen), 0
+        else:
+            worse += 1
+            if worse >= 2:
+                break
+    if best is None:
+        return None
+    rows = best[1]
+    return Plan(
+        fleets=tuple(fleets.fleet(row) for row in rows),
+        seconds=float(fleets.seconds[rows].sum()),
+        usd=float(fleets.usd[rows].sum()),
+    )
+
+
+def cheapest_usd(problem: FunctionProblem, model: EpochModel, fleets: Fleets, *, smallest_mb: float = 0.0) -> float:
+    """The least that the epochs left are predicted to cost with one fleet, whatever is left to pay for them."""
+    usable = (fleets.memory_mb >= smallest_mb) & (fleets.seconds * TIME_MARGIN <= problem.longest_epoch_seconds)
+    if not usable.any():
+        return float("inf")
+    stage = model.stage + (1 - model.stage) * 0.5
+    gains = model.gain(fleets.functions, np.array(stage))
+    epochs = np.maximum(np.ceil(model.epochs_left / gains - 0.05), 1.0)
+    return float((fleets.usd * (epochs - 1 + _weights(1)[0]))[usable].min())
+
+
+def frugal(fleets: Fleets, *, within: float = 1.15) -> Fleet | None:
+    """The fastest payable fleet whose epoch costs at most `within` times the cheapest payable one's."""
+    if not fleets.payable.any():
+        return None
+    near = fleets.payable & (fleets.usd <= within * fleets.usd[fleets.payable].min())
+    return fleets.fleet(int(np.where(near, fleets.seconds, np.inf).argmin()))
+
+
+def _stretches(model: EpochModel, fleets: Fleets, *, value: Floats, other: Floats, limit: float) -> Plan | None:
+    """The way left in equal stretches of progress: min sum T/gain under sum usd/gain, one multiplier.
+
+    A fleet that gains g a epoch needs 1/g as many. Smooth in what is left, so that a wrong guess of it costs little;
+    for the same reason the ledger's reserve for the last epoch and half an epoch for its remainder are set aside.
+    """
+    stage = model.stage + (1 - model.stage) * (np.arange(STRETCHES) + 0.5) / STRETCHES
+    epochs = model.epochs_left / STRETCHES / model.gain(fleets.functions[None, :], stage[:, None])
+    times, moneys = value[None, :] * epochs, other[None, :] * epochs
+    times = np.where(fleets.payable[None, :], times, np.inf)
+    rows = np.arange(STRETCHES)
+    share = model.epochs_left / (model.epochs_left + 0.4)
+
+    def pick(multiplier: float) -> tuple[NDArray[np.intp], float]:
+        chosen = (times + multiplier * moneys).argmin(axis=1)
+        return chosen, float(moneys[rows, chosen].sum())
+
+    chosen, total = pick(0.0)
+    if total > limit * share:
+        low, high = 0.0, float(value.mean() / other.mean())
+        for _ in range(30):
+            chosen, total = pick(high)
+            if total <= limit * share:
+                break
+            low, high = high, high * 4
+        else:
+            return None
+        for _ in range(20):
+            middle = (low + high) / 2
+            tried, total = pick(middle)
+            low, high, chosen = (low, middle, tried) if total <= limit * share else (middle, high, chosen)
+    whole = epochs[rows, chosen]
+    return Plan(
+        fleets=tuple(fleets.fleet(row) for row in chosen),
+        seconds=float((fleets.seconds[chosen] * whole).sum()),
+        usd=float((fleets.usd[chosen] * whole).sum()),
+    )
+
+
+def _limit(value: float | None) -> float:
+    return float("inf") if value is None else value
+
+
+def _margin(model: EpochModel, epochs: int) -> float:
+    """A little more progress than needed is planned for: an epoch more costs much more than one a little larger."""
+    return 0.02 * epochs**0.5 + 0.1 * min(model.epochs_left_deviation, 1.0)
+
+
+def _weights(epochs: int) -> Floats:
+    """The last epoch's price counts more: its worst case must fit in what is left then."""
+    weights = np.ones(epochs)
+    weights[-1] = TIME_MARGIN * 1.04
+    return weights
+
+
+def _one_fleet(
+    value: Floats, other: Floats, gains: Floats, payable: NDArray[np.bool_], *, need: float, limit: float
+) -> NDArray[np.intp] | None:
+    epochs = len(gains)
+    fits = payable & (gains.sum(axis=0) >= need) & (other * _weights(epochs).sum() <= limit)
+    if not fits.any():
+        return None
+    return np.full(epochs, int(np.where(fits, value, np.inf).argmin()))
+
+
+def _fleets(
+    value: Floats, other: Floats, gains: Floats, payable: NDArray[np.bool_], *, need: float, limit: float
+) -> NDArray[np.intp] | None:
+    """(E,) indices: the smallest multiplier of progress that suffices, and for it that of the other limit."""
+    weights = _weights(len(gains))
+    steps = np.arange(len(gains))
+    base = np.where(payable, value, np.inf)
+
+    def pick(progress_price: float) -> NDArray[np.intp] | None:
+        return _under_limit(base[None, :] - progress_price * gains, other, weights, limit)
+
+    def enough(chosen: NDArray[np.intp] | None) -> bool:
+        return chosen is not None and float(gains[steps, chosen].sum()) >= need
+
+    chosen = pick(0.0)
+    if chosen is None or enough(chosen):
+        return chosen
+    scale = float(value[payable].mean())
+    low, high = 0.0, scale
+    for _ in range(12):
+        if enough(pick(high)):
+            break
+        low, high = high, high * 4
+    else:
+        return None
+    for _ in range(10):
+        middle = (low + high) / 2
+        if enough(pick(middle)):
+            high = middle
+        else:
+            low = middle
+    return pick(high)
+
+
+def _under_limit(score: Floats, other: Floats, weights: Floats, limit: float) -> NDArray[np.intp] | None:
+    """(E,) argmin of score + multiplier x other with the smallest multiplier that keeps the limit."""
+
+    def pick(multiplier: float) -> tuple[NDArray[np.intp], float]:
+        chosen = (score + multiplier * (weights[:, None] * other[None, :])).argmin(axis=1)
+        return chosen, float((weights * other[chosen]).sum())
+
+    chosen, total = pick(0.0)
+    if total <= limit:
+        return chosen
+    finite = score[np.isfinite(score)]
+    low, high = 0.0, float(np.abs(finite).mean() / max(float(other.mean()), 1e-12)) + 1e-9
+    for _ in range(30):
+        found, total = pick(high)
+        if total <= limit:
+            break
+        low, high = high, high * 4
+    else:
+        return None
+    for _ in range(16):
+        middle = (low + high) / 2
+        tried, total = pick(middle)
+        if total <= limit:
+            high, found = middle, tried
+        else:
+            low = middle
+    return found

@@ -1,0 +1,37 @@
+"""The best fixed fleet: number of functions and memory chosen once."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlcd.functions import FunctionProblem
+from mlcd.schedulers.keeping import keep
+from mlcd.schedulers.outlook import Outlook
+from mlcd.trial.epoch import Epoch, EpochLeft, Fleet
+from mlcd.units import Usd
+
+
+@dataclass(frozen=True, kw_only=True)
+class Static:
+    """`functions` of `memory` MB for every epoch; without both, the best fixed fleet by a fit of two epochs."""
+
+    name: ClassVar[str] = "static"
+    functions: int | None = None
+    memory: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if (self.functions is None) != (self.memory is None):
+            raise ValueError("functions and memory are given together, or neither is")
+
+    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Fleet | None:
+        """The same fleet again, while what is left pays for it."""
+        fleet = Fleet(self.functions, self.memory) if self.functions and self.memory else None
+        return keep(problem, history, left, fleet=fleet, memory_mb=None)
+
+    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
+        """What is missing, by the fit."""
+        return Outlook.of(problem, history, left).ending(problem, history, left)
+
+    def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Usd | None:
+        """By the fit."""
+        return Outlook.of(problem, history, left).smallest_budget(problem, history)

@@ -1,0 +1,37 @@
+"""The paper's baseline: the best fixed number of functions, at one memory size."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlcd.functions import FunctionProblem
+from mlcd.schedulers.keeping import keep
+from mlcd.schedulers.outlook import Outlook
+from mlcd.trial.epoch import Epoch, EpochLeft, Fleet
+from mlcd.units import Usd
+
+
+@dataclass(frozen=True, kw_only=True)
+class StaticN:
+    """`functions` for every epoch, each with the allowed memory size nearest to `memory` MB.
+
+    Without `functions`, the best number by a fit of two epochs. The paper's grid search gives it one.
+    """
+
+    name: ClassVar[str] = "static-n"
+    functions: int | None = None
+    memory: int = 1536
+    seed: int = 0
+
+    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Fleet | None:
+        """The same number again, while what is left pays for it."""
+        memory = min(problem.memory_mb, key=lambda size: abs(size - self.memory))
+        fleet = Fleet(self.functions, memory) if self.functions else None
+        return keep(problem, history, left, fleet=fleet, memory_mb=memory)
+
+    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
+        """What is missing, by the fit."""
+        return Outlook.of(problem, history, left).ending(problem, history, left)
+
+    def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Usd | None:
+        """By the fit."""
+        return Outlook.of(problem, history, left).smallest_budget(problem, history)
