@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 _HEADINGS = (
     "Chosen:",
     "Train on:",
+    "Serve with:",
     "Receipt ",
+    "Why not",
     "Top ",
     "And why not",
     "Speed (",
@@ -46,6 +48,9 @@ def print_json(value: object) -> None:
 
 def print_record(record: "RunRecord", output: str) -> None:
     """A run as its verdict or as JSON."""
+    if record.kind == "serve":
+        _print_served(record, output)
+        return
     if output == "json":
         from mlcd.report.as_json import record_json
 
@@ -57,6 +62,18 @@ def print_record(record: "RunRecord", output: str) -> None:
     if wants_colour(sys.stdout):
         lines = [_emphasised(line) for line in lines]
     click.echo("\n".join(lines))
+
+
+def _print_served(record: "RunRecord", output: str) -> None:
+    if output == "json":
+        from mlcd.report.serving_json import serving_json
+
+        print_json(serving_json(record))
+        return
+    from mlcd.report.serving import serving_verdict
+
+    lines = serving_verdict(record).splitlines()
+    click.echo("\n".join(map(_emphasised, lines) if wants_colour(sys.stdout) else lines))
 
 
 def progress(cloud: str) -> "Observer":
@@ -117,6 +134,6 @@ def write_file(path: Path, text: str) -> None:
 def _emphasised(line: str) -> str:
     if line.startswith(("SIMULATED", "REPLAYED")):
         return click.style(line, fg="yellow")
-    if line.startswith(("Chosen:", "Train on:")):
+    if line.startswith(("Chosen:", "Train on:", "Serve with:")):
         return click.style(line, bold=True, fg="green")
     return click.style(line, bold=True) if line.startswith(_HEADINGS) else line

@@ -31,8 +31,15 @@ def report(run: str, out: Path | None, picture: str | None, output: str) -> None
         svg_name(out, "--out")
     with Store(home()) as store:
         record = store.record(run)
+    if record.kind == "serve" and picture is not None:
+        raise BadInput(f"--picture: {record.run_id} served a model, and such a run has no pictures; leave it out")
     file = writable(out or Path(f"{record.run_id}-{picture}.svg" if picture else f"{record.run_id}.html"))
-    write_file(file, drawn(record, picture) if picture else html_report(record))
+    if record.kind == "serve":
+        from mlcd.report.serving_html import serving_html
+
+        write_file(file, serving_html(record))
+    else:
+        write_file(file, drawn(record, picture) if picture else html_report(record))
     if output == "json":
         print_json({"run_id": record.run_id, "file": str(file)})
     else:

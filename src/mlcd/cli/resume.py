@@ -1,6 +1,13 @@
+import sys
+from typing import TYPE_CHECKING
+
 import click
 
 from mlcd.cli.output import output_option, print_record, progress
+
+if TYPE_CHECKING:
+    from mlcd.store.store import Store
+    from mlcd.trial.record import RunRecord
 
 
 @click.command()
@@ -13,10 +20,22 @@ def resume(ctx: click.Context, run: str, output: str) -> None:
     No finished trial is run or paid again; the limits count from the first start. A finished run is shown again, with
     its exit code. RUN is a name from `mlcd runs`, or the beginning of one.
     """
-    from mlcd.jobs.train import resume as resume_job
     from mlcd.store.store import Store, home
 
     with Store(home()) as store:
-        record = resume_job(run, store=store, observer=progress(store.record(run).cloud))
+        before = store.record(run)
+        if before.kind == "serve":
+            record = _served(before, store)
+        else:
+            from mlcd.jobs.train import resume as resume_job
+
+            record = resume_job(run, store=store, observer=progress(before.cloud))
     print_record(record, output)
     ctx.exit(record.status.exit_code)
+
+
+def _served(before: "RunRecord", store: "Store") -> "RunRecord":
+    from mlcd.jobs.serve import resume as resume_serving
+    from mlcd.report.serving_progress import ServingProgress
+
+    return resume_serving(before.run_id, store=store, observer=ServingProgress(sys.stderr, before.problem.goal))

@@ -23,6 +23,7 @@ def runs(output: str) -> None:
                 "runs": [
                     {
                         "run_id": run.run_id,
+                        "kind": run.kind,
                         "created": run.created,
                         "cloud": run.cloud,
                         "strategy": run.strategy,
@@ -38,10 +39,11 @@ def runs(output: str) -> None:
     elif not found:
         click.echo(f"There are no runs in {home()} yet. Start with: mlcd demo")
     else:
-        rows = [["run", "started", "cloud", "strategy", "status", "trials", "spent"]]
+        rows = [["run", "kind", "started", "cloud", "strategy", "status", "trials", "spent"]]
         rows += [
             [
                 run.run_id,
+                run.kind,
                 run.created[:16].replace("T", " "),
                 run.cloud,
                 run.strategy,
@@ -51,7 +53,7 @@ def runs(output: str) -> None:
             ]
             for run in found
         ]
-        click.echo(table(rows, "<<<<<>>"))
+        click.echo(table(rows, "<<<<<<>>"))
         unfinished = [run.run_id for run in found if not run.status.is_final and run.run_id not in live]
         if unfinished:
             click.echo(f"\nTo go on with one that stopped: mlcd resume {unfinished[0]}")

@@ -1,10 +1,11 @@
-"""The model of a serving job: found, read, run once, and its operators listed."""
+"""The model of a serving job: found, read, run a few times, and its operators listed with their share of the time."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlcd.errors import BadInput
-from mlcd.known import Target
+from mlcd.graphs import Graph, read_onnx, time_shares
+from mlcd.known import OperatorUse, Target
 from mlcd.load import LoadInput
 from mlcd.spec.serve import ServeSpec
 
@@ -15,15 +16,15 @@ class ServedModel:
 
     inputs      of one request
     batch       the size that the model's batch axis is fixed at; None where it is open
-    size_bytes  of its file: about what a copy of it takes in memory
+    size_bytes  of its weights: about what a copy of it takes in memory
     target      its operators, for strategies that know other models
     """
 
     path: Path
     inputs: tuple[LoadInput, ...]
     batch: int | None
-    size_bytes: int
-    target: Target | None
+    size_bytes: float
+    target: Target
 
 
 def model_file(spec: ServeSpec) -> Path:
@@ -38,33 +39,44 @@ def model_file(spec: ServeSpec) -> Path:
 
 
 def read_model(spec: ServeSpec) -> ServedModel:
-    """The model, loaded and run once with one item. Raises SpecError with the runtime's reason where that fails."""
+    """The model, read and run with one item. Raises SpecError with the reason where that cannot be done."""
     path = model_file(spec)
     try:
-        return _read(spec, path)
+        graph = read_onnx(path, sizes=spec.sizes, name=spec.name)
+        target = _target(path, graph)
     except BadInput as error:
-        text = str(error).removeprefix(f"{path}: ").replace("--size ", "sizes in the job file or --size ")
+        text = str(error).removeprefix(f"{path}: ").replace("e.g. --size", "as sizes in the job file or e.g. --size")
         raise spec.error("model", text, value=spec.model) from error
-
-
-def _read(spec: ServeSpec, path: Path) -> ServedModel:
-    from mlcd.server.model import Model  # noqa: PLC0415 - ONNX Runtime is loaded for those who serve
-    from mlcd.server.options import ServerOptions  # noqa: PLC0415
-
-    batch = min(spec.knobs.batch or (1,))
-    model = Model(ServerOptions(model=path, batch=batch, sizes=spec.sizes))
-    fixed = {tensor.shape[0] for tensor in model.inputs} - {-1}
     return ServedModel(
         path=path,
         inputs=tuple(
-            LoadInput(name=tensor.name, datatype=tensor.datatype, shape=(1, *model.item_shape(tensor)))
-            for tensor in model.inputs
+            LoadInput(
+                name=given.name,
+                datatype=given.datatype,
+                shape=(graph.fixed_batch or 1, *given.sizes),
+                high=given.high or 2,
+            )
+            for given in graph.inputs
         ),
-        batch=fixed.pop() if fixed else None,
-        size_bytes=path.stat().st_size,
-        target=_target(),
+        batch=graph.fixed_batch,
+        size_bytes=max(graph.parameters_bytes, float(path.stat().st_size)),
+        target=target,
     )
 
 
-def _target() -> Target | None:
-    return None
+def _target(path: Path, graph: Graph) -> Target:
+    shares = time_shares(path, graph)
+    return Target(
+        name=graph.name,
+        operators=tuple(
+            OperatorUse(
+                operator=operator.name,
+                shape=operator.shape,
+                count=operator.count,
+                share=min(share, 1.0),
+                flops=operator.flops,
+                bytes=operator.bytes,
+            )
+            for operator, share in shares.items()
+        ),
+    )

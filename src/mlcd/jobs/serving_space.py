@@ -7,6 +7,7 @@ from mlcd.clouds.local import USD_PER_CPU_HOUR, usable_cpus
 from mlcd.clouds.serving.local import cores_of
 from mlcd.jobs.choice import listed
 from mlcd.jobs.served_model import ServedModel
+from mlcd.memory import free_memory_bytes
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.load import WARM_UP_SHARE
 from mlcd.space import Config, Knob, Space
@@ -72,8 +73,6 @@ def _batches(spec: ServeSpec, model: ServedModel, notes: list[str]) -> tuple[int
 def _in_memory(
     spec: ServeSpec, model: ServedModel, found: list[tuple[int, int, int, str]], notes: list[str]
 ) -> list[tuple[int, int, int, str]]:
-    from mlcd.server.model import free_memory_bytes  # noqa: PLC0415 - numpy's friends are loaded for those who serve
-
     free = free_memory_bytes()
     # With one thread all replicas share one session, and one copy of the weights.
     kept = [v for v in found if model.size_bytes * WORKING_COPIES * (1 if v[1] == 1 else v[2]) <= free]
