@@ -8,11 +8,13 @@ speed, the noise scale that the hook saw, the accuracy. Each repeat has a seed o
 
 import argparse
 import csv
+import fcntl
 import os
 import random
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,6 +41,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--first", type=int, default=1, help="more than 1 adds rounds to those that are there")
     parser.add_argument("--job", type=Path, default=ROOT / "examples" / "digits-target.yaml")
+    parser.add_argument(
+        "--lock", type=Path, help="held during each training, where other measurements share the machine"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS / "bed.csv")
     given = parser.parse_args()
     given.out.parent.mkdir(parents=True, exist_ok=True)
@@ -49,12 +54,12 @@ def main() -> None:
             raise TypeError("not a real cloud")
         try:
             rounds = range(given.first, given.repeats + 1)
-            measured(setting.cloud, setting.problem.space.configs, rounds, given.out)
+            measured(setting.cloud, setting.problem.space.configs, rounds, given.out, given.lock)
         finally:
             setting.cloud.close()
 
 
-def measured(cloud: JobCloud, configs: Sequence[Config], rounds: range, path: Path) -> None:
+def measured(cloud: JobCloud, configs: Sequence[Config], rounds: range, path: Path, lock: Path | None) -> None:
     """Each configuration once in every round, in an order of its own; a row is written the moment it is known."""
     whole = cloud.job
     order = random.Random(rounds.start)
@@ -65,10 +70,23 @@ def measured(cloud: JobCloud, configs: Sequence[Config], rounds: range, path: Pa
         for repeat in rounds:
             cloud.job = replace(whole, run=f"{whole.run} --seed {repeat}")
             for config in order.sample(list(configs), len(configs)):
-                row = trained(cloud, config, repeat)
+                with held(lock):
+                    row = trained(cloud, config, repeat)
                 writer.writerow(row)
                 file.flush()
-                print(repeat, config, row.get("seconds"), row.get("steps"), row.get("noise_scale"), row["status"], flush=True)
+                told = [row.get(name) for name in ("seconds", "steps", "noise_scale", "status")]
+                print(repeat, config, *told, flush=True)
+
+
+@contextmanager
+def held(lock: Path | None) -> Iterator[None]:
+    """The lock, waited for in line."""
+    if lock is None:
+        yield
+        return
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def trained(cloud: JobCloud, config: Config, repeat: int) -> dict[str, str]:

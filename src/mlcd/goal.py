@@ -67,6 +67,11 @@ class Goal:
             raise ValueError("a rate to hold must be more than 0 requests/s")
 
     @property
+    def is_limited(self) -> bool:
+        """Whether there is a deadline or a budget."""
+        return self.deadline_seconds is not None or self.budget is not None
+
+    @property
     def unit(self) -> str:
         """The unit of `value`."""
         return {Objective.TIME: "s", Objective.COST: "USD", Objective.KNEE: "sqrt(s USD)"}[self.minimize]

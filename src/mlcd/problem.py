@@ -73,24 +73,43 @@ class Blueprint:
 class Batching:
     """The global batch B is chosen, too. Work is counted in samples at the `reference` batch B0.
 
-    noise_scale  phi, as measured so far: a sample at B brings (phi + B0)/(phi + B) of what one at B0 brings (Pollux,
-                 algorithms: 3.2 and 5.9). None while it is not known: then every sample counts the same
+    A step brings as much as its learning rate lets it: steps(B)/steps(B0) = rate(B0)/rate(B). So a sample at B counts
+
+        (B0/B)^decay                 decay 0 for a rate in proportion to B, 1/2 to sqrt(B) (Scavenger's law), 1 for a
+                                     rate that stays
+        (phi + B0)/(phi + B)         decay None: for a rate that follows the noise (AdaScale; Pollux's efficiency)
+
+    noise_scale  phi, as measured so far; None while it is not known: then every sample counts the same
     """
 
     reference: int
+    decay: float | None = None
     noise_scale: float | None = None
 
     def __post_init__(self) -> None:
         if self.reference < 1:
             raise ValueError("a batch has at least one sample")
+        if self.decay is not None and not 0 <= self.decay <= 1:
+            raise ValueError("a sample's worth decays with an exponent between 0 and 1")
         if self.noise_scale is not None and not self.noise_scale >= 0:
             raise ValueError("a noise scale must not be negative")
 
     def worth(self, batch: float) -> float:
         """What a sample at this batch counts for."""
+        if self.decay is not None:
+            return float((self.reference / batch) ** self.decay)
         if self.noise_scale is None or math.isinf(self.noise_scale):
             return 1.0
         return (self.noise_scale + self.reference) / (self.noise_scale + batch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The value of a metric at which the training is done, and whether higher is better."""
+
+    metric: str
+    value: float
+    higher: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +125,7 @@ class Problem:
     work_known    False until the first trial has told work_samples, which is then a mere placeholder
     work_error    standard error of log work_samples, where that is an estimate of when a target will be met
     batching      how samples count, where the global batch is chosen too: the knob `batch`
+    target        where the training ends, where that is by how good it is and not by its samples
     verify_seconds  serving: the most that the load test of the choice takes, start-up included; None for a training
     """
 
@@ -124,6 +144,7 @@ class Problem:
     work_known: bool = True
     work_error: float = 0.0
     batching: Batching | None = None
+    target: Target | None = None
     verify_seconds: float | None = None
 
     def __post_init__(self) -> None:
@@ -157,6 +178,15 @@ class Problem:
         if self.batching is None or noise_scale is None or noise_scale == self.batching.noise_scale:
             return self
         return replace(self, batching=replace(self.batching, noise_scale=noise_scale))
+
+    def with_work_estimated(self, samples: float | None, error: float = 0.0) -> "Problem":
+        """The same problem once it can be told when the target will be met; itself where it cannot."""
+        if samples is None:
+            return self
+        most = self.work_samples if self.work_known else math.inf
+        if samples >= most:
+            return self
+        return replace(self, work_samples=max(samples, 1.0), work_known=True, work_error=error)
 
     def with_work_done(self, samples: float) -> "Problem":
         """The same problem once `samples` of its work are saved; a little is always left, to bring the model home."""

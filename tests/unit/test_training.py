@@ -11,7 +11,8 @@ from tests.synthetic import QUICK_TRIALS, Listed, Machine, SyntheticCloud, make_
 
 from mlcd.clouds.provider import Lease, LeaseFailed, Order, Progress, Purpose, Settled
 from mlcd.engine import accounts as accounts_module
-from mlcd.engine.training import STOP_SECONDS, _Watch
+from mlcd.engine.training import STOP_SECONDS
+from mlcd.engine.watch import Watch
 from mlcd.errors import Interrupted
 from mlcd.events import Event, Warned
 from mlcd.goal import Goal, Objective
@@ -418,7 +419,7 @@ def test_a_stop_from_another_thread_ends_the_training(store: Store) -> None:
 
 
 def test_the_speed_of_now_needs_time_to_settle() -> None:
-    watch = _Watch(work=1000.0, seconds_left=100.0)
+    watch = Watch(work=1000.0, seconds_left=100.0)
     assert watch.last == Progress(0.0, 0.0)
     assert (watch.speed(), watch.expected_end(), watch.silent_seconds) == (None, None, 0.0)
     feed(watch, (0.0, 0.0), (1.0, 10.0), (2.0, 20.0), (3.0, 30.0))
@@ -435,7 +436,7 @@ def test_the_speed_of_now_needs_time_to_settle() -> None:
 
 
 def test_a_job_that_reports_once_an_epoch_does_not_stand_still_between() -> None:
-    watch = _Watch(work=10_000.0, seconds_left=1e6)
+    watch = Watch(work=10_000.0, seconds_left=1e6)
     for epoch in range(1, 5):
         feed(watch, (100.0 * epoch, 1000.0 * epoch))
         for second in range(1, 100):
@@ -445,6 +446,6 @@ def test_a_job_that_reports_once_an_epoch_does_not_stand_still_between() -> None
     assert watch.speed() == pytest.approx(2000.0 / 300.0)
 
 
-def feed(watch: _Watch, *points: tuple[float, float]) -> None:
+def feed(watch: Watch, *points: tuple[float, float]) -> None:
     for seconds, samples in points:
         watch.take(Progress(seconds, samples))

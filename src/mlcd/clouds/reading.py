@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from mlcd.spec.real import PROGRESS_KEYS, ProgressRule
 
@@ -47,6 +47,13 @@ class Reading:
     warning: str = ""
     noise: GradientNorms | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Listening(Protocol):
+    """A lease whose job says more than how far it is."""
+
+    heard: list[Reading]
 
 
 class Source(Protocol):

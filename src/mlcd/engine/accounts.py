@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 from mlcd.clouds.provider import Cloud
 from mlcd.events import Money
 from mlcd.ledger import Ledger
+from mlcd.models.standing import standing
 from mlcd.problem import Problem
 from mlcd.store.store import Store, simulated_elapsed
 from mlcd.trial.record import FinalRun, TrialRow
@@ -27,7 +28,8 @@ class Checkpointed(Protocol):
 class Accounts:
     """The account of one run: what the store has of it, kept in step by whoever writes there.
 
-    rows     trials that ended; earlier: attempts at the training that were begun again
+    rows        trials that ended; earlier: attempts at the training that were begun again
+    live_noise  the noise scale that the training itself shows; before it, the trials'
     """
 
     run_id: str
@@ -37,6 +39,7 @@ class Accounts:
     store: Store
     rows: list[TrialRow] = field(default_factory=list)
     earlier: list[FinalRun] = field(default_factory=list)
+    live_noise: float | None = None
     _open: Problem | None = field(default=None, init=False)
 
     @property
@@ -56,10 +59,11 @@ class Accounts:
     @property
     def open_problem(self) -> Problem:
         """The problem with the work that is still to do; the same object as long as that does not change."""
-        if not self.problem.work_known:
-            self.problem = self.problem.with_work_told(History(tuple(row.trial for row in self.rows)).total_samples)
-        now = self.problem.with_work_done(self.reached_samples)
-        if self._open is None or self._open.work_samples != now.work_samples or not self._open.work_known:
+        history = History(tuple(row.trial for row in self.rows))
+        if not self.problem.work_known and self.problem.target is None:
+            self.problem = self.problem.with_work_told(history.total_samples)
+        now = standing(self.problem, history, self.earlier, noise_scale=self.live_noise)
+        if self._open is None or _work_in(self._open) != _work_in(now):
             self._open = now
         return self._open
 
@@ -118,6 +122,11 @@ class Accounts:
             reserved_seconds=0.0,
             seconds_left=None if goal.deadline_seconds is None else goal.deadline_seconds - elapsed,
         )
+
+
+def _work_in(problem: Problem) -> tuple[object, ...]:
+    """All of a problem that changes in the course of a run."""
+    return problem.work_samples, problem.work_known, problem.work_error, problem.batching
 
 
 def _as_trained(trial: Trial, samples_per_second: float | None) -> Trial:

@@ -22,7 +22,7 @@ from mlcd.models.speed import speed_model
 from mlcd.problem import Problem
 from mlcd.profiler.measure import measure
 from mlcd.relaxation import relaxations
-from mlcd.search.strategy import Strategy
+from mlcd.search.strategy import Elastic, Strategy
 from mlcd.space import Config
 from mlcd.store.store import StartedTrial, Store
 from mlcd.trial.outcome import Status
@@ -100,10 +100,12 @@ class Engine:
     def _next_round(self, ledger: Ledger, round_number: int) -> tuple[list[StartedTrial], str]:
         """The trials to run side by side now, authorised and written down; or none, and why."""
         history, problem = ledger.history, ledger.problem
-        room = min(self.parallel if problem.work_known else 1, problem.max_trials - len(history))
+        # Where trials are part of the training, each goes on from the last: one at a time.
+        one = not problem.work_known or problem.batching is not None
+        room = min(1 if one else self.parallel, problem.max_trials - len(history))
         if room <= 0:
             return [], f"the limit of {problem.max_trials} trials is reached"
-        if not problem.work_known and history.measured:
+        if not problem.work_known and history.measured and problem.target is None:
             raise BadInput(
                 "the job did not say how much work there is: give job.samples, or mlcd.steps(loader, total=...)"
             )
@@ -173,6 +175,8 @@ class Engine:
             policy=self.problem.trial,
             usd_per_hour=started.usd_per_hour,
             run_id=self.run_id,
+            metric=self.problem.target.metric if self.problem.target else "",
+            known_noise=self._accounts.history.noise_scale,
             cancelled=self._stop.is_set,
         )
 
@@ -210,6 +214,8 @@ class Engine:
         accounts = self._accounts
         ledger = accounts.ledger()
         choice = self.strategy.recommend(ledger.problem, ledger.history, ledger.left())
+        if choice is not None and not ledger.problem.work_known and ledger.problem.goal.is_limited:
+            choice, stopped = None, f"{stopped}; {untold(ledger.problem)}"
         if choice is not None and self.strategy.guarded:
             measured = {trial.config for trial in ledger.history.measured}
             if choice.config not in measured or isinstance(ledger.authorise_run(choice), Refusal):
@@ -237,7 +243,10 @@ class Engine:
         self.store.end_run(self.run_id, status, None)
 
     def _training(self, record: RunRecord) -> Training:
-        return Training(accounts=self._accounts, record=record, observer=self.observer, stop=self._stop)
+        elastic = self.strategy if isinstance(self.strategy, Elastic) else None
+        return Training(
+            accounts=self._accounts, record=record, observer=self.observer, stop=self._stop, elastic=elastic
+        )
 
     def _compare(self, history: History) -> tuple[Naive, ...]:
         """What the naive choices would have taken: as measured where they were tried, else as the model expects."""
@@ -265,6 +274,15 @@ class Engine:
             if trial is not None:
                 answers.append(Naive(label=label, plan=Plan.of(problem, trial), measured=config in by_config))
         return tuple(answers)
+
+
+def untold(problem: Problem) -> str:
+    """Why the end of a training cannot be promised."""
+    metric = problem.target.metric if problem.target else "metric"
+    return (
+        f"when the target will be met cannot be told from how the {metric} went in the trials: give job.epochs, the"
+        " most it may take, or longer trials (search.trial.minutes)"
+    )
 
 
 def _beside(ledger: Ledger, started: Sequence[StartedTrial]) -> Ledger:

@@ -3,30 +3,32 @@
 import math
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from mlcd.clouds.provider import LeaseFailed, Order, Progress, Purpose
+from mlcd.clouds.provider import LeaseFailed, Order, Purpose
+from mlcd.clouds.reading import Listening, Reading
 from mlcd.engine.accounts import Accounts
+from mlcd.engine.watch import QUIET_GAPS, Watch
 from mlcd.errors import Interrupted
 from mlcd.events import Observer, RunProgress, Warned
 from mlcd.ledger import Refusal
+from mlcd.profiler.measure import learned
+from mlcd.profiler.noise import noise_scale
+from mlcd.search.strategy import Elastic
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Left, Plan, best_fitting
 from mlcd.trial.record import Ending, FinalRun, RunRecord
 from mlcd.trial.trial import FailureKind, Measurement
 from mlcd.units import HOUR, ZERO, Usd, format_seconds
 
-RECENT = 0.5
-"""The speed of now is taken over this last share of the training so far."""
-SETTLED_SECONDS = 5.0
-"""Sooner after its first sample a training's speed says nothing."""
+SWITCH_SECONDS = 10.0
+"""Between two looks at whether another number of nodes or another batch would be better."""
 LOOK_AGAIN_SECONDS = 5.0
 """Between two looks at whether another deployment would do better."""
 STOP_SHARE, STOP_SECONDS = 0.03, 6.0
 """What is kept of the last money to save and to give the nodes back: a share of it, and no less than so long."""
-QUIET_GAPS = 3.0
-"""A job that is silent for so many times its longest silence yet may hang: its speed of now says nothing."""
+SWITCH_GAIN = 0.05
+"""A change of nodes or batch in mid-training must promise this much after its restart: predictions are no better."""
 STRANGE_SHARE = 0.9
 """A job that ends well with less of its work done than this did not do what its file says."""
 
@@ -39,7 +41,9 @@ class Training:
     record: RunRecord
     observer: Observer
     stop: threading.Event
+    elastic: Elastic | None = None
     _warned: bool = field(default=False, init=False)
+    _aim: Plan | None = field(default=None, init=False)
 
     def run(self, choice: Plan) -> None:
         """Train on `choice`, wherever that leads; everything is in the store when this returns or raises."""
@@ -113,13 +117,15 @@ class Training:
     def _attempt(self, plan: Plan, attempt: int) -> FinalRun:
         """One lease of the deployment, to its end: done, moved, restarted, stopped or failed."""
         price = self.accounts.problem.price(plan.config)
-        watch = _Watch(work=self.accounts.open_problem.work_samples, seconds_left=self._seconds_left(plan, price=price))
+        work = self.accounts.open_problem.work_of(plan.config)
+        watch = Watch(work=work, seconds_left=self._seconds_left(plan, price=price))
         order = Order(
             config=plan.config,
             attempt=attempt,
             purpose=Purpose.RUN,
             seconds=watch.seconds_left,
             run_id=self.accounts.run_id,
+            noise_scale=self.accounts.live_noise or self.accounts.history.noise_scale,
         )
         try:
             return self._watched(plan, order, watch, price)
@@ -143,7 +149,7 @@ class Training:
             message=message,
         )
 
-    def _watched(self, plan: Plan, order: Order, watch: "_Watch", price: Usd) -> FinalRun:
+    def _watched(self, plan: Plan, order: Order, watch: Watch, price: Usd) -> FinalRun:
         cloud = self.accounts.cloud
         self._tell(plan, 0.0, ZERO, 0.0)
         with cloud.lease(order) as lease:
@@ -160,6 +166,8 @@ class Training:
                 if not cloud.simulated:
                     self._end_a_hang(plan, watch)
                 ending = None if cloud.simulated else self._re_decide(plan, watch, price)
+                if ending is None and self.elastic is not None and isinstance(lease, Listening):
+                    ending = self._switch(self.elastic, plan, watch, lease)
                 if ending is not None:
                     settled = lease.finish(point)
                     return self._ended(plan, settled.seconds, watch, ending, settled.reached_samples)
@@ -167,16 +175,27 @@ class Training:
                 problem = "the job ended before its work was done"
                 raise LeaseFailed(FailureKind.ERROR, problem, seconds=watch.last.seconds)
             settled = lease.finish(watch.last)
+            heard = lease.heard if isinstance(lease, Listening) else []
+        self._check_end(watch, heard)
+        self._tell(plan, 1.0, price.for_seconds(settled.seconds), settled.seconds)
+        return self._ended(plan, settled.seconds, watch, (Ending.DONE, ""), settled.reached_samples)
+
+    def _check_end(self, watch: Watch, heard: list[Reading]) -> None:
+        """Say it when a job that ended well did not do what its file says."""
+        target = self.accounts.problem.target
+        if target is not None:
+            points = learned(heard, target.metric)
+            sign = 1 if target.higher else -1
+            if points and max(sign * p.metric for p in points) < sign * target.value:
+                text = f"the job ended at {target.metric} {points[-1].metric:g}, before its target of {target.value:g}"
+                self.observer(Warned(text=text))
+            return
         share = (self.accounts.reached_samples + watch.last.samples) / self.accounts.problem.work_samples
         if share < STRANGE_SHARE:
             text = f"the job ended well after {share:.0%} of the work its file names: check job.samples"
             self.observer(Warned(text=text))
-        self._tell(plan, 1.0, price.for_seconds(settled.seconds), settled.seconds)
-        return self._ended(plan, settled.seconds, watch, (Ending.DONE, ""), settled.reached_samples)
 
-    def _ended(
-        self, plan: Plan, seconds: float, watch: "_Watch", ending: tuple[Ending, str], reached: float
-    ) -> FinalRun:
+    def _ended(self, plan: Plan, seconds: float, watch: Watch, ending: tuple[Ending, str], reached: float) -> FinalRun:
         return FinalRun(
             config=plan.config,
             seconds=seconds,
@@ -189,10 +208,11 @@ class Training:
 
     # ---- decisions
 
-    def _end_a_hang(self, plan: Plan, watch: "_Watch") -> None:
+    def _end_a_hang(self, plan: Plan, watch: Watch) -> None:
         """Raises _Hung when a job with work left has said nothing for too long, by what is usual for it."""
         policy = self.accounts.problem.trial
-        if not policy.watchdog_seconds or watch.last.samples >= watch.work:
+        all_done = watch.last.samples >= watch.work and self.accounts.problem.target is None
+        if not policy.watchdog_seconds or all_done:
             return
         if watch.last.samples <= 0:
             if watch.last.seconds >= policy.worst_seconds(plan.config.nodes):
@@ -207,7 +227,7 @@ class Training:
             return math.inf if self.accounts.cloud.simulated else 10 * plan.worst_seconds + HOUR
         return ledger.usd_left.dollars / price.dollars * HOUR
 
-    def _re_decide(self, plan: Plan, watch: "_Watch", price: Usd) -> tuple[Ending, str] | None:
+    def _re_decide(self, plan: Plan, watch: Watch, price: Usd) -> tuple[Ending, str] | None:
         """Whether to end this attempt now: because its money is nearly gone, or because it should move."""
         if not self.accounts.guarded:
             return None
@@ -215,7 +235,7 @@ class Training:
         if budget is not None and watch.last.seconds >= _stop_at(watch.seconds_left):
             done = f"{watch.last.samples / watch.work:.0%} of the work that was left is done"
             return Ending.STOPPED, f"stopped before it would cost more than the budget of {budget}; {done}"
-        if watch.is_quiet or not watch.is_due():
+        if watch.is_quiet or not watch.is_due("limits", LOOK_AGAIN_SECONDS):
             return None
         limit = min(_stop_at(watch.seconds_left) if budget is not None else math.inf, self._deadline_left(watch))
         end = watch.expected_end()
@@ -230,20 +250,20 @@ class Training:
             self.observer(Warned(text=text))
         return None
 
-    def _deadline_left(self, watch: "_Watch") -> float:
+    def _deadline_left(self, watch: Watch) -> float:
         """Seconds of this attempt at which the deadline is reached."""
         deadline = self.accounts.problem.goal.deadline_seconds
         if deadline is None:
             return math.inf
         return deadline - self.accounts.elapsed_seconds + watch.last.seconds
 
-    def _better(self, plan: Plan, watch: "_Watch", price: Usd) -> Plan | None:
+    def _better(self, plan: Plan, watch: Watch, price: Usd) -> Plan | None:
         """Another measured deployment that fits what is left, were this one stopped now with its work saved."""
         speed = watch.speed()
         if speed is None or not self._saves_work():
             return None
-        done = self.accounts.reached_samples + watch.last.samples
-        problem = self.accounts.problem.with_work_done(done)
+        here = self.accounts.open_problem
+        problem = here.with_work_done(watch.last.samples * here.worth(plan.config))
         history = self.accounts.history
         kept = tuple(t for t in history if not (isinstance(t, Measurement) and t.config == plan.config))
         ledger = self.accounts.ledger()
@@ -254,6 +274,43 @@ class Training:
             allowed=ledger.left().allowed,
         )
         return best_fitting(problem, type(history)(kept), left)
+
+    def _switch(self, elastic: Elastic, plan: Plan, watch: Watch, lease: Listening) -> tuple[Ending, str] | None:
+        """Whether another number of nodes or batch is better for the rest, now that the noise has drifted.
+
+        A receding horizon's step: what is left is planned anew on every configuration, and a change pays its restart.
+        """
+        speed = watch.speed()
+        if speed is None or watch.is_quiet or not watch.is_due("switch", SWITCH_SECONDS) or not self._saves_work():
+            return None
+        noise = noise_scale(lease.heard)
+        here = self.accounts.open_problem.with_noise(noise)
+        problem = here.with_work_done(watch.last.samples * here.worth(plan.config))
+        if not problem.work_known:
+            return None
+        history = self.accounts.history
+        seen = tuple(
+            replace(t, samples_per_second=speed) if isinstance(t, Measurement) and t.config == plan.config else t
+            for t in history
+        )
+        options = {p.config: p for p in elastic.outlook(problem, type(history)(seen))}
+        stay, left = options.get(plan.config), self.accounts.ledger().left()
+        if stay is None:
+            return None
+        restart = watch.startup_seconds + STOP_SECONDS
+
+        def worth(option: Plan) -> float:
+            usd = option.usd.dollars + problem.price(option.config).dollars * restart / HOUR
+            return problem.goal.value(option.seconds + restart, usd)
+
+        fitting = [p for p in options.values() if p.config != plan.config and left.fits(p)]
+        there = min(fitting, key=worth, default=None)
+        staying = problem.goal.value(max(stay.seconds - watch.startup_seconds, 0.0), stay.usd.dollars)
+        if there is None or worth(there) > staying * (1 - SWITCH_GAIN):
+            return None
+        self._aim, self.accounts.live_noise = there, noise
+        why = f"with a noise scale of {noise:,.0f} samples" if noise is not None else "at the speed it shows"
+        return Ending.MOVED, f"{why} {there.config} is better for the rest than {plan.config}"
 
     def _saves_work(self) -> bool:
         """Whether this job has ever left a checkpoint, so that moving it loses nothing."""
@@ -270,6 +327,9 @@ class Training:
         """Where to go on: after a move what fits best, else the same deployment, else again what fits best."""
         ledger = self.accounts.ledger()
         problem, history, left = self.accounts.open_problem, self.accounts.history, ledger.left()
+        aim, self._aim = self._aim, None
+        if aim is not None and left.fits(aim):
+            return aim
         same = [Plan.of(problem, t) for t in history.measured if t.config == ended.config]
         if ended.ending is Ending.RESTARTED and same and left.fits(same[-1]):
             return same[-1]
@@ -289,6 +349,8 @@ class Training:
         """Why the training is begun again, and how much of it is kept."""
         kept = min(self.accounts.reached_samples / self.accounts.problem.work_samples, 1.0)
         where = f"from its checkpoint, at {kept:.0%}" if kept > 0 else "from the beginning"
+        if kept > 0 and self.accounts.problem.target is not None:
+            where = "from its checkpoint"
         self.observer(Warned(text=f"{ended.message}; the training goes on {where}"))
 
     def _tell(self, plan: Plan, fraction: float, usd: Usd, seconds: float) -> None:
@@ -302,76 +364,6 @@ class _Hung(Exception):
     def __init__(self, message: str, since: float) -> None:
         super().__init__(message)
         self.since = since
-
-
-@dataclass(kw_only=True)
-class _Watch:
-    """The points of one attempt, and what they say of its end."""
-
-    work: float
-    seconds_left: float
-    clock: Callable[[], float] = time.monotonic
-    points: list[Progress] = field(default_factory=list)
-    longest_gap: float = field(default=0.0, init=False)
-    """Between two reports of more samples so far."""
-    _reports: list[Progress] = field(default_factory=list, init=False)
-    """The points with more samples than the one before."""
-    _looked: float = field(default=-math.inf, init=False)
-
-    @property
-    def last(self) -> Progress:
-        return self.points[-1] if self.points else Progress(0.0, 0.0)
-
-    @property
-    def silent_seconds(self) -> float:
-        """Since the job reported more samples last; 0 before it has reported any."""
-        return self.last.seconds - self._reports[-1].seconds if self._reports else 0.0
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether the job has been silent for longer than is usual for it."""
-        return self.silent_seconds > max(SETTLED_SECONDS, QUIET_GAPS * self.longest_gap)
-
-    def take(self, point: Progress) -> None:
-        if point.samples > self.last.samples:
-            if self._reports:
-                self.longest_gap = max(self.longest_gap, point.seconds - self._reports[-1].seconds)
-            self._reports.append(point)
-        self.points.append(point)
-
-    def crossing(self) -> float:
-        """When the work was done, between the last two points."""
-        last = self.points[-1]
-        before = self.points[-2] if len(self.points) > 1 else Progress(0.0, 0.0)
-        share = (self.work - before.samples) / (last.samples - before.samples)
-        return before.seconds + share * (last.seconds - before.seconds)
-
-    def is_due(self) -> bool:
-        """Whether it is time for another look; the look is then taken."""
-        if self.last.seconds - self._looked < LOOK_AGAIN_SECONDS:
-            return False
-        self._looked = self.last.seconds
-        return True
-
-    def speed(self) -> float | None:
-        """Samples/s over the last share of the training; None before it has settled.
-
-        From report to report, since a job may report once an epoch; a silence counts from where it is unusual.
-        """
-        if len(self._reports) < 3 or self._reports[-1].seconds - self._reports[0].seconds < SETTLED_SECONDS:
-            return None
-        first, last = self._reports[0], self._reports[-1]
-        begin = last.seconds - RECENT * (last.seconds - first.seconds)
-        start = next(p for p in reversed(self._reports) if p.seconds <= begin)
-        silence = max(self.silent_seconds - self.longest_gap, 0.0)
-        return (last.samples - start.samples) / (last.seconds - start.seconds + silence)
-
-    def expected_end(self) -> float | None:
-        """Seconds from the order to the end, at the speed of now; None before that has settled."""
-        speed = self.speed()
-        if speed is None:
-            return None
-        return self.last.seconds + (self.work - self.last.samples) / speed
 
 
 def _ends(end: float, limit: float) -> str:

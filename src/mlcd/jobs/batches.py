@@ -6,6 +6,7 @@ from dataclasses import replace
 from mlcd.problem import Batching, Problem
 from mlcd.space import Config, Knob, Space
 from mlcd.spec import TrainSpec
+from mlcd.spec.batches import LearningRate, RateRule
 from mlcd.units import Usd
 
 
@@ -38,13 +39,13 @@ def with_batches(spec: TrainSpec, problem: Problem, prices: Mapping[str, Usd]) -
         notes.append(f"{batch} samples on {nodes} nodes do not divide evenly: shares differ by one sample")
     sizes = tuple(sorted({int(config["batch"]) for config in configs}))
     space = Space((*problem.space.knobs, Knob(name="batch", values=sizes)), tuple(configs))
-    reference = spec.learning_rate.at_batch if spec.learning_rate else min(batches)
+    rate = spec.learning_rate or LearningRate(base=1.0, at_batch=min(batches), rule=RateRule.FIXED)
     return (
         replace(
             problem,
             space=space,
             usd_per_hour=tuple(_price(spec, config, prices, space) for config in space),
-            batching=Batching(reference=reference),
+            batching=Batching(reference=rate.at_batch, decay=rate.rule.decay),
         ),
         tuple(notes),
     )

@@ -13,7 +13,7 @@ from mlcd.errors import nearest
 from mlcd.jobs.batches import with_batches
 from mlcd.jobs.choice import listed, type_field
 from mlcd.jobs.setting import USUAL_TRIAL, Setting, deployments, naive_choices, problem_of
-from mlcd.problem import TrialPolicy
+from mlcd.problem import Target, TrialPolicy
 from mlcd.spec import NodeCounts, TrainSpec
 from mlcd.units import Usd
 
@@ -43,7 +43,9 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path) -> Setting:
     work = spec.job.all_samples
     space = deployments(instances, counts)
     problem = problem_of(spec, space, prices, work_samples=1.0 if work is None else work, noise=noise, trial=usual)
-    problem = replace(problem, keeps_work=spec.checkpoints, work_known=work is not None)
+    aim = spec.job.target
+    target = None if aim is None else Target(metric=aim.metric, value=aim.value, higher=aim.higher)
+    problem = replace(problem, keeps_work=spec.checkpoints, work_known=work is not None, target=target)
     if spec.batch is not None:
         problem, remarks = with_batches(spec, problem, prices)
         notes = (*notes, *remarks)

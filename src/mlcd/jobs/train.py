@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,16 +13,22 @@ from mlcd.clouds.job import JobCloud
 from mlcd.engine import Engine
 from mlcd.errors import BadInput
 from mlcd.events import Observer, ignore
+from mlcd.jobs.known_jobs import known_jobs
 from mlcd.jobs.real import on_nodes
 from mlcd.jobs.setting import Setting, replayed, simulated
 from mlcd.jobs.where import where
+from mlcd.models.universal import KnownJob
 from mlcd.search.registry import strategy
 from mlcd.search.strategy import Strategy
 from mlcd.spec import TrainSpec, parse_train, with_overrides
+from mlcd.store.store import FILE as STORE_FILE
 from mlcd.store.store import Store, home
 from mlcd.trial.outcome import Status
 from mlcd.trial.record import RunRecord
 from mlcd.version import __version__
+
+USUAL_WITH_BATCH = "scavenger-goodput"
+"""The strategy of a job that leaves its batch open and names none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +45,10 @@ def prepare(spec: TrainSpec, *, seed: int = 0, catalog: Catalog | None = None, f
 
     Raises BadInput, SpecError, CatalogError, ProviderError; spends nothing.
     """
-    chosen = strategy_of(spec, seed)
+    spec = with_usual_strategy(spec)
     catalog = catalog or load_catalog()
     kind, rest = where(spec, catalog)
+    chosen = strategy_of(spec, seed, folder=folder or home())
     if kind == "sim":
         setting = simulated(spec, rest, catalog, seed)
     elif kind == "replay":
@@ -54,10 +61,25 @@ def prepare(spec: TrainSpec, *, seed: int = 0, catalog: Catalog | None = None, f
     return Prepared(setting=setting, strategy=chosen, catalog_date=catalog.date.isoformat())
 
 
-def strategy_of(spec: TrainSpec, seed: int) -> Strategy:
-    """The job's strategy. Raises SpecError at the place where it was named."""
+def with_usual_strategy(spec: TrainSpec) -> TrainSpec:
+    """The job with the strategy that is meant where it names none: one that chooses the batch, where that is open."""
+    named = "search.strategy" in spec.places or "strategy" in dict(spec.overrides)
+    if spec.batch is None or named:
+        return spec
+    return replace(spec, search=replace(spec.search, strategy=USUAL_WITH_BATCH))
+
+
+def strategy_of(spec: TrainSpec, seed: int, *, folder: Path | None = None) -> Strategy:
+    """The job's strategy; `folder` has the store of earlier runs. Raises SpecError at the place where it was named."""
+    name = spec.search.strategy.partition(":")[0]
+    if name.startswith("scavenger-") and spec.batch is None:
+        raise spec.error("batch", f"is missing: {name} chooses it", allowed="such as batch: [64, 128, 256]")
+    jobs: tuple[KnownJob, ...] = ()
+    if name == "scavenger-universal" and folder is not None and (folder / STORE_FILE).exists():
+        with Store(folder) as store:
+            jobs = known_jobs(store, spec.resources.infra)
     try:
-        return strategy(spec.search.strategy, seed=seed)
+        return strategy(spec.search.strategy, seed=seed, jobs=jobs)
     except BadInput as error:
         raise spec.error("search.strategy", str(error).removeprefix("search.strategy: ")) from error
 
@@ -66,7 +88,7 @@ def train(spec: TrainSpec, *, store: Store, seed: int = 0, observer: Observer = 
     """Search, choose, train; everything is in the store. Raises what `prepare` raises, StoreError, Interrupted."""
     now = datetime.now(UTC)
     prepared = prepare(spec, seed=seed, folder=store.folder)
-    spec = _anchored(spec)
+    spec = _anchored(with_usual_strategy(spec))
     record = RunRecord(
         run_id=f"{spec.name}-{secrets.token_hex(3)}",
         created=now.isoformat(timespec="seconds"),

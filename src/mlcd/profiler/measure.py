@@ -1,17 +1,19 @@
 """How a trial is measured (paper IV): warm-up dropped, throughput watched, extended while unsure, hangs ended."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import stdtrit
 
 from mlcd.clouds.provider import Cloud, LeaseFailed, Order, Progress, Purpose, Settled
+from mlcd.clouds.reading import Listening, Reading
 from mlcd.errors import Interrupted
 from mlcd.problem import TrialPolicy
+from mlcd.profiler.noise import noise_scale
 from mlcd.space import Config
-from mlcd.trial.trial import Failure, FailureKind, Measurement, Trial
+from mlcd.trial.trial import Failure, FailureKind, Learned, Measurement, Trial
 from mlcd.units import ZERO, Usd
 
 BATCHES = 8
@@ -39,11 +41,16 @@ def measure(
     policy: TrialPolicy,
     usd_per_hour: Usd,
     run_id: str = "",
+    metric: str = "",
+    known_noise: float | None = None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Trial:
     """One trial of `config`: a Measurement, or a Failure with what it cost. Never longer than policy.worst_seconds.
 
     The last watchdog_seconds of those are for the job to save and for the nodes to go, unless it hangs.
+
+    metric       of the job's reports that tells how good the model is; "" where nobody asks
+    known_noise  the noise scale that earlier trials saw
 
     Raises Interrupted when `cancelled`, and what the cloud raises besides LeaseFailed (ProviderError); the nodes are
     released in every case.
@@ -52,9 +59,18 @@ def measure(
     settled: Settled | None = None
     # A simulated step may overshoot what was authorised; real nodes end themselves, and what they took is paid.
     most = watch.worst_seconds if cloud.simulated else math.inf
-    order = Order(config=config, attempt=attempt, purpose=Purpose.TRIAL, seconds=watch.worst_seconds, run_id=run_id)
+    order = Order(
+        config=config,
+        attempt=attempt,
+        purpose=Purpose.TRIAL,
+        seconds=watch.worst_seconds,
+        run_id=run_id,
+        noise_scale=known_noise,
+    )
+    heard: list[Reading] = []
     try:
         with cloud.lease(order) as lease:
+            heard = lease.heard if isinstance(lease, Listening) else heard
             for point in lease.progress():
                 if cancelled():
                     raise Interrupted("the trial was ended with the run")
@@ -95,6 +111,17 @@ def measure(
         reached_samples=settled.reached_samples if settled else 0.0,
         utilisation=settled.utilisation if settled else None,
         total_samples=settled.total_samples if settled else None,
+        noise_scale=noise_scale(heard),
+        learned=learned(heard, metric),
+    )
+
+
+def learned(heard: Iterable[Reading], metric: str) -> tuple[Learned, ...]:
+    """How good the model was, by its samples."""
+    return tuple(
+        Learned(reading.samples, reading.metrics[metric])
+        for reading in heard
+        if reading.samples is not None and metric in reading.metrics
     )
 
 

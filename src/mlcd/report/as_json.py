@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import cast
 
 from mlcd.goal import Goal
+from mlcd.models.standing import standing
 from mlcd.problem import Problem
 from mlcd.report.explain import WhyNot, why_not
 from mlcd.report.pareto import pareto
@@ -25,7 +26,7 @@ Json = dict[str, object]
 
 def record_json(record: RunRecord) -> Json:
     """The whole record, ready for json.dumps; the command line's `-o json`."""
-    problem = record.open_problem
+    problem = standing(record.problem, record.history)
     return {
         "schema": SCHEMA,
         "run_id": record.run_id,

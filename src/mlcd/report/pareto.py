@@ -1,12 +1,15 @@
 """The measured deployments worth having: no other is both faster and cheaper."""
 
+from mlcd.models.standing import standing
 from mlcd.trial.plan import Plan, plans
 from mlcd.trial.record import RunRecord
 
 
 def measured_plans(record: RunRecord) -> tuple[Plan, ...]:
     """One plan a measured deployment, the last measurement counting, in the order first measured."""
-    return tuple({plan.config: plan for plan in plans(record.open_problem, record.history)}.values())
+    return tuple(
+        {plan.config: plan for plan in plans(standing(record.problem, record.history), record.history)}.values()
+    )
 
 
 def pareto(record: RunRecord) -> tuple[Plan, ...]:

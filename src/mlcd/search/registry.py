@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from mlcd.errors import BadInput, nearest
 from mlcd.known.tables import Known, Target
+from mlcd.models.universal import KnownJob
 from mlcd.search.strategy import Strategy
 
 STRATEGIES = {
@@ -16,6 +17,10 @@ STRATEGIES = {
     "cherrypick-budget": ("mlcd.search.cherrypick_budget", "CherryPickBudget"),
     "random": ("mlcd.search.random", "Random"),
     "exhaustive": ("mlcd.search.exhaustive", "Exhaustive"),
+    "scavenger-partial": ("mlcd.search.scavenger.partial", "ScavengerPartial"),
+    "scavenger-full": ("mlcd.search.scavenger.full", "ScavengerFull"),
+    "scavenger-universal": ("mlcd.search.scavenger.universal", "ScavengerUniversal"),
+    "scavenger-goodput": ("mlcd.search.scavenger.goodput", "ScavengerGoodput"),
     "paleo": ("mlcd.search.paleo", "Paleo"),
 }
 
@@ -52,14 +57,21 @@ def strategy_class(name: str, *, serving: bool = False) -> Any:
     return getattr(import_module(module), attribute)
 
 
-def strategy(text: str, *, seed: int = 0, known: Known | None = None, target: Target | None = None) -> Strategy:
+def strategy(
+    text: str,
+    *,
+    seed: int = 0,
+    known: Known | None = None,
+    target: Target | None = None,
+    jobs: tuple[KnownJob, ...] = (),
+) -> Strategy:
     """The strategy that `name[:option=value,...]` describes. Raises BadInput naming the option and what is allowed.
 
-    `known` and `target` go to the classes that are `given` them; one that `needs` them does not do without.
+    `known`, `target` and `jobs` go to the classes that are `given` them; one that `needs` them does not do without.
     """
     name, _, tail = text.partition(":")
     cls = strategy_class(name.strip(), serving=known is not None)
-    given = {field: {"known": known, "target": target}[field] for field in getattr(cls, "given", ())}
+    given = {field: {"known": known, "target": target, "jobs": jobs}[field] for field in getattr(cls, "given", ())}
     names = [f.name for f in dataclasses.fields(cls) if f.init and f.name not in ("seed", *given)]
     fields = {field.replace("_", "-"): field for field in names}
     hints = get_type_hints(cls)

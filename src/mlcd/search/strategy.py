@@ -1,7 +1,7 @@
 """The seam between engine and strategies: who decides what to try next."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 from mlcd.problem import Problem
 from mlcd.trial.plan import Left, Plan, best_fitting
@@ -33,6 +33,15 @@ class Strategy(Protocol):
 
     def ending(self, problem: Problem, history: History, left: Left) -> str:
         """Why it suggests nothing more, given the same arguments, for the user: a clause without a full stop."""
+        ...
+
+
+@runtime_checkable
+class Elastic(Protocol):
+    """A strategy that can also say, while a training runs, what every other configuration would take."""
+
+    def outlook(self, problem: Problem, history: History) -> tuple[Plan, ...]:
+        """A plan for the work that is left on each configuration, measured or predicted; may be empty."""
         ...
 
 

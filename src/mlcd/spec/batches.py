@@ -29,6 +29,11 @@ class RateRule(StrEnum):
     ADASCALE = "adascale"
     FIXED = "fixed"
 
+    @property
+    def decay(self) -> float | None:
+        """d of the (B0/B)^d that a sample counts for where progress follows the rate; None where the noise says it."""
+        return {RateRule.LINEAR: 0.0, RateRule.SQRT: 0.5, RateRule.FIXED: 1.0}.get(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningRate:

@@ -6,7 +6,7 @@ import math
 from typing import Any, cast
 
 from mlcd.goal import Goal, Objective, Slo
-from mlcd.problem import Batching, Blueprint, Problem, TrialPolicy
+from mlcd.problem import Batching, Blueprint, Problem, Target, TrialPolicy
 from mlcd.space import Config, Knob, Space, Value
 from mlcd.trial.plan import Plan
 from mlcd.trial.record import Naive, Relaxation
@@ -66,6 +66,7 @@ def problem_to_json(problem: Problem) -> Json:
         "work_known": problem.work_known,
         "work_error": problem.work_error,
         "batching": dataclasses.asdict(problem.batching) if problem.batching else None,
+        "target": dataclasses.asdict(problem.target) if problem.target else None,
         "verify_seconds": problem.verify_seconds,
     }
 
@@ -109,6 +110,7 @@ def problem_from_json(data: Json) -> Problem:
         work_known=data.get("work_known", True),
         work_error=data.get("work_error", 0.0),
         batching=Batching(**data["batching"]) if data.get("batching") else None,
+        target=Target(**data["target"]) if data.get("target") else None,
         verify_seconds=data.get("verify_seconds"),
     )
 

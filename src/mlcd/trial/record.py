@@ -159,11 +159,6 @@ class RunRecord:
         return max(self.history.reached_samples, *(run.reached_samples for run in self.earlier), 0.0)
 
     @property
-    def open_problem(self) -> Problem:
-        """The problem with the work that no trial has done: what the choice was made for."""
-        return self.problem.with_work_done(self.history.reached_samples)
-
-    @property
     def search_usd(self) -> Usd:
         """Every node-second of every trial."""
         return sum((row.trial.usd for row in self.rows), ZERO)

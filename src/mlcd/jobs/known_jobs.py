@@ -1,0 +1,38 @@
+"""What earlier runs have shown of the nodes: the jobs that scavenger-universal takes its coefficients from."""
+
+from mlcd.models.convergence import ConvergenceModel
+from mlcd.models.parallel import Law, fit
+from mlcd.models.universal import KnownJob
+from mlcd.search.scavenger.grid import setting_of, timed
+from mlcd.store.store import Store
+from mlcd.trial.record import RunRecord
+
+FEWEST_RUNS = 4
+"""Below that an earlier run says too little of step times."""
+
+
+def known_jobs(store: Store, cloud: str) -> tuple[KnownJob, ...]:
+    """Every earlier run on `cloud` that chose a batch and measured enough, the newest first."""
+    found = []
+    for summary in store.runs():
+        if summary.cloud == cloud:
+            record = store.record(summary.run_id)
+            job = _job(record) if record.problem.batching is not None else None
+            found += [job] if job is not None else []
+    return tuple(found)
+
+
+def _job(record: RunRecord) -> KnownJob | None:
+    history = record.history
+    instances = [trial.config.instance for trial in history.measured]
+    runs = timed(history, max(set(instances), key=instances.count)) if instances else ()
+    if len(runs) < FEWEST_RUNS:
+        return None
+    settings = [setting_of(config) for config in record.problem.space]
+    noise = history.noise_scale
+    return KnownJob(
+        first_batch=min(s.batch for s in settings),
+        largest_local_batch=max(s.local_batch for s in settings),
+        parallel=fit(runs, Law.OVERLAP),
+        convergence=ConvergenceModel(floor=1.0, critical=noise or 1.0, exponent=1.0),
+    )

@@ -1,0 +1,43 @@
+"""When a target will be met, from how good the model has become so far.
+
+The metric is read as something that falls, y = -metric where higher is better, along
+
+    y(u) = 1/(rate u + start) + floor                                     (Optimus, EuroSys 2018; algorithms: 3.2)
+
+with u the samples done, each counted for what it is worth at its batch, so that trials with different batches lie on
+one curve.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlcd.errors import BadInput
+from mlcd.models.convergence import fit_loss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """The work of the whole training in samples at the reference batch, with the standard error of its logarithm."""
+
+    samples: float
+    error: float
+
+
+def forecast(points: Sequence[tuple[float, float]], target: float, *, higher: bool) -> Forecast | None:
+    """From (samples counted, metric) in order; None where the curve tells no end.
+
+    That is: too few points, a metric that does not get better, or a curve that levels off before the target.
+    """
+    sign = -1.0 if higher else 1.0
+    met = next((samples for samples, metric in points if sign * metric <= sign * target), None)
+    if met is not None:
+        return Forecast(samples=max(met, 1.0), error=0.0)
+    try:
+        curve = fit_loss([(samples, sign * metric) for samples, metric in points])
+    except BadInput:
+        return None
+    samples = curve.steps_to(sign * target)
+    if samples is None or not points:
+        return None
+    last = points[-1][0]
+    return Forecast(samples=max(samples, last * 1.02), error=curve.deviation_log_steps)

@@ -1,0 +1,24 @@
+"""Where a training stands: the problem once its noise, its end and the work already done are taken into account."""
+
+from collections.abc import Iterable
+
+from mlcd.models.learning import forecast
+from mlcd.problem import Problem
+from mlcd.trial.counted import Attempt, counted
+from mlcd.trial.trial import History
+
+
+def standing(
+    problem: Problem, history: History, earlier: Iterable[Attempt] = (), *, noise_scale: float | None = None
+) -> Problem:
+    """The problem with the work that is still to do after these trials and earlier attempts at the training.
+
+    noise_scale  what the training itself shows, in place of what the trials saw
+    """
+    now = problem.with_noise(noise_scale or history.noise_scale)
+    done = counted(now, history.trials, earlier)
+    if now.target is not None:
+        seen = forecast(done.learned, now.target.value, higher=now.target.higher)
+        if seen is not None:
+            now = now.with_work_estimated(seen.samples, seen.error)
+    return now.with_work_done(done.samples)

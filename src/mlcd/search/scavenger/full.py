@@ -1,0 +1,23 @@
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlcd.models.parallel import Refined, Setting, StepTime, choose
+from mlcd.problem import Problem
+from mlcd.search.scavenger.grid import GridStrategy, Steps
+from mlcd.trial.trial import History
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScavengerFull(GridStrategy):
+    """Runs every configuration briefly, each going on from the last one's checkpoint, and takes the best measured."""
+
+    name: ClassVar[str] = "scavenger-full"
+
+    def planned(self, problem: Problem, history: History, settings: Sequence[Setting]) -> tuple[Setting, ...]:  # noqa: ARG002
+        """All of them."""
+        return tuple(settings)
+
+    def steps(self, runs: Sequence[StepTime]) -> Steps | None:
+        """What is peculiar to a K is known and kept."""
+        return Refined(model=choose(runs), runs=tuple(runs)) if len(runs) >= 2 else None

@@ -1,0 +1,33 @@
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlcd.models.parallel import Law, Refined, StepTime, fit
+from mlcd.problem import Problem
+from mlcd.search.scavenger.grid import Steps
+from mlcd.search.scavenger.partial import ScavengerPartial
+from mlcd.trial.plan import Plan
+from mlcd.trial.trial import History
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScavengerGoodput(ScavengerPartial):
+    """Beyond the paper: Pollux's overlap law bent through what was timed, and a new plan while the training runs.
+
+    The engine asks for its `outlook` every few seconds of the training, with the noise of then: a change of K or B
+    that pays for its restart is made through a checkpoint.
+
+    replan  off leaves the training where it began
+    """
+
+    name: ClassVar[str] = "scavenger-goodput"
+
+    replan: bool = True
+
+    def steps(self, runs: Sequence[StepTime]) -> Steps | None:
+        """Communication hidden behind computing, as far as the runs show it."""
+        return Refined(model=fit(runs, Law.OVERLAP), runs=tuple(runs)) if len(runs) >= 2 else None
+
+    def outlook(self, problem: Problem, history: History) -> tuple[Plan, ...]:
+        """See mlcd.search.strategy.Elastic."""
+        return self.prospects(problem, history) if self.replan else ()

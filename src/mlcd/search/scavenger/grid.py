@@ -1,0 +1,171 @@
+"""What the four modes share: the (K, B) grid, the models of its step times, and a plan for every point of it."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mlcd.errors import BadInput
+from mlcd.goal import Objective
+from mlcd.models.parallel import ParallelModel, Refined, Setting, StepTime, choose
+from mlcd.models.tradeoff import knee
+from mlcd.problem import Problem
+from mlcd.search.strategy import MeasuredStrategy
+from mlcd.space import Config
+from mlcd.trial.plan import Left, Plan, best, plans
+from mlcd.trial.trial import History, Measurement, Suggestion
+from mlcd.units import ZERO
+
+Steps = ParallelModel | Refined
+DIVERGED = 0.5
+"""A metric that falls in a trial by this share of what was still missing to the target: that batch does not learn."""
+
+
+def setting_of(config: Config) -> Setting:
+    """K and B."""
+    return Setting(workers=config.nodes, batch=float(config["batch"]))
+
+
+def by_type(problem: Problem) -> dict[str, dict[Setting, Config]]:
+    """The grid of each instance type. Raises BadInput where there is no batch to choose."""
+    if problem.batching is None:
+        raise BadInput("search.strategy: a scavenger strategy chooses the batch, too: give batch: [64, 128, ...]")
+    grids: dict[str, dict[Setting, Config]] = {}
+    for config in problem.space:
+        grids.setdefault(config.instance, {})[setting_of(config)] = config
+    return grids
+
+
+def timed(history: History, instance: str) -> tuple[StepTime, ...]:
+    """What was measured of a type, as seconds a step."""
+    return tuple(
+        StepTime(setting=setting_of(t.config), seconds=float(t.config["batch"]) / t.samples_per_second)
+        for t in history.measured
+        if t.config.instance == instance
+    )
+
+
+def diverging(problem: Problem, history: History) -> frozenset[float]:
+    """The batches in whose trials the metric went away from the target: no number of steps can be told for them."""
+    if problem.target is None:
+        return frozenset()
+    sign = 1.0 if problem.target.higher else -1.0
+    found = set()
+    for trial in history.measured:
+        seen = [sign * point.metric for point in trial.learned]
+        missing = sign * problem.target.value - max(seen) if seen else 0.0
+        if len(seen) >= 3 and seen[0] - seen[-1] > DIVERGED * max(missing, 1e-9) and seen[-1] <= min(seen):
+            found.add(float(trial.config["batch"]))
+    return frozenset(found)
+
+
+def predicted(problem: Problem, history: History, config: Config, steps: Steps) -> Plan:
+    """The plan of a configuration as measured, else as the model of its step time expects it."""
+    own = [t for t in history.measured if t.config == config]
+    if own:
+        return Plan.of(problem, own[-1])
+    setting = setting_of(config)
+    startup = [t.startup_seconds for t in history.measured]
+    model = steps.model if isinstance(steps, Refined) else steps
+    return Plan.of(
+        problem,
+        Measurement(
+            config=config,
+            attempt=1,
+            samples_per_second=setting.batch / steps.seconds(setting),
+            relative_error=math.hypot(model.deviation(setting), problem.noise),
+            iterations=1,
+            startup_seconds=sum(startup) / len(startup) if startup else 0.0,
+            seconds=max(startup, default=0.0),
+            usd=ZERO,
+        ),
+    )
+
+
+def chosen(problem: Problem, options: Sequence[Plan]) -> Plan | None:
+    """The best plan for the goal; the knee is Kneedle's over all of them (algorithms: 3.2)."""
+    if not options or problem.goal.minimize is not Objective.KNEE:
+        return best(problem, options)
+    return options[knee([(plan.seconds, plan.usd.dollars) for plan in options])]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridStrategy(MeasuredStrategy):
+    """A mode: which runs come first, and how step times are modelled after them.
+
+    confirm  after the planned runs, how many more may be spent on making sure of what is predicted to be best
+    """
+
+    confirm: int = 3
+
+    def __post_init__(self) -> None:
+        if self.confirm < 1:
+            raise ValueError(f"confirm must be at least 1 (got {self.confirm})")
+
+    def planned(self, problem: Problem, history: History, settings: Sequence[Setting]) -> tuple[Setting, ...]:
+        """The runs of one instance type that this mode asks for before it predicts."""
+        raise NotImplementedError
+
+    def steps(self, runs: Sequence[StepTime]) -> Steps | None:
+        """The model of step times after these runs; None with too few."""
+        return choose(runs) if len(runs) >= 2 else None
+
+    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+        """The planned runs, the cheapest first; then what is predicted to be best, until that was measured."""
+        wanted = self._design(problem, history, left)
+        if wanted:
+            return wanted[:count]
+        if self._confirmed(problem, history) >= self.confirm:
+            return ()
+        aim = self._aim(problem, history, left, lambda config: bool(left.allowed[problem.space.index[config]]))
+        if aim is None or aim.config in history.tried:
+            return ()
+        reason = f"predicted best: {aim.seconds:,.0f} s and {aim.usd} for the rest"
+        return (Suggestion(config=aim.config, reason=reason),)
+
+    def recommend(self, problem: Problem, history: History, left: Left) -> Plan | None:
+        """Of the measured configurations that fit, the goal's best; none whose batch does not learn."""
+        bad = diverging(problem, history)
+        fitting = [p for p in plans(problem, history) if left.fits(p) and float(p.config["batch"]) not in bad]
+        return chosen(problem, fitting)
+
+    def prospects(self, problem: Problem, history: History) -> tuple[Plan, ...]:
+        """A plan for every configuration."""
+        found: list[Plan] = []
+        bad = diverging(problem, history)
+        for instance, grid in by_type(problem).items():
+            model = self.steps(timed(history, instance))
+            if model is not None:
+                found += [predicted(problem, history, c, model) for s, c in grid.items() if s.batch not in bad]
+        return tuple(found)
+
+    def ending(self, problem: Problem, history: History, left: Left) -> str:
+        """See Strategy."""
+        if len(history.tried) < len(problem.space) and any(
+            not left.allowed[problem.space.index[config]] for config in problem.space
+        ):
+            return "what is still worth a trial does not fit in what is left"
+        unseen = "" if problem.batching is None or problem.batching.noise_scale else "; the job reports no SGD noise"
+        return f"the configuration predicted to be best was measured{unseen}"
+
+    def _design(self, problem: Problem, history: History, left: Left) -> tuple[Suggestion, ...]:
+        found = []
+        for grid in by_type(problem).values():
+            planned = self.planned(problem, history, tuple(grid))
+            open_runs = [grid[s] for s in planned if grid[s] not in history.tried]
+            found += [c for c in open_runs if left.allowed[problem.space.index[c]]]
+        found.sort(key=lambda c: (problem.price(c), c.nodes, float(c["batch"])))
+        return tuple(Suggestion(config=c, reason=f"one of the runs that {self.name} starts with") for c in found)
+
+    def _confirmed(self, problem: Problem, history: History) -> int:
+        """Runs so far that were no part of the design."""
+        design = {
+            grid[setting]
+            for grid in by_type(problem).values()
+            for setting in self.planned(problem, history, tuple(grid))
+        }
+        return len(history.tried - design)
+
+    def _aim(self, problem: Problem, history: History, left: Left, allowed: Callable[[Config], bool]) -> Plan | None:
+        options = [p for p in self.prospects(problem, history) if p.config in history.tried or allowed(p.config)]
+        fitting = [p for p in options if left.fits(p)]
+        return chosen(problem, fitting or options)

@@ -1,0 +1,42 @@
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlcd.models.design import corners_and_centre, most_doubtful
+from mlcd.models.parallel import Setting, check_centre, choose
+from mlcd.problem import Problem
+from mlcd.search.scavenger.grid import GridStrategy, setting_of, timed
+from mlcd.search.strategy import at_least
+from mlcd.trial.trial import History
+
+CORNERS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScavengerPartial(GridStrategy):
+    """Runs the extremes of (K, B) and their centre, interpolates, and makes sure of what comes out best.
+
+    more  runs where the step time is known least, for when the centre shows that the law fitted to the corners does
+          not hold
+    """
+
+    name: ClassVar[str] = "scavenger-partial"
+
+    more: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(0, more=self.more)
+
+    def planned(self, problem: Problem, history: History, settings: Sequence[Setting]) -> tuple[Setting, ...]:
+        """Corners and centre; a misfit adds runs."""
+        first = corners_and_centre(settings)
+        instance = next(c.instance for c in problem.space if setting_of(c) in settings)
+        runs = {run.setting: run for run in timed(history, instance)}
+        measured = [runs[s] for s in first if s in runs]
+        if len(first) <= CORNERS or len(measured) < len(first):
+            return first
+        model = choose(measured)
+        if check_centre(measured[:-1], measured[-1], model.law).fits:
+            return first
+        return (*first, *most_doubtful(model, settings, first, self.more))

@@ -1,0 +1,63 @@
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlcd.errors import BadInput
+from mlcd.models.parallel import ParallelModel, Refined, Setting, StepTime
+from mlcd.models.universal import KnownJob, universal
+from mlcd.problem import Problem
+from mlcd.search.scavenger.grid import GridStrategy, Steps, by_type, predicted
+from mlcd.trial.plan import Left, Plan
+from mlcd.trial.trial import History, Suggestion
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScavengerUniversal(GridStrategy):
+    """No run of this job at all: coefficients of other jobs say what is best, and the training begins there.
+
+    The ledger wants a deployment measured before it promises one, so the first minutes of the training are a trial.
+
+    jobs  what earlier runs on the same kind of nodes have shown; given by mlcd, not by the user
+    """
+
+    name: ClassVar[str] = "scavenger-universal"
+    given: ClassVar[tuple[str, ...]] = ("jobs",)
+
+    confirm: int = 1
+    jobs: tuple[KnownJob, ...] = ()
+
+    def planned(self, problem: Problem, history: History, settings: Sequence[Setting]) -> tuple[Setting, ...]:  # noqa: ARG002
+        """None."""
+        return ()
+
+    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+        """What is predicted to be best. Raises BadInput where no other job is known."""
+        if not self.jobs:
+            raise BadInput(
+                "search.strategy: scavenger-universal knows no other job: run one with a batch to choose on these nodes"
+                " first (scavenger-partial)"
+            )
+        return super().suggest(problem, history, left, count)
+
+    def prospects(self, problem: Problem, history: History) -> tuple[Plan, ...]:
+        """A plan for every configuration, by the other jobs' coefficients where this one was not measured."""
+        found: list[Plan] = []
+        for instance, grid in by_type(problem).items():
+            model = self._steps(tuple(grid))
+            runs = tuple(
+                StepTime(setting=setting, seconds=setting.batch / trial.samples_per_second)
+                for trial in history.measured
+                for setting, config in grid.items()
+                if trial.config == config and config.instance == instance
+            )
+            bent: Steps = Refined(model=model, runs=runs) if runs else model
+            found += [predicted(problem, history, config, bent) for config in grid.values()]
+        return tuple(found)
+
+    def _steps(self, settings: Sequence[Setting]) -> ParallelModel:
+        model, _ = universal(
+            self.jobs,
+            first_batch=min(s.batch for s in settings),
+            largest_local_batch=max(s.local_batch for s in settings),
+        )
+        return model

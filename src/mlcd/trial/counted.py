@@ -1,0 +1,42 @@
+"""What trials and earlier attempts have done of a training, each sample counted for what it is worth at its batch."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from mlcd.problem import Problem
+from mlcd.space import Config
+from mlcd.trial.trial import Measurement, Trial
+
+
+class Attempt(Protocol):
+    """Something that trained: a trial, or an attempt at the whole training."""
+
+    @property
+    def config(self) -> Config: ...  # noqa: D102
+    @property
+    def reached_samples(self) -> float: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """Work done, in samples at the reference batch; `learned` are (work done, metric) in the order of the training."""
+
+    samples: float
+    learned: tuple[tuple[float, float], ...] = ()
+
+
+def counted(problem: Problem, trials: Iterable[Trial], earlier: Iterable[Attempt] = ()) -> Counted:
+    """Each trial went on from the furthest checkpoint before it; one that left none, or a nearer one, adds nothing."""
+    reached = done = 0.0
+    learned: list[tuple[float, float]] = []
+    steps: tuple[Attempt, ...] = (*trials, *earlier)
+    for step in steps:
+        worth = problem.worth(step.config) if problem.batching is not None else 1.0
+        if isinstance(step, Measurement):
+            points = [p for p in step.learned if p.samples >= reached]
+            learned += [(done + (point.samples - reached) * worth, point.metric) for point in points]
+        if step.reached_samples > reached:
+            done += (step.reached_samples - reached) * worth
+            reached = step.reached_samples
+    return Counted(samples=done, learned=tuple(learned))
