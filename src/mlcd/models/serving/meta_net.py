@@ -14,12 +14,14 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 HIDDEN = 32
-POOLED_STEPS = 1500
+POOLED_STEPS = 1200
 POOLED_POINTS = 128
 POOLED_RATE = 0.005
-TASKS = 1500
+ROUNDS = 150
+TASKS = 8
 TASK_POINTS = 12
-META_RATE = 0.25
+META_RATE = 0.5
+"""Of the mean way that a round's tasks lead, the part that is gone; less and less of it towards the end."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,17 +43,17 @@ class MetaNet:
 def meta_train(inputs: Floats, table: Floats, *, steps: int, rate: float, seed: int) -> MetaNet:
     """A network for rows of `table` (tasks, N), whose nan cells teach nothing.
 
-    First on all tasks together (Adam), which brings it to their mean; then Reptile with the same `steps` and `rate`
-    that `adapted` will be called with.
+    First on all tasks together (Adam), which brings it to their mean; then Reptile, TASKS of them a round, with the
+    same `steps` and `rate` that `adapted` will be called with.
     """
     rng = np.random.default_rng([seed, 1])
     weights = _pooled(_initial(inputs.shape[1], rng), inputs, table, rng)
     cells = [np.flatnonzero(~np.isnan(row)) for row in table]
-    for turn in range(TASKS):
-        which = int(rng.integers(len(table)))
-        at = rng.choice(cells[which], size=min(TASK_POINTS, len(cells[which])), replace=False)
-        there = _descend(weights, inputs[at], table[which, at], steps=steps, rate=rate)
-        weights = weights + META_RATE * (1 - turn / TASKS) * (there - weights)
+    for turn in range(ROUNDS):
+        tasks = rng.integers(len(table), size=TASKS)
+        at = np.array([rng.choice(cells[task], size=TASK_POINTS) for task in tasks])
+        there = _descend(np.tile(weights, (TASKS, 1)), inputs[at], table[tasks[:, None], at], steps=steps, rate=rate)
+        weights = weights + META_RATE * (1 - turn / ROUNDS) * (there.mean(axis=0) - weights)
     return MetaNet(inputs=inputs, weights=weights)
 
 
@@ -68,44 +70,51 @@ def _pooled(weights: Floats, inputs: Floats, table: Floats, rng: np.random.Gener
     return weights
 
 
+# Below, weights (..., P), inputs (..., n, d) and values (..., n) may have tasks in front, all taken at once.
+
+
 def _descend(weights: Floats, inputs: Floats, values: Floats, *, steps: int, rate: float) -> Floats:
     for _ in range(steps):
         weights = weights - rate * _gradient(weights, inputs, values)
     return weights
 
 
+def _sizes(width: int) -> tuple[tuple[int, int], ...]:
+    return ((width, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, 1))
+
+
 def _initial(width: int, rng: np.random.Generator) -> Floats:
-    sizes = [(width, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, 1)]
-    parts = [
-        np.append(rng.standard_normal(rows * columns) / np.sqrt(rows), np.zeros(columns)) for rows, columns in sizes
-    ]
+    parts = [np.append(rng.standard_normal(a * b) / np.sqrt(a), np.zeros(b)) for a, b in _sizes(width)]
     return np.concatenate(parts)
 
 
 def _layers(weights: Floats, width: int) -> list[tuple[Floats, Floats]]:
+    """The matrix and the offsets of each layer."""
     found, start = [], 0
-    for rows, columns in ((width, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, 1)):
+    for rows, columns in _sizes(width):
         middle, end = start + rows * columns, start + rows * columns + columns
-        found.append((weights[start:middle].reshape(rows, columns), weights[middle:end]))
+        matrix = weights[..., start:middle].reshape(*weights.shape[:-1], rows, columns)
+        found.append((matrix, weights[..., None, middle:end]))
         start = end
     return found
 
 
 def _forward(weights: Floats, inputs: Floats) -> tuple[Floats, Floats, Floats]:
-    one, two, three = _layers(weights, inputs.shape[1])
+    one, two, three = _layers(weights, inputs.shape[-1])
     first = np.tanh(inputs @ one[0] + one[1])
     second = np.tanh(first @ two[0] + two[1])
-    return first, second, (second @ three[0] + three[1])[:, 0]
+    return first, second, (second @ three[0] + three[1])[..., 0]
 
 
 def _gradient(weights: Floats, inputs: Floats, values: Floats) -> Floats:
     """Of the mean squared error, over two."""
-    _, two, three = _layers(weights, inputs.shape[1])
+    _, two, three = _layers(weights, inputs.shape[-1])
     first, second, answer = _forward(weights, inputs)
-    error = ((answer - values) / len(values))[:, None]
-    into_second = (error @ three[0].T) * (1 - second**2)
-    into_first = (into_second @ two[0].T) * (1 - first**2)
+    error = ((answer - values) / values.shape[-1])[..., None]
+    into_second = (error @ three[0].swapaxes(-1, -2)) * (1 - second**2)
+    into_first = (into_second @ two[0].swapaxes(-1, -2)) * (1 - first**2)
     parts = []
     for below, above in ((inputs, into_first), (first, into_second), (second, error)):
-        parts += [(below.T @ above).ravel(), above.sum(axis=0)]
-    return np.concatenate(parts)
+        slope = below.swapaxes(-1, -2) @ above
+        parts += [slope.reshape(*weights.shape[:-1], -1), above.sum(axis=-2)]
+    return np.concatenate(parts, axis=-1)

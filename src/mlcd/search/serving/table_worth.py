@@ -36,7 +36,8 @@ def known_worth(problem: Problem, known: Known, rows: Rows) -> Floats:
     """(models, N) the same of known models in the problem's configurations, each as a share of its best.
 
     `rows` are the known configurations that tell of the problem's. nan where it was not measured; a model that nothing
-    serves within the limits is left out.
+    serves within the limits is left out. Where that leaves none, the least latency over a latency is what it is worth:
+    the quickest answer is the likeliest to keep a limit.
     """
     return _known_worth(ById(problem), known, tuple(rows.tolist()))
 
@@ -46,6 +47,9 @@ def _known_worth(problem: ById[Problem], known: Known, rows: tuple[int, ...]) ->
     at = np.array(rows, dtype=np.intp)
     found = [_worth(problem.value, known, model, at) for model in known.models]
     kept = [values / np.nanmax(values) for values in found if np.nanmax(values, initial=0.0) > 0]
+    if not kept:
+        latencies = [model.latency_seconds[at] for model in known.models]
+        kept = [np.nanmin(seconds) / seconds for seconds in latencies if np.nanmin(seconds, initial=np.inf) < np.inf]
     return np.array(kept).reshape(len(kept), len(at))
 
 
