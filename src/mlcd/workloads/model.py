@@ -61,14 +61,14 @@ BUILT_IN = {
     "lenet": BuiltIn(
         module="mlcd.workloads.lenet",
         attribute="LeNet",
-        rate=0.1,
+        rate=0.08,
         parameters=8_882,
         summary="LeNet over grey pictures of 20 x 20",
     ),
     "text-cnn": BuiltIn(
         module="mlcd.workloads.text_cnn",
         attribute="TextCnn",
-        rate=0.3,
+        rate=0.4,
         parameters=34_501,
         summary="a convolution over words, with the greatest over time",
     ),

@@ -57,6 +57,7 @@ class CallOrder:
     """One function's work: a shard of an epoch, from where its last attempt stopped.
 
     start_key    the parameters to start from; "" before the first epoch: the model's own
+    batch        samples of a step of all functions together; rate: of that step
     pushes       how often a function tells the others of its steps, spread over the epoch (HSP, ASP)
     fan_in       of how many others it takes in the steps while the epoch runs; all come in at the barrier
     seconds      it ends by itself before this, and leaves the rest to another call

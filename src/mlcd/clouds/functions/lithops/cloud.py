@@ -41,7 +41,7 @@ class Workload:
     rate: float
     sync: Sync = Sync.HSP
     seed: int = 0
-    pushes: int = 8
+    pushes: int = 25
     fan_in: int = 16
     module: bytes = b""
 

@@ -43,10 +43,15 @@ def train_shard(order: CallOrder, storage: Any) -> CallReport:
         return call.report(failed=f"{type(error).__name__}: {error}")
 
 
+def local_batch(batch: int, shards: int) -> int:
+    """The functions' shares of a mini-batch: n functions make a step of the whole batch together."""
+    return math.ceil(batch / shards)
+
+
 def shard_steps(rows: int, shards: int, index: int, batch: int) -> int:
-    """Mini-batches of one shard."""
+    """Steps of one shard, about as many for any number of functions."""
     first, last = shard(rows, shards, index)
-    return math.ceil((last - first) / batch)
+    return math.ceil((last - first) / local_batch(batch, shards))
 
 
 class _Call:
@@ -136,14 +141,15 @@ class _Call:
             raise NotAModel(f"gradient() gave the shape {gradient.shape}; the parameters have {parameters.shape}")
         if self._order.processor_share is not None and (peak := _peak_mb()) > self._order.memory_mb:
             raise MemoryError(f"{peak:.0f} MB were used, and the function has {self._order.memory_mb} MB")
-        return np.asarray(-self._order.rate * gradient, dtype=np.float32)
+        return np.asarray(-self._order.rate / self._order.shards * gradient, dtype=np.float32)
 
     def _batch(self, step: int, rows: int) -> NDArray[np.int64]:
         """The rows of a step: the shard in another order each epoch and round, the same for each attempt."""
         order = self._order
         round_, at = divmod(step, self._steps)
         mixed = np.random.default_rng([order.seed, order.trial.epoch, order.shard, round_]).permutation(rows)
-        return mixed[at * order.batch : (at + 1) * order.batch]
+        size = local_batch(order.batch, order.shards)
+        return mixed[at * size : (at + 1) * size]
 
     def _is_push(self, step: int) -> bool:
         order = self._order
