@@ -1,5 +1,6 @@
 """The job file of `mlcd serve`: what it reads, and how it refuses."""
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from mlcd.errors import SpecError
 from mlcd.goal import Objective, Slo
 from mlcd.load.plan import Scenario
-from mlcd.spec.serving import parse_serve, read_serve, serve_mapping, with_flags
+from mlcd.spec.serving import parse_serve, read_serve, serve_mapping, serve_record, with_flags
 from mlcd.units import Usd
 
 WHOLE = """\
@@ -145,3 +146,21 @@ def test_a_deadline_counts_from_the_moment_that_is_given() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     spec = parse_serve(SHORT + "goal: {maximize: rate, deadline: 2026-01-01T01:00Z}", now=now)
     assert spec.goal.deadline_seconds == 3600
+
+
+def test_the_jobs_of_the_page_and_the_examples_can_be_read() -> None:
+    root = Path(__file__).resolve().parents[2]
+    blocks = re.findall(r"```yaml serve\n(.*?)```", (root / "docs" / "serve.md").read_text(encoding="utf-8"), re.S)
+    assert len(blocks) == 4
+    for block in blocks:
+        assert parse_serve(block).goal
+    for file in (root / "examples" / "serve").glob("*.yaml"):
+        assert read_serve(file).model == "digits-mlp.onnx"
+
+
+def test_every_field_stands_on_the_page() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
+    sections = set(serve_record().places()) | {"goal.slo", "goal.budget"}
+    for place in sections - {"resources", "knobs", "load", "goal", "search", "search.trial"}:
+        name = place.rpartition(".")[2]
+        assert f"`{name}`" in page or f"{name}`" in page or f"`{name}:" in page, place

@@ -15,7 +15,7 @@ from mlcd.spec.serve import ServeSpec
 from mlcd.spec.serving import PRECISIONS
 from mlcd.units import Usd
 
-BATCHES = (1, 2, 4, 8, 16, 32, 64)
+BATCHES = (1, 4, 16, 64)
 NOISE = 0.08
 """Relative deviation between two load tests of one configuration on this machine, where the job states none."""
 SERVING_TRIAL = TrialPolicy(

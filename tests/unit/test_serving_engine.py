@@ -1,0 +1,294 @@
+"""The loop of `mlcd serve` without servers: what is verified, what falls, and how a run ends."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import mlcd.engine.serving as module
+from mlcd.engine.serving import FALL, MOST_VERIFICATIONS, ServingEngine
+from mlcd.goal import Goal, Objective, Slo
+from mlcd.known.resemblance import Resemblance
+from mlcd.load import LoadInput, Scenario
+from mlcd.problem import Problem, TrialPolicy
+from mlcd.profiler.load import LoadTest, Verified
+from mlcd.report.serving import serving_verdict
+from mlcd.report.serving_facts import Lost, chosen, losers, nearest_miss
+from mlcd.report.serving_html import serving_html
+from mlcd.report.serving_json import serving_json
+from mlcd.search.registry import strategy
+from mlcd.space import Config, Knob, Space
+from mlcd.store.serving_codec import serving_to_json
+from mlcd.store.store import Store
+from mlcd.trial.outcome import Status
+from mlcd.trial.record import RunRecord, ServingFacts
+from mlcd.trial.trial import Failure, FailureKind, Load, Measurement, Trial
+from mlcd.units import Usd
+
+SLO = Slo(seconds=0.05)
+RATES = {1: 100.0, 4: 300.0, 16: 280.0}
+HOUR = Usd.of("0.036")
+
+
+def config(batch: int) -> Config:
+    return Config.of({"batch": batch, "threads": 1, "replicas": 1, "precision": "fp32"})
+
+
+def problem(**changes: Any) -> Problem:
+    configs = tuple(map(config, RATES))
+    knobs = (
+        Knob(name="batch", values=tuple(RATES)),
+        Knob(name="threads", values=(1,)),
+        Knob(name="replicas", values=(1,)),
+        Knob(name="precision", values=("fp32",), features={"fp32": (5.0,)}),
+    )
+    given = {
+        "name": "toy",
+        "work_samples": 1e6,
+        "space": Space(knobs, configs),
+        "goal": Goal(minimize=Objective.COST, slo=SLO),
+        "usd_per_hour": (HOUR,) * len(configs),
+        "trial": TrialPolicy(seconds=10.0, extra_seconds_per_3_nodes=0.0, watchdog_seconds=5.0),
+        "max_trials": 3,
+        "noise": 0.01,
+        "verify_seconds": 100.0,
+    }
+    return Problem(**{**given, **changes})
+
+
+def load(p99_seconds: float = 0.04, errors: int = 0) -> Load:
+    return Load(
+        p50_seconds=p99_seconds / 4, p95_seconds=p99_seconds / 2, p99_seconds=p99_seconds, requests=1000, errors=errors
+    )
+
+
+def measured(of: Config, p99_seconds: float = 0.04) -> Measurement:
+    return Measurement(
+        config=of,
+        attempt=1,
+        samples_per_second=RATES[int(of["batch"])],
+        relative_error=0.02,
+        iterations=1000,
+        startup_seconds=1.0,
+        seconds=10.0,
+        usd=HOUR.for_seconds(10.0),
+        load=load(p99_seconds),
+    )
+
+
+class Machine:
+    """Stands for the cloud: no server is started, since load tests are made up."""
+
+    name = "local"
+    simulated = False
+    noise = 0.01
+
+    def lease(self, order: Any) -> Any:
+        raise AssertionError("nothing is leased here")
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with Store(None) as opened:
+        yield opened
+
+
+@pytest.fixture
+def play(store: Store, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunRecord]:
+    """A run with made-up load tests and verifications; `offered` of the fixture's result are the rates verified."""
+
+    def run(
+        asked: Problem,
+        *,
+        trial: Callable[[Config], Trial] = measured,
+        holds: Callable[[Config, float], str] = lambda _config, _rate: "",
+        test: dict[str, Any] | None = None,
+    ) -> RunRecord:
+        def verify(cloud: Any, of: Config, *, rate: float, told: Any, **_: Any) -> Verified:
+            told(0.0, 0.0)
+            fault = holds(of, rate)
+            return Verified(rate=rate, seconds=70.0, load=load(0.2 if fault else 0.03), fault=fault)
+
+        monkeypatch.setattr(module, "measure_load_trial", lambda cloud, of, **_: trial(of))
+        monkeypatch.setattr(module, "verify_load", verify)
+        settings = LoadTest(
+            inputs=(LoadInput(name="x", datatype="FP32", shape=(1, 4)),),
+            scenario=Scenario.SERVER,
+            slo=asked.goal.slo,
+            rate=asked.goal.rate,
+            **(test or {}),
+        )
+        facts = ServingFacts(
+            model="toy.onnx",
+            scenario="server",
+            headroom=settings.headroom,
+            verify_seconds=settings.verify_seconds,
+            resemblance=Resemblance(nearest=(("resnet", 0.9),), covered=0.8, unseen=("Odd",), source="a test"),
+        )
+        record = RunRecord(
+            run_id="toy-1",
+            created="2026-01-01",
+            cloud="local",
+            simulated=False,
+            strategy="exhaustive",
+            seed=0,
+            parallel=1,
+            version="0",
+            catalog_date="",
+            problem=asked,
+            status=Status.RUNNING,
+            kind="serve",
+            serving=facts,
+        )
+        store.add_run(record, kind="serve", spec={"serving": serving_to_json(facts)})
+        engine = ServingEngine(
+            run_id="toy-1",
+            problem=asked,
+            cloud=Machine(),
+            strategy=strategy("exhaustive"),
+            store=store,
+            test=settings,
+        )
+        return engine.run()
+
+    return run
+
+
+def check_reports(record: RunRecord) -> str:
+    """Every report takes the record; the text of the verdict."""
+    data = serving_json(record)
+    assert data["exit_code"] == record.status.exit_code
+    assert "<!doctype html>" in serving_html(record)
+    return serving_verdict(record)
+
+
+def test_the_choice_is_verified_with_headroom(play: Callable[..., RunRecord]) -> None:
+    offered: list[tuple[int, float]] = []
+
+    def holds(of: Config, rate: float) -> str:
+        offered.append((int(of["batch"]), rate))
+        return ""
+
+    record = play(problem(), holds=holds)
+    assert record.status is Status.DONE
+    assert [batch for batch, _ in offered] == [4]
+    assert offered[0][1] == pytest.approx(270)
+    choice = chosen(record)
+    assert choice is not None
+    assert choice.config == config(4)
+    assert choice.requests_per_second == pytest.approx(270)
+    assert choice.usd_per_million == HOUR.for_seconds(1e6 / 270)
+    assert {(loser.config["batch"], loser.kind) for loser in losers(record)} == {(1, Lost.DEARER), (16, Lost.DEARER)}
+    text = check_reports(record)
+    assert "Serve with: batch=4" in text
+    assert "Resembles resnet (90% alike): likely." in text
+    assert "Never seen before: Odd" in text
+    assert "nobody is charged" in text
+
+
+def test_a_choice_that_does_not_hold_gives_way_to_the_next_best(play: Callable[..., RunRecord]) -> None:
+    record = play(problem(), holds=lambda of, _rate: "p99 of 200 ms" if of["batch"] == 4 else "")
+    assert record.status is Status.DONE
+    choice = chosen(record)
+    assert choice is not None
+    assert choice.config == config(16)
+    assert [run.config for run in record.earlier] == [config(4)]
+    assert record.earlier[0].samples_per_second == pytest.approx(270 * FALL)
+    assert Lost.FELL in {loser.kind for loser in losers(record)}
+    text = check_reports(record)
+    assert "did not hold in its verification: p99 of 200 ms" in " ".join(text.split())
+    assert "verification of batch=4" in text
+
+
+def test_a_fallen_choice_may_come_back_at_a_lower_rate(play: Callable[..., RunRecord]) -> None:
+    offered: list[float] = []
+
+    def holds(of: Config, rate: float) -> str:
+        offered.append(rate)
+        return "p99 of 80 ms" if of["batch"] == 16 or rate > 250 else ""
+
+    record = play(problem(), holds=holds)
+    choice = chosen(record)
+    assert record.status is Status.DONE
+    assert choice is not None
+    assert choice.config == config(4)
+    assert choice.requests_per_second == pytest.approx(270 * FALL * 0.9)
+    assert offered == [pytest.approx(270), pytest.approx(252), pytest.approx(270 * FALL * 0.9)]
+
+
+def test_where_nothing_holds_the_nearest_is_named(play: Callable[..., RunRecord]) -> None:
+    record = play(problem(), holds=lambda _config, _rate: "p99 of 200 ms, over the 50 ms allowed")
+    assert record.status is Status.NOTHING_FITS
+    assert record.status.exit_code == 4
+    assert len(record.earlier) == MOST_VERIFICATIONS
+    assert chosen(record) is None
+    assert nearest_miss(record) is not None
+    text = check_reports(record)
+    assert "held it in its verification" in text
+    assert "Nearest: batch=" in text
+
+
+def test_where_nothing_keeps_the_limit_the_nearest_is_named(play: Callable[..., RunRecord]) -> None:
+    record = play(problem(), trial=lambda of: measured(of, 0.06 if of["batch"] == 1 else 0.3))
+    assert record.status is Status.NOTHING_FITS
+    miss = nearest_miss(record)
+    assert miss is not None
+    assert (miss.config, miss.kind) == (config(1), Lost.LATE)
+    assert "p99 10 ms over the limit at 100/s" in check_reports(record)
+
+
+def test_a_rate_to_hold_is_what_is_offered_and_what_is_paid(play: Callable[..., RunRecord]) -> None:
+    offered: list[float] = []
+
+    def holds(of: Config, rate: float) -> str:
+        offered.append(rate)
+        return "late" if of["batch"] == 4 else ""
+
+    goal = Goal(minimize=Objective.COST, slo=SLO, rate=250.0)
+    record = play(problem(goal=goal, usd_per_hour=(HOUR, HOUR, HOUR * 2)), holds=holds)
+    assert offered == [250.0, 250.0]
+    choice = chosen(record)
+    assert choice is not None
+    assert choice.config == config(16)
+    assert choice.usd_per_million == (HOUR * 2).for_seconds(1e6 / 250)
+    short = next(loser for loser in losers(record) if loser.config == config(1))
+    assert (short.kind, short.text) == (Lost.SHORT, "held 100 of 250 requests/s")
+    check_reports(record)
+
+
+def test_every_load_test_failed(play: Callable[..., RunRecord]) -> None:
+    def trial(of: Config) -> Trial:
+        return Failure(config=of, attempt=1, kind=FailureKind.ERROR, message="no", seconds=2.0, usd=HOUR.for_seconds(2))
+
+    record = play(problem(), trial=trial)
+    assert record.status is Status.ALL_FAILED
+    assert {loser.text for loser in losers(record)} == {"job-failed: no"}
+    check_reports(record)
+
+
+def test_a_budget_that_no_load_test_fits(play: Callable[..., RunRecord]) -> None:
+    goal = Goal(minimize=Objective.COST, slo=SLO, budget=Usd.of("0.0001"))
+    record = play(problem(goal=goal))
+    assert record.status is Status.INFEASIBLE
+    assert not record.rows
+    assert "Nearest way out" in check_reports(record)
+
+
+def test_trials_leave_room_for_the_verification(play: Callable[..., RunRecord]) -> None:
+    """Every trial costs at most $0.0002, the verification $0.001: one trial and it fit, a second one does not."""
+    goal = Goal(minimize=Objective.COST, slo=SLO, budget=Usd.of("0.0013"))
+    record = play(problem(goal=goal))
+    assert record.status is Status.DONE
+    assert record.total_usd <= Usd.of("0.0013")
+    assert len(record.rows) == 2
+    check_reports(record)
+
+
+def test_without_a_verification_the_measured_rate_is_told(play: Callable[..., RunRecord]) -> None:
+    record = play(problem(verify_seconds=0.0), test={"verify_seconds": 0.0})
+    assert record.status is Status.DONE
+    assert record.final is None
+    choice = chosen(record)
+    assert choice is not None
+    assert (choice.requests_per_second, choice.verified_seconds) == (300.0, None)
+    assert "not verified" in check_reports(record)
