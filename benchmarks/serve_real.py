@@ -1,0 +1,180 @@
+"""Real searches for models that the offline data do not know, against all configurations, measured in the same turn.
+
+    python benchmarks/serve_real.py FOLDER [--out FILE.json] [--strategies falcon,...] [NAME ...]
+
+For each model: every configuration of the space is load-tested; each strategy searches for itself, with load tests of
+its own; then the best of all and every choice are tested again, for longer, since the highest of many noisy results is
+likely to have been lucky. `ratio` is the choice's requests per dollar over the best's in those last tests.
+"""
+
+import argparse
+import contextlib
+import json
+import platform
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+from serve_cpu import HELD_OUT, turn
+from serving_models import MODELS, build
+
+from mlcd.jobs.serve import prepare, serve_prepared
+from mlcd.problem import TrialPolicy
+from mlcd.profiler.load import measure_load_trial
+from mlcd.report.serving_facts import chosen
+from mlcd.space import Config
+from mlcd.spec.serve import ServeSpec
+from mlcd.spec.serving import serve_mapping
+from mlcd.store.store import Store
+from mlcd.trial.plan import Plan
+from mlcd.trial.record import RunRecord
+from mlcd.trial.trial import Measurement
+
+SLO = "50ms"
+TRIALS = 6
+TRIAL_SECONDS = 10.0
+CONFIRM_SECONDS = 20.0
+CONFIRMED = 3
+"""So many of the best of all are tested again."""
+
+
+def job(name: str, model: Path, strategy: str, *, trials: int, verify_seconds: float, slo: str = SLO) -> ServeSpec:
+    """A job as its file would say."""
+    return serve_mapping(
+        {
+            "name": name,
+            "model": str(model),
+            "goal": {"maximize": "requests per dollar", "slo": {"p99": slo}},
+            "load": {"verify": verify_seconds},
+            "search": {"strategy": strategy, "max_trials": trials, "trial": {"seconds": TRIAL_SECONDS}},
+        }
+    )
+
+
+def search(spec: ServeSpec, home: Path, *, seed: int = 0) -> tuple[RunRecord, Any]:
+    """A whole run, with its record and what it was prepared with."""
+    prepared = prepare(spec, seed=seed, folder=home)
+    with Store(home) as store:
+        return serve_prepared(spec, prepared, store=store, seed=seed), prepared
+
+
+def per_dollar(record: RunRecord, trial: Measurement | None) -> float:
+    """Requests a dollar; 0 where the limit was broken."""
+    if trial is None or not trial.meets(record.problem.goal):
+        return 0.0
+    return 1e6 / Plan.of(record.problem, trial).usd.dollars
+
+
+def table(record: RunRecord) -> list[dict[str, Any]]:
+    """Every load test of a run."""
+    return [
+        {
+            "config": str(row.trial.config),
+            "requests_per_second": row.trial.samples_per_second if isinstance(row.trial, Measurement) else None,
+            "p99_ms": row.trial.load.p99_seconds * 1000
+            if isinstance(row.trial, Measurement) and row.trial.load
+            else None,
+            "requests_per_dollar": per_dollar(record, row.trial if isinstance(row.trial, Measurement) else None),
+            "failure": None if isinstance(row.trial, Measurement) else row.trial.message,
+        }
+        for row in record.rows
+    ]
+
+
+def again(record: RunRecord, prepared: Any, config: Config) -> dict[str, Any]:
+    """A longer load test of one configuration."""
+    policy = TrialPolicy(seconds=CONFIRM_SECONDS, extra_seconds_per_3_nodes=0.0, extension=0.0, watchdog_seconds=20.0)
+    trial = measure_load_trial(
+        prepared.cloud,
+        config,
+        attempt=7,
+        policy=policy,
+        usd_per_hour=record.problem.price(config),
+        test=prepared.test,
+        run_id=record.run_id,
+    )
+    seen = trial if isinstance(trial, Measurement) else None
+    return {
+        "config": str(config),
+        "requests_per_second": seen.samples_per_second if seen else None,
+        "p99_ms": seen.load.p99_seconds * 1000 if seen and seen.load else None,
+        "requests_per_dollar": per_dollar(record, seen),
+    }
+
+
+def compare(name: str, model: Path, strategies: list[str], home: Path) -> dict[str, Any]:
+    """All configurations, the searches, and the best and the choices once more."""
+    begun = time.monotonic()
+    every, prepared = search(job(name, model, "exhaustive", trials=1000, verify_seconds=0.0), home)
+    measured = {t.config: per_dollar(every, t) for t in every.history.measured}
+    best = sorted(measured, key=lambda config: -measured[config])[:CONFIRMED]
+    searches, wanted = {}, list(best)
+    for strategy in strategies:
+        record, _ = search(job(name, model, strategy, trials=TRIALS, verify_seconds=60.0), home)
+        choice = chosen(record)
+        searches[strategy] = {
+            "status": str(record.status),
+            "trials": len(record.rows),
+            "choice": str(choice.config) if choice else None,
+            "held": bool(record.final and record.final.is_done),
+            "fallen": [{"config": str(run.config), "message": run.message} for run in record.earlier],
+            "verified_requests_per_second": choice.requests_per_second if choice else None,
+            "verified_p99_ms": choice.load.p99_seconds * 1000 if choice else None,
+            "search_seconds": record.search_seconds,
+            "search_usd": record.search_usd.dollars,
+            "table": table(record),
+        }
+        if choice is not None and choice.config not in wanted:
+            wanted.append(choice.config)
+    longer = {str(config): again(every, prepared, config) for config in wanted}
+    top = max(found["requests_per_dollar"] for found in longer.values())
+    for found in searches.values():
+        there = longer.get(str(found["choice"]), {"requests_per_dollar": 0.0})
+        found["ratio"] = there["requests_per_dollar"] / top if top else 0.0
+        found["ratio_in_table"] = (
+            next((v for c, v in measured.items() if str(c) == found["choice"]), 0.0) / measured[best[0]]
+        )
+    return {
+        "model": name,
+        "family": MODELS[name][0],
+        "configurations": len(every.problem.space),
+        "exhaustive": table(every),
+        "searches": searches,
+        "longer": list(longer.values()),
+        "seconds": time.monotonic() - begun,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*", default=list(HELD_OUT))
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "serve-real.json")
+    parser.add_argument("--strategies", default="falcon")
+    parser.add_argument("--lock", type=Path, default=Path(tempfile.gettempdir()) / "mlcd-measure")
+    arguments = parser.parse_args()
+    models = build(arguments.folder / "models", *arguments.names)
+    done: dict[str, Any] = {"models": []}
+    with contextlib.suppress(OSError, ValueError):
+        done = json.loads(arguments.out.read_text())
+    for name, model in models.items():
+        with turn(arguments.lock):
+            found = compare(name, model, arguments.strategies.split(","), arguments.folder / "home")
+        done["models"] = [other for other in done["models"] if other["model"] != name] + [found]
+        done["about"] = {
+            "slo": f"p99 within {SLO}",
+            "trials": TRIALS,
+            "trial_seconds": TRIAL_SECONDS,
+            "measured": time.strftime("%Y-%m-%d"),
+            "onnxruntime": onnxruntime.__version__,
+            "machine": platform.machine(),
+        }
+        arguments.out.write_text(json.dumps(done, indent=1) + "\n")
+        for strategy, run in found["searches"].items():
+            print(f"{name} {strategy}: {run['choice']} ratio {run['ratio']:.3f}, {run['trials']} trials", flush=True)
+
+
+if __name__ == "__main__":
+    main()

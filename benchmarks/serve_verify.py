@@ -1,0 +1,92 @@
+"""Whether recommendations hold: a search and a 60-second verification for ten models, each counted by its first choice.
+
+    python benchmarks/serve_verify.py FOLDER [--out benchmarks/results/serve-verify.json] [NAME ...]
+
+Models that the offline data know are searched for as if they were unknown: their own rows are left out.
+"""
+
+import argparse
+import contextlib
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import serve_real
+from serve_cpu import turn
+from serving_models import MODELS, build
+
+import mlcd.jobs.serve as serving
+from mlcd.known.cpu import cpu
+from mlcd.report.serving_facts import chosen
+
+TEN = (
+    "resnet50-like", "vit-small", "gru", "mlp-wide", "yolo-like", "efficientnet-like", "inception-like", "dcn",
+    "text-cnn", "autoencoder",
+)  # fmt: skip
+"""The models by whose names nothing was tuned: sha256(name) is even."""
+
+
+def verify(name: str, model: Path, strategy: str, home: Path, slo: str) -> dict[str, Any]:
+    """One search, with its verifications in order."""
+    known = cpu().without(name)
+    serving._known = lambda: known  # type: ignore[assignment]
+    spec = serve_real.job(name, model, strategy, trials=serve_real.TRIALS, verify_seconds=60.0, slo=slo)
+    record, _ = serve_real.search(spec, home)
+    choice = chosen(record)
+    runs = [*record.earlier, *([record.final] if record.final else [])]
+    return {
+        "model": name,
+        "family": MODELS[name][0],
+        "slo": slo,
+        "status": str(record.status),
+        "first_choice_held": bool(record.final and record.final.is_done and not record.earlier),
+        "held": bool(record.final and record.final.is_done),
+        "choice": str(choice.config) if choice else None,
+        "requests_per_second": choice.requests_per_second if choice else None,
+        "p99_ms": choice.load.p99_seconds * 1000 if choice else None,
+        "requests": choice.load.requests if choice else None,
+        "verifications": [
+            {
+                "config": str(run.config),
+                "held": run.is_done,
+                "message": run.message,
+                "p99_ms": run.load.p99_seconds * 1000 if run.load else None,
+            }
+            for run in runs
+        ],
+        "trials": serve_real.table(record),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*", default=list(TEN))
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "serve-verify.json")
+    parser.add_argument("--strategy", default="falcon")
+    parser.add_argument("--slo", default=serve_real.SLO)
+    parser.add_argument("--lock", type=Path, default=Path(tempfile.gettempdir()) / "mlcd-measure")
+    arguments = parser.parse_args()
+    models = build(arguments.folder / "models", *arguments.names)
+    done: dict[str, Any] = {"models": []}
+    with contextlib.suppress(OSError, ValueError):
+        done = json.loads(arguments.out.read_text())
+    for name, model in models.items():
+        with turn(arguments.lock):
+            found = verify(name, model, arguments.strategy, arguments.folder / "home", arguments.slo)
+        done["models"] = [other for other in done["models"] if other["model"] != name] + [found]
+        rows = done["models"]
+        done["summary"] = {
+            "models": len(rows),
+            "first_choice_held": sum(row["first_choice_held"] for row in rows),
+            "held_in_the_end": sum(row["held"] for row in rows),
+            "measured": time.strftime("%Y-%m-%d"),
+        }
+        arguments.out.write_text(json.dumps(done, indent=1) + "\n")
+        print(f"{name}: {found['choice']}, held at once: {found['first_choice_held']}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
