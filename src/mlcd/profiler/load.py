@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mlcd.clouds.provider import LeaseFailed, Order, Progress, Purpose
 from mlcd.clouds.serving.provider import ServerLease, ServingCloud
@@ -131,7 +131,7 @@ def measure_load_trial(
         seconds=settled.seconds,
         usd=usd_per_hour.for_seconds(settled.seconds),
         extended=extended,
-        load=_with_memory(seen.load, memory_gib),
+        load=replace(seen.load, memory_gib=memory_gib),
     )
 
 
@@ -165,7 +165,7 @@ def verify_load(
         raise
     except MlcdError as error:
         return Verified(rate=rate, seconds=time.monotonic() - began, load=None, fault=str(error))
-    load = _with_memory(_load(result), memory_gib)
+    load = replace(_load(result), memory_gib=memory_gib)
     held = rate if test.scenario is Scenario.SERVER else result.requests_per_second
     fault = _fault(test, result, load, wanted=rate)
     return Verified(rate=held if not fault else rate, seconds=time.monotonic() - began, load=load, fault=fault)
@@ -229,17 +229,7 @@ def _load(result: LoadResult) -> Load:
         p99_seconds=result.p99_seconds,
         requests=result.requests,
         errors=result.errors,
-    )
-
-
-def _with_memory(load: Load, memory_gib: float | None) -> Load:
-    return Load(
-        p50_seconds=load.p50_seconds,
-        p95_seconds=load.p95_seconds,
-        p99_seconds=load.p99_seconds,
-        requests=load.requests,
-        errors=load.errors,
-        memory_gib=memory_gib,
+        saturated=result.saturated,
     )
 
 

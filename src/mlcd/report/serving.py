@@ -84,7 +84,8 @@ def _measured(record: RunRecord, choice: Choice) -> list[str]:
         if record.problem.goal.rate is None and free:
             held = speed_text(choice.measured_requests_per_second)
             rows[0][1] += f"   ({free:.0%} of the {held} measured are kept free)"
-    return [*text_table(rows, "<<"), f"  {how}"]
+    doubt = [f"  It may serve more: {load.saturated}."] if load.saturated else []
+    return [*text_table(rows, "<<"), f"  {how}", *doubt]
 
 
 def format_how(record: RunRecord, choice: Choice) -> str:

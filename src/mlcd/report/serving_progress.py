@@ -50,6 +50,8 @@ class ServingProgress:
         text += f", p99 {latency_text(load.p99_seconds)}"
         if load.errors:
             text += f", {load.errors:,} errors"
+        if load.saturated:
+            text += f" (perhaps more: {load.saturated})"
         return text if trial.meets(self._goal) else f"{text}: does not meet the goal"
 
     def _best(self, plan: Plan | None) -> str:

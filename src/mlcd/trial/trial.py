@@ -45,6 +45,7 @@ class Load:
 
     memory_gib  the most that the server took, where it can be told
     errors      requests that were answered with an error, or not at all
+    saturated   why the load generator, and not the server, may have set the rate; "" where it did not
     """
 
     p50_seconds: float
@@ -53,6 +54,7 @@ class Load:
     requests: int
     errors: int = 0
     memory_gib: float | None = None
+    saturated: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.p50_seconds <= self.p95_seconds <= self.p99_seconds < math.inf:
