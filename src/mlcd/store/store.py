@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 from mlcd.errors import BadInput, RunBusy, StoreError, nearest
 from mlcd.ledger import Authorisation
 from mlcd.store import codec
+from mlcd.store.epoch_tables import TABLES
 from mlcd.store.serving_codec import serving_from_json
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
@@ -287,9 +288,11 @@ class Store:
             found = self._db.execute(
                 "SELECT r.run_id, r.created, r.kind, r.cloud, r.strategy,"
                 " (SELECT status FROM statuses s WHERE s.run_id = r.run_id ORDER BY id DESC LIMIT 1) AS status,"
-                " (SELECT count(*) FROM trials_ended e WHERE e.run_id = r.run_id) AS trials,"
+                " (SELECT count(*) FROM trials_ended e WHERE e.run_id = r.run_id)"
+                " + (SELECT count(*) FROM epochs_ended e WHERE e.run_id = r.run_id) AS trials,"
                 " (SELECT total(usd_micros) FROM trials_ended e WHERE e.run_id = r.run_id)"
-                " + (SELECT total(usd_micros) FROM finals_ended f WHERE f.run_id = r.run_id) AS spent"
+                " + (SELECT total(usd_micros) FROM finals_ended f WHERE f.run_id = r.run_id)"
+                " + (SELECT total(usd_micros) FROM epochs_ended e WHERE e.run_id = r.run_id) AS spent"
                 " FROM runs r ORDER BY r.created DESC, r.rowid DESC"
             ).fetchall()
         return tuple(
@@ -305,6 +308,32 @@ class Store:
             )
             for row in found
         )
+
+    # ---- for the other files of this room
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing."""
+        with self._transaction() as db:
+            yield db
+
+    def select(self, query: str, *values: object) -> list[sqlite3.Row]:
+        """Rows by a query of our own."""
+        with self._explained():
+            return self._db.execute(query, values).fetchall()
+
+    def run_row(self, run_id: str) -> sqlite3.Row:
+        """A run by its name, or the beginning of one that is no other's. Raises BadInput."""
+        return self._run_row(run_id)
+
+    def note_status(self, db: sqlite3.Connection, run_id: str, status: Status) -> None:
+        """A change of state inside a transaction."""
+        self._set_status(db, run_id, status)
+
+    def kind(self, run_id: str) -> str:
+        """train, serve or serverless."""
+        kind: str = self._run_row(run_id)["kind"]
+        return kind
 
     @contextmanager
     def lock(self, run_id: str) -> Iterator[None]:
@@ -366,6 +395,8 @@ class Store:
                 f"{self.path} was written by a newer mlcd (schema {version}, this one knows {SCHEMA}): upgrade mlcd, or"
                 " set MLCD_HOME to another folder"
             )
+        for table in TABLES:
+            self._db.execute(table)
 
     def _outputs(self, run_id: str) -> str:
         """Where a run's outputs lie, once it has some."""
