@@ -98,7 +98,9 @@ def _pin(cpus: tuple[int, ...]) -> None:
 
 def _listen(host: str, port: int) -> socket.socket:
     """Bound before the model is read: a port in use costs no waiting."""
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # The protocol is named, since asyncio switches off Nagle's algorithm only where it reads TCP: 40 ms a request.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
