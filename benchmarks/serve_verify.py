@@ -31,7 +31,7 @@ TEN = (
 def verify(name: str, model: Path, strategy: str, home: Path, slo: str) -> dict[str, Any]:
     """One search, with its verifications in order."""
     known = cpu().without(name)
-    serving._known = lambda: known  # type: ignore[assignment]
+    serving._known = lambda: known
     spec = serve_real.job(name, model, strategy, trials=serve_real.TRIALS, verify_seconds=60.0, slo=slo)
     record, _ = serve_real.search(spec, home)
     choice = chosen(record)

@@ -1,6 +1,7 @@
 """ONNX files for tests: a small network that serves in no time, and files that cannot be served."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
@@ -32,7 +33,7 @@ def write_open(path: Path) -> Path:
     return _save(path, [helper.make_node("Relu", ["x"], ["y"], name="relu")], [], ["batch", "length"])
 
 
-def _save(path: Path, nodes: list[object], weights: list[object], sizes: list[str | int]) -> Path:
+def _save(path: Path, nodes: list[Any], weights: list[Any], sizes: list[str | int]) -> Path:
     graph = helper.make_graph(
         nodes,
         "tiny",
