@@ -31,7 +31,7 @@ class Morphling(RankedStrategy):
 
     name: ClassVar[str] = "morphling"
     gradient_steps: int = 20
-    rate: float = 0.05
+    rate: float = 0.2
     learns: Literal["value", "latency"] = "value"
 
     def __post_init__(self) -> None:

@@ -1,0 +1,69 @@
+"""Lines over a plain number, one a method: accuracy over trials, or over a setting."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlcd.report.frame import axes, left_margin, legend
+from mlcd.report.labels import Box
+from mlcd.report.svg import SERIES, Drawing
+from mlcd.report.ticks import Scale, number_ticks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """A method's points, in order. `joined` False draws marks alone."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+    joined: bool = True
+
+
+def curve_picture(
+    curves: Sequence[Curve],
+    *,
+    key: str,
+    title: str,
+    across: str,
+    up: str,
+    origin: str = "",
+    good: float | None = None,
+    width: float = 860.0,
+) -> str:
+    """The SVG. `up` runs from 0 to 1; `good` draws a line there, above which it is good enough.
+
+    Raises ValueError where there is no point at all.
+    """
+    every = [point for curve in curves for point in curve.points]
+    if not every:
+        raise ValueError("a picture needs a point")
+    height = 420.0
+    drawing = Drawing(key=key, width=width, height=height, title=title, description=_say(curves))
+    looks = {curve.name: (f"s{at}", at) if at < SERIES else ("other", 0) for at, curve in enumerate(curves)}
+    items: list[tuple[str, str, int | str]] = [
+        (curve.name, f"mark f-{looks[curve.name][0]}", looks[curve.name][1]) for curve in curves
+    ]
+    top = legend(drawing, items, width) + 24
+    rising = Scale(low=0.0, high=1.02, start=height - 48, end=top)
+    ticks = number_ticks(rising, 5)
+    plot = Box(left_margin(ticks), top, width - 16, height - 48)
+    low, high = min(x for x, _ in every), max(x for x, _ in every)
+    air = (high - low) * 0.03 or 1.0
+    sideways = Scale(low=low - air, high=high + air, start=plot.left, end=plot.right)
+    axes(drawing, plot, across=(sideways, number_ticks(sideways, 8), across), up=(rising, ticks, up))
+    if good is not None:
+        drawing.line([(plot.left, rising(good)), (plot.right, rising(good))], "limit")
+    for curve in curves:
+        css, shape = looks[curve.name]
+        places = [(sideways(x), rising(y)) for x, y in curve.points]
+        if curve.joined and len(places) > 1:
+            drawing.line(places, f"l-{css}")
+        for (x, y), place in zip(curve.points, places, strict=True):
+            drawing.mark(shape, *place, f"mark f-{css}", f"{curve.name}: {x:g}, {y:.3f}", radius=4.0)
+    if origin:
+        drawing.text(4, height - 8, origin, "muted", size=10)
+    return drawing.render()
+
+
+def _say(curves: Sequence[Curve]) -> str:
+    ends = [f"{curve.name} ends at {curve.points[-1][1]:.3f}" for curve in curves if curve.points]
+    return "; ".join(ends)
