@@ -7,6 +7,7 @@ import pytest
 
 import mlcd.engine.serving as module
 from mlcd.engine.serving import FALL, MOST_VERIFICATIONS, ServingEngine
+from mlcd.errors import Interrupted
 from mlcd.goal import Goal, Objective, Slo
 from mlcd.known.resemblance import Resemblance
 from mlcd.load import LoadInput, Scenario
@@ -21,7 +22,7 @@ from mlcd.space import Config, Knob, Space
 from mlcd.store.serving_codec import serving_to_json
 from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
-from mlcd.trial.record import RunRecord, ServingFacts
+from mlcd.trial.record import Ending, RunRecord, ServingFacts
 from mlcd.trial.trial import Failure, FailureKind, Load, Measurement, Trial
 from mlcd.units import Usd
 
@@ -103,6 +104,7 @@ def play(store: Store, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunReco
         trial: Callable[[Config], Trial] = measured,
         holds: Callable[[Config, float], str] = lambda _config, _rate: "",
         test: dict[str, Any] | None = None,
+        again: bool = False,
     ) -> RunRecord:
         def verify(cloud: Any, of: Config, *, rate: float, told: Any, **_: Any) -> Verified:
             told(0.0, 0.0)
@@ -140,7 +142,8 @@ def play(store: Store, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunReco
             kind="serve",
             serving=facts,
         )
-        store.add_run(record, kind="serve", spec={"serving": serving_to_json(facts)})
+        if not again:
+            store.add_run(record, kind="serve", spec={"serving": serving_to_json(facts)})
         engine = ServingEngine(
             run_id="toy-1",
             problem=asked,
@@ -292,3 +295,30 @@ def test_without_a_verification_the_measured_rate_is_told(play: Callable[..., Ru
     assert choice is not None
     assert (choice.requests_per_second, choice.verified_seconds) == (300.0, None)
     assert "not verified" in check_reports(record)
+
+
+def test_a_verification_that_died_with_mlcd_is_paid_and_made_again(play: Callable[..., RunRecord]) -> None:
+    def interrupted(_config: Config, _rate: float) -> str:
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match="mlcd resume toy-1"):
+        play(problem(), holds=interrupted)
+    record = play(problem(), again=True)
+    assert record.status is Status.DONE
+    assert [run.ending for run in record.earlier] == [Ending.LOST]
+    assert len(record.rows) == 3
+    choice = chosen(record)
+    assert choice is not None
+    assert choice.config == config(4)
+    assert "lost with mlcd" in check_reports(record)
+    assert play(problem(), again=True).status is Status.DONE
+
+
+def test_a_verification_that_no_longer_fits_ends_the_run(play: Callable[..., RunRecord]) -> None:
+    """Each verification costs $0.0007 of the $0.0022: after two that did not hold there is no room for a third."""
+    goal = Goal(minimize=Objective.COST, slo=SLO, budget=Usd.of("0.0022"))
+    record = play(problem(goal=goal), holds=lambda _config, _rate: "late")
+    assert record.status is Status.NOTHING_FITS
+    assert 1 <= len(record.earlier) < MOST_VERIFICATIONS
+    assert record.total_usd <= Usd.of("0.0022")
+    check_reports(record)
