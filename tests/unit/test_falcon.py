@@ -15,7 +15,7 @@ from mlcd.known.tables import Known, OperatorUse, Target
 from mlcd.search.registry import strategy
 from mlcd.search.serving.falcon import Falcon
 from mlcd.search.serving.knowing import open_rows
-from mlcd.search.serving.outlook import outlook, seen, waiting
+from mlcd.search.serving.outlook import latency_bound, outlook, seen
 from mlcd.space import Config
 from mlcd.trial.plan import Left
 from mlcd.trial.trial import Failure, FailureKind, History, Load, Measurement
@@ -166,19 +166,30 @@ def test_a_rate_to_hold_makes_more_of_it_worthless() -> None:
     price = chosen.problem.dollars_per_second
     assert found.log_value == pytest.approx(np.log(1e6 / 500.0 * price))
     within = chosen.bed.known.batches / 600.0 < 0.009
-    assert found.keeps[within].min() > 0.99
-    assert found.keeps[~within].max() < 0.01
+    assert found.keeps[within].min() > 0.5
+    assert found.keeps[chosen.bed.known.batches / 600.0 > 0.05].max() < 0.01
     assert int(found.gain.argmax()) in np.flatnonzero(within & (price == price.min()))
 
 
-def test_waiting_is_learnt_from_load_tests() -> None:
+def test_the_bound_on_a_batch_is_learnt_from_load_tests() -> None:
     chosen = case("residual-50", 10.0)
     problem = replace(chosen.problem, goal=Goal(minimize=Objective.COST, slo=Slo(seconds=0.01, percentile=99)))
-    trial = slower(chosen, chosen.problem.space.configs[30], 1.0)
-    queueing = replace(trial, load=Load(p50_seconds=0.01, p95_seconds=0.02, p99_seconds=0.04, requests=9))
-    assert waiting(problem, History()) == 0
-    assert waiting(problem, History((queueing,))) == pytest.approx(np.log(4))
-    assert seen(problem, History((queueing,))).log_seconds == pytest.approx([np.log(0.01)])
+
+    def tested(full_batch: float, p99: float) -> Measurement:
+        trial = slower(chosen, problem.space.configs[30], full_batch / chosen.slo_seconds)
+        return replace(trial, load=Load(p50_seconds=p99, p95_seconds=p99, p99_seconds=p99, requests=9))
+
+    def bound(*trials: Measurement) -> float:
+        return float(np.exp(latency_bound(problem, History(trials))))
+
+    assert bound() == pytest.approx(0.01)
+    assert bound(tested(0.004, 0.009)) == pytest.approx(0.01)
+    assert bound(tested(0.02, 0.03)) == pytest.approx(0.01)
+    assert bound(tested(0.03, 0.009)) == pytest.approx(0.03), "the server did not wait for a full batch"
+    assert bound(tested(0.004, 0.02)) == pytest.approx(0.004), "requests waited"
+    assert 0.004 < bound(tested(0.03, 0.009), tested(0.004, 0.02)) < 0.03
+    assert latency_bound(replace(problem, goal=Goal(minimize=Objective.COST)), History()) == np.inf
+    assert seen(problem, History((tested(0.03, 0.009),))).log_seconds == pytest.approx([np.log(0.03)])
 
 
 def test_out_of_memory_rules_out_what_needs_no_less_and_has_no_more() -> None:

@@ -38,6 +38,8 @@ SMOOTHING = (0.05, 0.15, 0.3, 0.5, 0.8)
 DEFAULT_VARIANCE = (0.16, 0.04, 0.0025)
 """Of the whole model, along the knobs, of one configuration alone: where known models are too few to tell."""
 FEWEST_MODELS = 4
+MOST_JUDGED = 128
+"""On how many configurations, evenly spread, likeness and smoothing are judged: what is likely on these is on all."""
 
 
 def overlap(one: Target, other: Target) -> float:
@@ -92,7 +94,7 @@ class _Points:
         return isinstance(other, _Points) and self.value is other.value
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def _fit(known: Known, points: _Points) -> _Fit:
     smooth = matern(spread(points.value))
     size = len(smooth)
@@ -102,21 +104,26 @@ def _fit(known: Known, points: _Points) -> _Fit:
         return _Fit(mean=np.zeros(size), deviations=np.zeros((0, size)), likeness=0.0, covariance=covariance)
     residuals = _filled(calibrate(known).residuals)
     models = [model.target for model in known.models]
-    best: tuple[float, _Fit] | None = None
+    judged = np.linspace(0, size - 1, min(size, MOST_JUDGED)).round().astype(np.intp)
+    nearby = smooth[np.ix_(judged, judged)]
+    alike = _likeness(models, 1.0) - np.eye(len(models))
+    scores = {}
     for likeness in LIKENESS:
-        among = _likeness(models, likeness)
-        inverse = np.asarray(np.linalg.inv(among), dtype=np.float64)
-        mean = inverse.sum(axis=0) @ residuals / inverse.sum()
-        deviations = residuals - mean
+        among = np.eye(len(models)) + likeness * alike
+        _, _, deviations = _centred(among, residuals[:, judged])
         for smoothing in SMOOTHING:
-            score = _left_out(among, deviations, smooth, smoothing)
-            if best is None or score > best[0]:
-                covariance = _configurations(inverse, deviations, smooth, smoothing)
-                found = _Fit(mean=mean, deviations=deviations, likeness=likeness, covariance=covariance)
-                best = score, found
-    if best is None:
-        raise ValueError("nothing to choose from")
-    return best[1]
+            scores[likeness, smoothing] = _left_out(among, deviations, nearby, smoothing)
+    likeness, smoothing = max(scores, key=lambda tried: scores[tried])
+    inverse, mean, deviations = _centred(np.eye(len(models)) + likeness * alike, residuals)
+    covariance = _configurations(inverse, deviations, smooth, smoothing)
+    return _Fit(mean=mean, deviations=deviations, likeness=likeness, covariance=covariance)
+
+
+def _centred(among: Floats, residuals: Floats) -> tuple[Floats, Floats, Floats]:
+    """(K_T^-1, mu by generalised least squares, what is left of the residuals)."""
+    inverse = np.asarray(np.linalg.inv(among), dtype=np.float64)
+    mean = inverse.sum(axis=0) @ residuals / inverse.sum()
+    return inverse, mean, residuals - mean
 
 
 def _likeness(models: Sequence[Target], likeness: float) -> Floats:

@@ -154,7 +154,7 @@ class Study:
         return f"; never measured before: {named}"
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _study(problem: ById[Problem], known: Known, target: Target, threshold: float, cutoff: float) -> Study:
     space = problem.value.space
     at = known_rows(known, space)
@@ -173,7 +173,7 @@ def _study(problem: ById[Problem], known: Known, target: Target, threshold: floa
     items = np.log(known.batches * known.replicas)[at]
     operators = tuple((name, shares[name], items - scale - np.log(parts[name][at])) for name in keys)
     return Study(
-        belief=Belief(mean=np.log(seconds[at]), covariance=prior_covariance(space)),
+        belief=Belief(mean=np.log(seconds[at]), covariance=prior_covariance(ById(space))),
         operators=operators,
         pruned=pruned[at],
         fits=memory_fits(known)[at],
@@ -188,11 +188,12 @@ def memory_fits(known: Known) -> Floats:
     return np.asarray(np.where(measured, np.isfinite(latencies).sum(axis=0) / np.maximum(measured, 1), 1.0))
 
 
-def prior_covariance(space: Space) -> Floats:
+@lru_cache(maxsize=8)
+def prior_covariance(space: ById[Space]) -> Floats:
     """(N, N) of ln(measured / predicted): OFFSET^2 + RIPPLE^2 Matern + QUIRK^2 [same]."""
-    encoding = space.encoding
+    encoding = space.value.encoding
     points = np.hstack([encoding.counts / LENGTHS[0], encoding.features / LENGTHS[1]])
-    return np.asarray(OFFSET**2 + RIPPLE**2 * matern(spread(points)) + QUIRK**2 * np.eye(len(space)))
+    return np.asarray(OFFSET**2 + RIPPLE**2 * matern(spread(points)) + QUIRK**2 * np.eye(len(points)))
 
 
 def _tried(problem: Problem, history: History) -> NDArray[np.bool_]:

@@ -22,7 +22,6 @@ from mlcd.trial.plan import Left
 from mlcd.trial.trial import History, Suggestion
 
 Floats = NDArray[np.float64]
-MILLION = 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +110,7 @@ def _unseen(known: Known, target: Target) -> tuple[str, ...]:
     return tuple(f"{of.operator} (taken for {of.like})" for of in operator_seconds(known, target) if of.like)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def _prior(space: ById[Space], known: Known, target: Target) -> tuple[Belief, Floats]:
     at = known_rows(known, space.value)
     belief = transfer_belief(known, target, known_points(known.configs))

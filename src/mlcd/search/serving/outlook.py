@@ -12,10 +12,12 @@ from mlcd.search.acquisition import expected_saving
 from mlcd.search.serving.knowing import ById
 from mlcd.space import Space
 from mlcd.trial.plan import plans
-from mlcd.trial.trial import History, Measurement
+from mlcd.trial.trial import History
 
 Floats = NDArray[np.float64]
 
+WAITING = 0.3
+"""Deviation of ln(latency at a high percentile / seconds of a full batch) between configurations."""
 HOPELESS = 0.01
 """A probability of keeping the limits that is worth no trial."""
 
@@ -77,44 +79,40 @@ def seen(problem: Problem, history: History) -> Seen:
     return Seen(rows=rows, log_seconds=np.log(items_of(problem.space)[rows] / rates), errors=errors)
 
 
-def waiting(problem: Problem, history: History) -> float:
-    """ln of what the limit's percentile of latency is over the seconds of a batch, on average over the load tests.
+def latency_bound(problem: Problem, history: History) -> float:
+    """ln of the most seconds that a full batch may take for the latency limit to be kept; infinite without a limit.
 
-    0 before the first: a closed loop with one batch in flight has nobody waiting.
+    At first the limit itself, as in a closed loop. A load test that kept the limit with a slower full batch (the server
+    did not wait for batches to fill) raises it, one that broke it with a quicker one (requests waited) lowers it; where
+    they contradict each other, it lies between.
     """
     slo = problem.goal.slo
     if slo is None:
-        return 0.0
-    items = items_of(problem.space)
-    logs = [
-        np.log(_latency(trial, slo.percentile) * trial.samples_per_second / items[problem.space.index[trial.config]])
-        for trial in history.measured
-        if trial.load is not None
-    ]
-    return float(np.mean(logs)) if logs else 0.0
-
-
-def _latency(trial: Measurement, percentile: int) -> float:
-    load = trial.load
-    if load is None:
-        raise ValueError("the trial was no load test")
-    return {50: load.p50_seconds, 95: load.p95_seconds, 99: load.p99_seconds}[percentile]
+        return np.inf
+    bound = float(np.log(slo.seconds))
+    log_seconds = seen(problem, history).log_seconds
+    kept = np.array([trial.load is not None and trial.load.meets(slo) for trial in history.measured], dtype=bool)
+    highest = float(log_seconds[kept].max(initial=bound))
+    lowest = float(log_seconds[~kept].min(initial=bound))
+    if highest > bound and lowest < bound:
+        return (highest + lowest) / 2
+    return highest if highest > bound else lowest
 
 
 def outlook(problem: Problem, history: History, log_seconds: Floats, variance: Floats, fits: Floats) -> Outlook:
     """What each configuration may bring when ln seconds of a batch ~ N(log_seconds, variance).
 
     `fits` is the probability that its memory suffices. V = f x S / min(items / seconds, rate), f = the goal's scale.
-    The limit and the rate bound the same unknown: seconds <= min(limit / waiting, items / rate); the expected saving is
-    taken over what keeps the bound.
+    The limit and the rate bound the same unknown: seconds <= min(latency_bound, items / rate); the expected saving is
+    taken over what keeps the bound. How long requests wait beyond a batch, a p95 or p99 says and a p50 does not: there
+    the bound itself is in doubt, by a deviation of WAITING.
     """
     items = items_of(problem.space)
     scale = np.log(problem.goal.scale(problem.dollars_per_second)) + np.log(problem.work_samples)
-    bound = np.full(len(items), np.inf)
-    if problem.goal.slo is not None:
-        bound = np.full(len(items), np.log(problem.goal.slo.seconds) - waiting(problem, history))
-    deviation = np.sqrt(variance)
-    rate = problem.goal.rate
+    bound = np.full(len(items), latency_bound(problem, history))
+    rate, slo = problem.goal.rate, problem.goal.slo
+    waits = slo is not None and slo.percentile > 50
+    deviation = np.sqrt(variance + WAITING**2) if waits else np.sqrt(variance)
     if rate is not None:
         bound = np.minimum(bound, np.log(items / rate))
     keeps = np.where(np.isinf(bound), 1.0, ndtr((bound - log_seconds) / deviation)) * fits
@@ -126,6 +124,8 @@ def outlook(problem: Problem, history: History, log_seconds: Floats, variance: F
         gain = best**2 * np.exp(variance / 2 - log_value) * keeping * fits
     elif least is None:
         gain = best**2 * np.exp(-log_value) * keeps
+    elif rate is None and waits:
+        gain = expected_saving(log_value, variance, best) * keeps
     elif rate is None:
         gain = expected_saving(log_value, variance, best, scale + bound - np.log(items)) * fits
     else:
