@@ -34,7 +34,7 @@ class Slo:
             raise ValueError("a latency limit is on p50, p95 or p99")
 
     def __str__(self) -> str:
-        return f"p{self.percentile} within {format_seconds(self.seconds)}"
+        return f"p{self.percentile} within {self.seconds * 1000:g} ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
