@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mlcd.space import Config
+from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet
 from mlcd.trial.plan import Plan
 from mlcd.trial.record import TrialRow
 from mlcd.units import Usd
@@ -74,4 +75,32 @@ Observer = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
+    """For callers that do not want to know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochStarted:
+    """An epoch on functions is authorised and written down, and will start."""
+
+    number: int
+    fleet: Fleet
+    spent: Usd
+    left: Usd | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochFinished:
+    """An epoch on functions is paid and stored, whether it came to its barrier or not."""
+
+    outcome: Epoch | FailedEpoch
+    spent: Usd
+    left: Usd | None
+    elapsed_seconds: float
+
+
+EpochEvent = EpochStarted | EpochFinished | Warned
+EpochObserver = Callable[[EpochEvent], None]
+
+
+def ignore_epochs(event: EpochEvent) -> None:
     """For callers that do not want to know."""

@@ -12,7 +12,21 @@ import click
 from mlcd.errors import MlcdError, nearest
 from mlcd.version import __version__
 
-COMMANDS = ("demo", "init", "train", "serve", "runs", "show", "resume", "report", "down", "catalog", "check", "bench")
+COMMANDS = (
+    "demo",
+    "init",
+    "train",
+    "serve",
+    "serverless",
+    "runs",
+    "show",
+    "resume",
+    "report",
+    "down",
+    "catalog",
+    "check",
+    "bench",
+)
 """In the order in which a new user meets them; the command NAME is the attribute NAME of mlcd.cli.NAME."""
 
 FAILED = 1

@@ -14,6 +14,7 @@ from mlcd.errors import BadInput
 if TYPE_CHECKING:
     from mlcd.events import Observer
     from mlcd.trial.record import RunRecord
+    from mlcd.trial.serverless import ServerlessRecord
 
 _HEADINGS = (
     "Chosen:",
@@ -73,6 +74,19 @@ def _print_served(record: "RunRecord", output: str) -> None:
     from mlcd.report.serving import serving_verdict
 
     lines = serving_verdict(record).splitlines()
+    click.echo("\n".join(map(_emphasised, lines) if wants_colour(sys.stdout) else lines))
+
+
+def print_training(record: "ServerlessRecord", output: str) -> None:
+    """A training on functions as its answer or as JSON."""
+    if output == "json":
+        from mlcd.report.serverless_json import serverless_json
+
+        print_json(serverless_json(record))
+        return
+    from mlcd.report.serverless import serverless_verdict
+
+    lines = serverless_verdict(record).splitlines()
     click.echo("\n".join(map(_emphasised, lines) if wants_colour(sys.stdout) else lines))
 
 

@@ -1,8 +1,12 @@
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from mlcd.cli.output import output_option, print_json, svg_name, writable, write_file
+
+if TYPE_CHECKING:
+    from mlcd.store.store import Store
 
 
 @click.command()
@@ -30,6 +34,9 @@ def report(run: str, out: Path | None, picture: str | None, output: str) -> None
     if picture is not None and out is not None:
         svg_name(out, "--out")
     with Store(home()) as store:
+        if store.kind(run) == "serverless":
+            _report_training(run, store, picture, out, output)
+            return
         record = store.record(run)
     if record.kind == "serve" and picture is not None:
         raise BadInput(f"--picture: {record.run_id} served a model, and such a run has no pictures; leave it out")
@@ -40,6 +47,22 @@ def report(run: str, out: Path | None, picture: str | None, output: str) -> None
         write_file(file, serving_html(record))
     else:
         write_file(file, drawn(record, picture) if picture else html_report(record))
+    if output == "json":
+        print_json({"run_id": record.run_id, "file": str(file)})
+    else:
+        click.echo(f"{file} is written.")
+
+
+def _report_training(run: str, store: "Store", picture: str | None, out: Path | None, output: str) -> None:
+    """A training on functions has one picture, whatever its name, and one page."""
+    from mlcd.report.serverless_html import serverless_html
+    from mlcd.report.serverless_picture import serverless_picture
+    from mlcd.store.epochs import EpochBook
+
+    record = EpochBook(store).record(run)
+    suffix = "svg" if picture else "html"
+    file = writable(out or Path(f"{record.run_id}.{suffix}"))
+    write_file(file, serverless_picture(record) if picture else serverless_html(record))
     if output == "json":
         print_json({"run_id": record.run_id, "file": str(file)})
     else:

@@ -23,6 +23,8 @@ def resume(ctx: click.Context, run: str, output: str) -> None:
     from mlcd.store.store import Store, home
 
     with Store(home()) as store:
+        if store.kind(run) == "serverless":
+            ctx.exit(_trained_on_functions(run, store, output))
         before = store.record(run)
         if before.kind == "serve":
             record = _served(before, store)
@@ -39,3 +41,16 @@ def _served(before: "RunRecord", store: "Store") -> "RunRecord":
     from mlcd.report.serving_progress import ServingProgress
 
     return resume_serving(before.run_id, store=store, observer=ServingProgress(sys.stderr, before.problem.goal))
+
+
+def _trained_on_functions(run: str, store: "Store", output: str) -> int:
+    from mlcd.cli.output import print_training
+    from mlcd.jobs.serverless import resume as resume_training
+    from mlcd.report.serverless_progress import EpochProgress
+    from mlcd.store.epochs import EpochBook
+
+    before = EpochBook(store).record(run)
+    observer = EpochProgress(sys.stderr, before.problem.target_loss)
+    record = resume_training(before.run_id, store=store, observer=observer)
+    print_training(record, output)
+    return record.status.exit_code

@@ -11,7 +11,7 @@ from typing import Any
 
 from mlcd.clouds.functions.lithops.call import CallOrder, Faults, Source, Sync
 from mlcd.clouds.functions.lithops.invoker import Call, Invoker
-from mlcd.clouds.functions.lithops.objects import Trial, data_key, outcome_key, run_prefix
+from mlcd.clouds.functions.lithops.objects import Part, Trial, data_key, outcome_key, run_prefix
 from mlcd.clouds.functions.lithops.shelf import Shelf
 from mlcd.clouds.functions.lithops.watch import Broken, Ended, TooManyFailures, Watch
 from mlcd.clouds.functions.lithops.worker import train_shard
@@ -25,6 +25,9 @@ from mlcd.workloads.data import Layout, Samples
 
 MB_PER_PROCESSOR = 1769
 """AWS Lambda gives one vCPU at this size and a share in proportion below it (its developer guide, 2024)."""
+
+SILENT_SECONDS = 30.0
+"""What a call that nobody waited for and that told nothing is taken to have run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +124,31 @@ class LithopsCloud:
         """An epoch that had come to its barrier when mlcd died: paid, and not to be run again."""
         found = self._shelf.get(outcome_key(run_id, number))
         return None if found is None else _epoch_from_json(json.loads(found)["epoch"])
+
+    def lost(self, order: EpochOrder, *, elapsed_seconds: float) -> Usd:
+        """What the calls of an epoch cost that nobody waited for: as long as they told last, and as long again.
+
+        A call that had told nothing yet is charged as the longest that had. Never more than was authorised.
+        """
+        prefix = f"{run_prefix(order.run_id)}epochs/{order.number:05d}/"
+        last: dict[tuple[int, int], str] = {}
+        for key in self._shelf.keys(prefix):
+            _, _, rest = key[len(prefix) :].partition("/")
+            if rest.startswith("part/"):
+                part = Part.named(rest.removeprefix("part/"))
+                last[part.shard, part.attempt] = key
+        told = [found[0]["seconds"] for key in last.values() if (found := self._shelf.vector(key)) is not None]
+        longest = min(2 * max(told, default=SILENT_SECONDS), elapsed_seconds)
+        seconds = [min(2 * each, elapsed_seconds) for each in told]
+        seconds += [longest] * max(0, order.fleet.functions - len(seconds))
+        count, problem = len(seconds), self.problem
+        usd = problem.prices.charge(
+            memory_mb=order.fleet.memory_mb,
+            call_seconds=seconds,
+            puts=count * problem.puts_per_function,
+            gets=count * problem.gets_per_function,
+        )
+        return min(usd, order.usd)
 
     def parameters(self, run_id: str, number: int) -> bytes:
         """The parameters that an epoch left, as float32."""

@@ -4,8 +4,8 @@ The parameters are the epoch's first ones plus one part a shard, the sum of the 
 
     w = w0 + sum over shards s of d[s],    d[s] = - rate/n x sum of the gradients of the steps of s
 
-where each of the n functions takes its n-th part of the mini-batch: together they make a step of the whole batch. In BSP
-that is plain mini-batch SGD; in HSP the parts of the others are as old as the last push.
+where each of the n functions takes its n-th part of the mini-batch: together they make a step of the whole batch. In
+BSP that is plain mini-batch SGD; in HSP the parts of the others are as old as the last push.
 
 Only who works on shard s makes d[s] longer, each version has its number of steps in its name, and a longer one takes
 the place of a shorter one. So it does not matter how often, in what order or by how many attempts a part is told:

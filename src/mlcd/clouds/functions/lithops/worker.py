@@ -186,7 +186,8 @@ class _Call:
 
     def _push(self, replica: Replica) -> Board:
         """Tells the others, then takes in what they told; BSP waits until all have made this step."""
-        order, header = self._order, {"steps": self._step}
+        order = self._order
+        header = {"steps": self._step, "seconds": round(time.monotonic() - self._begun, 3)}
         key = order.trial.part(Part(order.shard, self._step, order.attempt))
         self._shelf.put(key, frame(header, replica.own))
         self._pushed = self._step

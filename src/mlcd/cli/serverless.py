@@ -1,0 +1,108 @@
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mlcd.cli.output import output_option, print_training, svg_name, writable, write_file
+from mlcd.errors import BadInput
+
+if TYPE_CHECKING:
+    from mlcd.jobs.serverless import PreparedTraining
+    from mlcd.spec.serverless import ServerlessSpec
+
+
+@click.command()
+@click.argument("job", metavar="JOB.yaml")
+@click.option("--on", metavar="INFRA", help="Where: lithops/localhost, lithops/aws_lambda or sim/lambda.")
+@click.option("--budget", metavar="MONEY", help="Cap on the whole training, such as '3 USD'.")
+@click.option("--deadline", metavar="TIME", help="Such as 30min, or 2026-12-01T18:00Z.")
+@click.option("--strategy", metavar="NAME[:OPTIONS]", help="Who decides: mpc, siren, static or static-n.")
+@click.option("--sync", metavar="MODE", help="hsp, bsp or asp.")
+@click.option("--functions", metavar="N..M", help="How many functions may be chosen, such as 1..64.")
+@click.option("--memory", metavar="MB,...", help="Which memory sizes may be chosen, such as 512,1769.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of every random choice.")
+@click.option("--dry-run", is_flag=True, help="Show what would be trained; start nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before spending real money.")
+@click.option("--picture", metavar="FILE.svg", type=click.Path(path_type=Path), help="Draw fleets and loss there.")
+@output_option
+@click.pass_context
+def serverless(
+    ctx: click.Context,
+    /,
+    *,
+    job: str,
+    seed: int,
+    dry_run: bool,
+    yes: bool,
+    picture: Path | None,
+    output: str,
+    **flags: str | None,
+) -> None:
+    """Train on functions, their number and memory chosen anew before every epoch.
+
+    JOB.yaml says what is trained, to which loss, and within which budget. No epoch starts whose worst case the budget
+    does not pay for. Loss, time and money of each epoch go to standard error as they come; the answer and the receipt
+    to standard output; the exit code says how it ended.
+    """
+    from mlcd.jobs.serverless import prepare
+    from mlcd.jobs.serverless import train as run_job
+    from mlcd.report.serverless_progress import EpochProgress
+    from mlcd.spec.functions import read_serverless, with_function_flags
+    from mlcd.store.store import Store, home
+
+    spec = with_function_flags(read_serverless(job), flags)
+    if picture is not None:
+        svg_name(writable(picture), "--picture")
+    prepared = prepare(spec, seed=seed)
+    if dry_run:
+        _print_dry_run(spec, prepared, output)
+        ctx.exit(0)
+    if not yes:
+        _ask(spec, prepared)
+    with Store(home()) as store:
+        record = run_job(spec, store=store, seed=seed, observer=EpochProgress(sys.stderr, prepared.problem.target_loss))
+    print_training(record, output)
+    if picture is not None:
+        from mlcd.report.serverless_picture import serverless_picture
+
+        write_file(picture, serverless_picture(record))
+    ctx.exit(record.status.exit_code)
+
+
+def _ask(spec: "ServerlessSpec", prepared: "PreparedTraining") -> None:
+    """Leave to spend, unless nothing real is spent. Raises BadInput off a terminal, Abort for a no."""
+    if not prepared.charged:
+        return
+    budget, infra = spec.goal.budget, spec.resources.infra
+    most = f"at most {budget}" if budget is not None else "an amount that no budget limits"
+    if not sys.stdin.isatty():
+        raise BadInput(f"this would spend real money on {infra} ({most}) and there is no one to ask: give -y")
+    if not click.confirm(f"This spends real money on {infra}: {most}. Go on?", err=True):
+        raise BadInput("nothing was started and nothing was spent")
+
+
+def _print_dry_run(spec: "ServerlessSpec", prepared: "PreparedTraining", output: str) -> None:
+    from mlcd.cli.output import print_json
+    from mlcd.epoch_ledger import EpochLedger
+
+    problem = prepared.problem
+    first = prepared.scheduler.decide(problem, (), EpochLedger(problem=problem).left())
+    if output == "json":
+        print_json(
+            {
+                "name": problem.name,
+                "infra": spec.resources.infra,
+                "fleets": len(problem.functions) * len(problem.memory_mb),
+                "samples": problem.samples,
+                "batch": problem.batch,
+                "target_loss": problem.target_loss,
+                "prices": problem.prices.name,
+                "first_fleet": None if first is None else {"functions": first.functions, "memory_mb": first.memory_mb},
+            }
+        )
+        return
+    click.echo(f"{problem.name}: {spec.workload.model} on {spec.resources.infra}, {problem.samples:,} samples an epoch")
+    click.echo(f"  {len(problem.functions)} numbers of functions x {len(problem.memory_mb)} sizes of memory")
+    click.echo(f"  first epoch: {'none fits the limits' if first is None else first}")
+    click.echo(f"  prices: {problem.prices.name}, {problem.prices.date.isoformat()}")

@@ -1,0 +1,80 @@
+"""What a training on functions reads: the samples of a folder, or made ones; the user's own module as text."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlcd.errors import nearest
+from mlcd.spec.serverless import ServerlessSpec
+from mlcd.workloads.data import Samples, shuffled
+from mlcd.workloads.made import MADE
+from mlcd.workloads.model import BUILT_IN
+
+MOST_MODULE_BYTES = 1024 * 1024
+
+
+def samples(spec: ServerlessSpec) -> Samples:
+    """x.npy and y.npy of `workload.data`, shuffled; made data where a built-in model has none. Raises SpecError."""
+    name, folder = spec.workload.model, spec.workload.data
+    if not folder:
+        if name not in MADE:
+            problem = "is missing: only built-in models come with data"
+            raise spec.error("workload.data", problem, allowed="a folder with x.npy and y.npy")
+        return shuffled(*MADE[name]())
+    path = _beside(spec, folder)
+    if not path.is_dir():
+        problem = "there is no such folder"
+        raise spec.error("workload.data", problem, value=folder, allowed="a folder with x.npy and y.npy")
+    x, y = _array(spec, path / "x.npy"), _array(spec, path / "y.npy")
+    if len(x) != len(y):
+        problem = f"x.npy has {len(x):,} rows and y.npy has {len(y):,}"
+        raise spec.error("workload.data", problem, value=folder)
+    if len(x) < max(2, spec.functions[-1]):
+        problem = f"has {len(x):,} rows, fewer than functions"
+        raise spec.error("workload.data", problem, value=folder, allowed="a row for each function, and some to test by")
+    return shuffled(x, y)
+
+
+def module(spec: ServerlessSpec) -> bytes:
+    """The text of the user's own module; b"" for a built-in model. It is not imported here. Raises SpecError."""
+    name = spec.workload.model
+    if name in BUILT_IN:
+        return b""
+    stem, colon, _ = name.partition(":")
+    if not colon:
+        raise spec.error(
+            "workload.model",
+            "there is no such model",
+            value=name,
+            allowed=", ".join((*BUILT_IN, "MODULE:FUNCTION of your own")),
+            nearest=nearest(name, list(BUILT_IN)),
+        )
+    path = _beside(spec, f"{stem}.py")
+    if not path.is_file():
+        problem = f"there is no {stem}.py beside the job file"
+        raise spec.error("workload.model", problem, value=name, allowed="MODULE:FUNCTION of a file there")
+    code = path.read_bytes()
+    if len(code) > MOST_MODULE_BYTES:
+        raise spec.error("workload.model", f"{path} is too large for a module", allowed="at most 1 MiB")
+    return code
+
+
+def _beside(spec: ServerlessSpec, name: str) -> Path:
+    """A path as the job file means it: from its own folder, else from here."""
+    path = Path(name).expanduser()
+    own = Path(spec.file).parent / path if spec.file else path
+    return own if own.exists() or not path.exists() else path
+
+
+def _array(spec: ServerlessSpec, path: Path) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = np.load(path, allow_pickle=False, mmap_mode="r")
+    except FileNotFoundError:
+        raise spec.error("workload.data", f"has no {path.name}", value=spec.workload.data) from None
+    except (ValueError, OSError) as error:
+        raise spec.error("workload.data", f"{path} cannot be read: {error}", value=spec.workload.data) from error
+    if array.ndim < 1 or array.dtype.hasobject:
+        raise spec.error("workload.data", f"{path} is no array of rows", value=spec.workload.data)
+    return array

@@ -1,0 +1,62 @@
+"""What the same training would take on one plain instance: a rough sum, so that nobody pays for functions in vain.
+
+From the epochs on functions: the processor time of an epoch is n x the mean time of a function x the share of its
+processors that it used x the processors that its memory pays for. One instance with v vCPUs shares it among them and
+needs no storage between steps:
+
+    seconds = start + epochs x processor time / v,    usd = price x max(seconds, 60 s)
+
+It flatters the instance a little (its processes are taken to wait for nothing), and functions a little (an asynchronous
+epoch may bring less than a synchronous one). LambdaML (SIGMOD 2021) measured the same with care: functions are faster
+where a job is short or wide, and hardly ever cheaper.
+"""
+
+from collections.abc import Sequence
+
+from mlcd.catalog import Catalog
+from mlcd.trial.epoch import Epoch
+from mlcd.trial.serverless import PlainInstance
+
+START_SECONDS = 90.0
+"""From the order to the first sample: an instance's start and its libraries' (EC2, usual)."""
+LEAST_BILLED_SECONDS = 60.0
+MB_PER_PROCESSOR = 1769.0
+MOST_PROCESSORS = 6.0
+"""Of a function with 10,240 MB (AWS Lambda's developer guide, 2024)."""
+FAMILIES = ("c5.", "m5.", "m4.")
+
+
+def plain_instances(epochs: Sequence[Epoch], catalog: Catalog, *, most: int = 4) -> tuple[PlainInstance, ...]:
+    """The instances that are fastest for their price, the cheapest first; at most so many."""
+    if not epochs:
+        return ()
+    work = sum(map(_processor_seconds, epochs))
+    found = []
+    for instance in catalog.instances:
+        price = instance.price(spot=False)
+        if instance.cloud != "aws" or not instance.name.startswith(FAMILIES) or price is None or instance.accelerators:
+            continue
+        seconds = START_SECONDS + work / instance.vcpus
+        usd = price.for_seconds(max(seconds, LEAST_BILLED_SECONDS))
+        found.append(PlainInstance(name=instance.name, usd_per_hour=price, seconds=seconds, usd=usd))
+    return _front(found)[:most]
+
+
+def _processor_seconds(epoch: Epoch) -> float:
+    """Of all functions of an epoch; where their use is not known, all of their compute time."""
+    processors = min(epoch.fleet.memory_mb / MB_PER_PROCESSOR, MOST_PROCESSORS)
+    each = epoch.compute.mean_seconds
+    if epoch.cpu_share is not None:
+        each = (epoch.fetch.mean_seconds + each + epoch.update.mean_seconds) * min(epoch.cpu_share, 1.0)
+    return epoch.fleet.functions * each * processors
+
+
+def _front(found: list[PlainInstance]) -> tuple[PlainInstance, ...]:
+    """Those that no other one beats in both time and money."""
+    kept: list[PlainInstance] = []
+    fastest = float("inf")
+    for plan in sorted(found, key=lambda plan: (plan.usd, plan.seconds)):
+        if plan.seconds < fastest * 0.99:
+            kept.append(plan)
+            fastest = plan.seconds
+    return tuple(kept)

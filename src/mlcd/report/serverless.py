@@ -1,0 +1,145 @@
+"""What a training on functions says: how it ended, its epochs, its receipt, and whether instances had been better."""
+
+from mlcd.report.text_table import text_table
+from mlcd.trial.epoch import Epoch
+from mlcd.trial.outcome import Status
+from mlcd.trial.serverless import PlainInstance, ServerlessRecord
+from mlcd.units import Usd, format_seconds
+
+LOCAL = "functions ran on this machine: prices are those that the table has, and nobody is charged."
+_HEADLINES = {
+    Status.RUNNING: "Not finished: `mlcd resume {run}` goes on.",
+    Status.INTERRUPTED: "Interrupted: `mlcd resume {run}` goes on.",
+    Status.DONE: "Trained to the target.",
+    Status.OVERRAN: "Trained to the target, past the deadline.",
+    Status.INFEASIBLE: "Nothing was started: the limits do not pay for a training.",
+    Status.NOTHING_FITS: "The target loss was not reached.",
+    Status.ALL_FAILED: "Every epoch failed.",
+    Status.RUN_FAILED: "The training failed.",
+}
+
+
+def origin(record: ServerlessRecord) -> tuple[str, str]:
+    """(word, sentence) where time or money is not real; both empty otherwise."""
+    if record.simulated:
+        return "SIMULATED", f"all time and money here is {record.cloud}'s; nothing was rented and nothing was paid."
+    if record.cloud == "lithops/localhost":
+        return "NOMINAL", LOCAL
+    return "", ""
+
+
+def headline(record: ServerlessRecord) -> str:
+    """How it ended."""
+    return _HEADLINES[record.status].format(run=record.run_id)
+
+
+def goal_text(record: ServerlessRecord) -> str:
+    """What was asked for."""
+    problem, goal = record.problem, record.problem.goal
+    least = "soonest" if str(goal.minimize) == "time" else "cheapest"
+    limits = [f"within {goal.budget}"] if goal.budget is not None else []
+    if goal.deadline_seconds is not None:
+        limits.append(f"in {format_seconds(goal.deadline_seconds)}")
+    return (
+        f"{problem.name}: {record.model} to a loss of {problem.target_loss:.4g}, {least} {' and '.join(limits)}".strip()
+    )
+
+
+def fleets_text(epochs: tuple[Epoch, ...]) -> str:
+    """`4-16 functions of 512-1,769 MB`."""
+    functions = [epoch.fleet.functions for epoch in epochs]
+    memory = [epoch.fleet.memory_mb for epoch in epochs]
+    return f"{_span(functions)} functions of {_span(memory)} MB"
+
+
+def better_instance(record: ServerlessRecord) -> PlainInstance | None:
+    """The plain instance that serves the goal better: cheaper and no slower, or as cheap and faster."""
+    if not record.reached:
+        return None
+    usd, seconds = record.total_usd, record.training_seconds
+    by_money = [plan for plan in record.instances if plan.usd < usd and plan.seconds <= seconds]
+    by_time = [plan for plan in record.instances if plan.usd <= usd and plan.seconds < seconds]
+    wanted = by_time if str(record.problem.goal.minimize) == "time" else by_money
+    return min(wanted, key=lambda plan: plan.seconds if wanted is by_time else plan.usd.dollars, default=None)
+
+
+def instances_text(record: ServerlessRecord) -> str:
+    """Whether plain instances had been better, and by how much; empty where that is not known."""
+    if not record.reached or not record.instances:
+        return ""
+    usd, seconds = record.total_usd, record.training_seconds
+    better = better_instance(record)
+    if better is not None:
+        faster, cheaper = 1 - better.seconds / seconds, 1 - better.usd.dollars / max(usd.dollars, 1e-9)
+        return (
+            f"One {better.name} would have been better: {format_seconds(better.seconds)} ({faster:.0%} less time)"
+            f" and {better.usd} ({cheaper:.0%} less money)."
+        )
+    cheapest = record.instances[0]
+    if cheapest.usd < usd:
+        saved = 1 - cheapest.usd.dollars / usd.dollars
+        return (
+            f"One {cheapest.name} would have been {saved:.0%} cheaper ({cheapest.usd}) and slower:"
+            f" {format_seconds(cheapest.seconds)} against {format_seconds(seconds)}."
+        )
+    return f"No plain instance would have been better; the nearest is {cheapest.name}: {_at(cheapest)}."
+
+
+def serverless_verdict(record: ServerlessRecord) -> str:
+    """The whole answer in characters."""
+    word, sentence = origin(record)
+    lines = [f"{word}: {sentence}"] if word else []
+    lines += [goal_text(record), headline(record)]
+    if record.stopped:
+        lines.append(f"Ended: {record.stopped}.")
+    if record.smallest_budget is not None:
+        lines.append(f"The smallest budget that would do, as far as can be told: {_up(record.smallest_budget)}.")
+    if record.rows:
+        lines += ["", "Epochs", *_epochs(record), "", *_receipt(record)]
+    if text := instances_text(record):
+        lines += ["", text, "(An estimate from the functions' processor time; docs/serverless.md says how.)"]
+    lines += ["", f"Run {record.run_id}: mlcd show {record.run_id}; mlcd report {record.run_id}"]
+    return "\n".join(lines)
+
+
+def _epochs(record: ServerlessRecord) -> list[str]:
+    rows = [["epoch", "functions", "memory", "loss", "time", "money", "fetch", "compute", "update", "repeated"]]
+    for row in record.rows:
+        done = row.outcome
+        start = [str(done.number), str(done.fleet.functions), f"{done.fleet.memory_mb:,} MB"]
+        if isinstance(done, Epoch):
+            phases = [f"{phase.mean_seconds:.2f} s" for phase in (done.fetch, done.compute, done.update)]
+            rows.append([*start, f"{done.loss:.4f}", f"{done.seconds:.1f} s", str(done.usd), *phases, str(done.failed)])
+        else:
+            rows.append([*start, "failed", f"{done.seconds:.1f} s", str(done.usd), "-", "-", "-", "-"])
+    lines = text_table(rows, ">>>>>>>>>>")
+    return lines + [f"  epoch {each.number} failed: {each.message}" for each in record.failed]
+
+
+def _receipt(record: ServerlessRecord) -> list[str]:
+    goal, prices = record.problem.goal, record.problem.prices
+    calls = sum(epoch.calls for epoch in record.epochs)
+    repeated = sum(epoch.failed for epoch in record.epochs)
+    rows = [["training", format_seconds(record.training_seconds), str(record.total_usd)]]
+    if record.failed:
+        lost = Usd(sum(each.usd.micros for each in record.failed))
+        rows.append(["  of which failed", format_seconds(sum(each.seconds for each in record.failed)), str(lost)])
+    if goal.budget is not None:
+        rows.append(["budget", "", str(goal.budget)])
+        rows.append(["left", "", str(goal.budget - record.total_usd)])
+    head = f"Receipt (prices of {prices.name}, {prices.date.isoformat()})"
+    tail = f"  {calls:,} calls, {repeated:,} of them repeated; {record.sync}; scheduled by {record.strategy}"
+    return [head, *text_table(rows, "<>>"), tail]
+
+
+def _span(numbers: list[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,}-{high:,}"
+
+
+def _at(plan: PlainInstance) -> str:
+    return f"{format_seconds(plan.seconds)} and {plan.usd}"
+
+
+def _up(usd: Usd) -> str:
+    return str(usd)

@@ -1,0 +1,113 @@
+"""A training on functions as JSON: the unit of every number in its key, money in dollars."""
+
+from mlcd.report.serverless import better_instance, instances_text
+from mlcd.trial.epoch import Epoch, Phase
+from mlcd.trial.serverless import EpochRow, PlainInstance, ServerlessRecord
+from mlcd.units import Usd
+
+SCHEMA = 1
+Json = dict[str, object]
+
+
+def serverless_json(record: ServerlessRecord) -> Json:
+    """The whole record, ready for json.dumps; the command line's `-o json`."""
+    problem, goal = record.problem, record.problem.goal
+    better = better_instance(record)
+    return {
+        "schema": SCHEMA,
+        "kind": "serverless",
+        "run_id": record.run_id,
+        "name": problem.name,
+        "created": record.created,
+        "status": str(record.status),
+        "exit_code": record.status.exit_code,
+        "simulated": record.simulated,
+        "cloud": record.cloud,
+        "model": record.model,
+        "sync": record.sync,
+        "strategy": record.strategy,
+        "seed": record.seed,
+        "version": record.version,
+        "goal": {
+            "minimize": str(goal.minimize),
+            "budget_usd": _usd(goal.budget),
+            "deadline_seconds": goal.deadline_seconds,
+            "target_loss": problem.target_loss,
+            "max_epochs": problem.max_epochs,
+        },
+        "prices": {"name": problem.prices.name, "date": problem.prices.date.isoformat()},
+        "stopped": record.stopped,
+        "reached": record.reached,
+        "loss": record.epochs[-1].loss if record.epochs else None,
+        "smallest_budget_usd": _usd(record.smallest_budget),
+        "receipt": {
+            "training_seconds": record.training_seconds,
+            "elapsed_seconds": record.elapsed_seconds,
+            "total_usd": _usd(record.total_usd),
+            "failed_usd": sum(each.usd.dollars for each in record.failed),
+            "cap_usd": _usd(goal.budget),
+            "left_usd": None if goal.budget is None else _usd(goal.budget - record.total_usd),
+            "calls": sum(epoch.calls for epoch in record.epochs),
+            "repeated_calls": sum(epoch.failed for epoch in record.epochs),
+        },
+        "epochs": _epochs(record),
+        "instances": {
+            "text": instances_text(record),
+            "better": None if better is None else _instance(better),
+            "compared": [_instance(instance) for instance in record.instances],
+        },
+    }
+
+
+def _epochs(record: ServerlessRecord) -> list[Json]:
+    rows, seconds, usd = [], 0.0, Usd(0)
+    for row in record.rows:
+        seconds, usd = seconds + row.outcome.seconds, usd + row.outcome.usd
+        rows.append({**_epoch(row), "total_seconds": seconds, "total_usd": _usd(usd)})
+    return rows
+
+
+def _epoch(row: EpochRow) -> Json:
+    done = row.outcome
+    shared: Json = {
+        "go": row.go,
+        "epoch": done.number,
+        "functions": done.fleet.functions,
+        "memory_mb": done.fleet.memory_mb,
+        "authorised_usd": _usd(row.authorised_usd),
+        "authorised_seconds": row.authorised_seconds,
+        "seconds": done.seconds,
+        "usd": _usd(done.usd),
+    }
+    if not isinstance(done, Epoch):
+        return {**shared, "loss": None, "failure": done.message}
+    return {
+        **shared,
+        "loss": done.loss,
+        "failure": None,
+        "fetch_seconds": _phase(done.fetch),
+        "compute_seconds": _phase(done.compute),
+        "update_seconds": _phase(done.update),
+        "calls": done.calls,
+        "repeated_calls": done.failed,
+        "cold_starts": done.cold_starts,
+        "memory_share": done.memory_share,
+        "cpu_share": done.cpu_share,
+    }
+
+
+def _phase(phase: Phase) -> Json:
+    return {"mean": phase.mean_seconds, "max": phase.max_seconds}
+
+
+def _instance(instance: PlainInstance) -> Json:
+    return {
+        "name": instance.name,
+        "usd_per_hour": _usd(instance.usd_per_hour),
+        "seconds": instance.seconds,
+        "usd": _usd(instance.usd),
+    }
+
+
+def _usd(usd: Usd | None) -> float | None:
+    return None if usd is None else usd.dollars

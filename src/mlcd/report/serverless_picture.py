@@ -1,0 +1,113 @@
+"""A training on functions in pictures: functions and memory of each epoch; loss against time, and against money."""
+
+from collections.abc import Sequence
+
+from mlcd.report.frame import axes, empty, left_margin, legend
+from mlcd.report.labels import Box
+from mlcd.report.serverless import origin
+from mlcd.report.svg import Drawing
+from mlcd.report.ticks import Scale, Tick, fitted_scale, money_ticks, number_ticks, time_ticks
+from mlcd.trial.epoch import Epoch
+from mlcd.trial.serverless import ServerlessRecord
+from mlcd.units import format_seconds
+
+_HEIGHT, _GAP, _BELOW = 620.0, 70.0, 52.0
+
+
+def serverless_picture(record: ServerlessRecord, *, width: float = 860.0) -> str:
+    """One self-contained SVG: above, the fleets; below, the loss over time and over money."""
+    epochs = record.epochs
+    drawing = Drawing(
+        key=f"functions-{width:.0f}",
+        width=width,
+        height=_HEIGHT,
+        title="Functions and memory of each epoch; loss against time and against money",
+        description=_say(record),
+    )
+    if not epochs:
+        empty(drawing, width, _HEIGHT, "No epoch came to its end.")
+        return drawing.render()
+    items: list[tuple[str, str, int | str]] = [
+        ("functions", "spent", "box"),
+        ("memory", "mark f-s1", 1),
+        ("loss", "mark f-s0", 0),
+        (f"target loss {record.problem.target_loss:.4g}", "limit", "line"),
+    ]
+    top = legend(drawing, items, width) + 24
+    middle = top + (_HEIGHT - top) * 0.40
+    _fleets(drawing, epochs, Box(58, top, width - 70, middle - 12))
+    half = (width - 40) / 2
+    y = middle + _GAP
+    _losses(drawing, record, Box(0, y, half, _HEIGHT - _BELOW), over="time")
+    _losses(drawing, record, Box(half + 30, y, width - 14, _HEIGHT - _BELOW), over="money")
+    if word := origin(record)[0]:
+        drawing.text(4, _HEIGHT - 6, word, "muted", size=10)
+    return drawing.render()
+
+
+def _fleets(drawing: Drawing, epochs: tuple[Epoch, ...], plot: Box) -> None:
+    most = max(epoch.fleet.functions for epoch in epochs)
+    up = Scale(low=0.0, high=most * 1.1, start=plot.bottom, end=plot.top)
+    across = Scale(low=0.0, high=float(len(epochs)), start=plot.left, end=plot.right)
+    every = max(1, len(epochs) // 20 + 1)
+    ticks = [(at + 0.5, str(epoch.number)) for at, epoch in enumerate(epochs) if at % every == 0]
+    axes(drawing, plot, across=(across, ticks, "epoch"), up=(up, _whole(number_ticks(up, 4)), "functions"))
+    sizes = [float(epoch.fleet.memory_mb) for epoch in epochs]
+    memory = Scale(low=0.0, high=max(sizes) * 1.1, start=plot.bottom, end=plot.top)
+    for value, label in number_ticks(memory, 4):
+        drawing.text(plot.right + 7, memory(value) + 4, label, "muted", size=11)
+    drawing.text(plot.right - 30, plot.top - 12, "memory, MB", "muted", size=11)
+    points = []
+    for at, epoch in enumerate(epochs):
+        title = f"Epoch {epoch.number}: {epoch.fleet}\nloss {epoch.loss:.4f}, {epoch.seconds:.1f} s, {epoch.usd}"
+        drawing.rect(Box(across(at + 0.15), up(epoch.fleet.functions), across(at + 0.85), plot.bottom), "spent", title)
+        points.append((across(at + 0.5), memory(epoch.fleet.memory_mb)))
+    drawing.line(points, "l-s1")
+    for (x, y), epoch in zip(points, epochs, strict=True):
+        drawing.mark(1, x, y, "mark f-s1", f"Epoch {epoch.number}: {epoch.fleet.memory_mb:,} MB", radius=4)
+
+
+def _losses(drawing: Drawing, record: ServerlessRecord, area: Box, *, over: str) -> None:
+    points = _course(record, over)
+    target = record.problem.target_loss
+    values = [loss for _, loss, _ in points]
+    shown = [*values, target] if target > 0 else values
+    up = fitted_scale(shown, area.bottom, area.top, spread_for_log=20.0, floor=False)
+    ticks = number_ticks(up, 5)
+    plot = Box(area.left + left_margin(ticks), area.top, area.right, area.bottom)
+    across = Scale(low=0.0, high=max(x for x, _, _ in points) * 1.05, start=plot.left, end=plot.right)
+    marks: Sequence[Tick] = time_ticks(across, 4) if over == "time" else money_ticks(across, 4)
+    axes(drawing, plot, across=(across, marks, over), up=(up, (), ""))
+    for value, label in ticks:
+        drawing.line([(plot.left, up(value)), (plot.right, up(value))], "grid")
+        drawing.text(plot.left - 7, up(value) + 4, label, "muted", anchor="end", size=11)
+    drawing.text(plot.left - 30 if plot.left > 60 else 4, plot.top - 12, "loss", "muted", size=11)
+    if target > 0:
+        drawing.line([(plot.left, up(target)), (plot.right, up(target))], "limit")
+    drawing.line([(across(x), up(loss)) for x, loss, _ in points], "l-s0")
+    for x, loss, title in points:
+        drawing.mark(0, across(x), up(loss), "mark f-s0", title, radius=4)
+
+
+def _course(record: ServerlessRecord, over: str) -> list[tuple[float, float, str]]:
+    """(time or money so far, loss, words) after each epoch; failed epochs count in what went by."""
+    points, seconds, dollars = [], 0.0, 0.0
+    for row in record.rows:
+        done = row.outcome
+        seconds, dollars = seconds + done.seconds, dollars + done.usd.dollars
+        if isinstance(done, Epoch):
+            title = f"After epoch {done.number}: loss {done.loss:.4f}\n{format_seconds(seconds)}, ${dollars:.4f}"
+            points.append((seconds if over == "time" else max(dollars, 1e-9), done.loss, title))
+    return points
+
+
+def _whole(ticks: tuple[Tick, ...]) -> tuple[Tick, ...]:
+    return tuple(tick for tick in ticks if tick[0] == int(tick[0]))
+
+
+def _say(record: ServerlessRecord) -> str:
+    if not record.epochs:
+        return "Nothing was trained."
+    first, last = record.epochs[0], record.epochs[-1]
+    fleets = f"from {first.fleet} to {last.fleet}"
+    return f"{len(record.epochs)} epochs, {fleets}; the loss fell from {first.loss:.4g} to {last.loss:.4g}."
