@@ -2,9 +2,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mlcd.models.parallel import Refined, Setting, StepTime, choose
+from mlcd.models.parallel import Refined, Setting, StepTime
 from mlcd.problem import Problem
-from mlcd.search.scavenger.grid import GridStrategy, Steps
+from mlcd.search.scavenger.grid import GridStrategy, Steps, law_of
+from mlcd.trial.plan import Plan, plans
 from mlcd.trial.trial import History
 
 
@@ -18,6 +19,12 @@ class ScavengerFull(GridStrategy):
         """All of them."""
         return tuple(settings)
 
-    def steps(self, runs: Sequence[StepTime]) -> Steps | None:
+    def steps(self, runs: tuple[StepTime, ...]) -> Steps | None:
         """What is peculiar to a K is known and kept."""
-        return Refined(model=choose(runs), runs=tuple(runs)) if len(runs) >= 2 else None
+        return Refined(model=law_of(runs), runs=runs) if len(runs) >= 2 else None
+
+    def prospects(self, problem: Problem, history: History) -> tuple[Plan, ...]:
+        """As measured: after all of them there is nothing to predict."""
+        return (
+            plans(problem, history) if len(history.tried) == len(problem.space) else super().prospects(problem, history)
+        )

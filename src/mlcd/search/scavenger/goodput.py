@@ -1,13 +1,18 @@
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
-from mlcd.models.parallel import Law, Refined, StepTime, fit
+from mlcd.models.parallel import Law, ParallelModel, Refined, StepTime, fit
 from mlcd.problem import Problem
 from mlcd.search.scavenger.grid import Steps
 from mlcd.search.scavenger.partial import ScavengerPartial
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import History
+
+
+@lru_cache(maxsize=64)
+def _overlap(runs: tuple[StepTime, ...]) -> ParallelModel:
+    return fit(runs, Law.OVERLAP)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +29,9 @@ class ScavengerGoodput(ScavengerPartial):
 
     replan: bool = True
 
-    def steps(self, runs: Sequence[StepTime]) -> Steps | None:
+    def steps(self, runs: tuple[StepTime, ...]) -> Steps | None:
         """Communication hidden behind computing, as far as the runs show it."""
-        return Refined(model=fit(runs, Law.OVERLAP), runs=tuple(runs)) if len(runs) >= 2 else None
+        return Refined(model=_overlap(runs), runs=runs) if len(runs) >= 2 else None
 
     def outlook(self, problem: Problem, history: History) -> tuple[Plan, ...]:
         """See mlcd.search.strategy.Elastic."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from mlcd.errors import BadInput
 from mlcd.goal import Objective
@@ -18,6 +19,12 @@ from mlcd.units import ZERO
 Steps = ParallelModel | Refined
 DIVERGED = 0.5
 """A metric that falls in a trial by this share of what was still missing to the target: that batch does not learn."""
+
+
+@lru_cache(maxsize=64)
+def law_of(runs: tuple[StepTime, ...]) -> ParallelModel:
+    """The law that predicts these runs best when each is left out; remembered, since a fit takes a while."""
+    return choose(runs)
 
 
 def setting_of(config: Config) -> Setting:
@@ -105,9 +112,9 @@ class GridStrategy(MeasuredStrategy):
         """The runs of one instance type that this mode asks for before it predicts."""
         raise NotImplementedError
 
-    def steps(self, runs: Sequence[StepTime]) -> Steps | None:
+    def steps(self, runs: tuple[StepTime, ...]) -> Steps | None:
         """The model of step times after these runs; None with too few."""
-        return choose(runs) if len(runs) >= 2 else None
+        return law_of(runs) if len(runs) >= 2 else None
 
     def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
         """The planned runs, the cheapest first; then what is predicted to be best, until that was measured."""

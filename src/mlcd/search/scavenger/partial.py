@@ -3,9 +3,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlcd.models.design import corners_and_centre, most_doubtful
-from mlcd.models.parallel import Setting, check_centre, choose
+from mlcd.models.parallel import Setting, check_centre
 from mlcd.problem import Problem
-from mlcd.search.scavenger.grid import GridStrategy, setting_of, timed
+from mlcd.search.scavenger.grid import GridStrategy, law_of, setting_of, timed
 from mlcd.search.strategy import at_least
 from mlcd.trial.trial import History
 
@@ -36,7 +36,7 @@ class ScavengerPartial(GridStrategy):
         measured = [runs[s] for s in first if s in runs]
         if len(first) <= CORNERS or len(measured) < len(first):
             return first
-        model = choose(measured)
+        model = law_of(tuple(measured))
         if check_centre(measured[:-1], measured[-1], model.law).fits:
             return first
         return (*first, *most_doubtful(model, settings, first, self.more))

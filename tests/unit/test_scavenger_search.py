@@ -1,0 +1,223 @@
+"""The scavenger strategies on grids whose truth is a law: which runs they ask for, and what they choose."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mlcd.errors import BadInput
+from mlcd.goal import Goal, Objective
+from mlcd.models.convergence import ConvergenceModel
+from mlcd.models.learning import forecast
+from mlcd.models.parallel import Law, Setting, StepTime, fit
+from mlcd.models.standing import standing
+from mlcd.models.universal import KnownJob
+from mlcd.problem import Batching, Problem, Target
+from mlcd.search.registry import strategy
+from mlcd.search.scavenger.grid import diverging
+from mlcd.search.strategy import Elastic
+from mlcd.space import Config, Knob, Space
+from mlcd.trial.counted import counted
+from mlcd.trial.plan import Left, Plan
+from mlcd.trial.trial import Failure, FailureKind, History, Learned, Measurement
+from mlcd.units import Usd
+
+BATCHES = (64, 128, 256, 512)
+
+
+def config(nodes: int, batch: int) -> Config:
+    return Config((("instance", "m.small"), ("nodes", nodes), ("batch", batch)))
+
+
+def problem(minimize: Objective = Objective.TIME, *, decay: float | None = 0.5, most_nodes: int = 4) -> Problem:
+    configs = tuple(config(k, b) for k in range(1, most_nodes + 1) for b in BATCHES)
+    space = Space(
+        (
+            Knob(name="instance", values=("m.small",), features={"m.small": ()}),
+            Knob(name="nodes", values=tuple(range(1, most_nodes + 1))),
+            Knob(name="batch", values=BATCHES),
+        ),
+        configs,
+    )
+    return Problem(
+        name="synthetic",
+        work_samples=500_000.0,
+        space=space,
+        goal=Goal(minimize=minimize),
+        usd_per_hour=tuple(Usd.of(c.nodes) for c in configs),
+        batching=Batching(reference=64, decay=decay),
+        keeps_work=True,
+    )
+
+
+def step_seconds(nodes: int, batch: int) -> float:
+    ring = 0.004 * 2 * (nodes - 1) / nodes + (0.001 * nodes if nodes > 1 else 0.0)
+    return 0.002 + 0.0004 * batch / nodes + ring
+
+
+def measured(nodes: int, batch: int, *, noise_scale: float | None = 300.0, rng: np.random.Generator) -> Measurement:
+    return Measurement(
+        config=config(nodes, batch),
+        attempt=1,
+        samples_per_second=batch / step_seconds(nodes, batch) * math.exp(rng.normal(0, 0.01)),
+        relative_error=0.02,
+        iterations=50,
+        startup_seconds=1.0,
+        seconds=12.0,
+        usd=Usd.of("0.01"),
+        noise_scale=noise_scale,
+    )
+
+
+def everything(question: Problem) -> Left:
+    return Left(usd=None, seconds=None, allowed=np.ones(len(question.space), dtype=bool))
+
+
+def search(name: str, question: Problem, seed: int = 0) -> tuple[Plan | None, History]:
+    rng, history, searcher = np.random.default_rng(seed), History(), strategy(name)
+    for _ in range(40):
+        now = standing(question, history)
+        wanted = searcher.suggest(now, history, everything(now), 1)
+        if not wanted:
+            break
+        chosen = wanted[0].config
+        assert chosen not in history.tried
+        history = history.with_trials(measured(chosen.nodes, int(chosen["batch"]), rng=rng))
+    now = standing(question, history)
+    assert searcher.ending(now, history, everything(now))
+    return searcher.recommend(now, history, everything(now)), history
+
+
+def truth(question: Problem, history: History) -> dict[Config, float]:
+    now = standing(question, history)
+    values = {}
+    for c in now.space:
+        seconds = 1.0 + now.work_of(c) / (float(c["batch"]) / step_seconds(c.nodes, int(c["batch"])))
+        values[c] = now.goal.value(seconds, now.price(c).dollars * seconds / 3600)
+    return values
+
+
+@pytest.mark.parametrize("name", ["scavenger-partial", "scavenger-full", "scavenger-goodput"])
+@pytest.mark.parametrize("minimize", [Objective.TIME, Objective.COST])
+@pytest.mark.parametrize("decay", [0.0, 0.5, None])
+def test_the_choice_is_close_to_the_best(name: str, minimize: Objective, decay: float | None) -> None:
+    question = problem(minimize, decay=decay)
+    choice, history = search(name, question)
+    assert choice is not None
+    values = truth(question, history)
+    assert values[choice.config] <= 1.06 * min(values.values())
+
+
+def test_partial_runs_corners_and_centre_first_and_few_more() -> None:
+    _, history = search("scavenger-partial", problem())
+    first = [t.config for t in history][:5]
+    corners = {config(k, b) for k, b in itertools.product((1, 4), (64, 512))}
+    assert corners <= set(first)
+    assert 5 <= len(history) <= 10
+
+
+def test_full_runs_everything_once() -> None:
+    question = problem()
+    _, history = search("scavenger-full", question)
+    assert history.tried == set(question.space)
+
+
+def test_the_knee_lies_between_the_fastest_and_the_cheapest() -> None:
+    fastest, _ = search("scavenger-full", problem(Objective.TIME))
+    cheapest, _ = search("scavenger-full", problem(Objective.COST))
+    knee, _ = search("scavenger-full", problem(Objective.KNEE))
+    assert fastest is not None
+    assert cheapest is not None
+    assert knee is not None
+    assert fastest.seconds <= knee.seconds <= cheapest.seconds
+    assert cheapest.usd <= knee.usd <= fastest.usd
+
+
+def test_universal_starts_where_other_jobs_say_and_needs_them() -> None:
+    question = problem()
+    with pytest.raises(BadInput, match="knows no other job"):
+        strategy("scavenger-universal").suggest(question, History(), everything(question), 1)
+    runs = tuple(
+        StepTime(setting=Setting(workers=k, batch=b), seconds=1.5 * step_seconds(k, b))
+        for k, b in itertools.product((1, 2, 4), BATCHES)
+    )
+    job = KnownJob(
+        first_batch=64,
+        largest_local_batch=512,
+        parallel=fit(runs, Law.OVERLAP),
+        convergence=ConvergenceModel(floor=1.0, critical=300.0, exponent=1.0),
+    )
+    searcher = strategy("scavenger-universal", jobs=(job,))
+    wanted = searcher.suggest(question, History(), everything(question), 1)
+    values = truth(question, History())
+    assert values[wanted[0].config] <= 1.3 * min(values.values())
+    history = History((measured(wanted[0].config.nodes, int(wanted[0].config["batch"]), rng=np.random.default_rng(0)),))
+    assert searcher.suggest(question, history, everything(question), 1) == ()
+    assert searcher.recommend(question, history, everything(question)) is not None
+
+
+def test_only_goodput_plans_again_while_the_training_runs() -> None:
+    question = problem(decay=None)
+    _, history = search("scavenger-goodput", question)
+    assert not isinstance(strategy("scavenger-partial"), Elastic)
+    searcher = strategy("scavenger-goodput")
+    assert isinstance(searcher, Elastic)
+    quiet, noisy = question.with_noise(20.0), question.with_noise(20_000.0)
+    at_quiet = min(searcher.outlook(quiet, history), key=lambda p: p.seconds)
+    at_noisy = min(searcher.outlook(noisy, history), key=lambda p: p.seconds)
+    assert float(at_noisy.config["batch"]) > float(at_quiet.config["batch"])
+    off = strategy("scavenger-goodput:replan=off")
+    assert isinstance(off, Elastic)
+    assert off.outlook(noisy, history) == ()
+
+
+def test_a_batch_in_whose_trial_the_metric_falls_is_not_chosen() -> None:
+    question = replace(problem(), target=Target(metric="accuracy", value=0.97))
+    rng = np.random.default_rng(0)
+    good = replace(measured(4, 64, rng=rng), learned=tuple(Learned(1000.0 * i, 0.5 + 0.04 * i) for i in range(8)))
+    bad = replace(measured(4, 512, rng=rng), learned=tuple(Learned(1000.0 * i, 0.8 - 0.2 * i) for i in range(4)))
+    history = History((good, bad))
+    assert diverging(question, history) == {512.0}
+    choice = strategy("scavenger-full").recommend(question, history, everything(question))
+    assert choice is not None
+    assert choice.config == good.config
+
+
+def test_failed_runs_are_not_asked_for_again() -> None:
+    question = problem()
+    failed = Failure(
+        config=config(1, 512), attempt=1, kind=FailureKind.OUT_OF_MEMORY, message="", seconds=1.0, usd=Usd.of(0)
+    )
+    wanted = strategy("scavenger-partial").suggest(question, History((failed,)), everything(question), 10)
+    assert config(1, 512) not in {s.config for s in wanted}
+
+
+def test_work_done_at_a_large_batch_counts_for_less() -> None:
+    question = problem(decay=0.5)
+    rng = np.random.default_rng(0)
+    first = replace(measured(1, 64, rng=rng), reached_samples=1000.0)
+    second = replace(measured(1, 256, rng=rng), reached_samples=3000.0)
+    assert counted(question, (first, second)).samples == pytest.approx(1000 + 2000 * 0.5)
+    left = standing(question, History((first, second)))
+    assert left.work_samples == pytest.approx(question.work_samples - 2000)
+    assert left.work_of(config(1, 256)) == pytest.approx(2 * left.work_samples)
+
+
+def test_the_end_is_told_from_the_course_of_the_metric() -> None:
+    points = [(float(u), 1 - 1 / (u / 3000 + 1.2)) for u in range(500, 20_000, 500)]
+    seen = forecast(points, 0.9, higher=True)
+    assert seen is not None
+    assert seen.samples == pytest.approx((1 / 0.1 - 1.2) * 3000, rel=0.1)
+    assert forecast([(u, 0.1) for u, _ in points], 0.9, higher=True) is None, "it never gets better"
+    assert forecast(points[:3], 0.9, higher=True) is None, "too little was seen"
+    met = forecast([*points, (21_000.0, 0.95)], 0.9, higher=True)
+    assert met is not None
+    assert met.samples == 21_000.0
+
+
+def test_without_a_batch_to_choose_there_is_nothing_to_do() -> None:
+    question = replace(problem(), batching=None)
+    with pytest.raises(BadInput, match="give batch"):
+        strategy("scavenger-partial").suggest(question, History(), everything(question), 1)
