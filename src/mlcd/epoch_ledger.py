@@ -78,7 +78,7 @@ class EpochLedger:
     def worst_usd(self, fleet: Fleet, seconds: float) -> Usd:
         """The most that an epoch of `fleet` can cost when it is ended after `seconds`; exact, rounded up."""
         calls = fleet.functions + self.problem.repeats(fleet.functions)
-        fixed, per_second = self._terms(fleet.memory_mb)
+        fixed, per_second = self.problem.slot_terms[self.problem.memory_mb.index(fleet.memory_mb)]
         return Usd.of(calls * (fixed + per_second * Decimal(repr(seconds))))
 
     def left(self) -> EpochLeft:
@@ -111,19 +111,19 @@ class EpochLedger:
         """The least that a next epoch could be authorised for, were each fleet's epoch to take `seconds` (F, M)."""
         problem = self.problem
         worst = np.ceil(problem.repeat_share * problem.functions_array - _ROUNDING) + problem.functions_array
-        fixed, per_second = self._term_arrays()
+        fixed, per_second = self.problem.slot_term_arrays
         at = np.unravel_index(int(np.argmin(worst * (fixed + per_second * seconds))), problem.shape)
         fleet = Fleet(problem.functions[at[0]], problem.memory_mb[at[1]])
         return self.worst_usd(fleet, float(seconds[at]))
 
     def _cap(self, fleet: Fleet) -> float:
-        fixed, per_second = self._terms(fleet.memory_mb)
+        fixed, per_second = self.problem.slot_terms[self.problem.memory_mb.index(fleet.memory_mb)]
         functions = np.array([[float(fleet.functions)]])
         return float(self._caps_of(functions, np.array([[float(fixed)]]), np.array([[float(per_second)]]))[0, 0])
 
     def _caps(self) -> Floats:
         """(F, M) seconds."""
-        return self._caps_of(self.problem.functions_array, *self._term_arrays())
+        return self._caps_of(self.problem.functions_array, *self.problem.slot_term_arrays)
 
     def _caps_of(self, functions: Floats, fixed: Floats, per_second: Floats) -> Floats:
         """Seconds; a whisker below the exact bound, so that `worst_usd` of a cap always fits."""
@@ -138,19 +138,6 @@ class EpochLedger:
         if len(self.epochs) >= problem.max_epochs:
             caps = np.zeros_like(caps)
         return np.where(caps >= _granule(problem), caps, 0.0)
-
-    def _terms(self, memory_mb: int) -> tuple[Decimal, Decimal]:
-        """(US dollars a call slot, US dollars a second of it), upper bounds, exact."""
-        problem, prices = self.problem, self.problem.prices
-        price, limit = prices.usd_per_second(memory_mb), Decimal(repr(problem.limit_seconds))
-        once = prices.usd_per_request + price * prices.granule_seconds
-        storage = prices.usd_per_put * problem.puts_per_function + prices.usd_per_get * problem.gets_per_function
-        return once + storage, price + once / limit
-
-    def _term_arrays(self) -> tuple[Floats, Floats]:
-        terms = [self._terms(size) for size in self.problem.memory_mb]
-        fixed = np.array([float(term[0]) for term in terms])[None, :]
-        return fixed, np.array([float(term[1]) for term in terms])[None, :]
 
     def _reason(self, fleet: Fleet, seconds: float) -> str:
         parts = [f"an epoch of {fleet} that takes {format_seconds(seconds)} may cost {self.worst_usd(fleet, seconds)}"]

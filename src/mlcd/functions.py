@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 
 import numpy as np
@@ -70,7 +71,7 @@ class FunctionProblem:
             raise BadInput(f"workload.target_loss: must be a finite number (got {self.target_loss})")
         if self.first_loss is not None and not self.target_loss < self.first_loss < math.inf:
             raise BadInput(
-                f"workload.target_loss: {self.target_loss:g} is no less than the loss before training, {self.first_loss:g}"
+                f"workload.target_loss: {self.target_loss:g} is not below the loss before training, {self.first_loss:g}"
             )
         if self.goal.minimize is Objective.KNEE:
             raise BadInput("goal.minimize: functions are scheduled for time or cost; allowed: time, cost")
@@ -107,6 +108,27 @@ class FunctionProblem:
     def memory_array(self) -> Floats:
         """(1, M) in MB."""
         return np.array(self.memory_mb, dtype=np.float64)[None, :]
+
+    @cached_property
+    def slot_terms(self) -> tuple[tuple[Decimal, Decimal], ...]:
+        """For each memory size, upper bounds in US dollars: (a call slot in an epoch, each second of it); exact.
+
+        A slot makes one call and another one every `limit_seconds`; each call may be rounded up by one granule.
+        """
+        prices, limit = self.prices, Decimal(repr(self.limit_seconds))
+        storage = prices.usd_per_put * self.puts_per_function + prices.usd_per_get * self.gets_per_function
+        found = []
+        for size in self.memory_mb:
+            price = prices.usd_per_second(size)
+            once = prices.usd_per_request + price * prices.granule_seconds
+            found.append((once + storage, price + once / limit))
+        return tuple(found)
+
+    @cached_property
+    def slot_term_arrays(self) -> tuple[Floats, Floats]:
+        """`slot_terms` as two arrays (1, M)."""
+        fixed, per_second = zip(*self.slot_terms, strict=True)
+        return np.array(fixed, dtype=np.float64)[None, :], np.array(per_second, dtype=np.float64)[None, :]
 
     @cached_property
     def usd_per_second(self) -> Floats:

@@ -12,7 +12,7 @@ deviations: wider for times, since real jobs differ more. None was chosen on the
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +33,9 @@ class EpochPrior:
     memory_power, contention   p and c with their deviations, not of logarithms
     epochs               effective epochs to the target
     floor_share          b2 over the target loss; the deviation is of its logit
-    early_gain, staleness   a and b: known, not learnt in one run
+    early_gain, staleness   a and b
     noise                of a phase's time from epoch to epoch
+    progress_noise       of a loss off its curve, in effective epochs
     """
 
     seconds_per_sample: tuple[float, float] = (0.0055, 0.7)
@@ -43,13 +44,14 @@ class EpochPrior:
     contention: tuple[float, float] = (0.05, 0.03)
     epochs: tuple[float, float] = (10.7, 0.25)
     floor_share: tuple[float, float] = (0.82, 0.9)
-    early_gain: float = 0.471
-    staleness: float = 0.327
+    early_gain: tuple[float, float] = (0.471, 0.3)
+    staleness: tuple[float, float] = (0.327, 0.3)
     noise: float = 0.05
+    progress_noise: float = 0.03
 
 
 PRIOR = EpochPrior()
-FLOORS = 1 / (1 + np.exp(-np.linspace(-3.0, 5.0, 33)))
+FLOORS = 1 / (1 + np.exp(-np.linspace(-3.0, 5.0, 129)))
 """Shares of the target loss that are tried as the floor."""
 
 
@@ -104,19 +106,19 @@ def fit_epochs(
     prior: EpochPrior = PRIOR,
 ) -> EpochModel:
     """The model after `history`, which may be empty. `first_loss` before it, where it is known, is one more point."""
-    work, update, power, contention = _fit_times(history, samples=samples, puts=max(puts, 1), prior=prior)
-    done, left, deviation = _fit_loss([e.loss for e in history], _functions(history), (first_loss, target_loss), prior)
+    work, update, power, contention = fit_times(history, samples=samples, puts=max(puts, 1), prior=prior)
+    losses = _fit_loss([e.loss for e in history], _functions(history), (first_loss, target_loss), prior)
     return EpochModel(
         work_seconds=work,
         update_seconds=update,
         memory_power=power,
         contention=contention,
         overhead_seconds=_overhead(history),
-        done=done,
-        epochs_left=left,
-        epochs_left_deviation=deviation,
-        early_gain=prior.early_gain,
-        staleness=prior.staleness,
+        done=losses.done,
+        epochs_left=losses.left,
+        epochs_left_deviation=losses.deviation,
+        early_gain=losses.early_gain,
+        staleness=losses.staleness,
     )
 
 
@@ -132,7 +134,7 @@ def _overhead(history: Sequence[Epoch]) -> float:
     return float(np.median([max(0.0, e.seconds - p) for e, p in zip(history, phases, strict=True)]))
 
 
-def _fit_times(
+def fit_times(
     history: Sequence[Epoch], *, samples: int, puts: int, prior: EpochPrior
 ) -> tuple[float, float, float, float]:
     """(W, U, p, c): the regression's posterior mean. Rows are ln(n phase) = ln W - p ln m and ln U - p ln m + c n."""
@@ -161,63 +163,99 @@ def _fit_times(
     return math.exp(fitted[0]), math.exp(fitted[1]), float(fitted[2]), max(0.0, float(fitted[3]))
 
 
+@dataclass(frozen=True, slots=True)
+class LossFit:
+    """Effective epochs done and left, the deviation of the latter, and the two coefficients of the gain."""
+
+    done: float
+    left: float
+    deviation: float
+    early_gain: float
+    staleness: float
+
+
 def _fit_loss(
     losses: Sequence[float], functions: Floats, ends: tuple[float | None, float], prior: EpochPrior
-) -> tuple[float, float, float]:
-    """(effective epochs done, effective epochs left, deviation of the latter)."""
+) -> LossFit:
+    """The posterior mean over floors and gains; the prior alone while nothing is known."""
     first_loss, target_loss = ends
     whole, spread = prior.epochs
-    done, left, deviation = 0.0, whole, whole * spread
-    if not losses:
-        return done, left, deviation
-    for _ in range(3):  # an epoch's gain depends on its stage, which depends on what is left
-        progress = _progress(functions, done + left if done else whole, prior)
-        done = float(progress[-1])
-        if first_loss is None:
-            left, deviation = _left(np.array(losses), progress, target_loss, prior)
-        else:
-            points = np.array([first_loss, *losses]), np.array([0.0, *progress])
-            left, deviation = _left(*points, target_loss, prior)
-    return done, left, deviation
+    if losses and losses[-1] <= target_loss:
+        done = float(progress_of(functions, whole, (prior.early_gain[0], prior.staleness[0]))[-1])
+        return LossFit(done, 0.0, 0.0, prior.early_gain[0], prior.staleness[0])
+    gains = [(a, b) for a in _around(prior.early_gain) for b in _around(prior.staleness)]
+    points = np.array([first_loss, *losses]) if first_loss is not None else np.array(losses)
+    done, left = 0.0, whole
+    fitted: LossFit | None = None
+    for _ in range(3 if len(losses) else 0):  # an epoch's gain depends on its stage, which depends on what is left
+        ways = np.stack([progress_of(functions, done + left, pair) for pair in gains])
+        if first_loss is not None:
+            ways = np.concatenate([np.zeros((len(gains), 1)), ways], axis=1)
+        found = fit_loss_curve(points, ways, gains, target_loss, prior)
+        if found is None:
+            break
+        fitted = replace(found[1], left=max(found[1].left, 0.02))
+        done, left = fitted.done, fitted.left
+    if fitted is not None:
+        return fitted
+    middle = prior.early_gain[0], prior.staleness[0]
+    done = float(progress_of(functions, whole, middle)[-1]) if losses else 0.0
+    return LossFit(done, max(whole - done, 1.0), whole * spread, *middle)
 
 
-def _progress(functions: Floats, whole: float, prior: EpochPrior) -> Floats:
+def _around(prior: tuple[float, float]) -> tuple[float, float, float]:
+    """A median and 1.2 deviations of the logarithm on either side: three points that weigh alike."""
+    middle, spread = prior
+    return middle * math.exp(-1.2 * spread), middle, middle * math.exp(1.2 * spread)
+
+
+def progress_of(functions: Floats, whole: float, gains: tuple[float, float]) -> Floats:
     """(T,) effective epochs after each epoch."""
     done, found = 0.0, []
     for n in functions:
         stage = min(done / whole, 1.0)
-        done += float(gain(np.array(n), stage, early_gain=prior.early_gain, staleness=prior.staleness))
+        done += float(gain(np.array(n), stage, early_gain=gains[0], staleness=gains[1]))
         found.append(done)
     return np.array(found)
 
 
-def _left(losses: Floats, progress: Floats, target_loss: float, prior: EpochPrior) -> tuple[float, float]:
-    """Mean and deviation of the effective epochs left, over the floors that are tried."""
-    done = float(progress[-1])
-    if losses[-1] <= target_loss:
-        return 0.0, 0.0
+def fit_loss_curve(
+    losses: Floats, ways: Floats, gains: Sequence[tuple[float, float]], target_loss: float, prior: EpochPrior
+) -> tuple[float, LossFit] | None:
+    """(floor over target, fit), weighed over floors (G) and gains (C); `ways` (C, T) is the progress at each loss.
+
+    The target may be reached by the last loss: then what is left is negative. None where no line rises.
+    """
+    if len(losses) < 2 or losses[-1] >= losses[0]:
+        return None
     expected, spread = prior.epochs
-    if len(losses) == 1 or losses[-1] >= losses[0]:
-        left = max(expected - done, 1.0)
-        return left, expected * spread
-    gap_to_zero = abs(target_loss)
-    floors = target_loss - (1 - FLOORS) * gap_to_zero
+    floors = target_loss - (1 - FLOORS) * abs(target_loss)
     height = 1 / (losses[:, None] - floors[None, :])  # (T, G): straight lines over the progress, where b2 is right
-    x = progress - progress.mean()
-    slope = (x @ (height - height.mean(axis=0))) / (x @ x)
+    x = ways - ways.mean(axis=1, keepdims=True)
+    slope = (x @ (height - height.mean(axis=0))) / (x**2).sum(axis=1, keepdims=True)  # (C, G)
     usable = slope > 0
     if not usable.any():
-        return max(expected - done, 1.0), expected * spread
+        return None
     slope = np.where(usable, slope, 1.0)
-    line = height.mean(axis=0) + slope * x[:, None]
-    errors = (height - line) / slope  # in effective epochs
+    line = height.mean(axis=0)[None, None, :] + slope[:, None, :] * x[:, :, None]
+    errors = (height[None, :, :] - line) / slope[:, None, :]  # (C, T, G), in effective epochs
     # The newest loss is known: the way left is counted from it, along the line.
-    left = (1 / (target_loss - floors) - height[-1]) / slope
+    left = (1 / (target_loss - floors) - height[-1])[None, :] / slope
+    done = ways[:, -1:]
     logit = np.log(FLOORS / (1 - FLOORS))
     prior_logit = math.log(prior.floor_share[0] / (1 - prior.floor_share[0]))
-    score = -0.5 * (errors**2).sum(axis=0) / 0.03**2 - 0.5 * ((logit - prior_logit) / prior.floor_share[1]) ** 2
-    score += -0.5 * (np.log((done + np.maximum(left, 0.01)) / expected) / spread) ** 2
+    score = -0.5 * (errors**2).sum(axis=1) / prior.progress_noise**2
+    score -= 0.5 * ((logit - prior_logit) / prior.floor_share[1]) ** 2
+    score -= 0.5 * (np.log(np.maximum(done + left, 0.01) / expected) / spread) ** 2
     weight = np.where(usable, np.exp(score - score[usable].max()), 0.0)
     weight /= weight.sum()
-    mean = float(weight @ left)
-    return max(mean, 0.05), float(math.sqrt(max(weight @ (left - mean) ** 2, 0.0)))
+    mean = float((weight * left).sum())
+    each = weight.sum(axis=1)
+    fit = LossFit(
+        done=float((each * ways[:, -1]).sum()),
+        left=mean,
+        deviation=math.sqrt(max(float((weight * (left - mean) ** 2).sum()), 0.0)),
+        early_gain=float(each @ np.array([a for a, _ in gains])),
+        staleness=float(each @ np.array([b for _, b in gains])),
+    )
+    return float((weight.sum(axis=0) * FLOORS).sum()), fit

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from mlcd.functions import FunctionProblem
-from mlcd.models.epochs import EpochModel, fit_epochs
+from mlcd.models.epochs import PRIOR, EpochModel, EpochPrior, fit_epochs
 from mlcd.schedulers.planning import Fleets, candidates, cheapest_usd
 from mlcd.trial.epoch import Epoch, EpochLeft
 from mlcd.units import Usd
@@ -20,7 +20,9 @@ class Outlook:
     cheapest_usd: float
 
     @classmethod
-    def of(cls, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> "Outlook":
+    def of(
+        cls, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft, prior: EpochPrior = PRIOR
+    ) -> "Outlook":
         """Pure, and cheap enough to be asked for again."""
         model = fit_epochs(
             history,
@@ -28,6 +30,7 @@ class Outlook:
             puts=problem.puts_per_function,
             target_loss=problem.target_loss,
             first_loss=problem.first_loss,
+            prior=prior,
         )
         smallest = _smallest_mb(problem, history)
         fleets = candidates(problem, model, left, smallest_mb=smallest)

@@ -29,6 +29,8 @@ TIME_MARGIN = 1.15
 WHOLE = 0.35
 """While the epochs left are less certain than this, they are planned as if a part of an epoch could be run."""
 STRETCHES = 12
+SURE, LIKELY = 2.6, 1.3
+"""A plan either reaches the target almost surely, or likely and then leaves the price of one more cheap epoch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,26 +98,17 @@ def best_plan(
         return _stretches(model, fleets, value=value, other=other, limit=limit)
     best: tuple[float, NDArray[np.intp]] | None = None
     worse = 0
+    spare = float(other[fleets.payable].min()) * TIME_MARGIN * 1.04
     for epochs in range(1, left.epochs + 1):
-        need = model.epochs_left + _margin(model, epochs)
-        stage = model.stage + (1 - model.stage) * np.arange(epochs) / epochs
-        gains = model.gain(fleets.functions[None, :], stage[:, None])
-        if gains[:, fleets.payable].max(axis=1).sum() < need:
-            continue
-        chosen = (
-            _one_fleet(value, other, gains, fleets.payable, need=need, limit=limit)
-            if fixed
-            else _fleets(value, other, gains, fleets.payable, need=need, limit=limit)
-        )
-        if chosen is None:
-            continue
-        total = float(value[chosen].sum())
-        if best is None or total < best[0]:
-            best, worse = (total, chosen), 0
-        else:
-            worse += 1
-            if worse >= 2:
-                break
+        found = False
+        for sigmas, kept in ((SURE, 0.0), (LIKELY, spare)):
+            aim = _Aim(need=model.epochs_left + sigmas * _doubt(model, epochs), limit=limit - kept)
+            chosen = _over_stages(model, fleets, epochs, aim, value=value, other=other, fixed=fixed)
+            if chosen is not None and (best is None or float(value[chosen].sum()) < best[0]):
+                best, found = (float(value[chosen].sum()), chosen), True
+        worse = 0 if found or best is None else worse + 1
+        if worse >= 2:
+            break
     if best is None:
         return None
     rows = best[1]
@@ -188,9 +181,12 @@ def _limit(value: float | None) -> float:
     return float("inf") if value is None else value
 
 
-def _margin(model: EpochModel, epochs: int) -> float:
-    """A little more progress than needed is planned for: an epoch more costs much more than one a little larger."""
-    return 0.02 * epochs**0.5 + 0.1 * min(model.epochs_left_deviation, 1.0)
+def _doubt(model: EpochModel, epochs: int) -> float:
+    """Deviation of what so many epochs bring from what is left, in effective epochs: chance, the fit, the model.
+
+    The more epochs are to come, the more of it will be known, and made up for, before the last.
+    """
+    return float(np.sqrt(0.012**2 + min(model.epochs_left_deviation, 0.3) ** 2 + 0.02**2)) / epochs
 
 
 def _weights(epochs: int) -> Floats:
@@ -200,18 +196,55 @@ def _weights(epochs: int) -> Floats:
     return weights
 
 
+@dataclass(frozen=True, slots=True)
+class _Aim:
+    """Effective epochs that are needed, and what may be used of the other side: money, or time."""
+
+    need: float
+    limit: float
+
+
+def _over_stages(
+    model: EpochModel, fleets: Fleets, epochs: int, aim: _Aim, *, value: Floats, other: Floats, fixed: bool
+) -> NDArray[np.intp] | None:
+    """(E,) indices. A fleet's gain depends on the stage, and the stage on the fleets before: solved in three rounds."""
+    middle = fleets.functions[fleets.payable & (other * epochs <= aim.limit)]
+    start = float(np.median(middle)) if len(middle) else float(fleets.functions.min())
+    stage = _stages(model, np.full(epochs, start))
+    choose = _one_fleet if fixed else _fleets
+    for _ in range(3):
+        gains = model.gain(fleets.functions[None, :], stage[:, None])
+        if gains[:, fleets.payable].max(axis=1).sum() < aim.need:
+            return None
+        chosen = choose(value, other, gains, fleets.payable, aim)
+        if chosen is None:
+            return None
+        stage = _stages(model, fleets.functions[chosen])
+    reached = float(model.gain(fleets.functions[chosen], stage).sum())
+    return chosen if reached >= aim.need - 0.03 else None
+
+
+def _stages(model: EpochModel, functions: Floats) -> Floats:
+    """(E,) the stage at the start of each epoch, when these numbers of functions run one after the other."""
+    whole, done, found = model.done + model.epochs_left, model.done, []
+    for n in functions:
+        found.append(min(1.0, done / whole))
+        done += float(model.gain(np.array(n), np.array(found[-1])))
+    return np.array(found)
+
+
 def _one_fleet(
-    value: Floats, other: Floats, gains: Floats, payable: NDArray[np.bool_], *, need: float, limit: float
+    value: Floats, other: Floats, gains: Floats, payable: NDArray[np.bool_], aim: _Aim
 ) -> NDArray[np.intp] | None:
     epochs = len(gains)
-    fits = payable & (gains.sum(axis=0) >= need) & (other * _weights(epochs).sum() <= limit)
+    fits = payable & (gains.sum(axis=0) >= aim.need) & (other * _weights(epochs).sum() <= aim.limit)
     if not fits.any():
         return None
     return np.full(epochs, int(np.where(fits, value, np.inf).argmin()))
 
 
 def _fleets(
-    value: Floats, other: Floats, gains: Floats, payable: NDArray[np.bool_], *, need: float, limit: float
+    value: Floats, other: Floats, gains: Floats, payable: NDArray[np.bool_], aim: _Aim
 ) -> NDArray[np.intp] | None:
     """(E,) indices: the smallest multiplier of progress that suffices, and for it that of the other limit."""
     weights = _weights(len(gains))
@@ -219,10 +252,10 @@ def _fleets(
     base = np.where(payable, value, np.inf)
 
     def pick(progress_price: float) -> NDArray[np.intp] | None:
-        return _under_limit(base[None, :] - progress_price * gains, other, weights, limit)
+        return _under_limit(base[None, :] - progress_price * gains, other, weights, aim.limit)
 
     def enough(chosen: NDArray[np.intp] | None) -> bool:
-        return chosen is not None and float(gains[steps, chosen].sum()) >= need
+        return chosen is not None and float(gains[steps, chosen].sum()) >= aim.need
 
     chosen = pick(0.0)
     if chosen is None or enough(chosen):

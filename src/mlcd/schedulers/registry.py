@@ -16,6 +16,8 @@ SCHEDULERS = {
 }
 
 DEFAULT_SCHEDULER = "mpc"
+_NOT_TYPED = ("seed", "prior", "truth")
+"""Fields that no user writes as an option."""
 
 
 def scheduler_class(name: str) -> Any:
@@ -38,7 +40,7 @@ def scheduler(text: str, *, seed: int = 0) -> Scheduler:
     if getattr(cls, "needs_truth", False):
         raise BadInput(f"search.strategy: {name.strip()} runs in `mlcd bench serverless` only: it must know the truth")
     hints = get_type_hints(cls)
-    fields = {f.name.replace("_", "-"): f.name for f in dataclasses.fields(cls) if f.init and f.name != "seed"}
+    fields = {f.name.replace("_", "-"): f.name for f in dataclasses.fields(cls) if f.init and f.name not in _NOT_TYPED}
     values: dict[str, Any] = {}
     for part in filter(None, (piece.strip() for piece in tail.split(","))):
         option, equals, value = (piece.strip() for piece in part.partition("="))

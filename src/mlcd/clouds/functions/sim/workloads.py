@@ -37,13 +37,15 @@ class SimWorkload:
     max_epochs: int = 40
     repeat_share: float = 0.02
 
-    def problem(self, goal: Goal) -> FunctionProblem:
-        """The problem under `goal`."""
+    def problem(
+        self, goal: Goal, *, functions: tuple[int, ...] = (), memory_mb: tuple[int, ...] = ()
+    ) -> FunctionProblem:
+        """The problem under `goal`; with fewer numbers of functions and memory sizes to choose from where given."""
         prices = function_prices(self.prices)
         return FunctionProblem(
             name=self.name,
-            functions=tuple(range(1, self.max_functions + 1)),
-            memory_mb=self.memory_mb or prices.memory_sizes,
+            functions=functions or tuple(range(1, self.max_functions + 1)),
+            memory_mb=memory_mb or self.memory_mb or prices.memory_sizes,
             samples=self.samples,
             batch=self.batch,
             model_bytes=self.model_bytes,

@@ -1,0 +1,139 @@
+"""Training on functions as a Gymnasium environment, `mlcd/ServerlessTraining-v0`: where Siren's policy learns.
+
+    import gymnasium, mlcd.bench.serverless.environment
+    env = gymnasium.make("mlcd/ServerlessTraining-v0")
+
+One episode is one simulated training, one step one epoch. The ledger masks what the budget cannot pay, so an episode
+ends at the target, or where nothing is payable any more; it never overspends.
+"""
+
+import math
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from mlcd.catalog.functions import function_prices
+from mlcd.clouds.functions.provider import EpochFailed, EpochOrder
+from mlcd.clouds.functions.sim import SimFunctionCloud
+from mlcd.clouds.functions.sim.workloads import PAPER, SimWorkload, training_workload
+from mlcd.epoch_ledger import EpochLedger, EpochRefusal
+from mlcd.functions import FunctionProblem
+from mlcd.goal import Goal, Objective
+from mlcd.schedulers.planning import spread_over
+from mlcd.schedulers.siren_state import FEATURES, SirenState, choose, observe
+from mlcd.trial.epoch import EpochLeft, FailedEpoch
+from mlcd.units import Usd
+
+ENVIRONMENT = "mlcd/ServerlessTraining-v0"
+COUNTS, SIZES = 200, 10
+"""Numbers of functions and memory sizes in an episode: a choice of the 138,000 that keeps a step short."""
+
+
+class ServerlessTraining(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
+    """Observation: the paper's state, scale-free (mlcd.schedulers.siren_state). Action: (log n, log m), relative.
+
+    Reward, as the paper's: r_t = -beta P_t; at the end also +C at the target, -C otherwise, with beta = 10 over the
+    time of a plain fixed fleet and C = 10.
+    workload  for all episodes; without it, drawn anew each time: the paper's in 3 of 10, else a training one
+    budget    in US dollars; without it, drawn between 1.35 and 6 times the cheapest training's price
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - as Gymnasium declares it
+
+    def __init__(self, *, workload: SimWorkload | None = None, budget: float | None = None) -> None:
+        self.fixed_workload, self.fixed_budget = workload, budget
+        self.observation_space = spaces.Box(-5.0, 5.0, (FEATURES,), np.float32)
+        self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+        self._problem: FunctionProblem
+        self._cloud: SimFunctionCloud
+        self._ledger: EpochLedger
+        self._left: EpochLeft
+        self._state: SirenState
+        self._beta = 1.0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """A new training. `options` may say {"workload": ..., "budget": ..., "cloud_seed": ...}."""
+        super().reset(seed=seed)
+        said = options or {}
+        workload = said.get("workload", self.fixed_workload) or self._draw_workload()
+        budget = said.get("budget", self.fixed_budget)
+        if budget is None:
+            budget = workload.cheapest_usd() * math.exp(self.np_random.uniform(math.log(1.35), math.log(6.0)))
+        goal = Goal(minimize=Objective.TIME, budget=Usd.of(round(float(budget), 6)))
+        functions, memory_mb = _choice(workload.max_functions, workload.prices)
+        self._problem = workload.problem(goal, functions=functions, memory_mb=memory_mb)
+        cloud_seed = said.get("cloud_seed", int(self.np_random.integers(2**31)) + 2**32)
+        self._cloud = SimFunctionCloud(problem=self._problem, laws=workload.laws, seed=cloud_seed)
+        self._ledger = EpochLedger(problem=self._problem)
+        self._beta = 10 / plain_seconds(workload, float(budget))
+        return self._observe(), {}
+
+    def step(self, action: NDArray[np.float32]) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """One epoch with the fleet that the action means."""
+        fleet = choose(self._problem, self._left, self._state, np.asarray(action, dtype=np.float64))
+        leave = self._ledger.authorise(fleet) if fleet is not None else None
+        if fleet is None or leave is None or isinstance(leave, EpochRefusal):
+            return self._observe(), -10.0, True, False, self._info(done=False)
+        number = len(self._ledger.epochs) + 1
+        order = EpochOrder(number=number, fleet=fleet, seconds=leave.seconds, usd=leave.usd)
+        before = self._ledger
+        try:
+            epoch = self._cloud.run_epoch(order)
+        except EpochFailed as error:
+            failure = FailedEpoch(
+                number=number, fleet=fleet, seconds=error.seconds, usd=error.usd, message=error.message
+            )
+            self._ledger = replace(before, failed=(*before.failed, failure))
+            ended = len(self._ledger.failed) >= 3
+            reward = -self._beta * error.seconds - 10.0 * ended
+            return self._observe(), reward, ended, False, self._info(done=False)
+        self._ledger = replace(before, epochs=(*before.epochs, epoch))
+        done = epoch.loss <= self._problem.target_loss
+        ended = done or len(self._ledger.epochs) >= self._problem.max_epochs
+        reward = -self._beta * epoch.seconds + (10.0 if done else -10.0 if ended else 0.0)
+        return self._observe(), reward, ended, False, self._info(done=done)
+
+    def _draw_workload(self) -> SimWorkload:
+        if self.np_random.random() < 0.3:
+            return PAPER
+        return training_workload(int(self.np_random.integers(10_000)))
+
+    def _observe(self) -> NDArray[np.float32]:
+        self._left = self._ledger.left()
+        self._state = observe(self._problem, self._ledger.epochs, self._left)
+        return self._state.features.astype(np.float32)
+
+    def _info(self, *, done: bool) -> dict[str, Any]:
+        return {"done": done, "seconds": self._ledger.seconds, "usd": self._ledger.spent.dollars}
+
+
+@cache
+def _choice(max_functions: int, prices: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    functions, sizes = tuple(range(1, max_functions + 1)), function_prices(prices).memory_sizes
+    return tuple(functions[i] for i in spread_over(functions, COUNTS)), tuple(
+        sizes[i] for i in spread_over(sizes, SIZES)
+    )
+
+
+def plain_seconds(workload: SimWorkload, budget: float) -> float:
+    """What a fixed fleet of the largest memory takes that spends the budget on average: the reward's unit of time."""
+    laws, prices = workload.laws, function_prices(workload.prices)
+    memory = prices.memory_sizes[-1]
+    price = float(prices.usd_per_second(memory))
+    epochs = laws.epochs(400)
+    each = laws.update_seconds(400, memory)
+    spare = budget / epochs - price * laws.parallel_seconds(1, memory)
+    functions = min(
+        max(spare / (price * each + float(prices.usd_per_put) * laws.rounds), 10.0), float(workload.max_functions)
+    )
+    return epochs * laws.seconds(functions, memory)
+
+
+gymnasium.register(id=ENVIRONMENT, entry_point=f"{__name__}:ServerlessTraining")

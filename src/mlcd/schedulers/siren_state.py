@@ -1,0 +1,156 @@
+"""Siren's state as its network sees it, and how the network's two numbers become a fleet.
+
+The paper's state is (t, loss, P, P^F, P^C, P^U, memory use, CPU use, budget left). It is made free of scale here, so
+that one policy serves jobs of different size; two of its features are drawn from the others: the epochs left, by the
+loss curve, and the number of functions that would spend what is left evenly over them. The action (log n, log m) is
+taken relative to that number and to the largest memory.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlcd.functions import FunctionProblem
+from mlcd.models.epochs import PRIOR, REFERENCE_MB
+from mlcd.trial.epoch import Epoch, EpochLeft, Fleet
+
+Floats = NDArray[np.float64]
+
+FEATURES = 18
+LOG_FUNCTIONS, LOG_MEMORY = 1.2, 1.5
+"""How far an action of 1 goes: n is at most exp(1.2) times the even number or a share of it, m down to exp(-1.5)."""
+TIME_MARGIN = 1.12
+_FLOORS = 1 / (1 + np.exp(-np.linspace(-1.5, 4.0, 12)))
+
+
+@dataclass(frozen=True, slots=True)
+class SirenState:
+    """`features` (FEATURES,) for the network; the rest for turning its answer into a fleet.
+
+    work_seconds, update_seconds  of an epoch on one function, and of each function's updates, at `memory_mb`
+    """
+
+    features: Floats
+    even_functions: float
+    work_seconds: float
+    update_seconds: float
+    memory_mb: int
+
+    def seconds(self, functions: Floats, memory_mb: float) -> Floats:
+        """A rough prediction, from the last epoch alone."""
+        slowness = (self.memory_mb / memory_mb) ** PRIOR.memory_power[0]
+        result: Floats = (self.work_seconds / functions + self.update_seconds) * slowness
+        return result
+
+
+def observe(problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> SirenState:
+    """The state before the next epoch. Needs a budget: the paper's reward has one."""
+    budget = problem.goal.budget.dollars if problem.goal.budget is not None else math.nan
+    usd = left.usd.dollars if left.usd is not None else math.nan
+    last = history[-1] if history else None
+    memory = last.fleet.memory_mb if last else problem.memory_mb[-1]
+    if last is None:
+        slowness = (REFERENCE_MB / memory) ** PRIOR.memory_power[0]
+        work = PRIOR.seconds_per_sample[0] * problem.samples * slowness
+        update = PRIOR.seconds_per_put[0] * max(problem.puts_per_function, 1) * slowness
+    else:
+        stretch = last.seconds / max(_phases(last), 1e-9)
+        work = (last.fetch.mean_seconds + last.compute.mean_seconds) * last.fleet.functions * stretch
+        update = last.update.mean_seconds * stretch
+    epochs = _epochs_left(problem, history)
+    price = float(problem.prices.usd_per_second(memory))
+    spend = 0.96 * usd / (epochs + 0.25)
+    even = (spend - price * work) / (price * update + problem.usd_per_function)
+    even = min(max(even, 0.02 * work / max(update, 1e-9), 1.0), float(problem.functions[-1]))
+    cheapest = price * work * (PRIOR.epochs[0] if last is None else len(history) + epochs)
+    features = [
+        len(history) / 10 - 0.5,
+        *_loss_features(problem, history),
+        usd / budget - 0.5,
+        math.log(epochs / 5),
+        math.log(even / 300) / 1.5,
+        math.log(work / update / 200),
+        math.log(max(usd, 1e-9) / (price * work * epochs)),
+        math.log(budget / max(cheapest, 1e-9)) - 1,
+        *_last_features(problem, last, usd),
+    ]
+    return SirenState(np.clip(np.array(features), -5, 5), even, work, update, memory)
+
+
+def choose(problem: FunctionProblem, left: EpochLeft, state: SirenState, action: Floats) -> Fleet | None:
+    """The payable fleet nearest to what the action asks for; None when the ledger pays for none.
+
+    n = even exp(1.2 a_0), m = largest exp(0.75 (a_1 - 1)), both rounded to what is allowed, a clipped to [-1, 1].
+    """
+    wanted = np.clip(action, -1, 1)
+    memory = math.log(problem.memory_mb[-1]) + LOG_MEMORY * (float(wanted[1]) - 1) / 2
+    column = int(np.abs(np.log(problem.memory_array[0]) - memory).argmin())
+    log_n = math.log(state.even_functions) + LOG_FUNCTIONS * float(wanted[0])
+    for index in (column, *range(len(problem.memory_mb) - 1, -1, -1)):
+        seconds = state.seconds(problem.functions_array[:, 0], problem.memory_mb[index])
+        payable = left.cap_seconds[:, index] >= seconds * TIME_MARGIN
+        for failure in left.failed:
+            if problem.memory_mb[index] <= failure.fleet.memory_mb:
+                payable &= problem.functions_array[:, 0] > failure.fleet.functions
+        if payable.any():
+            distance = np.abs(np.log(problem.functions_array[:, 0]) - log_n)
+            row = int(np.where(payable, distance, np.inf).argmin())
+            return Fleet(problem.functions[row], problem.memory_mb[index])
+    return None
+
+
+def _phases(epoch: Epoch) -> float:
+    return epoch.fetch.mean_seconds + epoch.compute.mean_seconds + epoch.update.mean_seconds
+
+
+def _epochs_left(problem: FunctionProblem, history: tuple[Epoch, ...]) -> float:
+    """By lines through 1/(loss - floor), weighed over floors; the general prior while there are too few losses."""
+    losses = np.array(([problem.first_loss] if problem.first_loss is not None else []) + [e.loss for e in history])
+    guess = max(PRIOR.epochs[0] - len(history), 1.0)
+    if len(losses) < 2 or losses[-1] >= losses[0]:
+        return guess
+    target = problem.target_loss
+    floors = target - (1 - _FLOORS) * abs(target)
+    height = 1 / (losses[:, None] - floors)
+    x = np.arange(len(losses)) - (len(losses) - 1) / 2
+    slope = x @ height / (x @ x)
+    slope = np.where(slope > 0, slope, 1e-9)
+    errors = (height - height.mean(axis=0) - slope * x[:, None]) / slope
+    ahead = (1 / (target - floors) - height[-1]) / slope
+    logit = np.log(_FLOORS / (1 - _FLOORS))
+    middle = math.log(PRIOR.floor_share[0] / (1 - PRIOR.floor_share[0]))
+    score = -0.5 * (errors**2).sum(axis=0) / 0.1**2 - 0.5 * ((logit - middle) / PRIOR.floor_share[1]) ** 2
+    score -= 0.5 * (np.log(np.maximum(len(history) + ahead, 0.1) / PRIOR.epochs[0]) / PRIOR.epochs[1]) ** 2
+    weight = np.exp(score - score.max())
+    return max(float(weight @ ahead / weight.sum()), 0.3)
+
+
+def _loss_features(problem: FunctionProblem, history: tuple[Epoch, ...]) -> tuple[float, float, float]:
+    """How far the loss is, how fast it falls, and how much slower than before."""
+    losses = ([problem.first_loss] if problem.first_loss is not None else []) + [e.loss for e in history]
+    if len(losses) < 2:
+        return 0.0, 0.0, 0.0
+    scale = max(losses[0] - problem.target_loss, 1e-9)
+    gap = max(losses[-1] - problem.target_loss, 1e-6)
+    fall = max(losses[-2] - losses[-1], 1e-9)
+    before = max(losses[-3] - losses[-2], 1e-9) if len(losses) > 2 else fall
+    return 0.3 * math.log(gap / scale + 0.01), 0.3 * math.log(fall / gap), 0.5 * math.log(fall / before)
+
+
+def _last_features(problem: FunctionProblem, last: Epoch | None, usd: float) -> tuple[float, ...]:
+    """(log P, log n, log m, share of P^F, P^U and the budget, memory use, CPU use) of the last epoch."""
+    if last is None:
+        return (0.0,) * 8
+    whole = max(_phases(last), 1e-9)
+    return (
+        math.log(max(last.seconds, 1e-3) / 200),
+        math.log(last.fleet.functions / 300) / 1.5,
+        math.log(last.fleet.memory_mb / problem.memory_mb[-1]),
+        last.fetch.mean_seconds / whole,
+        last.update.mean_seconds / whole,
+        math.log(max(last.usd.dollars, 1e-9) / max(usd, 1e-9)) / 2,
+        last.memory_share if last.memory_share is not None else 0.0,
+        last.cpu_share if last.cpu_share is not None else 0.0,
+    )
