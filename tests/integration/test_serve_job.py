@@ -29,8 +29,8 @@ name: tiny
 model: tiny.onnx
 knobs: {batch: [1, 4], threads: 1, replicas: 1, precision: fp32}
 goal: {maximize: requests per dollar, slo: {p99: SLO}}
-load: {verify: 2s}
-search: {strategy: exhaustive, max_trials: 2, trial: {seconds: 5s, watchdog: 20}}
+load: {verify: 1s}
+search: {strategy: exhaustive, max_trials: 2, trial: {seconds: 3s, watchdog: 20}}
 """
 
 
