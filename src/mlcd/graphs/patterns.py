@@ -33,6 +33,18 @@ def _drop_fixed(traced: Traced) -> None:
     traced.nodes = left
 
 
+def _split_in_slices(traced: Traced) -> None:
+    """What cuts a tensor into several is a slice each."""
+    nodes: list[Node] = []
+    for node in traced.nodes:
+        if node.kind in ("Split", "Slice") and len(node.outputs) > 1:
+            parts = [Node(kind="Slice", name=node.name, inputs=node.inputs, outputs=(each,)) for each in node.outputs]
+            nodes.extend(parts)
+        else:
+            nodes.append(node)
+    traced.nodes = nodes
+
+
 def _drop_views(traced: Traced) -> None:
     traced.nodes = [node for node in traced.nodes if node.kind not in VIEWS]
 
@@ -110,11 +122,11 @@ def _turns_of_recurrent(traced: Traced) -> None:
             node.stands_for += before.stands_for
             traced.remove([before])
         after = _only(consumers, node.outputs[0])
-        while after and after.kind in VIEWS:
+        while after and (after.kind in VIEWS or after.kind == "Transpose"):
+            if after.kind == "Transpose":
+                node.stands_for += after.stands_for
+                after.kind = "Identity"
             after = _only(consumers, after.outputs[0])
-        if after and after.kind == "Transpose":
-            node.stands_for += after.stands_for
-            after.kind = "Identity"
 
 
 def _layer_norms(traced: Traced) -> None:
@@ -157,18 +169,32 @@ def _attention(traced: Traced) -> None:
         if not scores or scores.kind != "MatMul" or not after or after.kind != "MatMul":
             continue
         gone.append(scores)
-        feeds = []
-        for name in scores.inputs:
-            source, before = name, producers.get(name)
-            while before and _is_scale_or_turn(traced, before) and len(consumers[source]) == 1:
-                gone.append(before)
-                source = traced.changing(before)[0]
-                before = producers.get(source)
-            feeds.append(source)
         queries, keys = traced.sizes[scores.inputs[0]], traced.sizes[scores.inputs[1]]
         options = {"text": (_many(queries[:-2]), queries[-2], keys[-1], queries[-1])}
+        feeds = []
+        for name in scores.inputs:
+            source, scaling = _before_scaling(traced, name, producers, consumers)
+            feeds.append(source)
+            gone.extend(scaling)
+        turned = producers.get(feeds[1])
+        if turned and turned.kind == "Transpose" and all(node.kind != "Transpose" for node in scaling):
+            # An exporter put two turns of the keys in one; attention's own is taken out of it again.
+            traced.sizes[feeds[1]] = (*keys[:-2], keys[-1], keys[-2])
         values = next(name for name in after.inputs if name != gone[0].outputs[0])
         _replace(traced, "Attention", feeds[0], gone, after, extra=(feeds[1], values), options=options)
+
+
+def _before_scaling(
+    traced: Traced, name: str, producers: dict[str, Node], consumers: dict[str, list[Node]]
+) -> tuple[str, list[Node]]:
+    """(what is scaled or turned to become `name`, the nodes that do it)."""
+    gone: list[Node] = []
+    before = producers.get(name)
+    while before and _is_scale_or_turn(traced, before) and len(consumers[name]) == 1:
+        gone.append(before)
+        name = traced.changing(before)[0]
+        before = producers.get(name)
+    return name, gone
 
 
 def _is_scale_or_turn(traced: Traced, node: Node) -> bool:
@@ -225,5 +251,6 @@ _RULES: tuple[Callable[[Traced], None], ...] = (
     _layer_norms,
     _attention,
     _turns_of_recurrent,
+    _split_in_slices,
     _drop_views,
 )

@@ -143,6 +143,7 @@ def _serve(options: ServerOptions, model: "Model", listener: socket.socket, begu
     server = Announced(
         uvicorn.Config(
             make_app(options, model),
+            loop="asyncio",
             log_level="warning",
             access_log=False,
             timeout_keep_alive=75,
