@@ -13,110 +13,67 @@ from mlcd.models.serving.gaussian import Belief
 from mlcd.models.serving.operators import operator_seconds
 from mlcd.models.serving.transfer import transfer_belief
 from mlcd.problem import Problem
-from mlcd.search.serving.falcon import LENGTHS, UNSEEN_TRIALS, memory_fits
-from mlcd.search.serving.knowing import ById, KnowingStrategy, Need, known_rows, open_rows
-from mlcd.search.serving.outlook import Outlook, outlook, seen
+from mlcd.search.serving.believing import BelievingStrategy, Mask, Prior
+from mlcd.search.serving.falcon import LENGTHS, memory_fits
+from mlcd.search.serving.knowing import ById, known_rows
+from mlcd.search.serving.outlook import Outlook
 from mlcd.search.strategy import at_least
 from mlcd.space import Config, Space
-from mlcd.trial.plan import Left
-from mlcd.trial.trial import History, Suggestion
+from mlcd.trial.trial import History
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class FalconTransfer(KnowingStrategy):
+class FalconTransfer(BelievingStrategy):
     """The largest expected saving under the limits, until it no longer pays for its trial.
 
     requests  how many will be served: where money is minimised, a trial pays when the expected saving on all of them is
-              more than its price
-    gain      where time is minimised: it ends when the expected saving is under this share of the best
-    least     trials before it may end; UNSEEN_TRIALS more where an operator was never measured
+              more than its price; otherwise when it is more than `gain` of the best
     """
 
     name: ClassVar[str] = "falcon-transfer"
-    needs: ClassVar[frozenset[Need]] = frozenset({"known", "target"})
-    needs_operators: ClassVar[bool] = True
 
     requests: float = 1e9
-    gain: float = 0.001
-    least: int = 3
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(0, requests=self.requests, gain=self.gain)
-        at_least(1, least=self.least)
+        at_least(0, requests=self.requests)
 
-    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
-        """One after another, each as if those before it had come out as predicted."""
-        is_open = open_rows(problem, history, left)
-        rows: list[int] = []
-        unseen = _unseen(self.tables, self.model)
-        found = []
-        for _ in range(min(count, self.trials_left(problem, history))):
-            worth = self._outlook(problem, history, tuple(rows))
-            candidates = is_open.copy()
-            candidates[rows] = False
-            if not candidates.any():
-                break
-            paying = candidates & (worth.gain > self._price(problem, worth)) if worth.has_incumbent else candidates
-            may_end = len(history.tried) + len(rows) >= self.least + UNSEEN_TRIALS * bool(unseen)
-            if may_end and (not paying.any() or worth.is_hopeless(candidates)):
-                break
-            wanted = np.where(paying if paying.any() else candidates, worth.gain, -1.0)
-            row = int(wanted.argmax())
-            rows.append(row)
-            found.append(Suggestion(config=problem.space.configs[row], reason=self._reason(worth, row, unseen)))
-        return tuple(found)
+    def prior(self, problem: Problem) -> Prior:
+        """By the operators and by what other models had to add to theirs."""
+        return _prior(ById(problem.space), self.tables, self.model)
 
-    def ending(self, problem: Problem, history: History, left: Left) -> str:
-        """By count, for want of anything open, or by net gain."""
-        if self.trials_left(problem, history) <= 0:
-            return f"all {len(history.tried)} trials of {self.name} were made"
-        if not open_rows(problem, history, left).any():
-            return "nothing is left that may be tried"
-        if not any(trial.meets(problem.goal) for trial in history.measured):
-            return "nothing that is left is likely to keep the limits"
-        if problem.goal.minimize is Objective.COST:
-            return f"no trial is expected to save its price over {self.requests:g} requests"
-        return f"no trial is expected to save {self.gain:.1%} of the best"
-
-    def _price(self, problem: Problem, worth: Outlook) -> Floats:
-        """(N,) the saving on the problem's requests at which a trial just pays."""
+    def paying(self, problem: Problem, worth: Outlook) -> Mask:
+        """Net gain: E[saving on a request] x requests > price of the trial."""
         if problem.goal.minimize is not Objective.COST:
-            return np.full(len(problem.space), self.gain * worth.best)
+            return super().paying(problem, worth)
         usd = problem.planned_trial_seconds * problem.dollars_per_second
-        return np.asarray(usd * problem.work_samples / max(self.requests, 1e-9))
+        return np.asarray(worth.gain / problem.work_samples * self.requests > usd)
 
-    def _outlook(self, problem: Problem, history: History, pending: tuple[int, ...]) -> Outlook:
-        belief, fits = _prior(ById(problem.space), self.tables, self.model)
-        data = seen(problem, history)
-        mean, variance = belief.given(data.rows, data.log_seconds, data.errors)
-        if pending:
-            rows = np.append(data.rows, pending).astype(np.intp)
-            values = np.append(data.log_seconds, mean[list(pending)])
-            errors = np.append(data.errors, np.full(len(pending), problem.noise))
-            mean, variance = belief.given(rows, values, errors)
-        return outlook(problem, history, mean, variance, fits)
-
-    def _reason(self, worth: Outlook, row: int, unseen: tuple[str, ...]) -> str:
-        saving = f"expected saving {worth.gain[row] / worth.best:.0%} of the best so far" if worth.has_incumbent else ""
+    def pick(self, problem: Problem, history: History, worth: Outlook, candidates: Mask) -> tuple[int, str]:  # noqa: ARG002
+        """The largest expected saving."""
+        row = int(np.where(candidates, worth.gain, -1.0).argmax())
         likely = f"keeps the limits with probability {worth.keeps[row]:.0%}"
-        named = f"never measured before: {', '.join(unseen)}" if unseen else ""
-        return "; ".join(part for part in (saving, likely, named) if part)
+        if not worth.has_incumbent:
+            return row, f"the most for its money by what is known, {likely}"
+        return row, f"expected saving {worth.gain[row] / worth.best:.1%} of the best so far, {likely}"
 
-
-def _unseen(known: Known, target: Target) -> tuple[str, ...]:
-    return tuple(f"{of.operator} (taken for {of.like})" for of in operator_seconds(known, target) if of.like)
+    def small_gain(self, problem: Problem) -> str:
+        """By net gain."""
+        if problem.goal.minimize is not Objective.COST:
+            return super().small_gain(problem)
+        return f"no trial is expected to save its price over {self.requests:g} requests"
 
 
 @lru_cache(maxsize=8)
-def _prior(space: ById[Space], known: Known, target: Target) -> tuple[Belief, Floats]:
+def _prior(space: ById[Space], known: Known, target: Target) -> Prior:
     at = known_rows(known, space.value)
     belief = transfer_belief(known, target, known_points(known.configs))
     if not np.array_equal(at, np.arange(len(known.configs))):
         belief = Belief(mean=belief.mean[at], covariance=belief.covariance[np.ix_(at, at)])
-    return belief, memory_fits(known)[at]
+    unseen = {of.operator: of.like for of in operator_seconds(known, target) if of.like}
+    return Prior(belief=belief, fits=memory_fits(known)[at], unseen=unseen)
 
 
 @lru_cache(maxsize=16)

@@ -1,0 +1,130 @@
+"""What falcon and falcon-transfer share: a belief about latency, trials that sharpen it, and a choice that heeds it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlcd.models.serving.gaussian import Belief
+from mlcd.problem import Problem
+from mlcd.search.serving.knowing import KnowingStrategy, Need, open_rows
+from mlcd.search.serving.outlook import Outlook, outlook, seen
+from mlcd.search.strategy import at_least
+from mlcd.trial.plan import Left, Plan, plans
+from mlcd.trial.trial import History, Suggestion
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+UNSEEN_TRIALS = 2
+"""What an operator that was never measured costs more."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Prior:
+    """What is known of the model before its first trial, for the configurations of a problem.
+
+    belief  of ln seconds of a batch
+    fits    (N,) the probability that memory suffices
+    unseen  operators that were never measured, each with the one that stands for it
+    """
+
+    belief: Belief
+    fits: Floats
+    unseen: Mapping[str, str]
+
+    @property
+    def caveat(self) -> str:
+        """Names what was never measured; nothing where all was."""
+        named = ", ".join(f"{name} (taken for {like})" for name, like in self.unseen.items())
+        return f"; never measured before: {named}" if named else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BelievingStrategy(KnowingStrategy, ABC):
+    """Suggests by a belief about the latency of every configuration, which its trials sharpen.
+
+    least  trials before it may end; UNSEEN_TRIALS more where an operator was never measured
+    gain   it may end when the expected saving is under this share of the best
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"known", "target"})
+    needs_operators: ClassVar[bool] = True
+
+    least: int = 3
+    gain: float = 0.001
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(1, least=self.least)
+        at_least(0, gain=self.gain)
+
+    @abstractmethod
+    def prior(self, problem: Problem) -> Prior:
+        """Worked out once for a problem."""
+
+    @abstractmethod
+    def pick(self, problem: Problem, history: History, worth: Outlook, candidates: Mask) -> tuple[int, str]:
+        """One of the candidates, of which there is at least one, and why it is worth a trial."""
+
+    def paying(self, problem: Problem, worth: Outlook) -> Mask:  # noqa: ARG002
+        """(N,) whether a trial is worth more than it takes, given that something keeps the limits."""
+        return np.asarray(worth.gain > self.gain * worth.best)
+
+    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+        """One after another, each as if those before it had come out as predicted."""
+        prior, is_open = self.prior(problem), open_rows(problem, history, left)
+        rows: list[int] = []
+        found = []
+        for _ in range(min(count, self.trials_left(problem, history))):
+            is_open[rows] = False
+            if not is_open.any():
+                break
+            worth = self.outlook(problem, history, tuple(rows))
+            paying = is_open & self.paying(problem, worth) if worth.has_incumbent else is_open
+            may_end = len(history.tried) + len(rows) >= self.least + UNSEEN_TRIALS * bool(prior.unseen)
+            if may_end and (not paying.any() or worth.is_hopeless(is_open)):
+                break
+            row, reason = self.pick(problem, history, worth, paying if paying.any() else is_open)
+            rows.append(row)
+            found.append(Suggestion(config=problem.space.configs[row], reason=reason + prior.caveat))
+        return tuple(found)
+
+    def recommend(self, problem: Problem, history: History, left: Left) -> Plan | None:
+        """The best that fits, each discounted by the probability that it really keeps the limits.
+
+        One that kept them by a hair in a noisy trial gives way to one that keeps them for sure and is hardly worse.
+        """
+        fitting = [plan for plan in plans(problem, history) if left.fits(plan)]
+        if not fitting:
+            return None
+        keeps = np.maximum(self.outlook(problem, history).keeps, 1e-6)
+        return min(fitting, key=lambda plan: plan.value(problem) / keeps[problem.space.index[plan.config]])
+
+    def ending(self, problem: Problem, history: History, left: Left) -> str:
+        """By count, for want of anything open or likely, or by a small gain."""
+        if self.trials_left(problem, history) <= 0:
+            return f"all {len(history.tried)} trials of {self.name} were made"
+        if not open_rows(problem, history, left).any():
+            return "nothing is left that may be tried"
+        if not any(trial.meets(problem.goal) for trial in history.measured):
+            return "nothing that is left is likely to keep the limits"
+        return self.small_gain(problem)
+
+    def small_gain(self, problem: Problem) -> str:  # noqa: ARG002
+        """The words for an end by a small gain."""
+        return f"no trial is expected to save {self.gain:.1%} of the best"
+
+    def outlook(self, problem: Problem, history: History, pending: tuple[int, ...] = ()) -> Outlook:
+        """What each configuration may bring after the trials, had the pending ones come out as expected."""
+        prior, data = self.prior(problem), seen(problem, history)
+        mean, variance = prior.belief.given(data.rows, data.log_seconds, data.errors)
+        if pending:
+            rows = np.append(data.rows, pending).astype(np.intp)
+            values = np.append(data.log_seconds, mean[list(pending)])
+            errors = np.append(data.errors, np.full(len(pending), problem.noise))
+            mean, variance = prior.belief.given(rows, values, errors)
+        return outlook(problem, history, mean, variance, prior.fits)
