@@ -1,0 +1,1 @@
+"""Measures models and their operators on shares of one GPU: the offline data of `mlcd.known.h200`."""

@@ -1,0 +1,146 @@
+"""What was measured on one NVIDIA H200: 30 models and their operators, on shares of the GPU.
+
+How, when and with what noise: benchmarks/serve_device.md. The grammar of operators and shapes:
+benchmarks/serve_device/grammar.py.
+"""
+
+import csv
+import gzip
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.resources import files
+from itertools import product
+
+import numpy as np
+
+from mlcd.known.tables import Floats, Known, KnownModel, OperatorCurve, OperatorUse, Target
+from mlcd.space import Config
+
+SMS = (8, 16, 32, 64, 96, 132)
+"""Shares of the GPU, as multiprocessors of 132; memory is capped in proportion."""
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+PRECISIONS = ("fp32", "tf32", "fp16")
+
+# aws us-east-1, on-demand, August 2026: p5en.48xlarge has 8 H200, 192 vCPUs and 2,048 GiB for $63.296 an hour. What its
+# processors and memory would cost alone is taken from m7i (192 vCPUs: $9.6768); the rest is the GPUs'. A server's host
+# share is one m7i.xlarge: 4 vCPUs.
+GPU_USD_PER_HOUR = (63.296 - 9.6768) / 8
+HOST_USD_PER_HOUR = 0.2016
+
+SOURCE = (
+    "30 models and their operators on one NVIDIA H200 (PyTorch 2.11, CUDA 13.0), shares by CUDA's multi-process service, "
+    "15 November 2026; prices: aws us-east-1, p5en and m7i, on-demand, August 2026"
+)
+
+Row = dict[str, str]
+Place = tuple[str, str, str]
+
+
+def usd_per_hour(sms: int) -> float:
+    """Host + max(share of multiprocessors, share of memory) x the GPU's price; both shares are the same here."""
+    return HOST_USD_PER_HOUR + sms / SMS[-1] * GPU_USD_PER_HOUR
+
+
+@cache
+def h200(reference: str = "fp32") -> Known:
+    """All of it. Configurations are (sms, batch, precision); reads about half a second, once a process.
+
+    reference  the precision, fp32 or fp16, of the run at batch 8 on the whole GPU that gave the operators' shares
+    """
+    configs = tuple(
+        Config.of({"sms": sms, "batch": batch, "precision": precision})
+        for sms, batch, precision in product(SMS, BATCHES, PRECISIONS)
+    )
+    uses = _uses(reference)
+    return Known(
+        configs=configs,
+        usd_per_hour=np.array([usd_per_hour(int(config["sms"])) for config in configs]),
+        models=tuple(_models(uses, len(configs))),
+        curves=tuple(_curves(len(configs))),
+        source=SOURCE,
+        simulated=False,
+    )
+
+
+def _rows(table: str) -> Iterator[Row]:
+    packed = files("mlcd.known") / "data" / f"h200-{table}.csv.gz"
+    with packed.open("rb") as raw, gzip.open(raw, "rt", encoding="utf-8", newline="") as lines:
+        yield from csv.DictReader(lines)
+
+
+def _place(row: Row) -> int:
+    """Where a row's configuration stands in `configs`."""
+    sms, batch = SMS.index(int(row["sms"])), BATCHES.index(int(row["batch"]))
+    return (sms * len(BATCHES) + batch) * len(PRECISIONS) + PRECISIONS.index(row["precision"])
+
+
+def _fill(rows: Iterable[Row], column: str, scale: float, size: int) -> Floats:
+    """(N,) the column x scale, infinite where memory ran out, nan where nothing was measured; first rounds only."""
+    out = np.full(size, np.nan)
+    for row in rows:
+        if row["round"] == "0" and row["status"] in ("ok", "oom"):
+            out[_place(row)] = float(row[column]) * scale if row["status"] == "ok" else np.inf
+    return out
+
+
+def _uses(reference: str) -> dict[tuple[str, str], list[OperatorUse]]:
+    """By (model, family), the operators that took time, the longest first."""
+    out: dict[tuple[str, str], list[OperatorUse]] = defaultdict(list)
+    for row in _rows("uses"):
+        out[row["model"], row["family"]].append(
+            OperatorUse(
+                operator=row["operator"],
+                shape=row["shape"],
+                count=int(row["count"]),
+                share=float(row[f"share_{reference}"]),
+                flops=float(row["flops"]),
+                bytes=float(row["bytes"]),
+            )
+        )
+    for uses in out.values():
+        # Four digits each: over hundreds of operators the rounding may pass 1.
+        total = max(1.0, sum(use.share for use in uses))
+        uses[:] = sorted((_scaled(use, total) for use in uses), key=lambda use: -use.share)
+    return out
+
+
+def _scaled(use: OperatorUse, total: float) -> OperatorUse:
+    return OperatorUse(
+        operator=use.operator,
+        shape=use.shape,
+        count=use.count,
+        share=use.share / total,
+        flops=use.flops,
+        bytes=use.bytes,
+    )
+
+
+def _models(uses: dict[tuple[str, str], list[OperatorUse]], size: int) -> Iterator[KnownModel]:
+    measured: dict[str, list[Row]] = defaultdict(list)
+    for row in _rows("models"):
+        measured[row["model"]].append(row)
+    for (name, family), operators in uses.items():
+        yield KnownModel(
+            target=Target(name=name, operators=tuple(operators)),
+            family=family,
+            latency_seconds=_fill(measured[name], "median_ms", 1e-3, size),
+            memory_gib=_fill(measured[name], "memory_mib", 1 / 1024, size),
+        )
+
+
+def _curves(size: int) -> Iterator[OperatorCurve]:
+    work = {(row["operator"], row["shape"]): row for row in _rows("uses")}
+    measured: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in _rows("operators"):
+        measured[row["operator"], row["shape"]].append(row)
+    for (operator, shape), rows in measured.items():
+        use = work[operator, shape]
+        count = int(use["count"])
+        yield OperatorCurve(
+            operator=operator,
+            shape=shape,
+            flops=float(use["flops"]) / count,
+            bytes=float(use["bytes"]) / count,
+            seconds=_fill(rows, "microseconds", 1e-6, size),
+        )
