@@ -127,4 +127,6 @@ class BelievingStrategy(KnowingStrategy, ABC):
             values = np.append(data.log_seconds, mean[list(pending)])
             errors = np.append(data.errors, np.full(len(pending), problem.noise))
             mean, variance = prior.belief.given(rows, values, errors)
-        return outlook(problem, history, mean, variance, prior.fits)
+        fits = prior.fits.copy()
+        fits[data.rows] = 1.0  # it ran there
+        return outlook(problem, history, mean, variance, fits)
