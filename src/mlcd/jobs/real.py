@@ -54,7 +54,7 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path) -> Setting:
     return Setting(
         problem=problem,
         cloud=JobCloud(engine, job, home=home, noise=noise),
-        naive=naive_choices(space, prices, ()),
+        naive=naive_choices(problem.space, prices, ()),
         notes=notes,
         charged=kind not in NOMINAL,
     )
