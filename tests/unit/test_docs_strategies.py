@@ -22,8 +22,11 @@ def shown(value: object) -> str:
 
 
 def options(name: str) -> dict[str, str]:
-    fields = dataclasses.fields(strategy_class(name))
-    return {f.name.replace("_", "-"): shown(f.default) for f in fields if f.init and f.name != "seed"}
+    cls = strategy_class(name)
+    given = ("seed", *getattr(cls, "given", ()))  # by mlcd, not by the user
+    return {
+        f.name.replace("_", "-"): shown(f.default) for f in dataclasses.fields(cls) if f.init and f.name not in given
+    }
 
 
 def test_there_is_a_page_for_every_strategy_and_no_other() -> None:
