@@ -58,6 +58,8 @@ CORE_PRICED_BY = "c5.xlarge"
 
 KERNEL_SCALE = 1 / 400
 """All tabled times by this: ResNet-50's share of convolutions then takes on a V100 what is published for it."""
+LEAST_SHARE = 0.01
+"""No batch takes less than this share of the largest: what a small one takes beyond the call is lost in its noise."""
 LAUNCH_US = {"M60": 11.0, "T4": 7.0, "K80": 13.0, "V100": 7.0}
 CONTEXT_GIB = 0.25
 MISFIT = {"operator": 0.1, "gpu": 0.08, "cell": 0.03}
@@ -119,6 +121,9 @@ def paper_space(folder: Path, models: Mapping[str, PaperModel] = PAPER_MODELS) -
     operators = read_operators(folder)
     configs = paper_configs()
     wanted = {shape for model in models.values() for shape, share in model.shares.items() if share > 0}
+    if missing := sorted(wanted - set(operators)):
+        named = ", ".join(f"{operator} {size}" for operator, size in missing)
+        raise BadInput(f"{folder}: not measured on every GPU at every batch: {named}")
     curves = tuple(
         OperatorCurve(
             operator=operator,
@@ -181,9 +186,9 @@ def read_operators(folder: Path) -> dict[Shape, Measured]:
                 size, factor = _size(operator, row["shape"])
                 cell = cells.setdefault((operator, size), {})
                 cell[row["instance"], int(row["batch"])] = float(row["seconds"]) * factor
-    except (KeyError, ValueError) as error:
-        raise BadInput(f"{path}: needs operator, shape, instance, batch, seconds ({error})") from error
-    floors = {i: min(c[k] for c in cells.values() for k in c if k[0] == i) for i in MEASURED_ON.values()}
+        floors = {i: min(c[k] for c in cells.values() for k in c if k[0] == i) for i in MEASURED_ON.values()}
+    except (LookupError, TypeError, ValueError) as error:
+        raise BadInput(f"{path}: needs operator, shape, instance, batch, seconds of four GPUs ({error})") from error
     return {shape: _measured(shape, cell, floors) for shape, cell in cells.items() if len(cell) == 24}
 
 
@@ -209,6 +214,7 @@ def _measured(shape: Shape, cell: Mapping[tuple[str, int], float], floors: Mappi
     else:
         inputs = 2 if operator in ("add", "multiply", "subtract") else 1
         flops, moved = elements, 4 * elements * (inputs + 1)
+    rising = np.maximum(rising, LEAST_SHARE * rising[:, -1:])
     return Measured(seconds=rising * KERNEL_SCALE, flops=flops, bytes=moved)
 
 

@@ -34,6 +34,7 @@ class Vesta(RankedStrategy):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least(1, rank=self.rank)
+        at_least(0, explore=self.explore)
 
     def scores(self, problem: Problem, history: History) -> Floats:
         """What each cell of the new row is expected to be worth."""
