@@ -8,6 +8,8 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -133,6 +135,14 @@ def _serve(options: ServerOptions, model: "Model", listener: socket.socket, begu
     }
 
     class Announced(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            """Ctrl-C and SIGTERM end it in order, and then it has ended as it should: with code 0."""
+            before = {sign: signal.signal(sign, self.handle_exit) for sign in (signal.SIGINT, signal.SIGTERM)}
+            yield
+            for sign, handler in before.items():
+                signal.signal(sign, handler)
+
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             print(json.dumps(ready), flush=True)  # noqa: T201
