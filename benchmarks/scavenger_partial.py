@@ -4,8 +4,8 @@
 
 Each repeat makes the strategy's own brief runs of the real job, each from the first weights, and predicts the training
 at every (K, B). What is known of the training's length is the bed's mean samples to the target at the smallest batch;
-the rest follows from the brief runs and the learning-rate rule. Keeps benchmarks/results/scavenger/NAME.json with predicted
-against measured, the choice and how far it is from the measured best, and docs/images/scavenger-digits.svg.
+the rest follows from the brief runs and the learning-rate rule. Keeps benchmarks/results/scavenger/NAME.json, with
+predicted against measured, the choice and how far it is from the measured best, and docs/images/scavenger-digits.svg.
 """
 
 import argparse

@@ -111,6 +111,10 @@ class Target:
     value: float
     higher: bool = True
 
+    def is_met_by(self, metric: float) -> bool:
+        """Whether this is as good, or better."""
+        return metric >= self.value if self.higher else metric <= self.value
+
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:

@@ -207,12 +207,12 @@ def test_work_done_at_a_large_batch_counts_for_less() -> None:
 
 def test_the_end_is_told_from_the_course_of_the_metric() -> None:
     points = [(float(u), 1 - 1 / (u / 3000 + 1.2)) for u in range(500, 20_000, 500)]
-    seen = forecast(points, 0.9, higher=True)
+    seen = forecast(points, Target(metric="accuracy", value=0.9))
     assert seen is not None
     assert seen.samples == pytest.approx((1 / 0.1 - 1.2) * 3000, rel=0.1)
-    assert forecast([(u, 0.1) for u, _ in points], 0.9, higher=True) is None, "it never gets better"
-    assert forecast(points[:3], 0.9, higher=True) is None, "too little was seen"
-    met = forecast([*points, (21_000.0, 0.95)], 0.9, higher=True)
+    assert forecast([(u, 0.1) for u, _ in points], Target(metric="accuracy", value=0.9)) is None, "it never gets better"
+    assert forecast(points[:3], Target(metric="accuracy", value=0.9)) is None, "too little was seen"
+    met = forecast([*points, (21_000.0, 0.95)], Target(metric="accuracy", value=0.9))
     assert met is not None
     assert met.samples == 21_000.0
 

@@ -109,6 +109,8 @@ class Engine:
             raise BadInput(
                 "the job did not say how much work there is: give job.samples, or mlcd.steps(loader, total=...)"
             )
+        if _is_met(problem, history):
+            return [], "the target was met in a trial"
         left = ledger.left()
         again = history.to_retry(problem.trial.retries)
         wanted = [retry for retry in again if left.allowed[problem.space.index[retry.config]]][:room]
@@ -283,6 +285,11 @@ def untold(problem: Problem) -> str:
         f"when the target will be met cannot be told from how the {metric} went in the trials: give job.epochs, the"
         " most it may take, or longer trials (search.trial.minutes)"
     )
+
+
+def _is_met(problem: Problem, history: History) -> bool:
+    target = problem.target
+    return target is not None and any(target.is_met_by(p.metric) for trial in history.measured for p in trial.learned)
 
 
 def _beside(ledger: Ledger, started: Sequence[StartedTrial]) -> Ledger:

@@ -185,8 +185,7 @@ class Training:
         target = self.accounts.problem.target
         if target is not None:
             points = learned(heard, target.metric)
-            sign = 1 if target.higher else -1
-            if points and max(sign * p.metric for p in points) < sign * target.value:
+            if points and not any(target.is_met_by(point.metric) for point in points):
                 text = f"the job ended at {target.metric} {points[-1].metric:g}, before its target of {target.value:g}"
                 self.observer(Warned(text=text))
             return

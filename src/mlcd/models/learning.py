@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from mlcd.errors import BadInput
 from mlcd.models.convergence import fit_loss
+from mlcd.problem import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,20 +24,20 @@ class Forecast:
     error: float
 
 
-def forecast(points: Sequence[tuple[float, float]], target: float, *, higher: bool) -> Forecast | None:
+def forecast(points: Sequence[tuple[float, float]], target: Target) -> Forecast | None:
     """From (samples counted, metric) in order; None where the curve tells no end.
 
     That is: too few points, a metric that does not get better, or a curve that levels off before the target.
     """
-    sign = -1.0 if higher else 1.0
-    met = next((samples for samples, metric in points if sign * metric <= sign * target), None)
+    sign = -1.0 if target.higher else 1.0
+    met = next((samples for samples, metric in points if target.is_met_by(metric)), None)
     if met is not None:
         return Forecast(samples=max(met, 1.0), error=0.0)
     try:
         curve = fit_loss([(samples, sign * metric) for samples, metric in points])
     except BadInput:
         return None
-    samples = curve.steps_to(sign * target)
+    samples = curve.steps_to(sign * target.value)
     if samples is None or not points:
         return None
     last = points[-1][0]

@@ -18,7 +18,7 @@ def standing(
     now = problem.with_noise(noise_scale or history.noise_scale)
     done = counted(now, history.trials, earlier)
     if now.target is not None:
-        seen = forecast(done.learned, now.target.value, higher=now.target.higher)
+        seen = forecast(done.learned, now.target)
         if seen is not None:
             now = now.with_work_estimated(seen.samples, seen.error)
     return now.with_work_done(done.samples)
