@@ -73,7 +73,7 @@ def prepare(spec: ServerlessSpec, *, seed: int = 0) -> PreparedTraining:
         problem = _simulated_problem(spec, laws)
         return PreparedTraining(problem=problem, scheduler=chosen, simulated=True, charged=False, laws=laws)
     backend = _backend(spec)
-    found, code = samples(spec), module(spec)
+    code, found = module(spec), samples(spec)
     workload = Workload(
         model=spec.workload.model,
         samples=found,

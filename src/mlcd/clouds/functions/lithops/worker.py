@@ -84,7 +84,7 @@ class _Call:
                 continue
             with self._timed("update"):
                 board = self._push(replica)
-            if board.stopped or board.ends:
+            if board.stopped or board.ends or (order.sync is Sync.ASP and complete(board, order)):
                 break
             if self._is_late():
                 return self.report()

@@ -1,0 +1,402 @@
+"""The loop of a training on functions: what is paid once, what a kill loses (nothing), and how it ends."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from mlcd.catalog.functions import function_prices
+from mlcd.clouds.functions.provider import EpochFailed, EpochOrder
+from mlcd.clouds.functions.sim import SimFunctionCloud
+from mlcd.clouds.functions.sim.workloads import TESTBED
+from mlcd.engine.epochs import EpochEngine
+from mlcd.errors import Interrupted, ProviderError
+from mlcd.functions import FunctionProblem
+from mlcd.goal import Goal, Objective
+from mlcd.schedulers.registry import scheduler
+from mlcd.store.epochs import EpochBook
+from mlcd.store.store import Store
+from mlcd.trial.call import FunctionCall
+from mlcd.trial.epoch import Epoch, EpochLeft, Fleet, Phase
+from mlcd.trial.outcome import Status
+from mlcd.trial.serverless import ServerlessRecord
+from mlcd.units import ZERO, Usd
+
+NOTHING = Phase(mean_seconds=0.0, max_seconds=0.0)
+
+
+def problem(budget: float | None = 1.0, **changes: Any) -> FunctionProblem:
+    goal = Goal(minimize=Objective.TIME, budget=None if budget is None else Usd.of(budget))
+    base: dict[str, Any] = {
+        "name": "t",
+        "functions": (1, 2, 4, 8),
+        "memory_mb": (512, 1024),
+        "samples": 1000,
+        "batch": 100,
+        "model_bytes": 4,
+        "target_loss": 0.2,
+        "max_epochs": 20,
+        "goal": goal,
+        "prices": function_prices(),
+        "repeat_share": 0.25,
+    }
+    return FunctionProblem(**{**base, **changes})
+
+
+class Always:
+    """A scheduler that wants one fleet, whatever it costs."""
+
+    name: ClassVar[str] = "always"
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+
+    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Fleet | None:
+        return self.fleet
+
+    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
+        return "never"
+
+    def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Usd | None:
+        return Usd.of(7)
+
+
+class FakeCloud:
+    """Real functions as far as the loop can tell: loss 1/(1 + number), $0.01 and 0 s an epoch.
+
+    script  by epoch, what goes wrong: an exception to raise, or a function to call first
+    """
+
+    name, simulated = "lithops/fake", False
+
+    def __init__(self, script: dict[int, Any] | None = None) -> None:
+        self.script = script or {}
+        self.ran: list[int] = []
+        self.calls: tuple[FunctionCall, ...] = ()
+        self.outcomes: dict[int, Epoch] = {}
+        self.restored: tuple[Epoch, ...] | None = None
+
+    def restore(self, run_id: str, epochs: Any) -> None:
+        self.restored = tuple(epochs)
+
+    def finished(self, run_id: str, number: int) -> Epoch | None:
+        return self.outcomes.get(number)
+
+    def lost(self, order: EpochOrder, *, elapsed_seconds: float) -> Usd:
+        return Usd.of("0.001")
+
+    def run_epoch(self, order: EpochOrder) -> Epoch:
+        self.ran.append(order.number)
+        self.calls = ()
+        trouble = self.script.pop(order.number, None)
+        if isinstance(trouble, BaseException):
+            raise trouble
+        epoch = Epoch(
+            number=order.number,
+            fleet=order.fleet,
+            loss=1 / (1 + order.number),
+            seconds=0.0,
+            usd=Usd.of("0.01"),
+            fetch=NOTHING,
+            compute=NOTHING,
+            update=NOTHING,
+            calls=order.fleet.functions,
+        )
+        self.outcomes[order.number] = epoch
+        if trouble is not None:
+            trouble()
+        self.calls = (_call(order.number),)
+        return epoch
+
+
+def _call(number: int) -> FunctionCall:
+    return FunctionCall(
+        epoch=number,
+        shard=0,
+        attempt=1,
+        memory_mb=512,
+        seconds=1.5,
+        usd=Decimal("0.0000123456"),
+        fetch_seconds=0.1,
+        compute_seconds=1.0,
+        update_seconds=0.3,
+        waited_seconds=0.0,
+        puts=3,
+        gets=4,
+        cold=True,
+        ending="done",
+        peak_mb=44.0,
+    )
+
+
+class Killed(BaseException):
+    """As kill -9: nothing of ours runs after it."""
+
+
+@contextmanager
+def book(folder: Path | None = None) -> Iterator[EpochBook]:
+    with Store(folder) as store:
+        yield EpochBook(store)
+
+
+def add(at: EpochBook, asked: FunctionProblem, cloud: Any, run_id: str = "run") -> None:
+    at.add_run(
+        ServerlessRecord(
+            run_id=run_id,
+            created="2026-11-15T12:00:00+00:00",
+            cloud=cloud.name,
+            simulated=cloud.simulated,
+            strategy="always",
+            seed=0,
+            version="0",
+            sync="hsp",
+            model="logistic",
+            problem=asked,
+            status=Status.RUNNING,
+        ),
+        spec={"source": ""},
+    )
+
+
+def engine(at: EpochBook, asked: FunctionProblem, cloud: Any, who: Any = None, **more: Any) -> EpochEngine:
+    return EpochEngine(
+        run_id="run", problem=asked, cloud=cloud, scheduler=who or Always(Fleet(2, 512)), book=at, **more
+    )
+
+
+def test_it_trains_to_the_target_and_keeps_every_epoch_and_call() -> None:
+    asked, cloud = problem(), FakeCloud()
+    with book() as at:
+        add(at, asked, cloud)
+        record = engine(at, asked, cloud).run()
+        assert record.status is Status.DONE
+        assert [epoch.number for epoch in record.epochs] == [1, 2, 3, 4]
+        assert record.total_usd == Usd.of("0.04")
+        assert record.reached
+        calls = at.calls("run")
+        assert [call.epoch for call in calls] == [1, 2, 3, 4]
+        assert calls[0] == _call(1)
+        assert at.record("run").problem == asked
+        assert at.store.runs()[0].spent == Usd.of("0.04")
+        assert engine(at, asked, FakeCloud()).run() == record  # a finished run is only read again
+
+
+def test_failed_epochs_are_charged_and_tried_again() -> None:
+    trouble = EpochFailed("three calls died", seconds=2.0, usd=Usd.of("0.005"))
+    asked, cloud = problem(), FakeCloud({2: trouble})
+    with book() as at:
+        add(at, asked, cloud)
+        record = engine(at, asked, cloud).run()
+        assert record.status is Status.DONE
+        assert cloud.ran == [1, 2, 2, 3, 4]
+        assert record.total_usd == Usd.of("0.045")
+        assert [each.message for each in record.failed] == ["three calls died"]
+
+
+class Doomed(FakeCloud):
+    def run_epoch(self, order: EpochOrder) -> Epoch:
+        raise EpochFailed("no luck", seconds=1.0, usd=Usd.of("0.001"))
+
+
+def test_three_failures_in_a_row_end_it() -> None:
+    asked, cloud = problem(), Doomed()
+    with book() as at:
+        add(at, asked, cloud)
+        record = engine(at, asked, cloud).run()
+        assert record.status is Status.ALL_FAILED
+        assert record.status.exit_code == 6
+        assert record.total_usd == Usd.of("0.003")
+        assert "no luck" in record.stopped
+
+
+def test_a_mistake_in_the_model_ends_it_at_once() -> None:
+    trouble = EpochFailed("mine:make: NameError", seconds=1.0, usd=ZERO, hopeless=True)
+    asked, cloud = problem(), FakeCloud({1: trouble})
+    with book() as at:
+        add(at, asked, cloud)
+        record = engine(at, asked, cloud).run()
+        assert (record.status, cloud.ran) == (Status.RUN_FAILED, [1])
+        assert "the model cannot be trained: mine:make: NameError" in record.stopped
+
+
+def test_a_target_that_is_never_reached_is_an_answer() -> None:
+    asked, cloud = problem(target_loss=0.01, max_epochs=5), FakeCloud()
+    with book() as at:
+        add(at, asked, cloud)
+        record = engine(at, asked, cloud).run()
+        assert record.status is Status.NOTHING_FITS
+        assert record.status.exit_code == 4
+        assert "5 epochs, the most that are wanted, brought the loss to 0.1667 at best" in record.stopped
+
+
+def test_the_ledger_refuses_what_the_budget_cannot_pay() -> None:
+    asked, cloud = problem(budget=0.000001), FakeCloud()
+    with book() as at:
+        add(at, asked, cloud)
+        record = engine(at, asked, cloud, Always(Fleet(8, 1024))).run()
+        assert (record.status, cloud.ran) == (Status.INFEASIBLE, [])
+        assert "was refused" in record.stopped
+        assert record.smallest_budget == Usd.of(7)
+
+
+class Greedy(FakeCloud):
+    """Takes all that was authorised, every time."""
+
+    def run_epoch(self, order: EpochOrder) -> Epoch:
+        raise EpochFailed("took it all", seconds=order.seconds, usd=order.usd)
+
+
+def test_no_epoch_can_spend_more_than_the_budget() -> None:
+    asked, cloud = problem(budget=0.01), Greedy()
+    with book() as at:
+        add(at, asked, cloud)
+        record = engine(at, asked, cloud, Always(Fleet(8, 1024))).run()
+        assert record.total_usd <= Usd.of("0.01")
+        assert record.status is Status.ALL_FAILED
+
+
+def test_an_epoch_that_hangs_is_ended_long_before_the_budget_is() -> None:
+    orders: list[EpochOrder] = []
+
+    class Noting(FakeCloud):
+        def run_epoch(self, order: EpochOrder) -> Epoch:
+            orders.append(order)
+            return super().run_epoch(order)
+
+    asked, cloud = problem(budget=100), Noting()
+    with book() as at:
+        add(at, asked, cloud)
+        engine(at, asked, cloud).run()
+    assert orders[0].seconds > 3600
+    assert all(order.seconds <= 60 for order in orders[1:])
+
+
+def test_an_interrupted_run_is_charged_and_goes_on_where_it_was() -> None:
+    asked, cloud = problem(), FakeCloud({3: KeyboardInterrupt()})
+    with book() as at:
+        add(at, asked, cloud)
+        with pytest.raises(Interrupted, match="mlcd resume run"):
+            engine(at, asked, cloud).run()
+        assert at.store.status("run") is Status.INTERRUPTED
+        record = engine(at, asked, cloud).run()
+        assert record.status is Status.DONE
+        assert cloud.ran == [1, 2, 3, 3, 4]
+        assert record.total_usd == Usd.of("0.041")
+        assert cloud.restored == record.epochs[:2]
+
+
+def test_an_epoch_that_was_over_when_mlcd_died_is_adopted_and_not_run_again() -> None:
+    def die() -> None:
+        raise Killed
+
+    asked, cloud = problem(), FakeCloud({2: die})
+    with book() as at:
+        add(at, asked, cloud)
+        with pytest.raises(Killed):
+            engine(at, asked, cloud).run()
+        record = engine(at, asked, cloud).run()
+        assert record.status is Status.DONE
+        assert cloud.ran == [1, 2, 3, 4]
+        assert record.total_usd == Usd.of("0.04")
+
+
+def test_an_epoch_that_was_lost_is_charged_at_most_what_was_authorised() -> None:
+    asked, cloud = problem(), FakeCloud({2: Killed()})
+    with book() as at:
+        add(at, asked, cloud)
+        with pytest.raises(Killed):
+            engine(at, asked, cloud).run()
+        record = engine(at, asked, cloud).run()
+        assert [each.message for each in record.failed] == ["mlcd ended before the epoch did"]
+        assert record.failed[0].usd == Usd.of("0.001") <= record.rows[1].authorised_usd
+        assert cloud.ran == [1, 2, 2, 3, 4]
+
+
+def test_a_cloud_that_cannot_be_used_leaves_the_run_to_be_resumed() -> None:
+    asked, cloud = problem(), FakeCloud({2: ProviderError("the credentials are no longer good")})
+    with book() as at:
+        add(at, asked, cloud)
+        with pytest.raises(ProviderError):
+            engine(at, asked, cloud).run()
+        assert engine(at, asked, cloud).run().status is Status.DONE
+
+
+def test_a_deadline_counts_the_time_between_the_epochs() -> None:
+    goal = Goal(minimize=Objective.TIME, budget=Usd.of(1), deadline_seconds=0.2)
+    asked, cloud = problem(goal=goal), FakeCloud({4: lambda: time.sleep(0.3)})
+    with book() as at:
+        add(at, asked, cloud)
+        record = engine(at, asked, cloud).run()
+        assert record.status is Status.OVERRAN
+        assert record.reached
+
+
+# ---- kills at any instant, simulated: the run that comes out is the one that was left alone
+
+
+def simulated() -> tuple[FunctionProblem, Callable[[], SimFunctionCloud]]:
+    workload = TESTBED["linear-ctr"]
+    asked = workload.problem(Goal(minimize=Objective.TIME, budget=Usd.of(2)))
+    return asked, lambda: SimFunctionCloud(problem=asked, laws=workload.laws, seed=3)
+
+
+def killed_at(at: EpochBook, moment: int) -> Callable[..., Any]:
+    """The book's writes, with a kill before or after the how manieth of them."""
+    count = 0
+
+    def wrap(write: Callable[..., Any]) -> Callable[..., Any]:
+        def doing(*args: Any, **kwargs: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count == moment:
+                raise Killed
+            result = write(*args, **kwargs)
+            count += 1
+            if count == moment:
+                raise Killed
+            return result
+
+        return doing
+
+    at.start, at.end, at.end_run = wrap(at.start), wrap(at.end), wrap(at.end_run)  # type: ignore[method-assign]
+    return wrap
+
+
+def course(record: ServerlessRecord) -> list[float]:
+    """A run in numbers; the simulator reads its progress off the last loss, which costs the last digit."""
+    return [
+        number
+        for row in record.rows
+        for number in (
+            row.go,
+            row.outcome.number,
+            row.outcome.fleet.functions,
+            row.outcome.seconds,
+            row.outcome.usd.micros,
+        )
+    ]
+
+
+def test_killed_at_any_instant_nothing_is_lost_and_nothing_is_paid_twice(tmp_path: Path) -> None:
+    asked, cloud = simulated()
+    who = scheduler("mpc")
+    with book() as at:
+        add(at, asked, cloud())
+        whole = engine(at, asked, cloud(), who).run()
+    assert whole.status is Status.DONE
+    writes = 2 * (2 * len(whole.rows) + 1)
+    for moment in range(1, writes + 1):
+        folder = tmp_path / str(moment)
+        with book(folder) as at:
+            add(at, asked, cloud())
+            killed_at(at, moment)
+            with pytest.raises(Killed):
+                engine(at, asked, cloud(), who).run()
+        with book(folder) as at:
+            again = engine(at, asked, cloud(), who).run()
+        assert course(again) == pytest.approx(course(whole), rel=1e-9), f"killed at {moment}"
+        assert again.status is Status.DONE
