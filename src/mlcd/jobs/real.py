@@ -1,5 +1,6 @@
 """A job on real nodes: the engine its infra names, the types that engine offers, and the problem they make."""
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -120,7 +121,7 @@ def _offer(
     instances = _wanted(spec, offered, notes)
     counts = spec.num_nodes or DEFAULT_NODES
     by_type: dict[str, tuple[int, ...]] = {}
-    largest = spec.job.batch if spec.batch is None else max(spec.batch)
+    largest = spec.job.batch if spec.batch is None else math.inf  # with_batches looks at what can be shared
     for instance in instances:
         most = engine.most_nodes(instance.name)
         every = [n for n in counts.for_instance(instance.name) if n <= largest]

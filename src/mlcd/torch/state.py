@@ -33,7 +33,9 @@ def checkpoint(**things: Any) -> int:
     }
 
     rates = {
-        name: [g["lr"] for g in t.param_groups] for name, t in bare.items() if isinstance(t, torch.optim.Optimizer)
+        name: [g.get("initial_lr", g["lr"]) for g in thing.param_groups]  # a schedule may begin at 0
+        for name, thing in bare.items()
+        if isinstance(thing, torch.optim.Optimizer)
     }
 
     def save(folder: Path) -> None:
@@ -59,9 +61,16 @@ def checkpoint(**things: Any) -> int:
 
 def _rescale(things: dict[str, Any], now: dict[str, list[float]], then: dict[str, list[float]]) -> None:
     for name, rates in now.items():
-        for group, made_now, made_then in zip(things[name].param_groups, rates, then.get(name, rates), strict=True):
-            if made_now != made_then and made_then:
-                group["lr"] *= made_now / made_then
+        factors = [
+            made_now / made_then if made_then else 1.0
+            for made_now, made_then in zip(rates, then.get(name, rates), strict=True)
+        ]
+        for group, factor in zip(things[name].param_groups, factors, strict=True):
+            for key in group.keys() & {"lr", "initial_lr"}:
+                group[key] *= factor
+        for thing in things.values():
+            if getattr(thing, "optimizer", None) is things[name] and hasattr(thing, "base_lrs"):
+                thing.base_lrs = [base * factor for base, factor in zip(thing.base_lrs, factors, strict=True)]
 
 
 def _newest_state(folder: Path | None) -> tuple[int, dict[str, Any]] | None:
