@@ -2,8 +2,8 @@
 
 from mlcd.models.convergence import ConvergenceModel
 from mlcd.models.parallel import Law, fit
+from mlcd.models.timed import setting_of, timed
 from mlcd.models.universal import KnownJob
-from mlcd.search.scavenger.grid import setting_of, timed
 from mlcd.store.store import Store
 from mlcd.trial.record import RunRecord
 

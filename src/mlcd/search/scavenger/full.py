@@ -3,8 +3,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlcd.models.parallel import Refined, Setting, StepTime
+from mlcd.models.timed import Steps
 from mlcd.problem import Problem
-from mlcd.search.scavenger.grid import GridStrategy, Steps, law_of
+from mlcd.search.scavenger.grid import GridStrategy, law_of
 from mlcd.trial.plan import Plan, plans
 from mlcd.trial.trial import History
 

@@ -3,8 +3,8 @@ from functools import lru_cache
 from typing import ClassVar
 
 from mlcd.models.parallel import Law, ParallelModel, Refined, StepTime, fit
+from mlcd.models.timed import Steps
 from mlcd.problem import Problem
-from mlcd.search.scavenger.grid import Steps
 from mlcd.search.scavenger.partial import ScavengerPartial
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import History

@@ -1,22 +1,20 @@
 """What the four modes share: the (K, B) grid, the models of its step times, and a plan for every point of it."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from mlcd.errors import BadInput
 from mlcd.goal import Objective
-from mlcd.models.parallel import ParallelModel, Refined, Setting, StepTime, choose
+from mlcd.models.parallel import ParallelModel, Setting, StepTime, choose
+from mlcd.models.timed import Steps, foreseen, setting_of, timed
 from mlcd.models.tradeoff import knee
 from mlcd.problem import Problem
 from mlcd.search.strategy import MeasuredStrategy
 from mlcd.space import Config
 from mlcd.trial.plan import Left, Plan, best, plans
-from mlcd.trial.trial import History, Measurement, Suggestion
-from mlcd.units import ZERO
+from mlcd.trial.trial import History, Suggestion
 
-Steps = ParallelModel | Refined
 DIVERGED = 0.5
 """A metric that falls in a trial by this share of what was still missing to the target: that batch does not learn."""
 
@@ -27,11 +25,6 @@ def law_of(runs: tuple[StepTime, ...]) -> ParallelModel:
     return choose(runs)
 
 
-def setting_of(config: Config) -> Setting:
-    """K and B."""
-    return Setting(workers=config.nodes, batch=float(config["batch"]))
-
-
 def by_type(problem: Problem) -> dict[str, dict[Setting, Config]]:
     """The grid of each instance type. Raises BadInput where there is no batch to choose."""
     if problem.batching is None:
@@ -40,15 +33,6 @@ def by_type(problem: Problem) -> dict[str, dict[Setting, Config]]:
     for config in problem.space:
         grids.setdefault(config.instance, {})[setting_of(config)] = config
     return grids
-
-
-def timed(history: History, instance: str) -> tuple[StepTime, ...]:
-    """What was measured of a type, as seconds a step."""
-    return tuple(
-        StepTime(setting=setting_of(t.config), seconds=float(t.config["batch"]) / t.samples_per_second)
-        for t in history.measured
-        if t.config.instance == instance
-    )
 
 
 def diverging(problem: Problem, history: History) -> frozenset[float]:
@@ -70,22 +54,7 @@ def predicted(problem: Problem, history: History, config: Config, steps: Steps) 
     own = [t for t in history.measured if t.config == config]
     if own:
         return Plan.of(problem, own[-1])
-    setting = setting_of(config)
-    startup = [t.startup_seconds for t in history.measured]
-    model = steps.model if isinstance(steps, Refined) else steps
-    return Plan.of(
-        problem,
-        Measurement(
-            config=config,
-            attempt=1,
-            samples_per_second=setting.batch / steps.seconds(setting),
-            relative_error=math.hypot(model.deviation(setting), problem.noise),
-            iterations=1,
-            startup_seconds=sum(startup) / len(startup) if startup else 0.0,
-            seconds=max(startup, default=0.0),
-            usd=ZERO,
-        ),
-    )
+    return foreseen(problem, history, config, steps)
 
 
 def chosen(problem: Problem, options: Sequence[Plan]) -> Plan | None:

@@ -4,8 +4,9 @@ from typing import ClassVar
 
 from mlcd.models.design import corners_and_centre, most_doubtful
 from mlcd.models.parallel import Setting, check_centre
+from mlcd.models.timed import setting_of, timed
 from mlcd.problem import Problem
-from mlcd.search.scavenger.grid import GridStrategy, law_of, setting_of, timed
+from mlcd.search.scavenger.grid import GridStrategy, law_of
 from mlcd.search.strategy import at_least
 from mlcd.trial.trial import History
 

@@ -4,9 +4,10 @@ from typing import ClassVar
 
 from mlcd.errors import BadInput
 from mlcd.models.parallel import ParallelModel, Refined, Setting, StepTime
+from mlcd.models.timed import Steps
 from mlcd.models.universal import KnownJob, universal
 from mlcd.problem import Problem
-from mlcd.search.scavenger.grid import GridStrategy, Steps, by_type, predicted
+from mlcd.search.scavenger.grid import GridStrategy, by_type, predicted
 from mlcd.trial.plan import Left, Plan
 from mlcd.trial.trial import History, Suggestion
 

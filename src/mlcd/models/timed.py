@@ -1,0 +1,46 @@
+"""A run's trials as seconds a step over (K, B), and what a model of those foresees of the whole training."""
+
+import math
+
+from mlcd.models.parallel import ParallelModel, Refined, Setting, StepTime
+from mlcd.problem import Problem
+from mlcd.space import Config
+from mlcd.trial.plan import Plan
+from mlcd.trial.trial import History, Measurement
+from mlcd.units import ZERO
+
+Steps = ParallelModel | Refined
+
+
+def setting_of(config: Config) -> Setting:
+    """K and B."""
+    return Setting(workers=config.nodes, batch=float(config["batch"]))
+
+
+def timed(history: History, instance: str) -> tuple[StepTime, ...]:
+    """What was measured of a type, as seconds a step."""
+    return tuple(
+        StepTime(setting=setting_of(t.config), seconds=float(t.config["batch"]) / t.samples_per_second)
+        for t in history.measured
+        if t.config.instance == instance
+    )
+
+
+def foreseen(problem: Problem, history: History, config: Config, steps: Steps) -> Plan:
+    """The plan of a configuration as the model of its step time expects it; it starts as the measured ones did."""
+    setting = setting_of(config)
+    startup = [t.startup_seconds for t in history.measured]
+    model = steps.model if isinstance(steps, Refined) else steps
+    return Plan.of(
+        problem,
+        Measurement(
+            config=config,
+            attempt=1,
+            samples_per_second=setting.batch / steps.seconds(setting),
+            relative_error=math.hypot(model.deviation(setting), problem.noise),
+            iterations=1,
+            startup_seconds=sum(startup) / len(startup) if startup else 0.0,
+            seconds=max(startup, default=0.0),
+            usd=ZERO,
+        ),
+    )
