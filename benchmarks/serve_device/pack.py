@@ -52,7 +52,19 @@ def main() -> None:
     source, target = Path(sys.argv[1]), Path(sys.argv[2])
     models = sorted((plain(row) for row in rows(source / "models.csv")), key=order)
     configurations = len({(row["sms"], row["batch"], row["precision"]) for row in models})
-    columns = ["model", "precision", "sms", "batch", "round", "status", "median_ms", "p95_ms", "memory_mib", "runs", "mode"]
+    columns = [
+        "model",
+        "precision",
+        "sms",
+        "batch",
+        "round",
+        "status",
+        "median_ms",
+        "p95_ms",
+        "memory_mib",
+        "runs",
+        "mode",
+    ]
     write(target / "h200-models.csv.gz", [*columns, "message"], models)
     operators = sorted((plain(row) for row in complete(rows(source / "operators.csv"), configurations)), key=order)
     columns = ["operator", "shape", "precision", "sms", "batch", "round", "status", "microseconds"]

@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+
+from mlcd.known.h200 import GPU_USD_PER_HOUR, HOST_USD_PER_HOUR, h200
+
+
+def test_every_model_was_measured_in_every_configuration() -> None:
+    known = h200()
+    assert len(known.models) >= 24
+    assert len(known.configs) == 6 * 8 * 3
+    for model in known.models:
+        assert not np.isnan(model.latency_seconds).any(), model.name
+        assert (model.latency_seconds > 0).all()
+        assert (model.memory_gib > 0).all()
+
+
+def test_shares_are_shares_and_most_of_the_time_is_in_few_operators() -> None:
+    for reference in ("fp32", "fp16"):
+        for model in h200(reference).models:
+            shares = [use.share for use in model.target.operators]
+            assert sum(shares) == pytest.approx(1.0, abs=0.01)
+            assert shares == sorted(shares, reverse=True)
+
+
+def test_operators_are_named_alike_in_models_and_curves() -> None:
+    known = h200()
+    used = {(use.operator, use.shape) for model in known.models for use in model.target.operators}
+    curves = {(curve.operator, curve.shape) for curve in known.curves}
+    assert len(curves) == len(known.curves) >= 150
+    assert curves <= used
+    for curve in known.curves:
+        assert (curve.seconds > 0).all()
+
+
+def test_a_larger_share_costs_more_and_the_whole_costs_the_whole() -> None:
+    known = h200()
+    sms = np.array([int(config["sms"]) for config in known.configs])
+    assert known.usd_per_hour[sms == 132] == pytest.approx(HOST_USD_PER_HOUR + GPU_USD_PER_HOUR)
+    assert known.usd_per_hour[sms == 8] == pytest.approx(HOST_USD_PER_HOUR + 8 / 132 * GPU_USD_PER_HOUR)
+
+
+def test_the_whole_gpu_is_faster_on_full_batches() -> None:
+    known = h200()
+    place = {
+        (config["sms"], config["precision"]): i for i, config in enumerate(known.configs) if config["batch"] == 128
+    }
+    for model in known.models:
+        assert model.latency_seconds[place[132, "fp32"]] < model.latency_seconds[place[8, "fp32"]], model.name
+
+
+def test_a_limit_is_worth_nothing_where_it_is_broken() -> None:
+    known = h200()
+    for model in known.models:
+        value = known.per_dollar(model, 0.03)
+        assert (value[model.latency_seconds > 0.03] == 0).all()
+        assert value.max() > 0
