@@ -17,7 +17,6 @@ from mlcd.engine.epochs import EpochEngine
 from mlcd.errors import Interrupted, ProviderError
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal, Objective
-from mlcd.schedulers.registry import scheduler
 from mlcd.store.epochs import EpochBook
 from mlcd.store.store import Store
 from mlcd.trial.call import FunctionCall
@@ -383,7 +382,7 @@ def course(record: ServerlessRecord) -> list[float]:
 
 def test_killed_at_any_instant_nothing_is_lost_and_nothing_is_paid_twice(tmp_path: Path) -> None:
     asked, cloud = simulated()
-    who = scheduler("mpc")
+    who = Always(Fleet(200, 3008))
     with book() as at:
         add(at, asked, cloud())
         whole = engine(at, asked, cloud(), who).run()

@@ -75,7 +75,8 @@ class LithopsCloud:
         most = max(problem.functions)
         self._invoker = Invoker(backend, most_calls=most + problem.repeats(most), settings=settings)
         self._local = backend == "localhost"
-        self._bucket = str(folder.absolute()) if folder and self._local else ""
+        on_disk = self._invoker.storage.backend == "localhost"
+        self._bucket = str(folder.absolute()) if folder and on_disk else ""
         self._shelf = Shelf(self._invoker.storage, self._bucket)
 
     def run_epoch(self, order: EpochOrder) -> Epoch:

@@ -17,6 +17,10 @@ CONNECT_HINT = {
     " and `aws_lambda.execution_role` a role (docs/serverless.md)",
 }
 
+STORAGE = {"localhost": "localhost", "aws_lambda": "aws_s3", "gcp_functions": "gcp_storage"}
+"""The storage that goes with a back end, unless the user's configuration names another."""
+LONGEST_CALL_SECONDS = 900
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -42,11 +46,13 @@ class Invoker:
         self.backend = backend
         try:
             import lithops  # noqa: PLC0415 - heavy, and an extra of its own
+            import lithops.config  # noqa: PLC0415
         except ImportError as error:
             raise ProviderError(f"lithops/{backend} needs Lithops: pip install 'mlcd[lithops]'") from error
         logging.getLogger("lithops").setLevel(logging.CRITICAL)
-        config = _config(backend, most_calls, settings or {})
         try:
+            usual = lithops.config.load_config(log=False) if backend != "localhost" and not settings else settings
+            config = _config(backend, most_calls, usual or {})
             self._executor = lithops.FunctionExecutor(config=config, log_level=None)
             self.storage = self._executor.storage
         except Exception as error:  # Lithops raises bare Exception, and each cloud's SDK its own
@@ -140,14 +146,19 @@ def _reason(future: Any) -> str:
     return f"{getattr(kind, '__name__', kind)}: {value}"
 
 
-def _config(backend: str, most_calls: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    storage = {"localhost": "localhost", "aws_lambda": "aws_s3"}.get(backend)
-    lithops: dict[str, Any] = {"backend": backend, "data_cleaner": False, "monitoring_interval": 0.2}
-    if storage is not None:
-        lithops["storage"] = storage
-    config: dict[str, Any] = {"lithops": lithops}
+def _config(backend: str, most_calls: int, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Lithops' configuration: the user's own, with what this run needs in place."""
+    config: dict[str, Any] = {name: dict(section) for name, section in given.items() if isinstance(section, Mapping)}
+    lithops = config.setdefault("lithops", {})
+    lithops.update(backend=backend, data_cleaner=False)
+    lithops.pop("mode", None)
+    lithops.setdefault("monitoring_interval", 0.2 if backend == "localhost" else 1)
+    if backend in STORAGE:
+        lithops.setdefault("storage", STORAGE[backend])
+    own = config.setdefault(backend, {})
     if backend == "localhost":
-        config["localhost"] = {"runtime": sys.executable, "worker_processes": most_calls}
-    for section, values in settings.items():
-        config[section] = {**config.get(section, {}), **values} if isinstance(values, Mapping) else values
+        own.update(runtime=sys.executable, worker_processes=most_calls)
+    else:
+        own.setdefault("runtime_timeout", LONGEST_CALL_SECONDS)
+        own.setdefault("max_workers", most_calls)
     return config
