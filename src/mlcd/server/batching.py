@@ -1,12 +1,12 @@
 """Requests become batches: whoever waits while every replica is busy is run together with the others."""
 
 import asyncio
-import queue
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,15 +57,9 @@ class Batcher:
         self._delay_seconds = delay_seconds if max_rows > 1 else 0.0
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Waiting] = deque()
-        self._free = replicas
+        self._free = list(range(replicas))
         self._pumping: asyncio.Handle | None = None
-        self._batches: queue.SimpleQueue[list[_Waiting] | None] = queue.SimpleQueue()
-        self._threads = [
-            threading.Thread(target=self._work, args=(replica,), name=f"replica-{replica}", daemon=True)
-            for replica in range(replicas)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._executor = ThreadPoolExecutor(replicas, thread_name_prefix="replica")
 
     async def submit(self, feeds: Feeds, rows: int) -> list[Array]:
         """The model's outputs for these items. Raises BadRequest: too many wait (503), or the model refuses (400)."""
@@ -87,10 +81,7 @@ class Batcher:
             if not waiting.answer.done():
                 waiting.answer.set_exception(BadRequest("the server is shutting down", status=503))
         self._waiting.clear()
-        for _ in self._threads:
-            self._batches.put(None)
-        for thread in self._threads:
-            thread.join(timeout=10)
+        self._executor.shutdown(wait=True, cancel_futures=True)
 
     def _pump_soon(self, seconds: float) -> None:
         """At the end of this turn of the loop, when all that has arrived is in the queue; or when a wait is over."""
@@ -110,9 +101,10 @@ class Batcher:
                 self._pump_soon(wait)
                 return
             if batch := self._take():
-                self._free -= 1
+                replica = self._free.pop()
                 self.counts.running += 1
-                self._batches.put(batch)
+                running = self._loop.run_in_executor(self._executor, self._work, replica, batch)
+                running.add_done_callback(partial(self._done, replica, batch))
 
     def _take(self) -> list[_Waiting]:
         """The first request and those like it behind it, as many as fit; requests whose sender left are dropped."""
@@ -133,13 +125,10 @@ class Batcher:
         self.counts.waiting -= len(taken)
         return taken
 
-    def _work(self, replica: int) -> None:
-        """One replica's thread: runs batches until it is told to end."""
-        while (batch := self._batches.get()) is not None:
-            begun = time.monotonic()
-            answers = self._answers(replica, batch)
-            seconds = time.monotonic() - begun
-            self._loop.call_soon_threadsafe(self._done, batch, answers, seconds)
+    def _work(self, replica: int, batch: list[_Waiting]) -> tuple[list[list[Array] | BadRequest], float]:
+        """(the answers, the seconds that took), on a thread of the executor."""
+        begun = time.monotonic()
+        return self._answers(replica, batch), time.monotonic() - begun
 
     def _answers(self, replica: int, batch: list[_Waiting]) -> list[list[Array] | BadRequest]:
         """An answer a request. A batch that the model refuses is run again one by one: only the faulty are refused."""
@@ -155,18 +144,25 @@ class Batcher:
         ends = np.cumsum([waiting.rows for waiting in batch])
         return [[o[end - w.rows : end] for o in outputs] for w, end in zip(batch, ends, strict=True)]
 
-    def _done(self, batch: list[_Waiting], answers: list[list[Array] | BadRequest], seconds: float) -> None:
-        self._free += 1
+    def _done(
+        self, replica: int, batch: list[_Waiting], done: "asyncio.Future[tuple[list[list[Array] | BadRequest], float]]"
+    ) -> None:
+        self._free.append(replica)
         self.counts.running -= 1
         self.counts.batches += 1
-        self.counts.run_seconds += seconds
+        answers: list[list[Array] | BaseException]
+        if (error := done.exception()) is not None:  # a fault of the server: each is told, and it goes on
+            answers = [error] * len(batch)
+        else:
+            given, seconds = done.result()
+            answers = [*given]
+            self.counts.run_seconds += seconds
         for waiting, answer in zip(batch, answers, strict=True):
             self.counts.rows += waiting.rows
-            if isinstance(answer, BadRequest):
-                self.counts.refused += 1
+            self.counts.refused += isinstance(answer, BadRequest)
             if waiting.answer.done():
                 continue
-            if isinstance(answer, BadRequest):
+            if isinstance(answer, BaseException):
                 waiting.answer.set_exception(answer)
             else:
                 waiting.answer.set_result(answer)

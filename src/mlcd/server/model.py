@@ -67,10 +67,6 @@ class Model:
             found: list[Array] = self._sessions[replica % len(self._sessions)].run(self._names, feeds)
             return found
 
-    def item_shape(self, spec: TensorSpec) -> tuple[int, ...]:
-        """The sizes of one item of an input, the batch axis left out. Raises BadInput for an axis without a size."""
-        return tuple(self._sized(spec)[1:])
-
     def _check_batch_axis(self) -> None:
         batch, fixed = self.options.batch, {spec.shape[0] for spec in self.inputs if spec.shape} - {-1}
         if any(not spec.shape for spec in self.inputs):
