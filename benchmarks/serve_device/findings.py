@@ -12,6 +12,7 @@ import numpy as np
 
 from mlcd.known import Known
 from mlcd.known.h200 import h200
+from mlcd.known.tables import Floats
 
 LIMITS = ((0.01, "10 ms"), (0.03, "30 ms"), (0.1, "100 ms"), (np.inf, "none"))
 
@@ -29,14 +30,16 @@ def noise(table: str, name: tuple[str, ...], column: str) -> str:
     if not len(gaps):
         return f"{table}: {len(first)} points, none repeated"
     p50, p95, most = 100 * np.quantile(gaps, [0.5, 0.95, 1.0])
-    return f"{table}: {len(first)} points, {len(gaps)} repeated: differ by {p50:.2f}% (median), {p95:.1f}% (p95), {most:.0f}% (most)"
+    spread = f"{p50:.2f}% (median), {p95:.1f}% (p95), {most:.0f}% (most)"
+    return f"{table}: {len(first)} points, {len(gaps)} repeated: differ by {spread}"
 
 
-def relative(known: Known, slo_seconds: float) -> np.ndarray:
+def relative(known: Known, slo_seconds: float) -> Floats:
     """(models, configurations) items a dollar over the model's best, of the models that some configuration serves."""
-    values = np.array([known.per_dollar(model, slo_seconds) for model in known.models])
+    values: Floats = np.array([known.per_dollar(model, slo_seconds) for model in known.models])
     values = values[values.max(axis=1) > 0]
-    return values / values.max(axis=1, keepdims=True)
+    best: Floats = values.max(axis=1, keepdims=True)
+    return values / best
 
 
 def line(known: Known, slo_seconds: float, label: str) -> str:
@@ -59,7 +62,7 @@ def main() -> None:
     print(noise("models", ("model",), "median_ms"))
     print(noise("operators", ("operator", "shape"), "microseconds"))
     print(
-        "| limit | models it can be held for | different bests | most models within 5% of their best by one configuration "
+        "| limit | models it can be held for | different bests | most within 5% of their best by one configuration "
         "| first trial by the others' mean | worst |"
     )
     print("|---|---|---|---|---|---|")
@@ -68,10 +71,10 @@ def main() -> None:
     weight = {model.name: sum(use.share for use in model.target.operators) for model in known.models}
     have = {(curve.operator, curve.shape) for curve in known.curves}
     covered = {m.name: sum(u.share for u in m.target.operators if (u.operator, u.shape) in have) for m in known.models}
-    print(
-        f"{len(known.curves)} operators; they carry {np.mean([covered[n] / weight[n] for n in weight]):.0%} of a model's "
-        f"time on average, {min(covered.values()):.0%} at least ({min(covered, key=lambda n: covered[n])})"
-    )
+    mean = np.mean([covered[name] / weight[name] for name in weight])
+    least = min(covered, key=lambda name: covered[name])
+    print(f"{len(known.curves)} operators; they carry {mean:.0%} of a model's time on average,")
+    print(f"{covered[least]:.0%} at least ({least})")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import os
 import random
 import sys
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -93,8 +93,8 @@ def ready(module: nn.Module, precision: str) -> nn.Module:
     set_precision(precision)
     if precision == "fp32":
         return module
-    module = module.to(dtype_of(precision)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return module
+    served: nn.Module = module.to(dtype_of(precision)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return served
 
 
 def host_input(entry: Entry, precision: str, batch: int) -> Tensor:
@@ -197,12 +197,12 @@ def _measure_batches(
 
 def chosen_operators(uses: Path, top: int) -> list[tuple[str, str]]:
     """The (operator, shape) pairs that carry most of the models' time, in both precisions together."""
-    weight: Counter[tuple[str, str]] = Counter()
+    weight: defaultdict[tuple[str, str], float] = defaultdict(float)
     with uses.open() as lines:
         for row in csv.DictReader(lines):
             if row["operator"] in RUNNABLE:
                 weight[row["operator"], row["shape"]] += float(row["share_fp32"]) + float(row["share_fp16"])
-    return [key for key, _ in weight.most_common(top)]
+    return sorted(weight, key=lambda key: -weight[key])[:top]
 
 
 def measure_operators(
@@ -286,7 +286,7 @@ def probe(path: Path, sms: int, found: int) -> None:
     moved = torch.empty(1 << 29, device="cuda", dtype=torch.uint8)
     with alone():
         seconds, graphed, copied = (
-            prepare_operator(run)() for run in (lambda: a @ a, lambda: small @ small, lambda: moved.clone())
+            prepare_operator(run)() for run in (lambda: a @ a, lambda: small @ small, moved.clone)
         )
     row = f"{sms},{found},{2e-12 * 8192**3 / seconds:.1f},{2e-12 * 2048**3 / graphed:.1f},{2**30 / copied / 1e9:.0f}"
     print(row, flush=True)

@@ -121,7 +121,8 @@ class Tacotron(nn.Module):
         y = mel
         for conv in self.post:
             y = conv(y)
-        return mel + y
+        out: Tensor = mel + y
+        return out
 
 
 def conv(inputs: int, outputs: int, kernel: int = 3, stride: int = 1, group: int = 1) -> nn.Sequential:

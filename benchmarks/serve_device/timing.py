@@ -126,12 +126,12 @@ def time_model(module: nn.Module, host: Tensor, expected_seconds: float) -> Timi
 
 def gpu_clock(run: Run) -> float:
     """Seconds of the call by the GPU's own clock."""
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     start.record()
     run()
     end.record()
     end.synchronize()
-    return start.elapsed_time(end) / 1000.0
+    return float(start.elapsed_time(end)) / 1000.0
 
 
 def prepare_operator(run: Run) -> Callable[[], float]:

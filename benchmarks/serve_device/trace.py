@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -15,11 +16,11 @@ from serve_device.grammar import Call, canonical
 MARK = "op|"
 
 
-class Naming(TorchDispatchMode):
+class Naming(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs every call inside a range that bears its canonical name and shape."""
 
     def __init__(self, batch: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.batch = batch
         self.keys: list[tuple[str, str]] = []
 
@@ -58,7 +59,7 @@ def trace(module: nn.Module, sample: Tensor, batch: int) -> list[Use]:
     times: Counter[tuple[str, str]] = Counter()
     counts: Counter[tuple[str, str]] = Counter()
     for event in profiler.events() or []:
-        if not event.name.startswith(MARK) or event.device_type != torch.autograd.DeviceType.CPU:
+        if not event.name.startswith(MARK) or event.device_type != DeviceType.CPU:
             continue
         spent = event.device_time_total if gpu else event.cpu_time_total
         if spent > 0:

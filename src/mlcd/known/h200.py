@@ -29,12 +29,11 @@ GPU_USD_PER_HOUR = (63.296 - 9.6768) / 8
 HOST_USD_PER_HOUR = 0.2016
 
 SOURCE = (
-    "30 models and their operators on one NVIDIA H200 (PyTorch 2.11, CUDA 13.0), shares by CUDA's multi-process service, "
-    "15 November 2026; prices: aws us-east-1, p5en and m7i, on-demand, August 2026"
+    "30 models and their operators on one NVIDIA H200 (PyTorch 2.11, CUDA 13.0), shares by CUDA's multi-process "
+    "service, 15 November 2026; prices: aws us-east-1, p5en and m7i, on-demand, August 2026"
 )
 
 Row = dict[str, str]
-Place = tuple[str, str, str]
 
 
 def usd_per_hour(sms: int) -> float:
