@@ -3,23 +3,27 @@
     scripts/train-siren                       # writes the shipped weights and the learning curve anew
     scripts/train-siren --steps 20000 --to /tmp/policy.npz
 
-Every workload that is trained on is drawn from the training workloads, or is the paper's; the policy that is kept is the
-best on validation runs (train-20000 and on, the paper's with other seeds). Benchmarks use other seeds and workloads.
+Every workload that is trained on is drawn from the training workloads, or is the paper's; the policy that is kept is
+the best on validation runs (train-20000 and on, the paper's with other seeds). Benchmarks use other seeds and
+workloads.
 """
 
 import argparse
 import json
 import os
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import gymnasium
 import numpy as np
 import torch
 from stable_baselines3 import PPO
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
@@ -35,7 +39,7 @@ FIRST_MEAN = (0.0, 0.8)
 """Where learning starts: what is left is spent evenly, with nearly all the memory there is."""
 
 
-def policy_of(model: PPO) -> Policy:
+def policy_of(model: BaseAlgorithm) -> Policy:
     state = {name: value.detach().numpy().astype(np.float64) for name, value in model.policy.state_dict().items()}
     names = ("mlp_extractor.policy_net.0", "mlp_extractor.policy_net.2", "action_net")
     layers = tuple((state[f"{name}.weight"], state[f"{name}.bias"]) for name in names)
@@ -62,7 +66,8 @@ def validate(policy: Policy, seeds: int) -> dict[str, float]:
     ]
     for kind, workload, budget, seed in cases:
         seen, _ = env.reset(seed=0, options={"workload": workload, "budget": budget, "cloud_seed": seed})
-        ended, info = False, {}
+        ended = False
+        info: dict[str, Any] = {}
         while not ended:
             seen, _, ended, _, info = env.step(policy.mean(seen.astype(np.float64)).astype(np.float32))
         found[kind].append(info["seconds"] / plain_seconds(workload, budget) if info["done"] else 3.0)
@@ -72,15 +77,16 @@ def validate(policy: Policy, seeds: int) -> dict[str, float]:
 class Watch(BaseCallback):
     """Validates every few rollouts and keeps the best policy."""
 
-    def __init__(self, every: int, seeds: int) -> None:
+    def __init__(self, *, every: int, seeds: int, seconds: float) -> None:
         super().__init__()
+        self.seconds = seconds
         self.every, self.seeds, self.rollouts = every, seeds, 0
         self.curve: list[dict[str, float]] = []
         self.best: tuple[float, Policy] | None = None
         self.start = time.monotonic()
 
     def _on_step(self) -> bool:
-        return True
+        return time.monotonic() - self.start < self.seconds
 
     def _on_rollout_start(self) -> None:
         if self.rollouts % self.every == 0:
@@ -105,37 +111,33 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=400_000)
     parser.add_argument("--seed", type=int, default=6)
     parser.add_argument("--to", type=Path, default=WEIGHTS)
-    parser.add_argument(
-        "--curve", type=Path, default=None, help="where the learning curve goes; with the weights: kept"
-    )
+    parser.add_argument("--curve", type=Path, default=None, help="where the learning curve is written")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=18.0, help="training ends then, whatever the steps")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     envs = 16
-    makers = [lambda: Monitor(ServerlessTraining())] * envs
+    makers: list[Callable[[], gymnasium.Env[Any, Any]]] = [lambda: Monitor(ServerlessTraining())] * envs
     vector = SubprocVecEnv(makers, start_method="fork") if arguments.processes > 1 else DummyVecEnv(makers)
     model = PPO(
         "MlpPolicy",
         vector,
         seed=arguments.seed,
-        n_steps=256,
-        batch_size=512,
-        n_epochs=8,
-        learning_rate=lambda left: 4e-4 * left + 2e-5,
+        n_steps=128,
+        batch_size=256,
+        n_epochs=10,
+        learning_rate=lambda left: 5e-4 * left + 2e-5,
         gamma=1.0,
         gae_lambda=0.95,
         clip_range=0.2,
         ent_coef=0.0,
         vf_coef=0.5,
-        policy_kwargs={"net_arch": {"pi": [64, 64], "vf": [64, 64]}, "log_std_init": -1.3},
+        policy_kwargs={"net_arch": {"pi": [64, 64], "vf": [64, 64]}, "log_std_init": -1.6},
         device="cpu",
     )
     with torch.no_grad():
-        model.policy.action_net.bias.copy_(torch.tensor(FIRST_MEAN))
-    watch = Watch(every=6, seeds=8)
-    deadline = time.monotonic() + 60 * arguments.minutes
-    watch._on_step = lambda: time.monotonic() < deadline  # type: ignore[method-assign]
+        dict(model.policy.named_parameters())["action_net.bias"].copy_(torch.tensor(FIRST_MEAN))
+    watch = Watch(every=8, seeds=8, seconds=60 * arguments.minutes)
     model.learn(arguments.steps, callback=watch)
     watch.look()
     vector.close()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mlcd.cli.bench_scavenger import scavenger
+from mlcd.cli.bench_serverless import serverless
 from mlcd.cli.bench_serve import serve
 from mlcd.cli.output import output_option, print_json, table
 from mlcd.errors import BadInput
@@ -20,6 +21,7 @@ def bench() -> None:
 
 
 bench.add_command(scavenger)
+bench.add_command(serverless)
 bench.add_command(serve)
 
 

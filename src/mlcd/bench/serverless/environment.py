@@ -40,7 +40,7 @@ class ServerlessTraining(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]
     Reward, as the paper's: r_t = -beta P_t; at the end also +C at the target, -C otherwise, with beta = 10 over the
     time of a plain fixed fleet and C = 10.
     workload  for all episodes; without it, drawn anew each time: the paper's in 3 of 10, else a training one
-    budget    in US dollars; without it, drawn between 1.35 and 6 times the cheapest training's price
+    budget    in US dollars; without it, drawn between 1.45 and 6 times the cheapest training's price
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - as Gymnasium declares it
@@ -65,7 +65,7 @@ class ServerlessTraining(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]
         workload = said.get("workload", self.fixed_workload) or self._draw_workload()
         budget = said.get("budget", self.fixed_budget)
         if budget is None:
-            budget = workload.cheapest_usd() * math.exp(self.np_random.uniform(math.log(1.35), math.log(6.0)))
+            budget = workload.cheapest_usd() * math.exp(self.np_random.uniform(math.log(1.45), math.log(6.0)))
         goal = Goal(minimize=Objective.TIME, budget=Usd.of(round(float(budget), 6)))
         functions, memory_mb = _choice(workload.max_functions, workload.prices)
         self._problem = workload.problem(goal, functions=functions, memory_mb=memory_mb)
@@ -117,9 +117,8 @@ class ServerlessTraining(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]
 @cache
 def _choice(max_functions: int, prices: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     functions, sizes = tuple(range(1, max_functions + 1)), function_prices(prices).memory_sizes
-    return tuple(functions[i] for i in spread_over(functions, COUNTS)), tuple(
-        sizes[i] for i in spread_over(sizes, SIZES)
-    )
+    counts, memory = spread_over(functions, COUNTS), spread_over(sizes, SIZES)
+    return tuple(functions[i] for i in counts), tuple(sizes[i] for i in memory)
 
 
 def plain_seconds(workload: SimWorkload, budget: float) -> float:
@@ -130,9 +129,8 @@ def plain_seconds(workload: SimWorkload, budget: float) -> float:
     epochs = laws.epochs(400)
     each = laws.update_seconds(400, memory)
     spare = budget / epochs - price * laws.parallel_seconds(1, memory)
-    functions = min(
-        max(spare / (price * each + float(prices.usd_per_put) * laws.rounds), 10.0), float(workload.max_functions)
-    )
+    wanted = spare / (price * each + float(prices.usd_per_put) * laws.rounds)
+    functions = min(max(wanted, 10.0), float(workload.max_functions))
     return epochs * laws.seconds(functions, memory)
 
 

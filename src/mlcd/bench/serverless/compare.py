@@ -1,0 +1,329 @@
+"""`mlcd bench serverless`: schedulers side by side on simulated workloads, over budgets and seeds."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from statistics import fmean
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from mlcd.bench.serverless.episode import run_episode
+from mlcd.bench.serverless.grid import grid_search
+from mlcd.bench.serverless.past import past_prior
+from mlcd.clouds.functions.sim import SimFunctionCloud
+from mlcd.clouds.functions.sim.laws import FunctionLaws
+from mlcd.clouds.functions.sim.workloads import PAPER, UNSEEN_COUNT, SimWorkload, workload
+from mlcd.errors import BadInput, nearest
+from mlcd.functions import Floats, FunctionProblem
+from mlcd.goal import Goal, Objective
+from mlcd.models.epochs import EpochPrior
+from mlcd.schedulers.mpc import Mpc
+from mlcd.schedulers.oracle import Oracle
+from mlcd.schedulers.scheduler import Scheduler
+from mlcd.schedulers.siren import Siren
+from mlcd.schedulers.static import Static
+from mlcd.schedulers.static_n import StaticN
+from mlcd.units import Usd
+
+RIVALS = ("static-n", "static", "siren", "mpc", "oracle")
+EXTRA = ("mpc-first",)
+"""mpc-first: mpc on a workload as if it were trained for the first time, where mpc knows earlier trainings of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LawsOfRun:
+    """A run's own laws as the oracle asks for them: for many numbers of functions at once."""
+
+    laws: FunctionLaws
+
+    @property
+    def target_epochs(self) -> float:  # noqa: D102
+        return self.laws.target_epochs
+
+    @property
+    def working_set_mb(self) -> float:  # noqa: D102
+        return self.laws.working_set_mb
+
+    def seconds(self, functions: Floats, memory_mb: float) -> Floats:  # noqa: D102
+        return np.array([self.laws.seconds(n, memory_mb) for n in functions])
+
+    def gain(self, functions: Floats, progress: float) -> Floats:  # noqa: D102
+        laws, stage = self.laws, min(progress / self.laws.target_epochs, 1.0)
+        together = functions / (functions + laws.half_gain_functions)
+        result: Floats = (1 + laws.early_gain * (1 - stage) * together) / (1 + laws.staleness * stage * functions)
+        return result
+
+    def progress(self, loss: float) -> float:  # noqa: D102
+        return self.laws.progress(loss)
+
+
+SEEN = (PAPER.name,)
+"""Workloads that the policy was trained on, and of which mpc knows earlier trainings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What to compare."""
+
+    workloads: tuple[str, ...] = (PAPER.name,)
+    schedulers: tuple[str, ...] = RIVALS
+    budgets: tuple[float, ...] = (50.0, 100.0, 200.0, 300.0)
+    seeds: int = 20
+    first_seed: int = 0
+    jobs: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One training. `seconds` and `usd` are what was used, target reached or not.
+
+    status               done | infeasible: answered with the smallest budget that would suffice, as far as it can tell
+    smallest_budget_usd  that budget
+    violated             more was spent than the budget
+    functions, memory_mb  least and most in any epoch
+    """
+
+    workload: str
+    scheduler: str
+    budget_usd: float
+    seed: int
+    status: str
+    seconds: float
+    usd: float
+    epochs: int
+    failed_epochs: int
+    functions: tuple[int, int] | None
+    memory_mb: tuple[int, int] | None
+    smallest_budget_usd: float | None
+    violated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A scheduler under a budget; means are over the trainings that reached their target, None where none did."""
+
+    scheduler: str
+    budget_usd: float
+    runs: int
+    mean_seconds: float | None
+    mean_usd: float | None
+    violations: int
+    infeasible: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versus:
+    """A scheduler's time over another's, less 1, on the trainings that both finished; paired by workload and seed."""
+
+    scheduler: str
+    budget_usd: float
+    pairs: int
+    against_static_n: float | None
+    against_static: float | None
+    against_siren: float | None
+    against_oracle: float | None
+
+
+def workload_names(text: str) -> tuple[str, ...]:
+    """`paper`, `unseen` (all of them), or names with commas between. Raises BadInput."""
+    found: list[str] = []
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        found += [f"unseen-{index}" for index in range(UNSEEN_COUNT)] if part == "unseen" else [workload(part).name]
+    if not found:
+        raise BadInput("--workloads: name at least one, such as paper or unseen")
+    return tuple(dict.fromkeys(found))
+
+
+def scheduler_names(text: str) -> tuple[str, ...]:
+    """Names with commas between. Raises BadInput with the nearest name."""
+    known = (*RIVALS, *EXTRA)
+    found = tuple(piece.strip() for piece in text.split(",") if piece.strip())
+    for name in found:
+        if name not in known:
+            near = nearest(name, known)
+            hint = f"; did you mean {near!r}?" if near else ""
+            raise BadInput(f"--schedulers: unknown scheduler {name!r}; allowed: {', '.join(known)}{hint}")
+    if not found:
+        raise BadInput("--schedulers: name at least one")
+    return tuple(dict.fromkeys(found))
+
+
+def compare(comparison: Comparison) -> list[Row]:
+    """Every training of the comparison, in order."""
+    tasks = [
+        (name, scheduler, budget, comparison.first_seed + seed)
+        for name in comparison.workloads
+        for scheduler in comparison.schedulers
+        for budget in comparison.budgets
+        for seed in range(comparison.seeds)
+    ]
+    return list(Parallel(n_jobs=comparison.jobs)(delayed(run_one)(*task) for task in tasks))
+
+
+def run_one(name: str, scheduler: str, budget: float, seed: int) -> Row:
+    """One training of one scheduler."""
+    made, problem = _setting(name, budget)
+    cloud = SimFunctionCloud(problem=problem, laws=made.laws, seed=seed)
+    decides = _scheduler(scheduler, name, budget, cloud)
+    if decides is None:
+        return _refused(name, scheduler, budget, seed)
+    episode = run_episode(problem, cloud, decides)
+    functions = [fleet.functions for fleet in episode.fleets]
+    memory = [fleet.memory_mb for fleet in episode.fleets]
+    needed = episode.smallest_budget
+    return Row(
+        workload=name,
+        scheduler=scheduler,
+        budget_usd=budget,
+        seed=seed,
+        status="done" if episode.done else "infeasible",
+        seconds=episode.seconds,
+        usd=episode.usd.dollars,
+        epochs=len(episode.epochs),
+        failed_epochs=len(episode.failed),
+        functions=(min(functions), max(functions)) if functions else None,
+        memory_mb=(min(memory), max(memory)) if memory else None,
+        smallest_budget_usd=needed.dollars if needed is not None else None,
+        violated=episode.usd > Usd.of(budget),
+    )
+
+
+@lru_cache(maxsize=64)
+def _setting(name: str, budget: float) -> tuple[SimWorkload, FunctionProblem]:
+    made = workload(name)
+    return made, made.problem(Goal(minimize=Objective.TIME, budget=Usd.of(budget)))
+
+
+@lru_cache(maxsize=64)
+def _prior(name: str) -> EpochPrior:
+    return past_prior(workload(name))
+
+
+@lru_cache(maxsize=256)
+def _grid(name: str, budget: float, memory_mb: tuple[int, ...]) -> "StaticN | Static | None":
+    made, problem = _setting(name, budget)
+    fleet = grid_search(problem, made.laws, memory_mb=memory_mb)
+    if fleet is None:
+        return None
+    if len(memory_mb) == 1:
+        return StaticN(functions=fleet.functions, memory=memory_mb[0])
+    return Static(functions=fleet.functions, memory=fleet.memory_mb)
+
+
+def _scheduler(scheduler: str, name: str, budget: float, cloud: SimFunctionCloud) -> Scheduler | None:
+    """As it is compared; None where its grid search finds nothing."""
+    match scheduler:
+        case "static-n":
+            return _grid(name, budget, (1536,))
+        case "static":
+            return _grid(name, budget, cloud.problem.memory_mb)
+        case "siren":
+            return Siren()
+        case "mpc":
+            return Mpc(prior=_prior(name)) if name in SEEN else Mpc()
+        case "mpc-first":
+            return Mpc()
+        case _:
+            return Oracle(truth=LawsOfRun(cloud.run_laws))
+
+
+def _refused(name: str, scheduler: str, budget: float, seed: int) -> Row:
+    """A grid search without an answer: nothing is run, and the smallest budget is where the grid finds one."""
+    sizes = (1536,) if scheduler == "static-n" else _setting(name, budget)[1].memory_mb
+    return Row(
+        workload=name,
+        scheduler=scheduler,
+        budget_usd=budget,
+        seed=seed,
+        status="infeasible",
+        seconds=0.0,
+        usd=0.0,
+        epochs=0,
+        failed_epochs=0,
+        functions=None,
+        memory_mb=None,
+        smallest_budget_usd=_smallest_grid_budget(name, sizes),
+        violated=False,
+    )
+
+
+@lru_cache(maxsize=64)
+def _smallest_grid_budget(name: str, memory_mb: tuple[int, ...]) -> float:
+    low, high = 1.0, 2.0
+    while _grid(name, high, memory_mb) is None:
+        low, high = high, high * 2
+    while high - low > 0.01 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _grid(name, middle, memory_mb) is None else (low, middle)
+    return math.ceil(high * 10) / 10
+
+
+def summarise(rows: Sequence[Row]) -> list[Summary]:
+    """A line a scheduler and budget, in the order they appear."""
+    found = []
+    for scheduler, budget in dict.fromkeys((row.scheduler, row.budget_usd) for row in rows):
+        of = [row for row in rows if (row.scheduler, row.budget_usd) == (scheduler, budget)]
+        done = [row for row in of if row.status == "done"]
+        found.append(
+            Summary(
+                scheduler=scheduler,
+                budget_usd=budget,
+                runs=len(of),
+                mean_seconds=fmean(row.seconds for row in done) if done else None,
+                mean_usd=fmean(row.usd for row in done) if done else None,
+                violations=sum(row.violated for row in of),
+                infeasible=sum(row.status == "infeasible" for row in of),
+            )
+        )
+    return found
+
+
+def versus(rows: Sequence[Row]) -> list[Versus]:
+    """How the schedulers compare, a line a scheduler and budget."""
+    times = {
+        (row.scheduler, row.budget_usd, row.workload, row.seed): row.seconds for row in rows if row.status == "done"
+    }
+
+    def against(scheduler: str, budget: float, other: str) -> float | None:
+        ratios = [
+            seconds / times[other, budget, name, seed]
+            for (mine, at, name, seed), seconds in times.items()
+            if mine == scheduler and at == budget and (other, budget, name, seed) in times
+        ]
+        return fmean(ratios) - 1 if ratios else None
+
+    return [
+        Versus(
+            scheduler=scheduler,
+            budget_usd=budget,
+            pairs=sum(key[:2] == (scheduler, budget) for key in times),
+            against_static_n=against(scheduler, budget, "static-n"),
+            against_static=against(scheduler, budget, "static"),
+            against_siren=against(scheduler, budget, "siren"),
+            against_oracle=against(scheduler, budget, "oracle"),
+        )
+        for scheduler, budget in dict.fromkeys((row.scheduler, row.budget_usd) for row in rows)
+        if any(key[:2] == (scheduler, budget) for key in times)
+    ]
+
+
+def smallest_budgets(rows: Sequence[Row]) -> dict[tuple[str, float], float]:
+    """(scheduler, budget) to the largest of the budgets that its infeasible runs say would suffice."""
+    found: dict[tuple[str, float], float] = {}
+    for row in rows:
+        if row.status == "infeasible" and row.smallest_budget_usd is not None:
+            key = row.scheduler, row.budget_usd
+            found[key] = max(found.get(key, 0.0), row.smallest_budget_usd)
+    return found
+
+
+def as_json(rows: Sequence[Row]) -> dict[str, object]:
+    """As `mlcd bench serverless -o json` prints them."""
+    return {
+        "simulated": True,
+        "summary": [asdict(line) for line in summarise(rows)],
+        "versus": [asdict(line) for line in versus(rows)],
+        "rows": [asdict(row) for row in rows],
+    }
