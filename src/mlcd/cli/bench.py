@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import click
 
 from mlcd.cli.bench_scavenger import scavenger
-from mlcd.cli.bench_serverless import serverless
 from mlcd.cli.bench_serve import serve
+from mlcd.cli.bench_serverless import serverless
 from mlcd.cli.output import output_option, print_json, table
 from mlcd.errors import BadInput
 

@@ -10,6 +10,10 @@ from mlcd.trial.epoch import Epoch, EpochLeft
 from mlcd.units import Usd
 
 
+TOLD = 0.05
+"""The general prior is far less certain of the epochs that are needed than this; one from earlier runs is more."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Outlook:
     """The fit after the epochs so far, with the fleets that may come next."""
@@ -40,18 +44,19 @@ class Outlook:
     def is_hopeless(self, history: tuple[Epoch, ...], left: EpochLeft) -> bool:
         """Whether what is left cannot pay for the epochs left, even where fewer are left than is thought.
 
-        Never before two epochs: the first says what an epoch costs, the second what it brings.
+        Never before two epochs, unless earlier runs told: the first says what one costs, the second what it brings.
         """
         if not self.fleets.payable.any():
             return True
-        if left.usd is None or len(history) < 2:
+        share = self.model.epochs_left_deviation / max(self.model.epochs_left, 1.0)
+        if left.usd is None or (len(history) < 2 and share > TOLD):
             return False
-        doubt = min(0.5, 2 * self.model.epochs_left_deviation / max(self.model.epochs_left, 1.0)) + 0.05
+        doubt = min(0.5, 2 * share) + 0.05
         return self.cheapest_usd * (1 - doubt) > left.usd.dollars
 
     def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...]) -> Usd | None:
         """What the whole training would cost at least, with the ledger's reserve for its last epoch; rounded up."""
-        if not history:
+        if not history and self.model.epochs_left_deviation > TOLD * self.model.epochs_left:
             return None
         whole = replace(self.model, done=0.0, epochs_left=self.model.done + self.model.epochs_left)
         dollars = cheapest_usd(problem, whole, self.fleets, smallest_mb=self.smallest_mb)
