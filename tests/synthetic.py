@@ -4,7 +4,7 @@ import math
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ from mlcd.clouds.provider import Cloud, Lease, LeaseFailed, Order, Progress, Pur
 from mlcd.engine import Engine
 from mlcd.events import Observer, ignore
 from mlcd.goal import Goal, Objective
-from mlcd.problem import Blueprint, Problem, TrialPolicy
+from mlcd.problem import Batching, Blueprint, Problem, TrialPolicy
 from mlcd.search.registry import strategy
 from mlcd.search.strategy import Strategy
 from mlcd.space import Config, Knob, Space
@@ -81,6 +81,19 @@ def make_problem(
         usd_per_hour=tuple(Usd.of(machines[c.instance].usd_per_hour) * c.nodes for c in configs),
         blueprint=blueprint,
         **others,  # type: ignore[arg-type]  # the caller names Problem's own fields
+    )
+
+
+def batched(problem: Problem, batches: Sequence[int] = (64, 256)) -> Problem:
+    """The same with a global batch to choose; the speed is the same at each, and a sample counts for less at more."""
+    pairs = [(c, p) for c, p in zip(problem.space, problem.usd_per_hour, strict=True) for _ in batches]
+    configs = tuple(Config((*c.values, ("batch", b))) for c in problem.space for b in batches)
+    knobs = (*problem.space.knobs, Knob(name="batch", values=tuple(batches)))
+    return replace(
+        problem,
+        space=Space(knobs, configs),
+        usd_per_hour=tuple(price for _, price in pairs),
+        batching=Batching(reference=min(batches), decay=0.5),
     )
 
 

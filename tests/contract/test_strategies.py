@@ -73,6 +73,30 @@ class TestPaleo(StrategyContract):
         return "paleo"
 
 
+class TestScavengerPartial(StrategyContract):
+    @pytest.fixture(params=["scavenger-partial", "scavenger-partial:more=0,confirm=1"])
+    def text(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+
+class TestScavengerFull(StrategyContract):
+    @pytest.fixture
+    def text(self) -> str:
+        return "scavenger-full"
+
+
+class TestScavengerUniversal(StrategyContract):
+    @pytest.fixture
+    def text(self) -> str:
+        return "scavenger-universal"
+
+
+class TestScavengerGoodput(StrategyContract):
+    @pytest.fixture
+    def text(self) -> str:
+        return "scavenger-goodput"
+
+
 def test_every_strategy_has_the_contract() -> None:
     tested = {cls.__name__.removeprefix("Test").lower() for cls in StrategyContract.__subclasses__()}
     assert tested == {name.replace("-", "") for name in STRATEGIES}
@@ -110,11 +134,11 @@ def test_a_budgeted_rival_wants_the_same_and_ends_when_it_is_refused(name: str) 
 
 
 _ASK = """
-from mlcd.search.registry import STRATEGIES, strategy
-from tests.contract.strategy_contract import GOALS, all_answers, walk
-from tests.synthetic import make_problem
+from mlcd.search.registry import STRATEGIES
+from tests.contract.strategy_contract import all_answers, fresh_problem, strategy_of, walk
 for name in STRATEGIES:
-    print(name, all_answers(list(walk(strategy(name, seed=3), make_problem(goal=GOALS["both"]), count=2))))
+    problem = fresh_problem(name, "both", counts=(1, 2, 3, 4, 6, 8, 12, 16))
+    print(name, all_answers(list(walk(strategy_of(name, 3), problem, count=2))))
 """
 
 
