@@ -68,7 +68,7 @@ def _search(plan: LoadPlan, wire: Wire, begun: float) -> LoadResult:
     step_seconds = max((until - time.perf_counter() - _CONFIRM * plan.seconds) / 6, 0.3)
     rate = 0.7 * capacity
     while time.perf_counter() + step_seconds < until - _CONFIRM * plan.seconds or not search.steps:
-        search.run(rate, step_seconds)
+        search.run(rate, step_seconds, spare=1)
         if search.kept and search.broken / search.kept < _CLOSE_ENOUGH:
             break
         rate = search.next_rate()
@@ -90,18 +90,21 @@ class _Search:
     kept: float = 0.0
     broken: float = math.inf
 
-    def run(self, rate: float, seconds: float) -> bool:
-        """Whether this rate kept the limit."""
+    def run(self, rate: float, seconds: float, *, spare: int = 0) -> bool:
+        """Whether this rate kept the limit; `spare` requests may be late however few there are.
+
+        The steps on the way are short. Without a spare one, a single late request of a few dozen would decide them.
+        """
         plan, seed = self.plan, self.plan.seed * 1000 + len(self.steps)
         slo, percent = plan.slo_seconds, plan.percentile
-        step = poisson(self.wire, rate=rate, seconds=seconds, seed=seed, slo_seconds=slo, percent=percent)
+        step = poisson(self.wire, rate=rate, seconds=seconds, seed=seed, slo_seconds=slo, percent=percent, spare=spare)
         self.steps.append(step)
-        if step.keeps(slo, percent):
+        if step.is_whole:
             self.kept = max(self.kept, rate)
             return True
         self.broken = min(self.broken, rate)
         if self.kept >= self.broken:  # the longer or later test is believed
-            lower = (each.rate for each in self.steps if each.rate < self.broken and each.keeps(slo, percent))
+            lower = (each.rate for each in self.steps if each.rate < self.broken and each.is_whole)
             self.kept = max(lower, default=0.0)
         return False
 
@@ -112,10 +115,11 @@ class _Search:
         return math.sqrt(self.kept * self.broken) if self.kept else 0.6 * self.broken
 
     def result(self, begun: float) -> LoadResult:
-        """That of the longest test at the highest rate that was kept; where none was, of the lowest rate."""
-        found = [step for step in self.steps if step.rate == self.kept] or [min(self.steps, key=lambda step: step.rate)]
-        chosen = max(found, key=lambda step: step.seconds)
-        left_open = math.log(self.broken / self.kept) / 2 if self.kept and self.broken < math.inf else 0.1
+        """That of the highest rate whose percentile kept the limit; where none did, of the lowest rate."""
+        slo, percent = self.plan.slo_seconds, self.plan.percentile
+        found = [step for step in self.steps if step.rate <= self.kept and step.keeps(slo, percent)]
+        chosen = max(found, key=lambda s: (s.rate, s.seconds)) if found else min(self.steps, key=lambda s: s.rate)
+        left_open = math.log(self.broken / chosen.rate) / 2 if found and self.broken < math.inf else 0.1
         return _result(self.plan, chosen, begun, error=max(left_open, 0.02), steps=self.steps)
 
 
@@ -128,7 +132,8 @@ def _climb(plan: LoadPlan, wire: Wire) -> tuple[float, Phase]:
         phase = closed_loop(wire, concurrency=concurrency, seconds=seconds, least=2 * concurrency)
         grown = phase.per_second > 1.05 * capacity
         capacity = max(capacity, phase.per_second)
-        if not grown and concurrency >= min(plan.concurrency, 8):
+        too_slow = plan.slo_seconds is not None and phase.percentile(50) > plan.slo_seconds
+        if too_slow or (not grown and concurrency >= min(plan.concurrency, 8)):
             break
         concurrency *= 2
     return max(capacity, _LEAST), alone
@@ -153,11 +158,11 @@ def _result(
         processor_share=phase.processor_seconds / phase.seconds if phase.seconds > 0 else 0.0,
         saturated=_saturation(phase, plan.slo_seconds),
         first_error=phase.first_error,
-        steps=tuple(_as_step(step, plan) for step in steps or ()),
+        steps=tuple(_as_step(step) for step in steps or ()),
     )
 
 
-def _as_step(phase: Phase, plan: LoadPlan) -> Step:
+def _as_step(phase: Phase) -> Step:
     return Step(
         rate=phase.rate,
         seconds=phase.seconds,
@@ -165,7 +170,7 @@ def _as_step(phase: Phase, plan: LoadPlan) -> Step:
         errors=phase.errors,
         p50_seconds=phase.percentile(50),
         p99_seconds=phase.percentile(99),
-        kept=phase.keeps(plan.slo_seconds, plan.percentile),
+        kept=phase.is_whole,
         stopped=phase.stopped,
     )
 

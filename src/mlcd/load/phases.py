@@ -47,11 +47,14 @@ class Phase:
         """Of the latencies; infinite where there are none."""
         return percentile(sorted(self.latencies), percent) if self.latencies else float("inf")
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether every request was answered without error, and it was not given up."""
+        return bool(self.latencies) and not self.errors and not self.stopped
+
     def keeps(self, slo_seconds: float | None, percent: float) -> bool:
         """Whether it kept the limit without errors, to its end."""
-        if self.errors or not self.latencies or self.stopped:
-            return False
-        return slo_seconds is None or self.percentile(percent) <= slo_seconds
+        return self.is_whole and (slo_seconds is None or self.percentile(percent) <= slo_seconds)
 
     def spread(self) -> float:
         """The relative standard error of `per_second`, from the counts of five equal parts of the time."""
@@ -115,17 +118,25 @@ def multi_stream(wire: Wire, *, together: int, seconds: float) -> Phase:
 
 
 def poisson(
-    wire: Wire, *, rate: float, seconds: float, seed: int, slo_seconds: float | None = None, percent: float = 99
+    wire: Wire,
+    *,
+    rate: float,
+    seconds: float,
+    seed: int,
+    slo_seconds: float | None = None,
+    percent: float = 99,
+    spare: int = 0,
 ) -> Phase:
     """Requests that arrive by chance, `rate` a second on average, and do not wait for answers.
 
     Given their count, the arrivals of a Poisson process are uniform and independent: rate x seconds of them, rounded,
     are drawn so, which leaves the bursts and takes away the luck of a count that is off by its square root.
-    With a limit, it ends as soon as more requests are late than `percent` allows: the others cannot change that.
+    With a limit, it ends as soon as more requests are late than `percent` allows (or than `spare`, if that is more):
+    the others cannot change that.
     """
     rng = random.Random(seed)  # noqa: S311
     arrivals = sorted(rng.uniform(0, seconds) for _ in range(max(round(rate * seconds), 1)))
-    allowed = len(arrivals) - -(-len(arrivals) * percent // 100)
+    allowed = max(len(arrivals) - -(-len(arrivals) * percent // 100), spare)
     phase = _begin()
     phase.rate = rate
     sent, over = 0, 0

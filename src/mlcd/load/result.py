@@ -10,7 +10,7 @@ from typing import Any
 class Step:
     """One rate of the search for the highest.
 
-    kept     whether the latency limit was kept, without errors
+    kept     whether the latency limit was kept, without errors; one late request does not break a short step
     stopped  whether it was given up early, since the limit could not be kept any more: percentiles are lower bounds
     """
 
