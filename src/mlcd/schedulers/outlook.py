@@ -9,7 +9,6 @@ from mlcd.schedulers.planning import Fleets, candidates, cheapest_usd
 from mlcd.trial.epoch import Epoch, EpochLeft
 from mlcd.units import Usd
 
-
 TOLD = 0.05
 """The general prior is far less certain of the epochs that are needed than this; one from earlier runs is more."""
 
