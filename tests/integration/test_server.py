@@ -235,6 +235,23 @@ class TestStarting:
         expected = onnxruntime.InferenceSession(models["mlp-small"]).run(None, {"input": values})[0].ravel()
         assert np.corrcoef(answer["outputs"][0]["data"], expected)[0, 1] > 0.98
 
+    def test_int8_of_weights_beside_the_file(self, models: dict[str, Path], tmp_path: Path) -> None:
+        """Two models that differ only in the file beside them are two models."""
+        onnx = pytest.importorskip("onnx")
+        from mlcd.server.quantise import quantised
+
+        model, made = onnx.load(models["mlp-small"]), set()
+        for factor in (1, 2):
+            folder = tmp_path / str(factor)
+            folder.mkdir()
+            weights = onnx.numpy_helper.to_array(model.graph.initializer[0]) * factor
+            model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weights, model.graph.initializer[0].name))
+            copy = onnx.ModelProto()
+            copy.CopyFrom(model)
+            onnx.save(copy, folder / "m.onnx", save_as_external_data=True, location="weights", size_threshold=0)
+            made.add(quantised(folder / "m.onnx", tmp_path / "cache").name)
+        assert len(made) == 2
+
     def test_more_threads_and_a_load(self, models: dict[str, Path]) -> None:
         with start_server(ServerOptions(model=models["cnn-small"], batch=4, threads=2, replicas=2)) as server:
             inputs = [LoadInput(name=i.name, datatype=i.datatype, shape=(1, *i.shape[1:])) for i in server.inputs]

@@ -53,7 +53,21 @@ def _quantise(path: Path, made: Path) -> None:
 
 def _digest(path: Path, version: str) -> str:
     digest = hashlib.sha256(f"dynamic QInt8, ONNX Runtime {version}\n".encode())
-    with path.open("rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
+    for part in (path, *_weights_beside(path)):
+        with part.open("rb") as file:
+            while block := file.read(2**20):
+                digest.update(block)
     return digest.hexdigest()[:16]
+
+
+def _weights_beside(path: Path) -> list[Path]:
+    """Files that hold weights of the model outside of it."""
+    import onnx  # noqa: PLC0415
+    from google.protobuf.message import DecodeError  # noqa: PLC0415
+
+    try:
+        tensors = onnx.load(path, load_external_data=False).graph.initializer
+    except DecodeError as error:
+        raise BadInput(f"{path}: not an ONNX file, or a damaged one") from error
+    places = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
+    return [found for place in sorted(places) if (found := path.parent / place).is_file()]
