@@ -17,6 +17,8 @@ HIDDEN = 32
 POOLED_STEPS = 1200
 POOLED_POINTS = 128
 POOLED_RATE = 0.005
+STEEPEST = 1.0
+"""The largest gradient that is followed in full: trials close together would otherwise throw the network off."""
 ROUNDS = 150
 TASKS = 8
 TASK_POINTS = 12
@@ -75,7 +77,9 @@ def _pooled(weights: Floats, inputs: Floats, table: Floats, rng: np.random.Gener
 
 def _descend(weights: Floats, inputs: Floats, values: Floats, *, steps: int, rate: float) -> Floats:
     for _ in range(steps):
-        weights = weights - rate * _gradient(weights, inputs, values)
+        slope = _gradient(weights, inputs, values)
+        size = np.sqrt((slope**2).sum(axis=-1, keepdims=True))
+        weights = weights - rate * slope * np.minimum(1.0, STEEPEST / np.maximum(size, 1e-300))
     return weights
 
 

@@ -5,9 +5,11 @@ from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
+from scipy.special import ndtr
 
 from mlcd.known.tables import Known
 from mlcd.models.serving.meta_net import MetaNet, meta_train
+from mlcd.models.serving.residual import residual
 from mlcd.problem import Problem
 from mlcd.search.serving.knowing import ById, Floats
 from mlcd.search.serving.latency import known_latency, latency_worth, tried_latency
@@ -20,10 +22,18 @@ from mlcd.trial.trial import History
 NETWORK_SEED = 0
 """The network is trained once, offline: a search's own seed has no part in it."""
 
+VALUE_DOUBT, LATENCY_DOUBT = 0.25, 0.3
+"""What an adapted network is wrong by: of a share of the best; of ln latency, in its deviation over configurations."""
+REACH = 2.0
+"""How far a trial tells of others, in deviations of the knobs."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Morphling(RankedStrategy):
-    """Tries what the network, after `gradient_steps` gradient steps on the trials so far, thinks is best.
+    """Bayesian optimisation whose mean is a network, after `gradient_steps` gradient steps on the trials so far.
+
+    What the adapted network is still wrong by is a Gaussian process; the next trial has the largest mean + `explore` x
+    deviation.
 
     learns  value: the network's answer is what a configuration is worth as a share of the best, 0 where the latency
             limit is broken; latency: it is ln latency, and the limit is applied to what it says
@@ -32,12 +42,13 @@ class Morphling(RankedStrategy):
     name: ClassVar[str] = "morphling"
     gradient_steps: int = 20
     rate: float = 0.2
+    explore: float = 1.0
     learns: Literal["value", "latency"] = "value"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least(1, gradient_steps=self.gradient_steps)
-        at_least(0, rate=self.rate)
+        at_least(0, rate=self.rate, explore=self.explore)
 
     def scores(self, problem: Problem, history: History) -> Floats:
         """The adapted network's answer."""
@@ -59,23 +70,28 @@ class Morphling(RankedStrategy):
         for _ in range(2):  # the unit of the values is not known before the network is adapted, nor the other way round
             adapted = net.adapted(at, values / _unit(values, expected[at]), steps=self.gradient_steps, rate=self.rate)
             expected = adapted.predict()
-        return expected
+        errors = values / _unit(values, expected[at]) - expected[at]
+        off, deviation = residual(net.inputs, at, errors, amplitude=VALUE_DOUBT, length=REACH)
+        return np.asarray(expected + off + self.explore * deviation)
 
     def _by_latency(self, problem: Problem, history: History) -> Floats:
         rows = tuple(self.rows(problem).tolist())
         table = known_latency(self.tables, self.rows(problem))
         net, centre, spread = _latency_net(ById(problem.space), self.tables, rows, self.gradient_steps, self.rate)
         at, log_seconds = tried_latency(problem, history)
+        values = (log_seconds - centre) / spread
         if len(at):
             # The level first: how much work the model is shifts every answer alike.
-            values = (log_seconds - centre) / spread
             shift = float((values - net.predict()[at]).mean())
-            net = net.adapted(at, values - shift, steps=self.gradient_steps, rate=self.rate)
+            values = values - shift
+            net = net.adapted(at, values, steps=self.gradient_steps, rate=self.rate)
             centre += shift * spread
-        mean = net.predict() * spread + centre
+        expected = net.predict()
+        off, deviation = residual(net.inputs, at, values - expected[at], amplitude=LATENCY_DOUBT, length=REACH)
+        mean = (expected + off) * spread + centre
         limit = np.log(problem.goal.slo.seconds) if problem.goal.slo is not None else np.inf
-        worth = latency_worth(problem, mean) * table.ran
-        return np.where(mean <= limit, worth, -np.exp(mean))
+        keeps = ndtr((limit - mean) / np.maximum(deviation * spread, 1e-9))
+        return latency_worth(problem, mean) * keeps * table.ran
 
 
 def _unit(values: Floats, expected: Floats) -> float:

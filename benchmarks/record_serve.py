@@ -1,0 +1,201 @@
+"""The records of `mlcd bench serve` on the paper's simulated space and on ribbon's tables, and docs/falcon-paper.md.
+
+    .venv/bin/python benchmarks/record_serve.py ribbon --tables DIR [--seeds 20]
+    .venv/bin/python benchmarks/record_serve.py sim [--seeds 20]            # operators: $MLCD_OPERATORS
+    .venv/bin/python benchmarks/record_serve.py evaluations [--seeds 5]     # with the pictures of docs/images
+    .venv/bin/python benchmarks/record_serve.py page                        # the tables of the page, from the records
+
+Everything is simulated or replayed; nothing is run. The same tables, seeds and code give the same record.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from mlcd.bench.serve.beds import beds
+from mlcd.bench.serve.case import Bed
+from mlcd.bench.serve.evaluations import Setting, as_json, evaluate
+from mlcd.bench.serve.score import Comparison, Row, applicable, compare, summarise
+from mlcd.version import __version__
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+IMAGES = ROOT / "docs" / "images"
+PAGE = ROOT / "docs" / "falcon-paper.md"
+STRATEGIES = (
+    "falcon",
+    "falcon-transfer",
+    "morphling",
+    "morphling:learns=latency",
+    "vesta",
+    "vesta:learns=latency",
+    "ernest",
+    "heterbo",
+    "source-mean",
+    "random",
+)
+SLO = {"sim": (30.0, 100.0, 300.0), "ribbon": (10.0, 30.0, 100.0)}
+EVALUATED_MS = 300.0
+"""Under this limit each of the 12 targets can be served in the simulated space."""
+
+
+def code() -> str:
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+
+    changed = git("status", "--porcelain", "--", "src/mlcd/models", "src/mlcd/bench", "src/mlcd/search")
+    return f"{git('rev-parse', '--short', 'HEAD') or 'unknown'}{' with changes' if changed else ''}"
+
+
+def by_target(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    groups: dict[tuple[str, str, float], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.strategy, row.target, row.slo_ms), []).append(row)
+    return [
+        {
+            "strategy": strategy,
+            "target": target,
+            "slo_ms": slo_ms,
+            "unseen": found[0].unseen,
+            "made": fmean(row.made for row in found),
+            "accuracy": {count: fmean(row.accuracy[count] for row in found) for count in found[0].accuracy},
+        }
+        for (strategy, target, slo_ms), found in groups.items()
+    ]
+
+
+def record_comparison(name: str, found: Sequence[Bed], arguments: argparse.Namespace) -> None:
+    comparison = Comparison(strategies=STRATEGIES, slo_ms=SLO[name], seeds=arguments.seeds, jobs=arguments.jobs)
+    rows = compare(comparison, found)
+    left_out = sorted({text for bed in found for text in applicable(comparison, bed)[1]})
+    write(
+        RESULTS / f"serve-{name}.json",
+        {
+            "made": made(),
+            "seeds": arguments.seeds,
+            "noise": comparison.noise,
+            "tables": [
+                {"name": b.name, "source": b.known.source, "simulated": b.known.simulated, "targets": b.targets}
+                for b in found
+            ],
+            "left_out_for_want_of_operators": left_out,
+            "summary": [asdict(s) for s in summarise(rows)],
+            "summary_unseen": [asdict(s) for s in summarise([row for row in rows if row.unseen])],
+            "by_target": by_target(rows),
+        },
+    )
+
+
+def record_evaluations(arguments: argparse.Namespace) -> None:
+    setting = Setting(
+        bed=beds(sim=True)[0],
+        slo_ms=EVALUATED_MS,
+        strategies=STRATEGIES,
+        seeds=arguments.seeds,
+        jobs=arguments.jobs,
+    )
+    found = evaluate(setting, range(1, 8))
+    IMAGES.mkdir(exist_ok=True)
+    for one in found:
+        if one.picture:
+            (IMAGES / f"falcon-evaluation-{one.number}.svg").write_text(one.picture + "\n", encoding="utf-8")
+    write(RESULTS / "serve-evaluations.json", {"made": made(), **as_json(setting, found)})
+
+
+def made() -> dict[str, str]:
+    return {"version": __version__, "code": code(), "date": datetime.now(UTC).date().isoformat()}
+
+
+def write(path: Path, record: dict[str, Any]) -> None:
+    path.write_text(json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    print(f"wrote {path.relative_to(ROOT)}")
+
+
+def read(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RESULTS / f"serve-{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def markdown(rows: Sequence[Sequence[object]]) -> str:
+    lines = ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
+
+
+def comparison_table(record: dict[str, Any]) -> str:
+    head: list[object] = [
+        "strategy",
+        "limit",
+        "after 1",
+        "after 6",
+        "95% interval",
+        "after 15",
+        "after 30",
+        "trials to 95%",
+    ]
+    rows: list[list[object]] = [head]
+    groups: dict[tuple[str, float], dict[int, dict[str, Any]]] = {}
+    for line in record["summary"]:
+        groups.setdefault((line["strategy"], line["slo_ms"]), {})[line["trials"]] = line
+    for (strategy, slo_ms), found in sorted(groups.items(), key=lambda item: item[0][1]):
+        low, high = found[6]["interval"]
+        accuracy = {n: f"{found[n]['mean_accuracy']:.3f}" for n in (1, 6, 15, 30)}
+        reached = f"{found[6]['mean_trials_to_95']:.1f}"
+        interval = f"{low:.2f} to {high:.2f}"
+        rows.append(
+            [f"`{strategy}`", f"{slo_ms:g} ms", accuracy[1], accuracy[6], interval, accuracy[15], accuracy[30], reached]
+        )
+    return markdown(rows)
+
+
+def evaluation_text(one: dict[str, Any]) -> str:
+    def cell(value: object) -> str:
+        return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+    note = f"\n\n{one['note']}" if one["note"] else ""
+    picture = IMAGES / f"falcon-evaluation-{one['number']}.svg"
+    shown = f"\n\n![{one['title']}](images/{picture.name})" if picture.exists() else ""
+    rows = [list(one["columns"]), *([cell(value) for value in row] for row in one["rows"])]
+    return f"**The paper:** {one['paper']}\n\n{markdown(rows)}{note}{shown}"
+
+
+def fill_page() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    parts = {name: comparison_table(read(name)) for name in ("sim", "ribbon")}
+    for one in read("evaluations")["evaluations"]:
+        parts[f"evaluation-{one['number']}"] = evaluation_text(one)
+    for name, part in parts.items():
+        begin, end = f"<!-- begin: {name} -->", f"<!-- end: {name} -->"
+        before, _, rest = text.partition(begin)
+        if not rest:
+            raise SystemExit(f"{PAGE.name} has no place for {name}")
+        text = f"{before}{begin}\n\n{part}\n\n{end}{rest.partition(end)[2]}"
+    PAGE.write_text(text, encoding="utf-8")
+    print(f"wrote {PAGE.relative_to(ROOT)}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["sim", "ribbon", "evaluations", "page"])
+    parser.add_argument("--tables", type=Path, default=Path("../shared/measured/ribbon"))
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--jobs", type=int, default=1)
+    arguments = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if arguments.what == "page":
+        fill_page()
+    elif arguments.what == "evaluations":
+        record_evaluations(arguments)
+    else:
+        tables = arguments.tables if arguments.what == "ribbon" else None
+        record_comparison(arguments.what, beds(sim=tables is None, tables=tables), arguments)
+
+
+if __name__ == "__main__":
+    main()
