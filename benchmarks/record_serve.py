@@ -41,8 +41,8 @@ STRATEGIES = (
     "source-mean",
     "random",
 )
-SLO = {"sim": (30.0, 100.0, 300.0), "ribbon": (10.0, 30.0, 100.0)}
-EVALUATED_MS = 300.0
+SLO = {"sim": (30.0, 100.0, 150.0), "ribbon": (10.0, 30.0, 100.0)}
+EVALUATED_MS = 150.0
 """Under this limit each of the 12 targets can be served in the simulated space."""
 
 
