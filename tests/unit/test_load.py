@@ -5,7 +5,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -240,7 +240,7 @@ class TestSearch:
         assert result.errors == 0
         assert 0 < result.requests_per_second < 110
         assert len(result.steps) >= 2
-        assert LoadResult.from_json(json.loads(json.dumps(asdict(result)))) == result
+        assert LoadResult.from_json(json.loads(json.dumps(result.as_json()))) == result
 
     def test_a_limit_that_none_can_keep(self) -> None:
         with running(Toy(seconds=0.05)) as address:
@@ -254,6 +254,8 @@ class TestSearch:
             result = measure_load(address, "m", X, slo_seconds=0.1, seconds=1)
         assert not result.kept
         assert result.errors == result.requests
+        assert result.p50_seconds == float("inf")
+        assert result.as_json()["p50_seconds"] is None
         assert result.first_error.startswith("status 400")
 
     def test_a_given_rate(self) -> None:

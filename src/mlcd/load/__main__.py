@@ -7,7 +7,6 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from dataclasses import asdict
 from typing import Any
 
 from mlcd.errors import BadInput, MlcdError
@@ -24,7 +23,7 @@ def main() -> int:
         plan = _from_json(json.loads(arguments.plan)) if arguments.plan else _from_arguments(arguments)
         if plan.cpus and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, plan.cpus)
-        print(json.dumps(asdict(generate(plan))))  # noqa: T201
+        print(json.dumps(generate(plan).as_json(), allow_nan=False))  # noqa: T201
     except MlcdError as error:
         print(f"mlcd.load: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code

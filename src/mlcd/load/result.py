@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 
@@ -56,10 +56,25 @@ class LoadResult:
     first_error: str = ""
     steps: tuple[Step, ...] = ()
 
+    def as_json(self) -> dict[str, Any]:
+        """Plain values; a percentile of no requests, which is infinite here, is null there."""
+        found = asdict(self)
+        found["steps"] = [_without_infinity(step) for step in found["steps"]]
+        return _without_infinity(found)
+
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "LoadResult":
-        """The opposite of dataclasses.asdict."""
-        return cls(**{**value, "steps": tuple(Step(**step) for step in value["steps"])})
+        """The opposite of `as_json`."""
+        steps = tuple(Step(**_with_infinity(step)) for step in value["steps"])
+        return cls(**{**_with_infinity(value), "steps": steps})
+
+
+def _without_infinity(value: dict[str, Any]) -> dict[str, Any]:
+    return {name: None if each == math.inf else each for name, each in value.items()}
+
+
+def _with_infinity(value: dict[str, Any]) -> dict[str, Any]:
+    return {n: math.inf if each is None and n.startswith("p") else each for n, each in value.items()}
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
