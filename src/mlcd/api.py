@@ -85,6 +85,9 @@ class Result:
     def plot(self, kind: str = "speed") -> Picture:
         """A picture: `speed` over nodes with the search path, `money` over trials, or the time-money `tradeoff`.
 
+        Where the batch was chosen also `batches`, a curve a batch over the nodes, and `batches-repriced`, the same
+        under the other price policy.
+
         Raises BadInput for another kind.
         """
         kinds = [str(known) for known in PictureKind]

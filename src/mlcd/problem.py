@@ -111,6 +111,9 @@ class Target:
     value: float
     higher: bool = True
 
+    def __str__(self) -> str:
+        return f"{self.metric} {'>=' if self.higher else '<='} {self.value:g}"
+
     def is_met_by(self, metric: float) -> bool:
         """Whether this is as good, or better."""
         return metric >= self.value if self.higher else metric <= self.value

@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 from mlcd.goal import Goal, Objective
-from mlcd.problem import Problem
+from mlcd.models.standing import standing
+from mlcd.problem import Batching, Problem, Target
 from mlcd.space import Config, Knob, Space
 from mlcd.trial.outcome import Status
-from mlcd.trial.plan import Plan
+from mlcd.trial.plan import Plan, plans
 from mlcd.trial.record import Ending, FinalRun, Naive, Relaxation, RunRecord, TrialRow
-from mlcd.trial.trial import Failure, FailureKind, Measurement, Trial
+from mlcd.trial.trial import Failure, FailureKind, History, Learned, Measurement, Trial
 from mlcd.units import Usd
 
 USD_PER_NODE_HOUR = {"c5.xlarge": Usd.of("0.17"), "c5n.4xlarge": Usd.of("0.864"), "p2.xlarge": Usd.of("0.90")}
@@ -310,6 +311,96 @@ def crowded_run() -> RunRecord:
     return record(Goal(minimize=Objective.TIME), chosen=("p2.xlarge", 29), search=tuple(search))
 
 
+BATCHES = (64, 128, 256, 512)
+
+
+def batches_run(
+    *, noise_scale: float | None = 300.0, decay: float | None = 0.5, by_memory: bool = False, told: bool = True
+) -> RunRecord:
+    """A search over nodes and global batches: corners, centre and two more runs, to a target."""
+
+    def config(nodes: int, batch: int) -> Config:
+        return Config((("instance", "m.small"), ("nodes", nodes), ("batch", batch)))
+
+    configs = tuple(config(nodes, batch) for nodes in range(1, 5) for batch in BATCHES)
+    knobs = (
+        Knob(name="instance", values=("m.small",), features={"m.small": (1.0,)}),
+        Knob(name="nodes", values=(1, 2, 3, 4)),
+        Knob(name="batch", values=BATCHES),
+    )
+    part = {c: (0.4 + 0.6 * -(-int(c["batch"]) // c.nodes) / 512) if by_memory else 1.0 for c in configs}
+    asked = Problem(
+        name="digits",
+        work_samples=1.0,
+        work_known=False,
+        space=Space(knobs, configs),
+        goal=Goal(minimize=Objective.KNEE),
+        usd_per_hour=tuple(Usd.of(round(0.1 * c.nodes * part[c], 6)) for c in configs),
+        noise=0.05,
+        keeps_work=True,
+        batching=Batching(reference=64, decay=decay),
+        target=Target(metric="accuracy", value=0.97),
+    )
+    made, clock, reached = [], 0.0, 0.0
+    for number, (nodes, batch) in enumerate(((1, 64), (1, 512), (4, 64), (4, 512), (2, 256), (3, 512)), start=1):
+        step_seconds = 0.002 + 0.0004 * batch / nodes + 0.003 * (nodes > 1) + 0.001 * nodes
+        points = [reached + 400.0 * step for step in range(1, 6)]
+        learned = tuple(Learned(at, 1 - 1 / (at / 900 + 1.3)) for at in points) if told else ()
+        reached += 2000.0
+        price = asked.price(config(nodes, batch))
+        trial = Measurement(
+            config=config(nodes, batch),
+            attempt=1,
+            samples_per_second=batch / step_seconds,
+            relative_error=0.03,
+            iterations=60,
+            startup_seconds=2.0,
+            seconds=12.0,
+            usd=price.for_seconds(12.0),
+            reached_samples=reached,
+            noise_scale=noise_scale,
+            learned=learned,
+        )
+        made.append(
+            TrialRow(
+                number=number,
+                round=number,
+                reason="one of the runs that scavenger-partial starts with",
+                usd_per_hour=price,
+                authorised_usd=price.for_seconds(48.0),
+                authorised_seconds=48.0,
+                started_seconds=clock,
+                trial=trial,
+            )
+        )
+        clock += 12.0
+    history = History(tuple(row.trial for row in made))
+    choice = next(plan for plan in plans(standing(asked, history), history) if plan.config == config(4, 512))
+    return RunRecord(
+        run_id="digits-4d11aa",
+        created="2026-11-15T12:00:00Z",
+        cloud="minicloud",
+        simulated=False,
+        strategy="scavenger-partial",
+        seed=0,
+        parallel=1,
+        version="0.1.0",
+        catalog_date="2026-03-01",
+        problem=asked,
+        status=Status.DONE,
+        rows=tuple(made),
+        search_seconds=clock,
+        choice=choice,
+        stopped="the configuration predicted to be best was measured",
+        final=FinalRun(config=choice.config, seconds=choice.seconds, usd=choice.usd, reached_samples=reached + 9000),
+    )
+
+
+def black_box_run() -> RunRecord:
+    """The same, of a job that reports neither noise nor a metric, paid by memory."""
+    return batches_run(noise_scale=None, by_memory=True, told=False)
+
+
 SAMPLES = {
     "budget": budget_run,
     "no-limit": no_limit_run,
@@ -328,4 +419,6 @@ SAMPLES = {
     "untried-choice": untried_choice_run,
     "crowded": crowded_run,
     "replayed": replayed_run,
+    "batches": batches_run,
+    "black-box": black_box_run,
 }

@@ -7,15 +7,26 @@ from itertools import combinations, pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
-from report_samples import SAMPLES, budget_run, crowded_run, hostile_run, no_limit_run, replayed_run
+from report_samples import (
+    SAMPLES,
+    batches_run,
+    black_box_run,
+    budget_run,
+    crowded_run,
+    hostile_run,
+    no_limit_run,
+    replayed_run,
+)
 
+from mlcd.report.batches import batch_notes, paid_by, share_done
 from mlcd.report.html import html_report
 from mlcd.report.labels import Box, Label, place
-from mlcd.report.pictures import PictureKind, picture
+from mlcd.report.pictures import PictureKind, kinds_of, picture
 from mlcd.report.svg import Drawing, number
 from mlcd.report.ticks import Scale, doubling_ticks, fitted_scale, money_ticks, number_ticks, time_ticks
+from mlcd.report.verdict import verdict
 from mlcd.trial.record import RunRecord
-from mlcd.units import Usd
+from mlcd.units import Usd, format_seconds
 
 SVG = "{http://www.w3.org/2000/svg}"
 ALL = [(name, kind) for name in SAMPLES for kind in PictureKind]
@@ -238,3 +249,80 @@ def test_naive_choices_are_marked_on_the_page() -> None:
 def test_ids_are_unique() -> None:
     ids = re.findall(r'\bid="([^"]+)"', html_report(budget_run()))
     assert len(ids) == len(set(ids)) == 12
+
+
+# ---- runs whose batch was chosen
+
+
+def spoken(text: str) -> list[str]:
+    """What the marks say when they are pointed at."""
+    return [t.text or "" for t in ET.fromstring(text).iter(f"{SVG}title")][1:]
+
+
+def test_every_batch_has_its_curve_predicted_and_measured() -> None:
+    run = batches_run()
+    text = picture(run, "batches")
+    marks = spoken(text)
+    for nodes in (1, 2, 3, 4):
+        for batch in (64, 128, 256, 512):
+            found = [mark for mark in marks if f"K = {nodes}, B = {batch}:" in mark]
+            measured = any(t.config.nodes == nodes and t.config["batch"] == batch for t in run.history)
+            assert found, f"{nodes} x {batch} is not there"
+            assert found[0].startswith("Predicted: ") is not measured
+    assert run.choice is not None
+    chosen = f"K = 4, B = 512: {format_seconds(run.choice.seconds)}, {run.choice.usd}"
+    assert marks.count(chosen) == 2, "its mark and its ring"
+
+
+def test_the_choice_s_ring_stays_and_other_prices_have_their_own_knee() -> None:
+    by_node, by_memory = batches_run(), batches_run(by_memory=True)
+    assert not paid_by(by_node.problem).is_by_memory
+    assert paid_by(by_memory.problem).fixed == pytest.approx(0.4, abs=1e-3)
+    assert "a fixed price a node" in picture(by_node, "batches")
+    assert "priced by memory" in picture(by_node, "batches-repriced")
+    assert "priced by memory" in picture(by_memory, "batches")
+    assert "a fixed price a node" in picture(by_memory, "batches-repriced")
+    there = [mark for mark in spoken(picture(by_memory, "batches-repriced")) if "K = 4, B = 512" in mark]
+    here = [mark for mark in spoken(picture(by_node, "batches")) if "K = 4, B = 512" in mark]
+    assert there[0] == here[0], "the node's price is found again from prices by memory"
+
+
+def test_what_the_noise_means_is_said() -> None:
+    run = batches_run()
+    first, second, third = batch_notes(run)
+    assert "noise scale is about 300 samples" in first
+    assert second == "By its learning-rate rule a sample counts at 512 for 35% of one at a batch of 64."
+    assert "accuracy >= 0.97 was expected at about" in third
+    assert 0.1 < share_done(run) < 0.9
+    assert all(sentence in verdict(run).replace("\n  ", " ") for sentence in (first, second, third))
+    by_noise = batch_notes(batches_run(decay=None))
+    assert by_noise[1] == "By this noise a sample counts at 512 for 45% of one at a batch of 64."
+    assert not any("counts" in note for note in batch_notes(batches_run(decay=0.0)))
+
+
+def test_a_black_box_is_called_one() -> None:
+    run = black_box_run()
+    box, untold = batch_notes(run)
+    assert "reports no SGD noise, so only its parallel performance was modelled" in box
+    assert "could not be told" in untold
+    assert share_done(run) == 0.0
+    page = html_report(run)
+    assert "only its parallel performance was modelled" in page
+    assert "until accuracy &gt;= 0.97" in page
+    assert "Time of a million samples" in picture(run, "batches")
+
+
+def test_only_runs_with_a_batch_to_choose_have_its_pictures() -> None:
+    assert kinds_of(budget_run()) == (PictureKind.SPEED, PictureKind.MONEY, PictureKind.TRADEOFF)
+    assert kinds_of(batches_run())[0] is PictureKind.BATCHES
+    assert set(kinds_of(batches_run())) == set(PictureKind)
+    assert "The batch was not chosen in this run." in picture(budget_run(), "batches")
+    assert "Nodes and batches" not in html_report(budget_run())
+    assert "Nodes and batches" in html_report(batches_run())
+    assert batch_notes(budget_run()) == []
+
+
+def test_speed_has_a_curve_a_batch() -> None:
+    text = picture(batches_run(), "speed")
+    for batch in (64, 256, 512):
+        assert f">B = {batch}<" in text

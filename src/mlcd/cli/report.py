@@ -12,7 +12,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("run")
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="By default RUN.html or RUN-KIND.svg.")
-@click.option("--picture", metavar="KIND", help="One picture as SVG in place of the page: speed, money or tradeoff.")
+@click.option(
+    "--picture",
+    metavar="KIND",
+    help="One picture as SVG, not the page: speed, money, tradeoff, batches, ...",
+)
 @output_option
 def report(run: str, out: Path | None, picture: str | None, output: str) -> None:
     """Write a run as one HTML file, with pictures.

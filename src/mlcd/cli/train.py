@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of every random choice.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done; spend and write nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before spending real money.")
-@click.option("--picture", metavar="FILE.svg", type=click.Path(path_type=Path), help="Draw speed over nodes there.")
+@click.option(
+    "--picture",
+    metavar="FILE.svg",
+    type=click.Path(path_type=Path),
+    help="Draw speed over nodes there, or time against cost where the batch is chosen.",
+)
 @output_option
 @click.pass_context
 def train(
@@ -67,9 +72,10 @@ def train(
         record = run_job(spec, store=store, seed=seed, observer=progress(spec.resources.infra))
     print_record(record, output)
     if picture is not None:
+        from mlcd.report.pictures import kinds_of
         from mlcd.report.pictures import picture as drawn
 
-        write_file(picture, drawn(record))
+        write_file(picture, drawn(record, kinds_of(record)[0]))
     ctx.exit(record.status.exit_code)
 
 

@@ -74,7 +74,10 @@ def _price(spec: TrainSpec, config: Config, prices: Mapping[str, Usd], space: Sp
     whole = prices[config.instance] * config.nodes
     if not spec.pricing.is_by_memory:
         return whole
-    largest = max(-(-int(c["batch"]) // c.nodes) for c in space)
-    share = -(-int(config["batch"]) // config.nodes) / largest
-    fixed = spec.pricing.fixed
-    return Usd.of(whole.dollars * (fixed + (1 - fixed) * share))
+    largest = max(_samples_of_a_worker(c) for c in space)
+    return Usd.of(whole.dollars * spec.pricing.share_of_price(_samples_of_a_worker(config), largest))
+
+
+def _samples_of_a_worker(config: Config) -> int:
+    """Of the fullest."""
+    return -(-int(config["batch"]) // config.nodes)

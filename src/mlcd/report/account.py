@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from mlcd.ledger import Ledger
+from mlcd.models.standing import standing
 from mlcd.trial.plan import Plan
 from mlcd.trial.record import RunRecord
 from mlcd.trial.trial import History
@@ -53,7 +54,7 @@ def _replayed(record: RunRecord, *, guarded: bool) -> tuple[AccountStep, ...]:
         spent += row.trial.usd
         elapsed = max(elapsed, row.started_seconds + row.trial.seconds)
         history = History(tuple(r.trial for r in record.rows[:count]))
-        problem = record.problem.with_work_done(history.reached_samples)
+        problem = standing(record.problem, history)
         ledger = Ledger(problem=problem, history=history, spent=spent, elapsed_seconds=elapsed, guarded=guarded)
         best = ledger.incumbent()
         steps.append(

@@ -5,6 +5,7 @@ dollars with all six decimals; a missing limit, interval or run is null.
 """
 
 import json
+import math
 from functools import cache
 from importlib.resources import files
 from typing import cast
@@ -83,7 +84,7 @@ def _goal(goal: Goal) -> Json:
 
 
 def _settings(problem: Problem) -> Json:
-    policy = problem.trial
+    policy, target = problem.trial, problem.target
     return {
         "work_samples": problem.work_samples,
         "configurations": len(problem.space),
@@ -96,6 +97,8 @@ def _settings(problem: Problem) -> Json:
         "watchdog_seconds": policy.watchdog_seconds,
         "precision": policy.precision,
         "retries": policy.retries,
+        "reference_batch": problem.batching.reference if problem.batching else None,
+        "target": {"metric": target.metric, "value": target.value, "higher": target.higher} if target else None,
     }
 
 
@@ -124,6 +127,7 @@ def _attempt(run: FinalRun) -> Json:
     return {
         "instance": run.config.instance,
         "nodes": run.config.nodes,
+        "batch": run.config.as_dict().get("batch"),
         "ending": run.ending.value,
         "message": run.message,
         "seconds": run.seconds,
@@ -190,6 +194,8 @@ def _trial(problem: Problem, row: TrialRow) -> Json:
         "startup_seconds": trial.startup_seconds,
         "extended": trial.extended,
         "utilisation": trial.utilisation,
+        "noise_scale": None if trial.noise_scale in (None, math.inf) else trial.noise_scale,
+        "learned": [{"samples": point.samples, "metric": point.metric} for point in trial.learned],
         "run_seconds": plan.seconds,
         "run_usd": _usd(plan.usd),
         "run_worst_seconds": plan.worst_seconds,

@@ -8,7 +8,7 @@ from mlcd.report.frame import Plane, axes, empty, left_margin, legend
 from mlcd.report.labels import Box, Label, place
 from mlcd.report.svg import SERIES, Drawing
 from mlcd.report.ticks import fitted_scale, money_ticks, time_ticks
-from mlcd.units import format_seconds
+from mlcd.units import Usd, format_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +42,10 @@ def batch_picture(
 
     key     begins the identifiers inside: several pictures may share a page
     origin  SIMULATED or REPLAYED where no machine was rented: a picture travels alone
-    chosen  (K, B) that gets the ring; without it the knee of the measured points, or of the predicted where none is
+    chosen  (K, B) that gets the ring; without it the knee of all points, each as measured or else as predicted
     """
     height = 440.0 if width > 560 else 400.0
-    named = [(c.batch, p) for c in curves for p in (c.measured or c.predicted)]
+    named = [(c.batch, p) for c in curves for p in (*c.measured, *_unmeasured(c))]
     best = [named[at] for at in front([(p.seconds, p.usd) for _, p in named])]
     drawing = Drawing(
         key=f"{key}-{width:.0f}",
@@ -63,6 +63,8 @@ def batch_picture(
     ]
     if any(curve.predicted for curve in curves):
         items.append(("predicted", "w-other", "line"))
+    if any(_unmeasured(curve) for curve in curves):
+        items.append(("not measured", "hollow", 0))
     items.append(("Pareto front", "front", "line"))
     top = legend(drawing, items, width) + 24
     every = [p for c in curves for p in (*c.measured, *c.predicted)]
@@ -84,6 +86,8 @@ def batch_picture(
         line = [(across(p.seconds), up(p.usd)) for p in curve.predicted]
         if len(line) > 1:
             drawing.line(line, f"w-{css}")
+        for p in _unmeasured(curve):
+            drawing.circle(across(p.seconds), up(p.usd), 4, "hollow", "Predicted: " + _say(curve.batch, p))
         for p in curve.measured:
             drawing.mark(shape, across(p.seconds), up(p.usd), f"mark f-{css}", _say(curve.batch, p))
     batch, point = _ringed(named, chosen)
@@ -94,12 +98,18 @@ def batch_picture(
     return drawing.render()
 
 
+def _unmeasured(curve: BatchCurve) -> list[BatchPoint]:
+    """The predicted points of cluster sizes that were not measured."""
+    known = {point.workers for point in curve.measured}
+    return [point for point in curve.predicted if point.workers not in known]
+
+
 def _look(at: int) -> tuple[str, int]:
     return (f"s{at}", at) if at < SERIES else ("other", 0)
 
 
 def _say(batch: int, point: BatchPoint) -> str:
-    return f"K = {point.workers}, B = {batch:,}: {format_seconds(point.seconds)}, ${point.usd:,.2f}"
+    return f"K = {point.workers}, B = {batch:,}: {format_seconds(point.seconds)}, {Usd.of(round(point.usd, 6))}"
 
 
 def _ringed(named: Sequence[tuple[int, BatchPoint]], chosen: tuple[int, int] | None) -> tuple[int, BatchPoint]:

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from mlcd.goal import Objective
 from mlcd.ledger import Ledger
+from mlcd.models.standing import standing
 from mlcd.report.account import keeps_reserve
 from mlcd.report.pareto import measured_plans
 from mlcd.report.receipt import gone_seconds, gone_usd
@@ -171,7 +172,7 @@ def _failed(record: RunRecord) -> Iterator[WhyNot]:
 
 def _untried(record: RunRecord) -> Iterator[WhyNot]:
     """One entry a reason: types that could not be afforded, types without a trial, other node counts of the tried."""
-    problem, tried = record.problem, record.history.tried
+    problem, tried = standing(record.problem, record.history), record.history.tried
     chosen = record.choice.config if record.choice else None
     types: dict[str, list[Config]] = {}
     for config in problem.space:
@@ -243,7 +244,8 @@ def _group(configs: list[Config], *, some_tried: bool) -> str:
     if len(configs) == 1:
         return str(configs[0])
     names = listed([*{config.instance: None for config in configs}], "type")
-    return f"{len(configs):,} other node counts of {names}" if some_tried else f"all {len(configs):,} of {names}"
+    what = "deployments" if "batch" in configs[0].as_dict() else "node counts"
+    return f"{len(configs):,} other {what} of {names}" if some_tried else f"all {len(configs):,} of {names}"
 
 
 def over(record: RunRecord) -> tuple[Usd | None, float | None]:

@@ -8,13 +8,13 @@ from mlcd.report.labels import Box, text_width
 from mlcd.report.origin import origin_word
 from mlcd.report.svg import SERIES, Drawing
 from mlcd.report.ticks import Scale, Tick
-from mlcd.report.wording import plural
+from mlcd.space import Config
 from mlcd.trial.record import RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """An instance type's look: `css` ends class names, `shape` is its mark."""
+    """A curve's look, usually an instance type's: `css` ends class names, `shape` is its mark."""
 
     instance: str
     css: str
@@ -30,11 +30,20 @@ class Plane:
     up: Scale
 
 
+def curve_of(record: RunRecord, config: Config) -> str:
+    """The curve that a configuration lies on: its type's, or where the batch is chosen that of its batch."""
+    if record.problem.batching is None:
+        return config.instance
+    batch = f"B = {int(config['batch']):,}"
+    several = len({c.instance for c in record.problem.space}) > 1
+    return f"{config.instance}, {batch}" if several else batch
+
+
 def series(record: RunRecord) -> Mapping[str, Series]:
-    """The tried types, best first; beyond the palette they share one look."""
-    tried = {trial.config.instance: None for trial in record.history}
-    chosen = {record.choice.config.instance: None} if record.choice else {}
-    best_first = {plan.config.instance: None for plan in ranked(record)}
+    """The curves with a trial, best first; beyond the palette they share one look."""
+    tried = {curve_of(record, trial.config): None for trial in record.history}
+    chosen = {curve_of(record, record.choice.config): None} if record.choice else {}
+    best_first = {curve_of(record, plan.config): None for plan in ranked(record)}
     order = [*{**chosen, **best_first, **tried}]
     room = SERIES if len(order) <= SERIES else SERIES - 1
     return {
@@ -48,7 +57,7 @@ def legend_items(looks: Mapping[str, Series]) -> list[tuple[str, Series | None]]
     named: list[tuple[str, Series | None]] = [(s.instance, s) for s in looks.values() if s.css != "other"]
     others = [s for s in looks.values() if s.css == "other"]
     if others:
-        named.append((plural(len(others), "other type"), others[0]))
+        named.append((f"{len(others)} more", others[0]))
     return named
 
 

@@ -2,10 +2,11 @@
 
 from html import escape
 
+from mlcd.report.batches import batch_notes, work_text
 from mlcd.report.explain import WhyNot, why_not
 from mlcd.report.origin import is_replayed, origin_text, origin_word, prices_text
 from mlcd.report.pareto import pareto
-from mlcd.report.pictures import NARROW, WIDE, PictureKind, picture
+from mlcd.report.pictures import NARROW, WIDE, PictureKind, kinds_of, picture
 from mlcd.report.receipt import Receipt, Saving, intervals, receipt
 from mlcd.report.stylesheet import CSS
 from mlcd.report.verdict import headline
@@ -17,7 +18,13 @@ from mlcd.trial.record import RunRecord, TrialRow
 from mlcd.trial.trial import Failure
 from mlcd.units import Usd, format_seconds
 
-_TITLES = {PictureKind.SPEED: "The search", PictureKind.MONEY: "The money", PictureKind.TRADEOFF: "Time against cost"}
+_TITLES = {
+    PictureKind.SPEED: "The search",
+    PictureKind.MONEY: "The money",
+    PictureKind.TRADEOFF: "Time against cost",
+    PictureKind.BATCHES: "Nodes and batches",
+    PictureKind.REPRICED: "The same under other prices",
+}
 _CAPTIONS = {
     PictureKind.SPEED: """Measured {shown} over nodes, a curve a type. Numbers and the dotted path are the order of the
 trials; the bars are 95% intervals; crosses failed.""",
@@ -25,6 +32,10 @@ trials; the bars are 95% intervals; crosses failed.""",
 finished.""",
     PictureKind.TRADEOFF: """What the whole training takes on each measured deployment. On the front nothing else is
 both faster and cheaper; each whisker reaches to the assured upper bound.""",
+    PictureKind.BATCHES: """What the whole training takes on K nodes with a global batch B: lines and hollow marks as
+predicted, full marks as measured. The ring is the choice.{notes}""",
+    PictureKind.REPRICED: """Were a node paid by the memory that its share of the batch needs, in place of a fixed
+price, or the other way round. The ring is the knee.""",
 }
 
 
@@ -32,7 +43,7 @@ def html_report(record: RunRecord) -> str:
     """The page, whole: no script, nothing loaded from elsewhere, every word from outside escaped."""
     name = escape(record.problem.name)
     body = [_hero(record), _receipt_section(record)]
-    body += [_figure(record, kind) for kind in PictureKind if record.rows]
+    body += [_figure(record, kind) for kind in kinds_of(record) if record.rows]
     body += [_why_not(record), _trials(record), _repeat(record)]
     word, meaning = origin_word(record), escape(_sentence(origin_text(record)))
     banner = f'<p class="banner" role="note"><b>{word}</b> {meaning}</p>' if word else ""
@@ -185,7 +196,12 @@ def _saved_usd(saving: Saving, about: str) -> str:
 
 
 def _figure(record: RunRecord, kind: PictureKind) -> str:
-    title, caption = _TITLES[kind], _CAPTIONS[kind].format(shown=yardstick(record).title)
+    title, caption = (
+        _TITLES[kind],
+        _CAPTIONS[kind].format(
+            shown=yardstick(record).title, notes="".join(f" {escape(note)}" for note in batch_notes(record))
+        ),
+    )
     return (
         f'<section class="card"><figure><figcaption><h2>{title}</h2><p class="sub">{caption}</p></figcaption>'
         f'<div class="wide">{picture(record, kind, width=WIDE)}</div>'
@@ -281,7 +297,7 @@ def _repeat(record: RunRecord) -> str:
         "Catalog": prices_text(record),
         "Cloud": record.cloud + (f" ({origin_word(record).lower()})" if origin_word(record) else ""),
         "Goal": str(problem.goal),
-        "Work": "the whole job" if is_replayed(record) else f"{problem.work_samples:,.0f} samples",
+        "Work": "the whole job" if is_replayed(record) else work_text(problem),
         "Space": f"{plural(len(problem.space), 'configuration')}: {shown}{more}",
         "Most trials": str(problem.max_trials),
         "Assurance": assurance_text(problem.assurance),

@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 
+from mlcd.report.batches import batches_picture, repriced_picture
 from mlcd.report.money_picture import money_picture
 from mlcd.report.speed_picture import speed_picture
 from mlcd.report.tradeoff_picture import tradeoff_picture
@@ -16,6 +17,22 @@ class PictureKind(StrEnum):
     SPEED = "speed"
     MONEY = "money"
     TRADEOFF = "tradeoff"
+    BATCHES = "batches"
+    """Of a run whose batch was chosen: time against cost, a curve a batch, as this run pays."""
+    REPRICED = "batches-repriced"
+    """The same under the other price policy."""
+
+    @property
+    def is_of_batches(self) -> bool:
+        """Whether only runs whose batch was chosen have it."""
+        return self in (PictureKind.BATCHES, PictureKind.REPRICED)
+
+
+def kinds_of(record: RunRecord) -> tuple[PictureKind, ...]:
+    """The pictures that say something of this run, the most telling first."""
+    if record.problem.batching is None:
+        return tuple(kind for kind in PictureKind if not kind.is_of_batches)
+    return tuple(sorted(PictureKind, key=lambda kind: not kind.is_of_batches))
 
 
 def picture(record: RunRecord, kind: PictureKind | str = PictureKind.SPEED, *, width: float = WIDE) -> str:
@@ -27,5 +44,7 @@ def picture(record: RunRecord, kind: PictureKind | str = PictureKind.SPEED, *, w
         PictureKind.SPEED: speed_picture,
         PictureKind.MONEY: money_picture,
         PictureKind.TRADEOFF: tradeoff_picture,
+        PictureKind.BATCHES: batches_picture,
+        PictureKind.REPRICED: repriced_picture,
     }[PictureKind(kind)]
     return draw(record, width)

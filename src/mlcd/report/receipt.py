@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from mlcd.models.standing import standing
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan, margin_sigmas
 from mlcd.trial.record import FinalRun, Naive, RunRecord
@@ -156,7 +157,7 @@ def intervals(record: RunRecord, plan: Plan) -> Intervals | None:
 def _relative_error(record: RunRecord, plan: Plan) -> float | None:
     for trial in reversed(record.history.measured):
         if trial.config == plan.config:
-            return trial.relative_error
+            return math.hypot(trial.relative_error, standing(record.problem, record.history).work_error)
     sigmas = margin_sigmas(record.problem.assurance)
     if sigmas <= 0 or plan.worst_seconds <= plan.seconds:
         return None

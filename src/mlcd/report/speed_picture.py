@@ -2,7 +2,18 @@
 
 from collections.abc import Mapping
 
-from mlcd.report.frame import Plane, Series, axes, empty, left_margin, legend, legend_items, origin_mark, series
+from mlcd.report.frame import (
+    Plane,
+    Series,
+    axes,
+    curve_of,
+    empty,
+    left_margin,
+    legend,
+    legend_items,
+    origin_mark,
+    series,
+)
 from mlcd.report.labels import Box, Label, place
 from mlcd.report.svg import Drawing
 from mlcd.report.ticks import Scale, doubling_ticks, fitted_scale
@@ -96,7 +107,7 @@ def _curves(
         last = {
             row.trial.config.nodes: row.number
             for row in record.rows
-            if row.trial.config.instance == instance and isinstance(row.trial, Measurement)
+            if curve_of(record, row.trial.config) == instance and isinstance(row.trial, Measurement)
         }
         if len(last) > 1:
             drawing.line([places[last[nodes]] for nodes in sorted(last)], f"l-{look.css}")
@@ -105,7 +116,7 @@ def _curves(
 def _points(drawing: Drawing, record: RunRecord, places: Mapping[int, tuple[float, float]], up: Scale) -> None:
     looks, shown = series(record), yardstick(record)
     for row in record.rows:
-        (x, y), look = places[row.number], looks[row.trial.config.instance]
+        (x, y), look = places[row.number], looks[curve_of(record, row.trial.config)]
         if isinstance(row.trial, Failure):
             drawing.cross(x, y, f"x-{look.css}", _title(row, shown))
             continue

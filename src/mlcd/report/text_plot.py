@@ -5,8 +5,8 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from mlcd.report.explain import ranked
+from mlcd.report.frame import curve_of
 from mlcd.report.ticks import Scale, doubling_ticks, fitted_scale
-from mlcd.report.wording import plural
 from mlcd.report.yardstick import yardstick
 from mlcd.trial.record import RunRecord
 from mlcd.trial.trial import Measurement
@@ -31,7 +31,7 @@ def text_plot(record: RunRecord, *, width: int = 72, height: int = 11, plain: bo
     columns = width - gutter - 2
     highest = max(2, *(trial.config.nodes for trial in record.history))
     across = Scale(low=0.93, high=highest * 1.08, start=0, end=columns * 2 - 1, log=True)
-    types = [*{plan.config.instance: None for plan in ranked(record)}]
+    types = [*{curve_of(record, plan.config): None for plan in ranked(record)}]
     marks = dict(zip(_named(types, width), _PLAIN_MARKS if plain else _MARKS, strict=False))
     cells = [[" "] * columns for _ in range(height)]
     if not plain:
@@ -40,7 +40,7 @@ def text_plot(record: RunRecord, *, width: int = 72, height: int = 11, plain: bo
         x, y = int(across(trial.config.nodes)) // 2, int(up(shown.value(trial))) // 4
         chosen = record.choice is not None and trial.config == record.choice.config
         star = "*" if plain else "★"
-        cells[y][x] = star if chosen else marks.get(trial.config.instance, ".")
+        cells[y][x] = star if chosen else marks.get(curve_of(record, trial.config), ".")
     lines = []
     middle = math.sqrt(min(values) * max(values)) if up.log else max(values) / 2
     labelled = {int(up(v)) // 4: shown.text(v) for v in (middle, min(values), max(values))}
@@ -49,7 +49,7 @@ def text_plot(record: RunRecord, *, width: int = 72, height: int = 11, plain: bo
     lines += _feet(record, across, columns, gutter, plain=plain)
     legend = [f"{mark} {instance}" for instance, mark in marks.items()]
     if len(types) > len(marks):
-        legend.append(f". {plural(len(types) - len(marks), 'other type')}")
+        legend.append(f". {len(types) - len(marks)} more")
     if record.choice is not None:
         legend.append(f"{'*' if plain else '★'} chosen")
     if record.history.failures:
@@ -75,7 +75,7 @@ def _curves(
 ) -> None:
     bits: dict[tuple[int, int], int] = {}
     for instance in types:
-        points = sorted(spot(trial) for trial in record.history.measured if trial.config.instance == instance)
+        points = sorted(spot(trial) for trial in record.history.measured if curve_of(record, trial.config) == instance)
         for (x0, y0), (x1, y1) in pairwise(points):
             steps = max(1, int(max(abs(x1 - x0), abs(y1 - y0)) / 2))
             for k in range(steps + 1):

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from mlcd.report.frame import Plane, axes, empty, left_margin, legend, legend_items, origin_mark, series
+from mlcd.report.frame import Plane, axes, curve_of, empty, left_margin, legend, legend_items, origin_mark, series
 from mlcd.report.labels import Box, Label, place
 from mlcd.report.pareto import measured_plans, pareto
 from mlcd.report.receipt import gone_seconds, gone_usd
@@ -35,7 +35,7 @@ def tradeoff_picture(record: RunRecord, width: float) -> str:
     if record.choice and record.choice.config not in {p.config for p in (*plans, *untried)}:
         untried.append(record.choice)
     looks, (usd_left, seconds_left) = series(record), _left(record)
-    drawn = {instance: looks[instance] for instance in looks if instance in {p.config.instance for p in plans}}
+    drawn = {instance: looks[instance] for instance in looks if instance in {curve_of(record, p.config) for p in plans}}
     items: list[tuple[str, str, int | str]] = [
         (text, f"mark f-{look.css}", look.shape) for text, look in legend_items(drawn) if look
     ]
@@ -71,7 +71,7 @@ def tradeoff_picture(record: RunRecord, width: float) -> str:
     if len(steps) > 1:
         drawing.line(steps, "front")
     for plan in plans:
-        look = looks[plan.config.instance]
+        look = looks[curve_of(record, plan.config)]
         x, y = across(plan.seconds), up(plan.usd.dollars)
         drawing.line([(x, y), (across(plan.worst_seconds), up(plan.worst_usd.dollars))], f"w-{look.css}")
         drawing.mark(look.shape, x, y, f"mark f-{look.css}", _title(plan))

@@ -2,6 +2,7 @@
 
 from textwrap import wrap
 
+from mlcd.report.batches import batch_notes, share_done
 from mlcd.report.explain import Lost, over, ranked, why_not
 from mlcd.report.origin import is_replayed, origin_text, origin_word
 from mlcd.report.receipt import Receipt, Saving, intervals, receipt
@@ -215,9 +216,11 @@ def _more(record: RunRecord) -> list[str]:
     lines = []
     if record.stopped:
         lines.append(f"The search ended: {record.stopped}.")
-    done = record.history.reached_samples / record.problem.work_samples
+    for note in batch_notes(record):
+        lines += wrap(note, WIDTH, subsequent_indent="  ")
+    done = share_done(record)
     if done > 0:
-        lines.append(f"The trials did {min(done, 1.0):.0%} of the training: it went on from their checkpoint.")
+        lines.append(f"The trials did {done:.0%} of the training: it went on from their checkpoint.")
     if record.outputs:
         lines.append(f"Brought home: {record.outputs}")
     if record.rows:

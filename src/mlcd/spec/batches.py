@@ -96,6 +96,10 @@ class Pricing:
         """Whether the batch has a price."""
         return self.by == "memory-proportional"
 
+    def share_of_price(self, samples: float, largest: float) -> float:
+        """The part of a node's price that a worker with so many samples of the batch pays; `largest` has the most."""
+        return self.fixed + (1 - self.fixed) * samples / largest if self.is_by_memory else 1.0
+
 
 def batches(node: Node) -> tuple[int, ...]:
     """One batch or several, each once, rising."""
