@@ -94,15 +94,16 @@ class BelievingStrategy(KnowingStrategy, ABC):
         return tuple(found)
 
     def recommend(self, problem: Problem, history: History, left: Left) -> Plan | None:
-        """The best that fits, each discounted by the probability that it really keeps the limits.
+        """The best that fits, as believed after all trials, discounted by the probability that it keeps the limits.
 
         One that kept them by a hair in a noisy trial gives way to one that keeps them for sure and is hardly worse.
         """
         fitting = [plan for plan in plans(problem, history) if left.fits(plan)]
         if not fitting:
             return None
-        keeps = np.maximum(self.outlook(problem, history).keeps, 1e-6)
-        return min(fitting, key=lambda plan: plan.value(problem) / keeps[problem.space.index[plan.config]])
+        worth = self.outlook(problem, history)
+        believed = worth.log_value - np.log(np.maximum(worth.keeps, 1e-6))
+        return min(fitting, key=lambda plan: believed[problem.space.index[plan.config]])
 
     def ending(self, problem: Problem, history: History, left: Left) -> str:
         """By count, for want of anything open or likely, or by a small gain."""

@@ -11,7 +11,6 @@ from mlcd.problem import Problem
 from mlcd.search.acquisition import expected_saving
 from mlcd.search.serving.knowing import ById
 from mlcd.space import Space
-from mlcd.trial.plan import plans
 from mlcd.trial.trial import History
 
 Floats = NDArray[np.float64]
@@ -39,7 +38,7 @@ class Outlook:
     keeps      the probability that the latency limit, the rate and the memory are kept
     gain       the expected saving against the best so far, in the goal's unit; while nothing keeps the limits yet, in
                proportion to E[1/V; limits kept], what is served for a unit
-    best       the best so far; before there is one, what stands for it
+    best       the best of those that kept the limits, as believed; before there is one, what stands for it
     """
 
     log_value: Floats
@@ -117,8 +116,10 @@ def outlook(problem: Problem, history: History, log_seconds: Floats, variance: F
         bound = np.minimum(bound, np.log(items / rate))
     keeps = np.where(np.isinf(bound), 1.0, ndtr((bound - log_seconds) / deviation)) * fits
     log_value = scale + log_seconds - np.log(items) if rate is None else scale - np.log(rate)
-    least = min((plan.value(problem) for plan in plans(problem, history)), default=None)
-    best = float(least) if least is not None else _stand_in(log_value, keeps)
+    kept = [problem.space.index[trial.config] for trial in history.measured if trial.meets(problem.goal)]
+    # As believed, not as measured: of many noisy measurements the best is a lucky one.
+    least = float(np.exp(log_value[kept].min())) if kept else None
+    best = least if least is not None else _stand_in(log_value, keeps)
     if least is None and rate is None:
         keeping = np.where(np.isinf(bound), 1.0, ndtr((bound - log_seconds) / deviation + deviation))
         gain = best**2 * np.exp(variance / 2 - log_value) * keeping * fits
