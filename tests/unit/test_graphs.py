@@ -12,6 +12,7 @@ import pytest
 from mlcd.errors import BadInput
 from mlcd.graphs import Graph, Operator, onnx_graph, read_onnx, read_torch, time_shares
 from mlcd.graphs.grammar import work
+from mlcd.server.quantise import quantised
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -128,6 +129,29 @@ class TestOnnx:
     def test_indices_have_a_bound(self, tmp_path: Path) -> None:
         graph = read_onnx(serving_models.build(tmp_path, "dcn")["dcn"])
         assert {given.name: given.high for given in graph.inputs} == {"dense": None, "ids": 20000}
+
+    def test_a_quantised_model_has_the_same_large_operators(self, tmp_path: Path) -> None:
+        path = serving_models.build(tmp_path, "mlp-small")["mlp-small"]
+        whole, small = read_onnx(path), read_onnx(quantised(path, tmp_path / "cache"))
+        gemms = [{key: n for key, n in summary(graph).items() if key[0] == "Gemm"} for graph in (whole, small)]
+        assert gemms[0] == gemms[1]
+        assert small.unknown == ()
+        assert small.parameters_bytes < whole.parameters_bytes / 2
+
+    def test_branches_are_flagged_and_the_other_name_of_the_domain_is_read(self, tmp_path: Path) -> None:
+        def branch(kind: str, name: str) -> Any:
+            output = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+            return helper.make_graph([helper.make_node(kind, ["x"], [name])], name, [], [output])
+
+        choice = helper.make_node("If", ["c"], ["y"], then_branch=branch("Relu", "t"), else_branch=branch("Tanh", "e"))
+        nodes = [
+            helper.make_node("ReduceSum", ["x"], ["s"], keepdims=0, domain="ai.onnx"),
+            helper.make_node("Cast", ["s"], ["c"], to=TensorProto.BOOL),
+            choice,
+        ]
+        graph = read_onnx(save(tmp_path / "m.onnx", nodes, {}, ["batch", 4]))
+        assert graph.unknown == ("If",)
+        assert ("ReduceSum", "4") in summary(graph)
 
     def test_parameters(self, tmp_path: Path) -> None:
         assert read_onnx(dense(tmp_path / "m.onnx", ["batch", 6])).parameters_bytes == 6 * 4 * 4

@@ -24,12 +24,12 @@ _BY_INPUT = (
 def operators(traced: Traced) -> tuple[Operator, ...]:
     """The operators, those with the most work first. `traced` is simplified on the way."""
     simplify(traced)
-    found: dict[tuple[str, str], list[Node]] = {}
+    found: dict[tuple[str, str, bool], list[Node]] = {}
     for node in traced.nodes:
         found.setdefault(_canonical(node, traced), []).append(node)
     uses = []
-    for (name, shape), nodes in found.items():
-        flops, bytes_ = work(name, shape)
+    for (name, shape, known), nodes in found.items():
+        flops, bytes_ = work(name if known else "", shape)
         uses.append(
             Operator(
                 name=name,
@@ -37,23 +37,25 @@ def operators(traced: Traced) -> tuple[Operator, ...]:
                 count=len(nodes),
                 flops=flops * len(nodes),
                 bytes=bytes_ * len(nodes),
-                known=name in KNOWN,
+                known=known,
                 nodes=tuple(name for node in nodes for name in node.stands_for),
             )
         )
     return tuple(sorted(uses, key=lambda use: (-use.flops, -use.bytes, use.name, use.shape)))
 
 
-def _canonical(node: Node, traced: Traced) -> tuple[str, str]:
+def _canonical(node: Node, traced: Traced) -> tuple[str, str, bool]:
+    """(name, text, whether the grammar has it); without it, the text is the size of the output, as far as known."""
     kind = _SYNONYMS.get(node.kind, node.kind)
+    source, target = _in(node, traced) if node.inputs else (), _out(node, traced)
     if rule := _RULES.get(kind):
-        return rule(node, traced)
-    reduced = (
-        kind == "ReduceMean" and len(_in(node, traced)) == 3 and math.prod(_out(node, traced)) == _in(node, traced)[0]
-    )
-    if reduced and _out(node, traced)[:1] == _in(node, traced)[:1]:
+        try:
+            return *rule(node, traced), True
+        except (IndexError, KeyError, ValueError):  # sizes that could not be inferred
+            return kind, text(target), False
+    if kind == "ReduceMean" and len(source) == 3 and math.prod(target) == source[0] and target[:1] == source[:1]:
         kind = "GlobalAveragePool"
-    return kind, text(_in(node, traced) if kind in _BY_INPUT else _out(node, traced))
+    return kind, text(source if kind in _BY_INPUT else target), kind in KNOWN
 
 
 def _in(node: Node, traced: Traced, index: int = 0) -> tuple[int, ...]:

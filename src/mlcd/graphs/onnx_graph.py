@@ -25,6 +25,20 @@ _OPTIONS = {
 }
 
 
+_QUANTISED: dict[str, tuple[str, tuple[int, ...]]] = {
+    "ConvInteger": ("Conv", (0, 1)),
+    "QLinearConv": ("Conv", (0, 3)),
+    "MatMulInteger": ("MatMul", (0, 1)),
+    "QLinearMatMul": ("MatMul", (0, 3)),
+    "DynamicQuantizeMatMul": ("MatMul", (0, 1)),
+    "DynamicQuantizeLSTM": ("LSTM", (0,)),
+    "DynamicQuantizeLinear": ("Cast", (0,)),
+    "QuantizeLinear": ("Cast", (0,)),
+    "DequantizeLinear": ("Cast", (0,)),
+}
+"""Operators on 8-bit integers: which one each is, and where its tensors stand among its inputs."""
+
+
 def read_onnx(path: Path, *, sizes: Mapping[str, int] | None = None, name: str = "") -> Graph:
     """The operators of the model in a file.
 
@@ -34,7 +48,9 @@ def read_onnx(path: Path, *, sizes: Mapping[str, int] | None = None, name: str =
     """
     model = _load(path)
     graph = model.graph
-    opset = {entry.domain: entry.version for entry in model.opset_import}
+    opset = {_domain(entry.domain): entry.version for entry in model.opset_import}
+    for node in graph.node:
+        node.domain = _domain(node.domain)
     weights = {tensor.name for tensor in graph.initializer}
     inputs = [given for given in graph.input if given.name not in weights]
     if not graph.node or not inputs:
@@ -150,6 +166,11 @@ def _axes(given: Any, path: Path, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(found)
 
 
+def _domain(name: str) -> str:
+    """ONNX's own operators have two names for their domain."""
+    return "" if name == "ai.onnx" else name
+
+
 def _item(small: tuple[int, ...], large: tuple[int, ...] | None, fixed: int | None) -> tuple[int, ...]:
     if fixed:
         return small[1:] if small[:1] == (fixed,) else small
@@ -165,12 +186,13 @@ def _node(node: Any, index: int) -> Node:
             options[_OPTIONS[attribute.name]] = list(attribute.ints) or [attribute.i]
         elif attribute.name == "direction":
             options["directions"] = [2 if attribute.s == b"bidirectional" else 1]
-    if node.op_type in ("LSTM", "GRU", "RNN"):
+    kind, order = _QUANTISED.get(node.op_type, (node.op_type, ()))
+    if kind in ("LSTM", "GRU", "RNN"):
         options.setdefault("directions", [1])
     return Node(
-        kind=node.op_type,
+        kind=kind,
         name=node.name or f"{node.op_type}#{index}",
-        inputs=tuple(node.input),
+        inputs=tuple(node.input[place] for place in order) or tuple(node.input),
         outputs=tuple(node.output),
         options=options,
     )
