@@ -98,3 +98,21 @@ def test_what_is_no_model_is_refused_by_what_it_lacks() -> None:
 
     with pytest.raises(NotAModel, match="my:make made a Half, which has no gradient and no loss"):
         checked(Half(), "my:make")
+
+
+def test_a_pytorch_module_is_a_model_too() -> None:
+    torch = pytest.importorskip("torch")
+    from mlcd.workloads.torch_model import TorchModel
+
+    model = checked(TorchModel(lambda: torch.nn.Linear(400, 10), torch.nn.functional.cross_entropy), "mine:make")
+    x, y = MADE["lenet"](rows=200)
+    x = (x / 255).astype(np.float32)
+    parameters = model.start(0)
+    assert parameters.shape == (4010,)
+    assert np.array_equal(parameters, model.start(0))
+    gradient = model.gradient(parameters, x, y)
+    index = int(np.argmax(abs(gradient)))
+    step = np.zeros_like(parameters)
+    step[index] = 1e-2
+    slope = (model.loss(parameters + step, x, y) - model.loss(parameters - step, x, y)) / 2e-2
+    assert gradient[index] == pytest.approx(slope, rel=0.02)

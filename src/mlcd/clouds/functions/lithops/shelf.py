@@ -1,9 +1,14 @@
 """Object storage as functions and driver see it: whole objects, ranges, listings; every request counted."""
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import Any
 
 from mlcd.clouds.functions.lithops.objects import Part, Torn, Trial, unframe
 from mlcd.workloads.model import Floats
+
+AT_ONCE = 8
 
 
 class OutOfRequests(Exception):
@@ -23,6 +28,7 @@ class Shelf:
     ) -> None:
         self._storage, self._bucket = storage, bucket or storage.bucket
         self._most_puts, self._most_gets = most_puts, most_gets
+        self._counting = Lock()
         self.puts = self.gets = 0
 
     def put(self, key: str, data: bytes) -> None:
@@ -34,9 +40,10 @@ class Shelf:
         """An object, or the bytes first..last of it; None where there is none."""
         from lithops.storage.utils import StorageNoSuchKeyError  # noqa: PLC0415 - only where Lithops is
 
-        if self._most_gets is not None and self.gets >= self._most_gets:
-            raise OutOfRequests(f"more than the {self._most_gets} GETs that were authorised for a call")
-        self.gets += 1
+        with self._counting:
+            if self._most_gets is not None and self.gets >= self._most_gets:
+                raise OutOfRequests(f"more than the {self._most_gets} GETs that were authorised for a call")
+            self.gets += 1
         extra = {} if span is None else {"Range": f"bytes={span[0]}-{span[1]}"}
         try:
             data: bytes = self._storage.get_object(self._bucket, key, extra_get_args=extra)
@@ -53,6 +60,13 @@ class Shelf:
             return unframe(data)
         except Torn:
             return None
+
+    def vectors(self, keys: Sequence[str]) -> list[tuple[dict[str, Any], Floats] | None]:
+        """`vector` of many, several at a time: object storage answers slowly, but many at once."""
+        if len(keys) < 2:
+            return [self.vector(key) for key in keys]
+        with ThreadPoolExecutor(max_workers=min(AT_ONCE, len(keys))) as pool:
+            return list(pool.map(self.vector, keys))
 
     def keys(self, prefix: str) -> list[str]:
         """Every key below `prefix`, in order."""

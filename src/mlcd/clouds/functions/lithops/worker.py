@@ -215,11 +215,10 @@ class _Call:
     def _merge(self, replica: Replica, board: Board) -> None:
         order = self._order
         reach = order.shards - 1 if order.sync is Sync.BSP else min(order.fan_in, order.shards - 1)
-        for distance in range(1, reach + 1):
-            part = board.furthest.get((order.shard + distance) % order.shards)
-            if part is None or part.step <= replica.known_steps(part.shard):
-                continue
-            if (found := self._shelf.vector(order.trial.part(part))) is not None:
+        near = (board.furthest.get((order.shard + distance) % order.shards) for distance in range(1, reach + 1))
+        newer = [part for part in near if part is not None and part.step > replica.known_steps(part.shard)]
+        for part, found in zip(newer, self._shelf.vectors([order.trial.part(p) for p in newer]), strict=True):
+            if found is not None:
                 replica.merge(part.shard, part.step, found[1])
 
     def _look(self) -> Board:
@@ -232,13 +231,10 @@ class _Call:
         order = self._order
         if board.stopped or board.ends or (parts := complete(board, order)) is None:
             return
-        vectors = []
-        for part in parts:
-            found = self._shelf.vector(order.trial.part(part))
-            if found is None:
-                return  # still being written: its writer will look after us, and close
-            vectors.append(found[1])
-        parameters = closed(start, vectors)
+        found = self._shelf.vectors([order.trial.part(part) for part in parts])
+        if any(each is None for each in found):
+            return  # still being written: its writer will look after us, and close
+        parameters = closed(start, [each[1] for each in found if each is not None])
         x, y = self._rows(order.source.rows, order.source.rows + order.source.held)
         header = {"loss": float(model.loss(parameters, x, y)), "steps": sum(part.step for part in parts)}
         self._shelf.put(order.trial.end(order.shard, order.attempt), frame(header, parameters))
