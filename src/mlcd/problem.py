@@ -175,8 +175,11 @@ class Problem:
             raise ValueError("stretch needs a factor of at least 1 for every configuration")
 
     def with_work_told(self, samples: float | None) -> "Problem":
-        """The same problem once the job has said how much work there is; itself where that is known or was not said."""
-        if self.work_known or samples is None:
+        """The same problem once the job has said how much work there is; itself where that is known or was not said.
+
+        Where a target ends the training, what the script would do at most says nothing of when that is.
+        """
+        if self.work_known or samples is None or self.target is not None:
             return self
         return replace(self, work_samples=samples, work_known=True)
 

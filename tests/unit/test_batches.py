@@ -82,6 +82,12 @@ def test_epochs_beside_a_target_are_the_most_it_may_take() -> None:
     assert found.problem.work_samples == 600_000
 
 
+def test_the_total_of_a_script_s_loop_is_not_when_its_target_is_met() -> None:
+    problem = setting().problem
+    assert problem.with_work_told(600_000.0) is problem
+    assert replace(problem, target=None).with_work_told(600_000.0).work_samples == 600_000
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
