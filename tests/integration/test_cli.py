@@ -416,7 +416,7 @@ BAD: dict[str, Bad] = {
     "picture of another kind": Bad(("train", "job.yaml", "--picture", "x.png"), 2, ("--picture", "'x.png'", ".svg")),
     "report's picture of another kind": Bad(("report", "x", "--picture", "speed", "--out", "x.png"), 2, (
         "--out", ".svg")),
-    "cloud of later": Bad(("train", "job.yaml", "--on", "lithops/localhost"), 7, ("later version", "sim/aws")),
+    "cloud of later": Bad(("train", "job.yaml", "--on", "lithops/localhost"), 7, ("mlcd serverless", "sim/aws")),
     "no command to run": Bad(("train", "job.yaml", "--on", "local"), 2, ("run", "a real job needs", "python train.py")),
     "no such working folder": Bad(TRAIN_BAD, 2, ("bad.yaml:3", "workdir", "no such folder"), real("workdir: nowhere")),
     "a secret that is not there": Bad(TRAIN_BAD, 2, ("NO_SUCH is not", "export"), real("secrets: [NO_SUCH]")),

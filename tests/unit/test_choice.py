@@ -178,7 +178,7 @@ def test_a_mistaken_cloud_is_bad_input(on: str, says: list[str]) -> None:
 
 
 def test_a_cloud_of_later_is_not_a_mistake() -> None:
-    with pytest.raises(ProviderError, match="later version"):
+    with pytest.raises(ProviderError, match="`mlcd serverless`"):
         prepare(with_overrides(parse(""), on="lithops/localhost"))
 
 

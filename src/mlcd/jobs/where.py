@@ -8,8 +8,8 @@ HERE = ("local", "minicloud", "slurm")
 """Real nodes that mlcd reaches by itself."""
 SKYPILOT = ("aws", "gcp", "azure", "kubernetes", "k8s", "ssh", "lambda", "runpod", "oci", "nebius", "vast", "sky")
 """Clouds that are reached through SkyPilot, under its names."""
-LATER = {"lithops": "comes with a later version"}
-"""Kinds of infra that are settled names and not in this version."""
+LATER = {"lithops": "runs functions, which `mlcd serverless` trains on"}
+"""Kinds of infra that are not for a training on nodes."""
 
 _INFRA = "resources.infra"
 
