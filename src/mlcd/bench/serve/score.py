@@ -1,5 +1,6 @@
 """Strategies side by side: leave one model out, search for it, compare what was chosen with the best there is."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
@@ -90,8 +91,23 @@ def compare(comparison: Comparison, beds: Sequence[Bed]) -> list[Row]:
     ]
     if not tasks:
         raise BadInput(f"--targets: none matches {comparison.targets!r}")
-    found = Parallel(n_jobs=comparison.jobs)(delayed(_searches)(*task) for task in tasks)
+    found = Parallel(n_jobs=comparison.jobs)(delayed(_in_worker)(*task) for task in tasks)
     return [row for rows in found for row in rows]
+
+
+def _in_worker(comparison: Comparison, bed: Bed, name: str, text: str) -> list[Row]:
+    return _searches(comparison, _resident(bed) if comparison.jobs != 1 else bed, name, text)
+
+
+_BEDS: dict[tuple[str, str], Bed] = {}
+"""The beds that this process has searched in: each task brings a copy, and what was worked out is kept by identity."""
+
+
+def _resident(bed: Bed) -> Bed:
+    digest = hashlib.sha256(bed.known.usd_per_hour.tobytes())
+    for column in (*(m.latency_seconds for m in bed.known.models), *(c.seconds for c in bed.known.curves)):
+        digest.update(column.tobytes())
+    return _BEDS.setdefault((bed.name, digest.hexdigest()), bed)
 
 
 def _searches(comparison: Comparison, bed: Bed, name: str, text: str) -> list[Row]:

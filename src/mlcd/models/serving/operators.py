@@ -1,5 +1,6 @@
 """What an operator takes in every configuration: measured, or by the nearest operator that was."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -83,48 +84,62 @@ class OperatorTable:
 
     def _one(self, use: OperatorUse) -> tuple[Floats, bool, str]:
         """(seconds of one call, whether this very shape was measured, the operator that stands for an unknown one)."""
-        curves = self._by_name.get(use.operator)
         like = ""
-        if curves is None:
-            curves = self.curves
-            nearest = min(curves, key=lambda curve: _apart(use, curve))
-            like, curves = nearest.operator, self._by_name[nearest.operator]
-        for curve in curves:
-            if curve.shape == use.shape and not like:
-                return curve.seconds, True, like
-        ranked = sorted(curves, key=lambda curve: _apart(use, curve))[:NEIGHBOURS]
-        weights = np.array([1.0 / (0.05 + _apart(use, curve)) for curve in ranked])
-        logs = np.stack([np.log(self._resized(curve, _work(use) / _curve_work(curve))) for curve in ranked])
-        return np.exp(weights @ logs / weights.sum()), False, like
+        if use.operator not in self._by_name:
+            like = self._all.curves[int(_apart(use, self._all).argmin())].operator
+        shelf = self._by_name[like or use.operator]
+        if not like and use.shape in shelf.by_shape:
+            return shelf.by_shape[use.shape].seconds, True, like
+        apart = _apart(use, shelf)
+        nearest = np.argsort(apart, kind="stable")[:NEIGHBOURS]
+        weights = 1.0 / (0.05 + apart[nearest])
+        shifts = _log_work(use.flops / use.count, use.bytes / use.count) - shelf.log_work[nearest]
+        logs = [self._resized(shelf.curves[at], float(shift)) for at, shift in zip(nearest, shifts, strict=True)]
+        return np.exp2(weights @ np.stack(logs) / weights.sum()), False, like
 
-    def _resized(self, curve: OperatorCurve, factor: float) -> Floats:
-        """(N,) the curve of an operator `factor` times as large: as this one with batches `factor` times as large.
+    def _resized(self, curve: OperatorCurve, shift: float) -> Floats:
+        """(N,) log2 of the curve of an operator 2^shift times as large: as this one with batches so much larger.
 
         Equal work takes equal time, launches included; between measured batches, and beyond them, along the curve's
         own slope in logarithms, which lies between 0 (all launch) and 1 (all work).
         """
-        seconds = np.array(curve.seconds)
-        shift = np.log2(factor)
+        with np.errstate(divide="ignore"):
+            logs = np.log2(curve.seconds)
+        if self._grid is not None and np.isfinite(logs).all():
+            rows, batches = self._grid
+            logs[rows] = _along(batches, logs[rows], batches + shift)
+            return logs
         for rows in self._lines:
-            batches, line = np.log2(self._batches[rows]), curve.seconds[rows]
-            measured = np.isfinite(line) & (line > 0)
-            if not measured.any():
-                continue
-            seconds[rows] = np.exp2(_along(batches[measured], np.log2(line[measured]), batches + shift))
-        return seconds
+            batches, line = np.log2(self._batches[rows]), logs[rows]
+            measured = np.isfinite(line)
+            if measured.any():
+                logs[rows] = _along(batches[measured], line[None, measured], batches + shift)[0]
+        return logs
 
     @cached_property
     def _batches(self) -> Floats:
         return np.array([float(config["batch"]) for config in self.configs])
 
     @cached_property
-    def _by_name(self) -> dict[str, tuple[OperatorCurve, ...]]:
+    def _by_name(self) -> "dict[str, _Shelf]":
         if not self.curves:
             raise ValueError("no operator was measured")
         names: dict[str, list[OperatorCurve]] = {}
         for curve in self.curves:
             names.setdefault(curve.operator, []).append(curve)
-        return {name: tuple(curves) for name, curves in names.items()}
+        return {name: _Shelf.of(curves) for name, curves in names.items()}
+
+    @cached_property
+    def _all(self) -> "_Shelf":
+        return _Shelf.of(list(self.curves))
+
+    @cached_property
+    def _grid(self) -> tuple[NDArray[np.intp], Floats] | None:
+        """((lines, batches) rows, log2 batches) where every line has the same batches; None otherwise."""
+        batches = [tuple(self._batches[rows]) for rows in self._lines]
+        if len(set(batches)) != 1:
+            return None
+        return np.stack(self._lines), np.log2(np.array(batches[0]))
 
     @cached_property
     def _lines(self) -> tuple[NDArray[np.intp], ...]:
@@ -153,30 +168,50 @@ def _of(table: OperatorTable, target: Target) -> tuple[OperatorSeconds, ...]:
     return table.of(target)
 
 
-def _along(at: Floats, values: Floats, wanted: Floats) -> Floats:
-    inside = np.interp(wanted, at, values)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Shelf:
+    """The curves of one operator, with what tells how near another shape is: log2 of FLOPs a byte, and of the work."""
+
+    curves: tuple[OperatorCurve, ...]
+    by_shape: dict[str, OperatorCurve]
+    log_intensity: Floats
+    log_work: Floats
+
+    @classmethod
+    def of(cls, curves: list[OperatorCurve]) -> "_Shelf":
+        return cls(
+            curves=tuple(curves),
+            by_shape={curve.shape: curve for curve in reversed(curves)},
+            log_intensity=np.array([_log_intensity(curve.flops, curve.bytes) for curve in curves]),
+            log_work=np.array([_log_work(curve.flops, curve.bytes) for curve in curves]),
+        )
+
+
+def _along(at: Floats, lines: Floats, wanted: Floats) -> Floats:
+    """(L, W) each of the `lines` (L, B) over `at` (B,), read at `wanted` (W,), beyond the ends along the last slope."""
     if len(at) == 1:
-        return np.asarray(inside + np.maximum(wanted - at[0], 0.0))
-    last = np.clip((values[-1] - values[-2]) / (at[-1] - at[-2]), 0.0, 1.0)
-    first = np.clip((values[1] - values[0]) / (at[1] - at[0]), 0.0, 1.0)
-    return np.asarray(inside + last * np.maximum(wanted - at[-1], 0.0) + first * np.minimum(wanted - at[0], 0.0))
+        return np.asarray(lines + np.maximum(wanted - at[0], 0.0))
+    right = np.clip(np.searchsorted(at, wanted), 1, len(at) - 1)
+    slopes = np.diff(lines, axis=1) / np.diff(at)
+    slope = slopes[:, right - 1]
+    outside = (wanted < at[0]) | (wanted > at[-1])
+    slope = np.where(outside, np.clip(slope, 0.0, 1.0), slope)
+    # Beyond the last point one goes on from it, before the first one back from it.
+    start = np.where(wanted > at[-1], right, right - 1)
+    return np.asarray(lines[:, start] + slope * (wanted - at[start]))
 
 
-def _apart(use: OperatorUse, curve: OperatorCurve) -> float:
-    """By FLOPs a byte, then by size, in factors of two."""
+def _apart(use: OperatorUse, shelf: _Shelf) -> Floats:
+    """(curves,) how far a shape is from each that was measured: by FLOPs a byte, then by size, in factors of two."""
     flops, moved = use.flops / use.count, use.bytes / use.count
-    intensity = _log_ratio(flops, moved) - _log_ratio(curve.flops, curve.bytes)
-    return abs(intensity) + SIZE_WEIGHT * float(abs(np.log2(_work(use) / _curve_work(curve))))
+    size = np.abs(_log_work(flops, moved) - shelf.log_work)
+    return np.asarray(np.abs(_log_intensity(flops, moved) - shelf.log_intensity) + SIZE_WEIGHT * size)
 
 
-def _log_ratio(flops: float, moved: float) -> float:
-    return float(np.log2(max(flops, 1.0) / max(moved, FEWEST_BYTES)))
+def _log_intensity(flops: float, moved: float) -> float:
+    return math.log2(max(flops, 1.0) / max(moved, FEWEST_BYTES))
 
 
-def _work(use: OperatorUse) -> float:
+def _log_work(flops: float, moved: float) -> float:
     """Of one call, for one item: FLOPs, or bytes where it only moves."""
-    return max(use.flops / use.count, use.bytes / use.count, FEWEST_BYTES)
-
-
-def _curve_work(curve: OperatorCurve) -> float:
-    return max(curve.flops, curve.bytes, FEWEST_BYTES)
+    return math.log2(max(flops, moved, FEWEST_BYTES))
