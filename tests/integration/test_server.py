@@ -311,6 +311,15 @@ class TestStarting:
             assert infer(server, one())[0] == 400
 
 
+def test_the_load_generator_from_a_shell(server: RunningServer) -> None:
+    command = [sys.executable, "-m", "mlcd.load", server.address, "--scenario", "single-stream", "--seconds", "0.5"]
+    found = subprocess.run([*command, "--model", server.model], capture_output=True, text=True, check=True)
+    assert json.loads(found.stdout)["errors"] == 0
+    refused = subprocess.run([*command, "--model", "other"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "does not describe a model" in refused.stderr
+
+
 def gone(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
