@@ -12,7 +12,7 @@ from mlcd.models.tradeoff import knee
 from mlcd.problem import Problem
 from mlcd.search.strategy import MeasuredStrategy
 from mlcd.space import Config
-from mlcd.trial.plan import Left, Plan, best, plans
+from mlcd.trial.plan import Left, Plan, plans
 from mlcd.trial.trial import History, Suggestion
 
 DIVERGED = 0.5
@@ -58,10 +58,10 @@ def predicted(problem: Problem, history: History, config: Config, steps: Steps) 
 
 
 def chosen(problem: Problem, options: Sequence[Plan]) -> Plan | None:
-    """The best plan for the goal; the knee is Kneedle's over all of them (algorithms: 3.2)."""
-    if not options or problem.goal.minimize is not Objective.KNEE:
-        return best(problem, options)
-    return options[knee([(plan.seconds, plan.usd.dollars) for plan in options])]
+    """The best plan for the goal, ties to the cheaper; the knee is Kneedle's over all of them (algorithms: 3.2)."""
+    if options and problem.goal.minimize is Objective.KNEE:
+        return options[knee([(plan.seconds, plan.usd.dollars) for plan in options])]
+    return min(options, key=lambda plan: (plan.value(problem), plan.usd, plan.seconds), default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,13 +133,9 @@ class GridStrategy(MeasuredStrategy):
         return tuple(Suggestion(config=c, reason=f"one of the runs that {self.name} starts with") for c in found)
 
     def _confirmed(self, problem: Problem, history: History) -> int:
-        """Runs so far that were no part of the design."""
-        design = {
-            grid[setting]
-            for grid in by_type(problem).values()
-            for setting in self.planned(problem, history, tuple(grid))
-        }
-        return len(history.tried - design)
+        """Runs so far beyond as many as the design has."""
+        grids = by_type(problem).values()
+        return len(history.tried) - sum(len(self.planned(problem, history, tuple(grid))) for grid in grids)
 
     def _aim(self, problem: Problem, history: History, left: Left, allowed: Callable[[Config], bool]) -> Plan | None:
         options = [p for p in self.prospects(problem, history) if p.config in history.tried or allowed(p.config)]
