@@ -288,16 +288,16 @@ def _benefits(setting: Setting, made: Walks) -> Evaluation:
         chosen = case.problem.space.index[_choice(case, made[setting.own, name][0].walk)]
         label = APPLICATIONS.get(name, name)
         for what, row in (("exhaustive best", best), (f"{setting.own}, 6 trials", chosen), ("poor choice", poor)):
-            million = 1e6 / float(case.values[row])
+            worth = float(case.values[row])
             rows.append(
                 (
                     f"{name} ({label})",
                     what,
                     str(case.problem.space.configs[row]),
                     float(speeds[row]),
-                    f"${million:.3f}",
+                    f"${1e6 / worth:.3f}" if worth else "breaks the limit",
                     float(speeds[row] / speeds[poor]),
-                    f"{1 - case.values[poor] / case.values[row]:.0%}",
+                    f"{1 - case.values[poor] / worth:.0%}" if worth else "-",
                 )
             )
     return Evaluation(
