@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from mlcd.errors import BadInput
 from mlcd.functions import FunctionProblem
 from mlcd.schedulers.outlook import Outlook
 from mlcd.schedulers.planning import Fleets, best_plan, frugal
@@ -20,9 +21,13 @@ def keep(
 ) -> Fleet | None:
     """The fleet to keep: `fleet` where it is given, else the best fixed one, chosen once more after two epochs.
 
+    Raises BadInput for a given fleet that is not among what may be chosen.
+
     Where what is left does not pay for going on with it, the fastest fixed fleet of the same memory that it pays for.
     memory_mb  the only memory size that may be chosen, where there is but one
     """
+    if fleet is not None and (fleet.functions not in problem.functions or fleet.memory_mb not in problem.memory_mb):
+        raise BadInput(f"search.strategy: {fleet} is not to be chosen; see functions: and memory: of the job")
     outlook = Outlook.of(problem, history, left)
     fleets = outlook.fleets if memory_mb is None else only_memory(problem, outlook, left, memory_mb)
     if fleet is None and len(history) not in (0, 2):

@@ -54,7 +54,7 @@ class Outlook:
         return self.cheapest_usd * (1 - doubt) > left.usd.dollars
 
     def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...]) -> Usd | None:
-        """What the whole training would cost at least, with the ledger's reserve for its last epoch; rounded up."""
+        """What the whole training would cost at least, with the ledger's reserve for its last epoch; 8% for chance."""
         if not history and self.model.epochs_left_deviation > TOLD * self.model.epochs_left:
             return None
         whole = replace(self.model, done=0.0, epochs_left=self.model.done + self.model.epochs_left)
@@ -62,7 +62,7 @@ class Outlook:
         if not math.isfinite(dollars):
             return None
         step = 10 ** math.floor(math.log10(dollars) - 1)
-        return Usd.of(round(math.ceil(dollars * 1.02 / step) * step, 6))
+        return Usd.of(round(math.ceil(dollars * 1.08 / step) * step, 6))
 
     def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
         """A clause: what is missing."""

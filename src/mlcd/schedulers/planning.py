@@ -186,7 +186,7 @@ def _doubt(model: EpochModel, epochs: int) -> float:
 
     The more epochs are to come, the more of it will be known, and made up for, before the last.
     """
-    return float(np.sqrt(0.012**2 + min(model.epochs_left_deviation, 0.3) ** 2 + 0.02**2)) / epochs
+    return float(np.sqrt(0.012**2 + min(model.epochs_left_deviation, 0.3) ** 2 + 0.02**2)) / epochs**1.5
 
 
 def _weights(epochs: int) -> Floats:

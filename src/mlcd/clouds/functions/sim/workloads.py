@@ -67,6 +67,12 @@ class SimWorkload:
 
 PAPER = SimWorkload(name="paper", laws=FunctionLaws(work_seconds=41_842.0, round_seconds=194.78 / 198))
 
+FLAT = SimWorkload(
+    name="flat",
+    laws=replace(PAPER.laws, early_gain=0.0, staleness=0.0, target_epochs=9.9),
+)
+"""The paper's rows read without any effect of n on progress: then a fixed fleet is best, but for chance."""
+
 TOY = SimWorkload(
     # Six epochs of 3.533 s + 720.7 s / n at 256 MB fit both fixed rows; at 1,536 MB a sixth of it. What an epoch gains
     # early and loses late is set so that 120, 20, 20, 20, 10 functions need five epochs: one possible reading.
@@ -121,11 +127,11 @@ def unseen_workload(index: int) -> SimWorkload:
 
 
 def workload(name: str) -> SimWorkload:
-    """By name: paper, toy, the testbed's, train-N, unseen-N. Raises BadInput with the nearest name."""
+    """By name: paper, flat, toy, the testbed's, train-N, unseen-N. Raises BadInput with the nearest name."""
     kind, _, number = name.partition("-")
     if kind in ("train", "unseen") and number.isdigit():
         return training_workload(int(number)) if kind == "train" else unseen_workload(int(number))
-    known = {"paper": PAPER, "toy": TOY, **TESTBED}
+    known = {"paper": PAPER, "flat": FLAT, "toy": TOY, **TESTBED}
     if name not in known:
         near = nearest(name, list(known))
         hint = f"; did you mean {near!r}?" if near else ""
