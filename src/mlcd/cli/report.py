@@ -30,6 +30,10 @@ def report(run: str, out: Path | None, picture: str | None, output: str) -> None
     from mlcd.report.pictures import picture as drawn
     from mlcd.store.store import Store, home
 
+    with Store(home()) as store:
+        if store.kind(run) == "serverless":
+            _report_training(run, store, picture, out, output)
+            return
     kinds = [str(kind) for kind in PictureKind]
     if picture is not None and picture not in kinds:
         near = nearest(picture, kinds)
@@ -38,9 +42,6 @@ def report(run: str, out: Path | None, picture: str | None, output: str) -> None
     if picture is not None and out is not None:
         svg_name(out, "--out")
     with Store(home()) as store:
-        if store.kind(run) == "serverless":
-            _report_training(run, store, picture, out, output)
-            return
         record = store.record(run)
     if record.kind == "serve" and picture is not None:
         raise BadInput(f"--picture: {record.run_id} served a model, and such a run has no pictures; leave it out")
@@ -58,14 +59,18 @@ def report(run: str, out: Path | None, picture: str | None, output: str) -> None
 
 
 def _report_training(run: str, store: "Store", picture: str | None, out: Path | None, output: str) -> None:
-    """A training on functions has one picture, whatever its name, and one page."""
+    """A training on functions has one picture and one page."""
+    from mlcd.errors import BadInput
     from mlcd.report.serverless_html import serverless_html
     from mlcd.report.serverless_picture import serverless_picture
     from mlcd.store.epochs import EpochBook
 
     record = EpochBook(store).record(run)
-    suffix = "svg" if picture else "html"
-    file = writable(out or Path(f"{record.run_id}.{suffix}"))
+    if picture is not None and picture != "epochs":
+        raise BadInput(f"--picture: {record.run_id} trained on functions and has no {picture!r}; allowed: epochs")
+    if picture is not None and out is not None:
+        svg_name(out, "--out")
+    file = writable(out or Path(f"{record.run_id}-{picture}.svg" if picture else f"{record.run_id}.html"))
     write_file(file, serverless_picture(record) if picture else serverless_html(record))
     if output == "json":
         print_json({"run_id": record.run_id, "file": str(file)})

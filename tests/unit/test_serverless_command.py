@@ -1,0 +1,124 @@
+"""`mlcd serverless` and its reports, on the simulated cloud: answers, exit codes, pictures."""
+
+import json
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mlcd.cli.main import run
+from mlcd.report.serverless import better_instance, instances_text, serverless_verdict
+from mlcd.report.serverless_html import serverless_html
+from mlcd.report.serverless_json import serverless_json
+from mlcd.report.serverless_picture import serverless_picture
+from mlcd.store.epochs import EpochBook
+from mlcd.store.store import Store
+from mlcd.trial.serverless import PlainInstance, ServerlessRecord
+from mlcd.units import Usd
+
+JOB = """\
+name: ctr
+resources: {infra: sim/lambda}
+workload: {model: logistic, target_loss: 0.40, max_epochs: 20}
+functions: [20, 50, 100]
+memory: [1024, 1769]
+goal: {minimize: time, budget: 3 USD}
+search: {strategy: "static:functions=50,memory=1769"}
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("LITHOPS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB)
+    return path
+
+
+def record_of(job: Path) -> ServerlessRecord:
+    with Store(job.parent / "home") as store:
+        return EpochBook(store).record(store.runs()[0].run_id)
+
+
+def test_a_simulated_training_says_what_it_took(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serverless", str(job), "-o", "json", "--picture", "a.svg"]) == 0
+    said = capsys.readouterr()
+    answer = json.loads(said.out)
+    assert (answer["status"], answer["simulated"], answer["reached"]) == ("done", True, True)
+    assert answer["receipt"]["total_usd"] == pytest.approx(sum(epoch["usd"] for epoch in answer["epochs"]))
+    assert answer["receipt"]["total_usd"] < 3
+    assert {epoch["functions"] for epoch in answer["epochs"]} == {50}
+    assert answer["instances"]["compared"]
+    assert said.err.count("50 x 1,769 MB") == len(answer["epochs"])
+    ET.parse("a.svg")
+    for command in (["show"], ["resume"], ["report"], ["report", "--picture", "epochs"]):
+        assert run([command[0], answer["run_id"][:5], *command[1:]]) == 0
+    assert run(["runs"]) == 0
+    assert "serverless" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        (["--budget", "0"], 2, "--budget: a budget must be more than $0"),
+        (["--memory", "64"], 2, "--memory: aws-lambda has no functions of this size (got 64)"),
+        (["--functions", "0"], 2, "--functions: is out of range"),
+        (["--on", "lithops/localhosts"], 7, "did you mean 'lithops/localhost'?"),
+        (["--on", "lithops/aws_lambda"], 2, "this would spend real money on lithops/aws_lambda (at most $3.00)"),
+        (["--strategy", "magic"], 2, "--strategy: unknown scheduler 'magic'"),
+        (["--picture", "a.png"], 2, "--picture: pictures are SVG"),
+        (["--budget", "0.000001", "--strategy", "mpc"], 3, ""),
+        (["--budget", "0.06", "--strategy", "mpc"], 4, ""),
+    ],
+)
+def test_exit_codes(job: Path, capsys: pytest.CaptureFixture[str], args: list[str], code: int, says: str) -> None:
+    assert run(["serverless", str(job), *args]) == code
+    assert says in capsys.readouterr().err
+
+
+def test_no_account_is_the_providers_error(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("lithops")
+    assert run(["serverless", str(job), "--on", "lithops/aws_lambda", "-y"]) == 7
+    assert "lithops/aws_lambda cannot be used" in capsys.readouterr().err
+
+
+def test_a_target_that_is_never_reached_is_said(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job.write_text(JOB.replace("max_epochs: 20", "max_epochs: 2"))
+    assert run(["serverless", str(job)]) == 4
+    said = capsys.readouterr().out
+    assert "The target loss was not reached." in said
+    assert "2 epochs, the most that are wanted" in said
+
+
+def test_a_dry_run_starts_nothing(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serverless", str(job), "--dry-run", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["first_fleet"] == {"functions": 50, "memory_mb": 1769}
+    assert not (job.parent / "home" / "mlcd.sqlite3").exists()
+
+
+def test_the_report_says_when_an_instance_had_been_better(job: Path) -> None:
+    assert run(["serverless", str(job)]) == 0
+    record = record_of(job)
+    usd, seconds = record.total_usd, record.training_seconds
+    small = PlainInstance(name="c5.tiny", usd_per_hour=Usd.of(1), seconds=seconds / 2, usd=Usd(usd.micros // 4))
+    slow = replace(small, name="c5.slow", seconds=seconds * 3)
+    dear = replace(small, name="c5.dear", seconds=seconds * 3, usd=usd * 2)
+    assert better_instance(replace(record, instances=(small,))) == small
+    assert "would have been better" in instances_text(replace(record, instances=(small,)))
+    assert "(50% less time)" in instances_text(replace(record, instances=(small,)))
+    assert "75% cheaper" in instances_text(replace(record, instances=(slow,)))
+    assert "No plain instance would have been better" in instances_text(replace(record, instances=(dear,)))
+
+
+def test_reports_of_a_run_without_epochs_and_with_failures(job: Path) -> None:
+    assert run(["serverless", str(job)]) == 0
+    record = record_of(job)
+    for shown in (record, replace(record, rows=()), replace(record, rows=record.rows[:1], simulated=False)):
+        ET.fromstring(serverless_picture(shown))
+        assert "NaN" not in serverless_picture(shown)
+        assert serverless_html(shown).count("<svg") == 1
+        assert json.dumps(serverless_json(shown), allow_nan=False)
+        assert shown.run_id in serverless_verdict(shown)
