@@ -145,7 +145,7 @@ def singles(path: Path, graph: Graph, wanted: list[Operator], folder: Path) -> l
         if any(name not in seen for name in given):
             continue
         inputs = {name: seen[name] for name in given}
-        target = folder / f"{operator.name}-{abs(hash((operator.name, operator.shape))):x}.onnx"
+        target = folder / f"{path.stem}-{len(found)}-{operator.name}.onnx"
         _write(target, model, nodes, inputs, outputs, held)
         found.append(Single(operator=operator, path=target, inputs=inputs))
     return found

@@ -1,4 +1,4 @@
-"""Whether recommendations hold: a search and a 60-second verification for ten models, each counted by its first choice.
+"""Whether recommendations hold: a search and a 60-second verification for each model, counted by its first choice.
 
     python benchmarks/serve_verify.py FOLDER [--out benchmarks/results/serve-verify.json] [NAME ...]
 
@@ -21,11 +21,10 @@ import mlcd.jobs.serve as serving
 from mlcd.known.cpu import cpu
 from mlcd.report.serving_facts import chosen
 
-TEN = (
-    "resnet50-like", "vit-small", "gru", "mlp-wide", "yolo-like", "efficientnet-like", "inception-like", "dcn",
-    "text-cnn", "autoencoder",
+NAMES = (
+    "mlp-wide", "yolo-like", "efficientnet-like", "inception-like", "dcn", "text-cnn", "autoencoder",
 )  # fmt: skip
-"""The models by whose names nothing was tuned: sha256(name) is even."""
+"""Models by whose names nothing was tuned (sha256(name) is even); benchmarks/serve_real.py verifies three more."""
 
 
 def verify(name: str, model: Path, strategy: str, home: Path, slo: str) -> dict[str, Any]:
@@ -63,7 +62,7 @@ def verify(name: str, model: Path, strategy: str, home: Path, slo: str) -> dict[
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", default=list(TEN))
+    parser.add_argument("names", nargs="*", default=list(NAMES))
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "serve-verify.json")
     parser.add_argument("--strategy", default="falcon")
     parser.add_argument("--slo", default=serve_real.SLO)

@@ -12,8 +12,9 @@ from mlcd.engine.serving import ServingEngine
 from mlcd.errors import BadInput, ProviderError, nearest
 from mlcd.events import Observer, ignore
 from mlcd.jobs.served_model import ServedModel, read_model
-from mlcd.jobs.serving_space import NOISE, SERVING_TRIAL, verification_seconds, work
+from mlcd.jobs.serving_space import SERVING_TRIAL, verification_seconds, work
 from mlcd.known import Known
+from mlcd.known.cpu import cpu, cpu_noise
 from mlcd.known.resemblance import resemblance
 from mlcd.problem import Problem
 from mlcd.profiler.load import LoadTest
@@ -49,7 +50,7 @@ def prepare(spec: ServeSpec, *, seed: int = 0, folder: Path | None = None) -> Pr
         raise _elsewhere(spec)
     model = read_model(spec)
     space, prices, notes = work(spec, model)
-    noise = NOISE if spec.search.noise is None else spec.search.noise
+    noise = cpu_noise() if spec.search.noise is None else spec.search.noise
     known = _known()
     problem = Problem(
         name=spec.name,
@@ -140,7 +141,7 @@ def _engine(record: RunRecord, prepared: PreparedServing, store: Store, observer
 
 def _known() -> Known | None:
     """What was measured beforehand on machines like this one."""
-    return None
+    return cpu()
 
 
 def _strategy(spec: ServeSpec, seed: int, known: Known | None, model: ServedModel) -> Strategy:

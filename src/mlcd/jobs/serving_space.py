@@ -1,6 +1,5 @@
 """What may be chosen of a server on this machine, and what each choice costs an hour."""
 
-import math
 from itertools import product
 
 from mlcd.clouds.local import USD_PER_CPU_HOUR, usable_cpus
@@ -16,8 +15,6 @@ from mlcd.spec.serving import PRECISIONS
 from mlcd.units import Usd
 
 BATCHES = (1, 4, 16, 64)
-NOISE = 0.08
-"""Relative deviation between two load tests of one configuration on this machine, where the job states none."""
 SERVING_TRIAL = TrialPolicy(
     seconds=15.0, extra_seconds_per_3_nodes=0.0, extension=0.5, watchdog_seconds=20.0, precision=0.15
 )
@@ -91,8 +88,3 @@ def _price(spec: ServeSpec, config: Config, cpus: int) -> Usd:
     cores = cores_of(config, cpus)
     own = spec.resources.prices.get(f"local.{cores}")
     return own or Usd.of(str(round(USD_PER_CPU_HOUR * cores, 6)))
-
-
-def nominal_usd_per_hour(config: Config) -> float:
-    """What a configuration costs nominally on a machine with processors enough for it."""
-    return USD_PER_CPU_HOUR * cores_of(config, math.ceil(float(config["threads"]) * float(config["replicas"])))
