@@ -8,6 +8,9 @@ from mlcd.cli.output import output_option, print_json, svg_name, writable, write
 if TYPE_CHECKING:
     from mlcd.store.store import Store
 
+OF_FUNCTIONS = "epochs"
+"""The picture of a training on functions."""
+
 
 @click.command()
 @click.argument("run")
@@ -30,11 +33,7 @@ def report(run: str, out: Path | None, picture: str | None, output: str) -> None
     from mlcd.report.pictures import picture as drawn
     from mlcd.store.store import Store, home
 
-    with Store(home()) as store:
-        if store.kind(run) == "serverless":
-            _report_training(run, store, picture, out, output)
-            return
-    kinds = [str(kind) for kind in PictureKind]
+    kinds = [*(str(kind) for kind in PictureKind), OF_FUNCTIONS]
     if picture is not None and picture not in kinds:
         near = nearest(picture, kinds)
         hint = f"; did you mean {near!r}?" if near else ""
@@ -42,7 +41,12 @@ def report(run: str, out: Path | None, picture: str | None, output: str) -> None
     if picture is not None and out is not None:
         svg_name(out, "--out")
     with Store(home()) as store:
+        if store.kind(run) == "serverless":
+            _report_training(run, store, picture, out, output)
+            return
         record = store.record(run)
+    if picture == OF_FUNCTIONS:
+        raise BadInput(f"--picture: {record.run_id} did not train on functions; allowed: {', '.join(kinds[:-1])}")
     if record.kind == "serve" and picture is not None:
         raise BadInput(f"--picture: {record.run_id} served a model, and such a run has no pictures; leave it out")
     file = writable(out or Path(f"{record.run_id}-{picture}.svg" if picture else f"{record.run_id}.html"))
@@ -66,10 +70,10 @@ def _report_training(run: str, store: "Store", picture: str | None, out: Path | 
     from mlcd.store.epochs import EpochBook
 
     record = EpochBook(store).record(run)
-    if picture is not None and picture != "epochs":
-        raise BadInput(f"--picture: {record.run_id} trained on functions and has no {picture!r}; allowed: epochs")
-    if picture is not None and out is not None:
-        svg_name(out, "--out")
+    if picture is not None and picture != OF_FUNCTIONS:
+        raise BadInput(
+            f"--picture: {record.run_id} trained on functions and has no {picture!r}; allowed: {OF_FUNCTIONS}"
+        )
     file = writable(out or Path(f"{record.run_id}-{picture}.svg" if picture else f"{record.run_id}.html"))
     write_file(file, serverless_picture(record) if picture else serverless_html(record))
     if output == "json":
