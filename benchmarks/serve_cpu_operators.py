@@ -140,7 +140,7 @@ def singles(path: Path, graph: Graph, wanted: list[Operator], folder: Path) -> l
             cuts[operator] = (nodes, given, outputs, [weights[name] for name in sorted(inside) if name in weights])
     tensors = sorted({name for _, given, _, _ in cuts.values() for name in given})
     seen = _sizes(model, graph, tensors)
-    found = []
+    found: list[Single] = []
     for operator, (nodes, given, outputs, held) in cuts.items():
         if any(name not in seen for name in given):
             continue

@@ -24,7 +24,8 @@ class ServingProgress:
         """Shows one event."""
         match event:
             case TrialStarted():
-                self._line(shortened(f"{event.number:>3} {event.config}: {event.reason}", _WIDTH, "..."))
+                self._line(f"{event.number:>3} {event.config}")
+                self._line(f"      {shortened(event.reason, _WIDTH - 6, '...')}")
             case TrialFinished():
                 trial = event.row.trial
                 if isinstance(trial, Measurement):
