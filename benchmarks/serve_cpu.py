@@ -234,7 +234,9 @@ def operators(folder: Path, lock: Path) -> None:
             "runs": timed.runs,
         }
 
-    wanted.sort(key=lambda row: (row["key"], row["precision"], row["threads"], row["replicas"], row["batch"]))
+    # One session for all batches of a configuration; the many convolutions last.
+    order = ("key", "precision", "threads", "replicas", "batch")
+    wanted.sort(key=lambda row: (row["key"].startswith("Conv "), *(row[k] for k in order)))
     run_all(folder / "operators.csv", lock, wanted, ("key", *KNOBS, "repeat"), measure)
 
 

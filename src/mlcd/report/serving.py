@@ -140,12 +140,12 @@ def _others(record: RunRecord) -> list[str]:
     found = losers(record)
     lines = []
     if found:
-        rows = [["Why not", "requests/s", "p99", "$ per million", ""]]
-        rows += [[f"  {x.config}", *_numbers(x), x.text] for x in found]
-        for line, row in zip(text_table(rows, "<>>><", indent=0), rows, strict=True):
-            start = len(line) - len(row[-1])
-            wrapped = wrap(row[-1], max(30, WIDTH - start)) or [""]
-            lines += [line[:start] + wrapped[0], *(" " * start + more for more in wrapped[1:])]
+        rows = [["Why not", "requests/s", "p99", "$ per million"], *([f"  {x.config}", *_numbers(x)] for x in found)]
+        for line, text in zip(text_table(rows, "<>>>", indent=0), ["", *(x.text for x in found)], strict=True):
+            if len(line) + 3 + len(text) <= WIDTH:
+                lines.append(f"{line}   {text}".rstrip())
+            else:
+                lines += [line, *wrap(text, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)]
     rest = untried(record)
     if rest:
         lines.append(f"{rest:,} of {len(record.problem.space):,} configurations were not tried.")
