@@ -41,9 +41,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--first", type=int, default=1, help="more than 1 adds rounds to those that are there")
     parser.add_argument("--job", type=Path, default=ROOT / "examples" / "digits-target.yaml")
-    parser.add_argument(
-        "--lock", type=Path, help="held during each training, where other measurements share the machine"
-    )
+    parser.add_argument("--lock", type=Path, help="held during each round, where other measurements share the machine")
     parser.add_argument("--out", type=Path, default=RESULTS / "bed.csv")
     given = parser.parse_args()
     given.out.parent.mkdir(parents=True, exist_ok=True)
@@ -69,13 +67,14 @@ def measured(cloud: JobCloud, configs: Sequence[Config], rounds: range, path: Pa
             writer.writeheader()
         for repeat in rounds:
             cloud.job = replace(whole, run=f"{whole.run} --seed {repeat}")
-            for config in order.sample(list(configs), len(configs)):
-                with held(lock):
+            mixed = order.sample(list(configs), len(configs))
+            with held(lock):
+                for config in mixed:
                     row = trained(cloud, config, repeat)
-                writer.writerow(row)
-                file.flush()
-                told = [row.get(name) for name in ("seconds", "steps", "noise_scale", "status")]
-                print(repeat, config, *told, flush=True)
+                    writer.writerow(row)
+                    file.flush()
+                    told = [row.get(name) for name in ("seconds", "steps", "noise_scale", "status")]
+                    print(repeat, config, *told, flush=True)
 
 
 @contextmanager
