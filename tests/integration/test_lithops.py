@@ -124,6 +124,20 @@ def test_what_the_users_model_does_wrong_ends_the_epoch_with_its_words(home: Pat
     assert caught.value.usd.micros > 0
 
 
+def test_functions_that_are_killed_fail_the_epoch_with_what_they_cost(home: Path) -> None:
+    killed = COUNTER.replace(
+        b"def gradient(self, parameters, x, y):", b"def gradient(self, parameters, x, y): os._exit(9)"
+    )
+    dying = cloud(home, model="dying:make_model", module=b"import os" + killed)
+    try:
+        with pytest.raises(EpochFailed, match="of 2 calls failed, more than may be repeated") as caught:
+            dying.run_epoch(order(1, 2))
+    finally:
+        dying.close()
+    assert caught.value.usd.micros > 0
+    assert {call.ending for call in dying.calls} <= {"failed", "overtaken"}
+
+
 def test_an_epoch_that_takes_too_long_is_ended_and_paid(home: Path) -> None:
     slow = cloud(home, faults=Faults(slow_shards=(0, 1), pause_seconds=2.0))
     try:

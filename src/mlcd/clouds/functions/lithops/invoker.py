@@ -3,12 +3,13 @@
 import io
 import logging
 import pickle
-import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
+from mlcd.clouds.functions.lithops.own_folder import own_python
 from mlcd.errors import BadInput, ProviderError
 
 CONNECT_HINT = {
@@ -20,6 +21,8 @@ CONNECT_HINT = {
 STORAGE = {"localhost": "localhost", "aws_lambda": "aws_s3", "gcp_functions": "gcp_storage"}
 """The storage that goes with a back end, unless the user's configuration names another."""
 LONGEST_CALL_SECONDS = 900
+SILENCE_SECONDS = 2.0
+"""So long after its process ended a call's word may still come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,7 @@ class Invoker:
     def __init__(self, backend: str, *, most_calls: int, settings: Mapping[str, Any] | None = None) -> None:
         self.backend = backend
         try:
+            self._python = own_python()
             import lithops  # noqa: PLC0415 - heavy, and an extra of its own
             import lithops.config  # noqa: PLC0415
         except ImportError as error:
@@ -52,7 +56,7 @@ class Invoker:
         logging.getLogger("lithops").setLevel(logging.CRITICAL)
         try:
             usual = lithops.config.load_config(log=False) if backend != "localhost" and not settings else settings
-            config = _config(backend, most_calls, usual or {})
+            config = _config(backend, most_calls, usual or {}, self._python)
             self._executor = lithops.FunctionExecutor(config=config, log_level=None)
             self.storage = self._executor.storage
         except Exception as error:  # Lithops raises bare Exception, and each cloud's SDK its own
@@ -86,7 +90,13 @@ class Invoker:
         except Exception as error:
             raise self.unusable(error) from error
         self._jobs.extend(futures)
-        return [Call(future, self._executor.internal_storage) for future in futures]
+        ended = self._ended if self.backend == "localhost" else None
+        return [Call(future, self._executor.internal_storage, ended) for future in futures]
+
+    def _ended(self, job_key: str) -> bool:
+        """Whether none of the processes of a map call runs any more, on this machine."""
+        latch = self._executor.compute_handler.env.jobs.get(job_key)
+        return latch is None or latch.done
 
     def end(self, calls: Sequence["Call"]) -> bool:
         """Ends calls that still run, where this machine runs them; elsewhere they end at their own limit: False."""
@@ -105,10 +115,11 @@ class Invoker:
 
 
 class Call:
-    """A call on its way."""
+    """A call on its way. `ended` tells whether the processes of its map call are gone, where that can be told."""
 
-    def __init__(self, future: Any, storage: Any) -> None:
-        self._future, self._storage = future, storage
+    def __init__(self, future: Any, storage: Any, ended: Callable[[str], bool] | None = None) -> None:
+        self._future, self._storage, self._ended = future, storage, ended
+        self._gone_at: float | None = None
 
     @property
     def job_key(self) -> str:
@@ -121,12 +132,20 @@ class Call:
         future = self._future
         ended = future.success or future.done or future.ready or future.error
         if not ended and future.status(throw_except=False, internal_storage=self._storage, check_only=True) is None:
-            return None
+            return self._silent_end()
         future.status(throw_except=False, internal_storage=self._storage)
         if future.error:
             return Answer(error=_reason(future), seconds=_seconds(future), cold=_cold(future))
         value = future.result(throw_except=False, internal_storage=self._storage)
         return Answer(value=value, seconds=_seconds(future), cold=_cold(future))
+
+    def _silent_end(self) -> Answer | None:
+        """A process that died before it could tell: Lithops would wait for its word for ever."""
+        if self._ended is None or not self._ended(self.job_key):
+            return None
+        now = time.monotonic()
+        self._gone_at = now if self._gone_at is None else self._gone_at
+        return Answer(error="the call ended without an answer") if now - self._gone_at > SILENCE_SECONDS else None
 
 
 def _seconds(future: Any) -> float | None:
@@ -146,7 +165,7 @@ def _reason(future: Any) -> str:
     return f"{getattr(kind, '__name__', kind)}: {value}"
 
 
-def _config(backend: str, most_calls: int, given: Mapping[str, Any]) -> dict[str, Any]:
+def _config(backend: str, most_calls: int, given: Mapping[str, Any], python: str) -> dict[str, Any]:
     """Lithops' configuration: the user's own, with what this run needs in place."""
     config: dict[str, Any] = {name: dict(section) for name, section in given.items() if isinstance(section, Mapping)}
     lithops = config.setdefault("lithops", {})
@@ -157,7 +176,7 @@ def _config(backend: str, most_calls: int, given: Mapping[str, Any]) -> dict[str
         lithops.setdefault("storage", STORAGE[backend])
     own = config.setdefault(backend, {})
     if backend == "localhost":
-        own.update(runtime=sys.executable, worker_processes=most_calls)
+        own.update(runtime=python, worker_processes=most_calls)
     else:
         own.setdefault("runtime_timeout", LONGEST_CALL_SECONDS)
         own.setdefault("max_workers", most_calls)
