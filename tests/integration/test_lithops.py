@@ -126,7 +126,7 @@ def test_what_the_users_model_does_wrong_ends_the_epoch_with_its_words(home: Pat
 
 def test_functions_that_are_killed_fail_the_epoch_with_what_they_cost(home: Path) -> None:
     killed = COUNTER.replace(
-        b"def gradient(self, parameters, x, y):", b"def gradient(self, parameters, x, y): os._exit(9)"
+        b"def gradient(self, parameters, x, y):", b"def gradient(self, parameters, x, y): os._exit(9);"
     )
     dying = cloud(home, model="dying:make_model", module=b"import os" + killed)
     try:
