@@ -55,7 +55,7 @@ class BelievingStrategy(KnowingStrategy, ABC):
     needs_operators: ClassVar[bool] = True
 
     least: int = 3
-    gain: float = 0.001
+    gain: float = 0.0001
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -117,7 +117,7 @@ class BelievingStrategy(KnowingStrategy, ABC):
 
     def small_gain(self, problem: Problem) -> str:  # noqa: ARG002
         """The words for an end by a small gain."""
-        return f"no trial is expected to save {self.gain:.1%} of the best"
+        return f"no trial is expected to save {self.gain:.2%} of the best"
 
     def outlook(self, problem: Problem, history: History, pending: tuple[int, ...] = ()) -> Outlook:
         """What each configuration may bring after the trials, had the pending ones come out as expected."""
