@@ -9,9 +9,10 @@ import pytest
 from mlcd.errors import BadInput, ProviderError, SpecError
 from mlcd.goal import Objective
 from mlcd.jobs.serverless import prepare
-from mlcd.spec.functions import parse_serverless, read_serverless, with_function_flags
+from mlcd.spec.functions import parse_serverless, read_serverless, serverless_record, with_function_flags
 from mlcd.units import Usd
 
+ROOT = Path(__file__).resolve().parents[2]
 WHOLE = """\
 name: ctr-logreg
 resources: {infra: lithops/localhost, prices: aws-lambda}
@@ -151,8 +152,18 @@ def test_a_simulated_workload_brings_what_the_file_leaves_out() -> None:
 
 
 def test_the_examples_job_files_are_right() -> None:
-    folder = Path(__file__).resolve().parents[2] / "examples" / "serverless"
+    folder = ROOT / "examples" / "serverless"
     jobs = sorted(folder.glob("*.yaml"))
     assert len(jobs) >= 4
     for job in jobs:
         assert prepare(read_serverless(job)).problem.samples > 100
+
+
+def test_the_job_file_of_the_docs_is_right_and_every_field_has_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    page = (ROOT / "docs" / "serverless.md").read_text()
+    (text,) = re.findall(r"```yaml serverless\n(.*?)```", page, re.S)
+    assert prepare(parse_serverless(text)).problem.samples == 9600
+    for place in serverless_record().places():
+        if place not in ("resources", "workload", "search", "goal.minimize", "goal.budget", "goal.deadline"):
+            assert f"`{place}`" in page, place

@@ -1,0 +1,143 @@
+"""Calls on their way: what is repeated, what is handed on, what ends the epoch."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from mlcd.clouds.functions.lithops import watch as watching
+from mlcd.clouds.functions.lithops.call import CallOrder, CallReport, Source, Sync
+from mlcd.clouds.functions.lithops.invoker import Answer
+from mlcd.clouds.functions.lithops.objects import Trial
+from mlcd.clouds.functions.lithops.watch import Broken, TooManyFailures, Watch
+from mlcd.workloads.data import Layout
+
+LAYOUT = Layout(dtype="|u1", row_shape=())
+SOURCE = Source(x_key="x", y_key="y", x=LAYOUT, y=LAYOUT, rows=8, held=1, model="logistic")
+
+
+def order(shard: int) -> CallOrder:
+    return CallOrder(
+        trial=Trial(run_id="r", epoch=1, token="t"),
+        source=SOURCE,
+        shard=shard,
+        shards=4,
+        attempt=1,
+        start_key="",
+        sync=Sync.HSP,
+        batch=8,
+        rate=1.0,
+        seed=0,
+        pushes=1,
+        fan_in=1,
+        seconds=900.0,
+        memory_mb=512,
+        most_puts=10,
+        most_gets=20,
+    )
+
+
+def report(made: CallOrder, **changes: Any) -> CallReport:
+    given: dict[str, Any] = {
+        "shard": made.shard,
+        "attempt": made.attempt,
+        "steps": 1,
+        "done": True,
+        "closed": False,
+        "seconds": 0.1,
+        "fetch_seconds": 0.0,
+        "compute_seconds": 0.1,
+        "update_seconds": 0.0,
+        "waited_seconds": 0.0,
+        "cpu_seconds": 0.1,
+        "peak_mb": 40.0,
+        "puts": 2,
+        "gets": 3,
+    }
+    return CallReport(**{**given, **changes})
+
+
+class FakeCall:
+    """Answers what `script` has for its (shard, attempt): an Answer, "never"; by default a report that it is done."""
+
+    def __init__(self, made: CallOrder, script: dict[tuple[int, int], Any]) -> None:
+        self.order, self._script = made, script
+        self.job_key = "job"
+
+    def answer(self) -> Answer | None:
+        found = self._script.get((self.order.shard, self.order.attempt), Answer(value=report(self.order)))
+        return None if found == "never" else found
+
+
+def watch(
+    script: dict[tuple[int, int], Any], *, shards: int = 4, repeats: int = 2, seconds: float = 30
+) -> tuple[Watch, list[CallOrder]]:
+    made: list[CallOrder] = []
+
+    def invoke(orders: Sequence[CallOrder]) -> list[Any]:
+        made.extend(orders)
+        return [FakeCall(each, script) for each in orders]
+
+    started = Watch(invoke, [order(n) for n in range(shards)], repeats=repeats, deadline=time.monotonic() + seconds)
+    return started, made
+
+
+def test_a_call_that_fails_is_made_again() -> None:
+    script = {(1, 1): Answer(error="killed"), (2, 1): Answer(value=report(order(2), done=False, failed="no luck"))}
+    seen, made = watch(script)
+    seen.until_done(lambda: False)
+    assert sorted((each.shard, each.attempt) for each in made) == [(0, 1), (1, 1), (1, 2), (2, 1), (2, 2), (3, 1)]
+    assert seen.repeated == 2
+    assert sorted(ended.problem for ended in seen.ended if ended.problem) == ["killed", "no luck"]
+
+
+def test_more_failures_than_were_authorised_end_it() -> None:
+    seen, made = watch({(0, n): Answer(error=f"killed {n}") for n in (1, 2, 3)})
+    with pytest.raises(TooManyFailures, match="killed 3"):
+        seen.until_done(lambda: False)
+    assert len(made) == 4 + 2
+
+
+def test_a_call_whose_time_was_up_is_gone_on_with_and_is_no_failure() -> None:
+    seen, made = watch({(3, 1): Answer(value=report(order(3), done=False))})
+    seen.until_done(lambda: False)
+    assert seen.repeated == 0
+    rest = next(each for each in made if (each.shard, each.attempt) == (3, 2))
+    assert (rest.most_puts, rest.most_gets) == (8, 17)
+
+
+def test_a_call_that_lags_is_made_again_beside_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "LAG_SECONDS", 0.2)
+    seen, made = watch({(2, 1): "never"})
+    seen.until_done(lambda: False)
+    assert [(each.shard, each.attempt) for each in made[4:]] == [(2, 2)]
+    left = seen.abandon()
+    assert [running.order.attempt for running in left] == [1]
+    assert [ended.answer for ended in seen.ended if ended.order.attempt == 1 and ended.order.shard == 2] == [None]
+
+
+def test_what_never_answers_is_waited_for_until_the_deadline() -> None:
+    seen, _ = watch({(n, 1): "never" for n in range(4)}, seconds=0.2)
+    with pytest.raises(TimeoutError):
+        seen.until_done(lambda: False)
+
+
+def test_a_mistake_in_the_model_is_not_tried_again() -> None:
+    seen, made = watch({(0, 1): Answer(value=report(order(0), done=False, broken="NameError"))})
+    with pytest.raises(Broken, match="NameError"):
+        seen.until_done(lambda: False)
+    assert len(made) == 4
+
+
+def test_an_epoch_that_nobody_closed_gets_one_call_more() -> None:
+    seen, made = watch({})
+    seen.until_done(lambda: False)
+    seen.again(order(0))
+    assert (made[-1].shard, made[-1].attempt) == (0, 2)
+
+
+def test_asp_is_over_before_all_are_done() -> None:
+    seen, _ = watch({(2, 1): "never"})
+    seen.until_done(lambda: True)
+    assert [running.order.shard for running in seen.running] == [2]
