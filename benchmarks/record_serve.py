@@ -72,7 +72,10 @@ def by_target(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def record_comparison(name: str, found: Sequence[Bed], arguments: argparse.Namespace) -> None:
-    comparison = Comparison(strategies=STRATEGIES, slo_ms=SLO[name], seeds=arguments.seeds, jobs=arguments.jobs)
+    trials = tuple(int(count) for count in arguments.trials.split(","))
+    comparison = Comparison(
+        strategies=STRATEGIES, trials=trials, slo_ms=SLO[name], seeds=arguments.seeds, jobs=arguments.jobs
+    )
     rows = compare(comparison, found)
     left_out = sorted({text for bed in found for text in applicable(comparison, bed)[1]})
     write(
@@ -128,6 +131,12 @@ def markdown(rows: Sequence[Sequence[object]]) -> str:
     return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
 
 
+def origin(record: dict[str, Any]) -> str:
+    most = max(line["trials"] for line in record["summary"])
+    runs = f"{record['seeds']} seeds; {record['noise']:.0%} noise on every trial; a search that never gets to 95% counts as {most + 1} trials"
+    return f"mlcd {record['made']['version']}, {record['made']['date']}: {runs}."
+
+
 def comparison_table(record: dict[str, Any]) -> str:
     head: list[object] = [
         "strategy",
@@ -145,12 +154,11 @@ def comparison_table(record: dict[str, Any]) -> str:
         groups.setdefault((line["strategy"], line["slo_ms"]), {})[line["trials"]] = line
     for (strategy, slo_ms), found in sorted(groups.items(), key=lambda item: item[0][1]):
         low, high = found[6]["interval"]
-        accuracy = {n: f"{found[n]['mean_accuracy']:.3f}" for n in (1, 6, 15, 30)}
+        accuracy = {n: f"{found[n]['mean_accuracy']:.3f}" for n in (1, 3, 6, 15)}
         reached = f"{found[6]['mean_trials_to_95']:.1f}"
         interval = f"{low:.2f} to {high:.2f}"
-        rows.append(
-            [f"`{strategy}`", f"{slo_ms:g} ms", accuracy[1], accuracy[6], interval, accuracy[15], accuracy[30], reached]
-        )
+        cells = [accuracy[1], accuracy[3], accuracy[6], interval, accuracy[15], reached]
+        rows.append([f"`{strategy}`", f"{slo_ms:g} ms", *cells])
     return markdown(rows)
 
 
@@ -167,7 +175,7 @@ def evaluation_text(one: dict[str, Any]) -> str:
 
 def fill_page() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    parts = {name: comparison_table(read(name)) for name in ("sim", "ribbon")}
+    parts = {name: f"{origin(read(name))}\n\n{comparison_table(read(name))}" for name in ("sim", "ribbon")}
     for one in read("evaluations")["evaluations"]:
         parts[f"evaluation-{one['number']}"] = evaluation_text(one)
     for name, part in parts.items():
@@ -185,6 +193,7 @@ def main() -> None:
     parser.add_argument("what", choices=["sim", "ribbon", "evaluations", "page"])
     parser.add_argument("--tables", type=Path, default=Path("../shared/measured/ribbon"))
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--trials", default="1,3,6,15", help="counts of trials; for sim and ribbon")
     parser.add_argument("--jobs", type=int, default=1)
     arguments = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
