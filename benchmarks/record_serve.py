@@ -133,8 +133,9 @@ def markdown(rows: Sequence[Sequence[object]]) -> str:
 
 def origin(record: dict[str, Any]) -> str:
     most = max(line["trials"] for line in record["summary"])
-    runs = f"{record['seeds']} seeds; {record['noise']:.0%} noise on every trial; a search that never gets to 95% counts as {most + 1} trials"
-    return f"mlcd {record['made']['version']}, {record['made']['date']}: {runs}."
+    runs = f"{record['seeds']} seeds, {record['noise']:.0%} noise on every trial"
+    never = f"a search that never gets to 95% counts as {most + 1} trials"
+    return f"mlcd {record['made']['version']}, {record['made']['date']}: {runs}; {never}."
 
 
 def comparison_table(record: dict[str, Any]) -> str:
