@@ -25,7 +25,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,8 @@ HOLD_SECONDS = 420.0
 SERVED_SECONDS = 0.9
 RUN_SECONDS, OPERATOR_SECONDS = 0.1, 0.05
 KNOBS = ("batch", "threads", "replicas", "precision")
+AGAIN = 9
+"""The repeat of a point that was doubtful."""
 
 Row = dict[str, Any]
 
@@ -237,7 +239,35 @@ def operators(folder: Path, lock: Path) -> None:
     # One session for all batches of a configuration; the many convolutions last.
     order = ("key", "precision", "threads", "replicas", "batch")
     wanted.sort(key=lambda row: (row["key"].startswith("Conv "), *(row[k] for k in order)))
-    run_all(folder / "operators.csv", lock, wanted, ("key", *KNOBS, "repeat"), measure)
+    file, key = folder / "operators.csv", ("key", *KNOBS, "repeat")
+    run_all(file, lock, wanted, key, measure)
+    run_all(file, lock, [row for row in _doubtful(read(file)) if row["key"] in found], key, measure)
+
+
+def _doubtful(rows: Sequence[Row]) -> list[Row]:
+    """Points to measure once more: a batch that took longer than one four times as large, or four times less."""
+    least = {tuple(row[k] for k in ("key", *KNOBS)): float(row["seconds"]) for row in _least(rows, ("key",), "seconds")}
+    found: dict[tuple[str, ...], Row] = {}
+    for small, large in pairwise(map(str, BATCHES)):
+        for (name, batch, *rest), seconds in least.items():
+            other = least.get((name, large, *rest))
+            if batch != small or other is None or seconds * 0.87 <= other <= 8 * seconds:
+                continue
+            for size in (small, large):
+                place = (name, size, *rest)
+                config = dict(zip(KNOBS, (int(size), int(rest[0]), int(rest[1]), rest[2]), strict=True))
+                found[place] = {"key": name, **config, "repeat": AGAIN}
+    return list(found.values())
+
+
+def _least(rows: Sequence[Row], keys: Sequence[str], value: str) -> list[Row]:
+    """A row a point, with the least of its repeats: what a machine does besides can only add."""
+    found: dict[tuple[str, ...], Row] = {}
+    for row in rows:
+        place = tuple(row[k] for k in (*keys, *KNOBS))
+        if place not in found or float(row[value]) < float(found[place][value]):
+            found[place] = row
+    return list(found.values())
 
 
 def pack(folder: Path, _lock: Path) -> None:
@@ -255,7 +285,10 @@ def pack(folder: Path, _lock: Path) -> None:
     )
     for row in models:
         row["batch_seconds"] = seconds.get(tuple(row[k] for k in ("name", *KNOBS)), "")
-    curves = _means(rows["operators"], ("operator", "shape", "flops", "bytes"), ("seconds",))
+    parts = ("operator", "shape", "flops", "bytes", *KNOBS, "seconds")
+    curves = [
+        {part: row[part] for part in parts} for row in _least(rows["operators"], ("operator", "shape"), "seconds")
+    ]
     counts = Counter((row["operator"], row["shape"]) for row in curves if row["precision"] == "fp32")
     curves = [row for row in curves if counts[row["operator"], row["shape"]] == len(configurations()) // 2]
     for name, content in (("models", models), ("operators", curves), ("shares", rows["shares"])):
@@ -291,12 +324,13 @@ def _means(rows: Sequence[Row], keys: Sequence[str], values: Sequence[str]) -> l
 
 
 def _noise(rows: Sequence[Row], value: str, key: Sequence[str]) -> tuple[float, int]:
-    """The relative deviation of one measurement, from pairs: sqrt(mean(d^2) / 2), d = ln of their ratio."""
+    """The relative deviation of one measurement, from pairs: 1.4826 median(|d|) / sqrt(2), d = ln of their ratio."""
     groups: dict[tuple[str, ...], list[float]] = {}
     for row in rows:
-        groups.setdefault(tuple(row[k] for k in (*key, *KNOBS)), []).append(float(row[value]))
-    apart = [math.log(pair[0] / pair[1]) for pair in groups.values() if len(pair) == 2]
-    return math.sqrt(sum(d * d for d in apart) / (2 * max(len(apart), 1))), len(apart)
+        if int(row["repeat"]) != AGAIN:
+            groups.setdefault(tuple(row[k] for k in (*key, *KNOBS)), []).append(float(row[value]))
+    apart = [abs(math.log(pair[0] / pair[1])) for pair in groups.values() if len(pair) == 2]
+    return 1.4826 * statistics.median(apart or [0.0]) / math.sqrt(2), len(apart)
 
 
 _NOISY = (

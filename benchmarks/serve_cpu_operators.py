@@ -1,6 +1,7 @@
 """One call of an operator as a model of its own, and the seconds that ONNX Runtime takes for a batch of it."""
 
 import os
+import statistics
 import threading
 import time
 from dataclasses import dataclass
@@ -49,19 +50,21 @@ class Runner:
         ]
 
     def time(self, feeds: dict[str, Any], *, seconds: float) -> Timed:
-        """Run for about `seconds`; the mean of all batches of all replicas, the first two left out."""
-        counts, spent = [0] * self.replicas, [0.0] * self.replicas
+        """Run for about `seconds`; the median of all batches of all replicas, the first two left out.
+
+        A mean would count the stalls of a machine that does other things, too.
+        """
+        spent: list[list[float]] = [[] for _ in range(self.replicas)]
 
         def work(replica: int) -> None:
             session = self.sessions[replica % len(self.sessions)]
             for _ in range(2):
                 session.run(None, feeds)
             until = time.perf_counter() + seconds
-            while counts[replica] < LEAST_RUNS or time.perf_counter() < until:
+            while len(spent[replica]) < LEAST_RUNS or time.perf_counter() < until:
                 begun = time.perf_counter()
                 session.run(None, feeds)
-                spent[replica] += time.perf_counter() - begun
-                counts[replica] += 1
+                spent[replica].append(time.perf_counter() - begun)
 
         others = [threading.Thread(target=work, args=(replica,)) for replica in range(1, self.replicas)]
         for thread in others:
@@ -69,7 +72,8 @@ class Runner:
         work(0)
         for thread in others:
             thread.join()
-        return Timed(seconds=sum(spent) / sum(counts), runs=sum(counts))
+        every = [taken for some in spent for taken in some]
+        return Timed(seconds=statistics.median(every), runs=len(every))
 
 
 def feeds_of(graph: Graph, batch: int) -> dict[str, Any]:
