@@ -143,15 +143,37 @@ def curve_lines() -> list[str]:
     shown = curve[:: max(1, len(curve) // 10)]
     if shown[-1] is not curve[-1]:
         shown.append(curve[-1])
-    rows = [[f"{p['steps']:,.0f}", f"{p['paper']:.3f}", f"{p['other']:.3f}", f"{p['reward']:.2f}"] for p in shown]
+    rows = [
+        [
+            f"{p['steps']:,.0f}",
+            f"{p['paper']:.3f}",
+            f"{p['other']:.3f}",
+            "-" if p["reward"] is None else f"{p['reward']:.2f}",
+        ]
+        for p in shown
+    ]
     said = f"`{record['command']}`: {record['seconds']} s on 2 cores that other work shared."
     return [said, "", *table(["epochs seen", "paper's workload", "other workloads", "reward, exploring"], rows)]
+
+
+def rows_of(name: str, comparison: Comparison, folder: Path | None) -> list[Row]:
+    """Read where the command was run before, computed else."""
+    file = folder / f"{name}.json" if folder is not None else None
+    if file is None or not file.exists():
+        return compare(comparison)
+    read = [Row(**row) for row in json.loads(file.read_text(encoding="utf-8"))["rows"]]
+    found = {(row.workload, row.scheduler, row.budget_usd) for row in read}
+    expected = len(comparison.workloads) * len(comparison.schedulers) * len(comparison.budgets)
+    if len(found) != expected or len(read) != expected * comparison.seeds:
+        raise SystemExit(f"{file}: is not the result of the command that is recorded")
+    return read
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--rows", type=Path, help="a folder with paper.json, unseen.json, flat.json: what was printed")
     arguments = parser.parse_args()
     seeds, other = (4, 1) if arguments.quick else (20, 4)
     schedulers = (*RIVALS, *EXTRA)

@@ -81,7 +81,7 @@ class Watch(BaseCallback):
         super().__init__()
         self.seconds = seconds
         self.every, self.seeds, self.rollouts = every, seeds, 0
-        self.curve: list[dict[str, float]] = []
+        self.curve: list[dict[str, float | None]] = []
         self.best: tuple[float, Policy] | None = None
         self.start = time.monotonic()
 
@@ -97,9 +97,13 @@ class Watch(BaseCallback):
         policy = policy_of(self.model)
         scores = validate(policy, self.seeds)
         episodes = [info["r"] for info in self.model.ep_info_buffer or []]
-        reward = float(np.mean(episodes)) if episodes else float("nan")
-        point = {"steps": float(self.num_timesteps), **scores, "reward": reward}
-        self.curve.append({name: round(value, 4) for name, value in point.items()})
+        self.curve.append(
+            {
+                "steps": self.num_timesteps,
+                **{name: round(value, 4) for name, value in scores.items()},
+                "reward": round(float(np.mean(episodes)), 3) if episodes else None,
+            }
+        )
         score = scores["paper"] + scores["other"]
         if self.best is None or score < self.best[0]:
             self.best = score, policy
@@ -112,6 +116,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=6)
     parser.add_argument("--to", type=Path, default=WEIGHTS)
     parser.add_argument("--curve", type=Path, default=None, help="where the learning curve is written")
+    parser.add_argument("--sde", action="store_true", help="exploration that depends on the state and lasts")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=18.0, help="training ends then, whatever the steps")
     arguments = parser.parse_args()
@@ -132,7 +137,8 @@ def main() -> None:
         clip_range=0.2,
         ent_coef=0.0,
         vf_coef=0.5,
-        policy_kwargs={"net_arch": {"pi": [64, 64], "vf": [64, 64]}, "log_std_init": -1.6},
+        use_sde=arguments.sde,
+        policy_kwargs={"net_arch": {"pi": [64, 64], "vf": [64, 64]}, "log_std_init": -2.5 if arguments.sde else -1.6},
         device="cpu",
     )
     with torch.no_grad():
@@ -150,7 +156,7 @@ def main() -> None:
         record = {
             "version": __version__,
             "date": datetime.now(UTC).date().isoformat(),
-            "command": f"scripts/train-siren --steps {arguments.steps} --seed {arguments.seed}",
+            "command": f"scripts/train-siren --steps {arguments.steps} --seed {arguments.seed}{' --sde' if arguments.sde else ''}",
             "method": "PPO (stable-baselines3), Gaussian policy over (log n, log m), MLP 64-64",
             "seconds": round(seconds),
             "columns": "mean time over a plain fixed fleet's: the paper's workload, others; mean reward of episodes",

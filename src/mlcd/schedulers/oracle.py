@@ -15,7 +15,7 @@ from mlcd.units import Usd
 
 Floats = NDArray[np.float64]
 
-ROWS, COLUMNS, COUNTS, SIZES = 1000, 160, 80, 3
+ROWS, COLUMNS, COUNTS, SIZES = 800, 120, 64, 3
 """Steps of progress and of money, numbers of functions and memory sizes that are looked at."""
 NEVER = 1e12
 LATE = 1.12
