@@ -177,9 +177,13 @@ def main() -> None:
     arguments = parser.parse_args()
     seeds, other = (4, 1) if arguments.quick else (20, 4)
     schedulers = (*RIVALS, *EXTRA)
-    seen = compare(Comparison(budgets=BUDGETS, seeds=seeds, schedulers=schedulers, jobs=arguments.jobs))
-    unseen = compare(Comparison(workloads=workload_names("unseen"), budgets=BUDGETS, seeds=other, jobs=arguments.jobs))
-    flat = compare(Comparison(workloads=("flat",), budgets=BUDGETS[1:], seeds=seeds // 2, jobs=arguments.jobs))
+    jobs, unseen_names = arguments.jobs, workload_names("unseen")
+    wanted = {
+        "paper": Comparison(budgets=BUDGETS, seeds=seeds, schedulers=schedulers, jobs=jobs),
+        "unseen": Comparison(workloads=unseen_names, budgets=BUDGETS, seeds=other, jobs=jobs),
+        "flat": Comparison(workloads=("flat",), budgets=BUDGETS[1:], seeds=seeds // 2, jobs=jobs),
+    }
+    seen, unseen, flat = (rows_of(name, comparison, arguments.rows) for name, comparison in wanted.items())
     commands = {
         "paper": f"mlcd bench serverless --budgets 50,100,200,300 --seeds {seeds} --schedulers {','.join(schedulers)}",
         "unseen": f"mlcd bench serverless --budgets 50,100,200,300 --seeds {other} --workloads unseen",

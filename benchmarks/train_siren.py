@@ -11,6 +11,7 @@ workloads.
 import argparse
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -156,7 +157,7 @@ def main() -> None:
         record = {
             "version": __version__,
             "date": datetime.now(UTC).date().isoformat(),
-            "command": f"scripts/train-siren --steps {arguments.steps} --seed {arguments.seed}{' --sde' if arguments.sde else ''}",
+            "command": " ".join(["scripts/train-siren", *sys.argv[1:]]),
             "method": "PPO (stable-baselines3), Gaussian policy over (log n, log m), MLP 64-64",
             "seconds": round(seconds),
             "columns": "mean time over a plain fixed fleet's: the paper's workload, others; mean reward of episodes",
