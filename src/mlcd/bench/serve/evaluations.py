@@ -295,7 +295,7 @@ def _benefits(setting: Setting, made: Walks) -> Evaluation:
                     what,
                     str(case.problem.space.configs[row]),
                     float(speeds[row]),
-                    f"${1e6 / worth:.3f}" if worth else "breaks the limit",
+                    f"${1e6 / worth:.3f}" if worth else "none tried kept the limit",
                     float(speeds[row] / speeds[poor]),
                     f"{1 - case.values[poor] / worth:.0%}" if worth else "-",
                 )
