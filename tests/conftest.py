@@ -18,7 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 NODES = (
     "local", "minicloud", "slurm", "slurm_search", "skypilot", "skypilot_slurm", "chaos", "real_clouds",
-    "platform_examples", "serve_job",
+    "platform_examples", "serve_job", "elastic",
 )  # fmt: skip
 """Files test_X.py whose tests use this machine's processors as nodes: marked, and run with nothing beside them."""
 

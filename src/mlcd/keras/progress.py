@@ -68,5 +68,5 @@ class Progress(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no 
 
     def _stop_when_done(self) -> None:
         work = self._course.surroundings.samples
-        if work is not None and self._course.samples >= work:
+        if self._course.reached or (work is not None and self._course.samples >= work):
             self.model.stop_training = True
