@@ -110,7 +110,7 @@ def workloads(seeds: Sequence[int]) -> list[dict[str, Any]]:
     return rows
 
 
-def stragglers(seeds: Sequence[int]) -> list[dict[str, Any]]:
+def stragglers(seeds: Sequence[int], name: str = "lenet") -> list[dict[str, Any]]:
     rows = []
     for seed in seeds:
         trouble = {
@@ -119,7 +119,7 @@ def stragglers(seeds: Sequence[int]) -> list[dict[str, Any]]:
         }
         for label, faults in trouble.items():
             for sync in Sync:
-                row = train("lenet", fleets=cycle((8,)), sync=sync, faults=faults, seed=seed)
+                row = train(name, fleets=cycle((8,)), sync=sync, faults=faults, seed=seed)
                 rows.append({"trouble": label, **row})
                 print(_line(rows[-1]), flush=True)
     return rows
@@ -204,6 +204,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--parts", default="workloads,stragglers,calibration")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--model", default="lenet", choices=sorted(TASKS), help="of the part about stragglers")
     parser.add_argument("--repeats", type=int, default=2)
     given = parser.parse_args()
     seeds = range(given.seeds)
@@ -212,8 +213,10 @@ def main() -> None:
     for part in given.parts.split(","):
         if part == "calibration":
             result[part] = calibration(given.repeats)
+        elif part == "stragglers":
+            result[part] = stragglers(seeds, given.model)
         else:
-            result[part] = {"workloads": workloads, "stragglers": stragglers}[part](seeds)
+            result[part] = workloads(seeds)
         result["summary"] = summary(result)
         given.out.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result["summary"], indent=1))

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
@@ -339,7 +340,7 @@ def test_a_deadline_counts_the_time_between_the_epochs() -> None:
 
 def simulated() -> tuple[FunctionProblem, Callable[[], SimFunctionCloud]]:
     workload = TESTBED["linear-ctr"]
-    asked = workload.problem(Goal(minimize=Objective.TIME, budget=Usd.of(2)))
+    asked = replace(workload.problem(Goal(minimize=Objective.TIME, budget=Usd.of(2))), target_loss=0.45)
     return asked, lambda: SimFunctionCloud(problem=asked, laws=workload.laws, seed=3)
 
 

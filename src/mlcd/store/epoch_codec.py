@@ -1,6 +1,5 @@
 """Trainings on functions as JSON and back, prices and their date included: a run can be read without any catalog."""
 
-from dataclasses import asdict
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 from mlcd.catalog.functions import FunctionPrices
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal, Objective
-from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet, Phase
 from mlcd.trial.serverless import PlainInstance
 from mlcd.units import Usd
 
@@ -56,57 +54,6 @@ def problem_from_json(data: Json) -> FunctionProblem:
         ),
         prices=_prices_from_json(data["prices"]),
         **rest,
-    )
-
-
-def outcome_to_json(outcome: Epoch | FailedEpoch) -> Json:
-    """An epoch that came to its barrier, or one that did not."""
-    shared: Json = {
-        "number": outcome.number,
-        "functions": outcome.fleet.functions,
-        "memory_mb": outcome.fleet.memory_mb,
-        "seconds": outcome.seconds,
-        "usd_micros": outcome.usd.micros,
-    }
-    if isinstance(outcome, FailedEpoch):
-        return {**shared, "kind": "failed", "message": outcome.message}
-    return {
-        **shared,
-        "kind": "done",
-        "loss": outcome.loss,
-        "fetch": asdict(outcome.fetch),
-        "compute": asdict(outcome.compute),
-        "update": asdict(outcome.update),
-        "calls": outcome.calls,
-        "failed": outcome.failed,
-        "cold_starts": outcome.cold_starts,
-        "memory_share": outcome.memory_share,
-        "cpu_share": outcome.cpu_share,
-    }
-
-
-def outcome_from_json(data: Json) -> Epoch | FailedEpoch:
-    """The inverse of `outcome_to_json`."""
-    fleet = Fleet(data["functions"], data["memory_mb"])
-    usd = Usd(data["usd_micros"])
-    if data["kind"] == "failed":
-        return FailedEpoch(
-            number=data["number"], fleet=fleet, seconds=data["seconds"], usd=usd, message=data["message"]
-        )
-    return Epoch(
-        number=data["number"],
-        fleet=fleet,
-        loss=data["loss"],
-        seconds=data["seconds"],
-        usd=usd,
-        fetch=Phase(**data["fetch"]),
-        compute=Phase(**data["compute"]),
-        update=Phase(**data["update"]),
-        calls=data["calls"],
-        failed=data["failed"],
-        cold_starts=data["cold_starts"],
-        memory_share=data["memory_share"],
-        cpu_share=data["cpu_share"],
     )
 
 

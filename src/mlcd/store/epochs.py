@@ -11,14 +11,13 @@ from mlcd.store import codec
 from mlcd.store.epoch_codec import (
     instance_from_json,
     instance_to_json,
-    outcome_from_json,
-    outcome_to_json,
     problem_from_json,
     problem_to_json,
 )
 from mlcd.store.store import Store
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet
+from mlcd.trial.epoch_json import outcome_from_json, outcome_to_json
 from mlcd.trial.outcome import Status
 from mlcd.trial.serverless import EpochRow, PlainInstance, ServerlessRecord
 from mlcd.units import Usd

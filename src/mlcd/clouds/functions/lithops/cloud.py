@@ -19,7 +19,8 @@ from mlcd.clouds.functions.provider import EpochFailed, EpochOrder
 from mlcd.errors import MlcdError, ProviderError
 from mlcd.functions import FunctionProblem
 from mlcd.trial.call import FunctionCall
-from mlcd.trial.epoch import Epoch, Fleet, Phase
+from mlcd.trial.epoch import Epoch, Phase
+from mlcd.trial.epoch_json import outcome_from_json, outcome_to_json
 from mlcd.units import Usd
 from mlcd.workloads.data import Layout, Samples
 
@@ -124,7 +125,8 @@ class LithopsCloud:
     def finished(self, run_id: str, number: int) -> Epoch | None:
         """An epoch that had come to its barrier when mlcd died: paid, and not to be run again."""
         found = self._shelf.get(outcome_key(run_id, number))
-        return None if found is None else _epoch_from_json(json.loads(found)["epoch"])
+        done = None if found is None else outcome_from_json(json.loads(found)["epoch"])
+        return done if isinstance(done, Epoch) else None
 
     def lost(self, order: EpochOrder, *, elapsed_seconds: float) -> Usd:
         """What the calls of an epoch cost that nobody waited for: as long as they told last, and as long again.
@@ -288,7 +290,7 @@ class LithopsCloud:
         if end is None:
             raise ProviderError(f"{end_key} cannot be read back from storage")
         epoch = self._epoch(going.order, watch, float(end[0]["loss"]), seconds)
-        record = {"parameters": end_key, "steps": end[0]["steps"], "epoch": _epoch_to_json(epoch)}
+        record = {"parameters": end_key, "steps": end[0]["steps"], "epoch": outcome_to_json(epoch)}
         self._shelf.put(outcome_key(going.order.run_id, epoch.number), json.dumps(record).encode())
         self._tidy(going.trial, end_key)
         return epoch
@@ -330,43 +332,3 @@ class _Going:
 
 def _phase(seconds: list[float]) -> Phase:
     return Phase(mean_seconds=sum(seconds) / len(seconds), max_seconds=max(seconds))
-
-
-def _epoch_to_json(epoch: Epoch) -> dict[str, Any]:
-    return {
-        "number": epoch.number,
-        "functions": epoch.fleet.functions,
-        "memory_mb": epoch.fleet.memory_mb,
-        "loss": epoch.loss,
-        "seconds": epoch.seconds,
-        "usd_micros": epoch.usd.micros,
-        "fetch": [epoch.fetch.mean_seconds, epoch.fetch.max_seconds],
-        "compute": [epoch.compute.mean_seconds, epoch.compute.max_seconds],
-        "update": [epoch.update.mean_seconds, epoch.update.max_seconds],
-        "calls": epoch.calls,
-        "failed": epoch.failed,
-        "cold_starts": epoch.cold_starts,
-        "memory_share": epoch.memory_share,
-        "cpu_share": epoch.cpu_share,
-    }
-
-
-def _epoch_from_json(data: dict[str, Any]) -> Epoch:
-    def phase(name: str) -> Phase:
-        return Phase(mean_seconds=data[name][0], max_seconds=data[name][1])
-
-    return Epoch(
-        number=data["number"],
-        fleet=Fleet(data["functions"], data["memory_mb"]),
-        loss=data["loss"],
-        seconds=data["seconds"],
-        usd=Usd(data["usd_micros"]),
-        fetch=phase("fetch"),
-        compute=phase("compute"),
-        update=phase("update"),
-        calls=data["calls"],
-        failed=data["failed"],
-        cold_starts=data["cold_starts"],
-        memory_share=data["memory_share"],
-        cpu_share=data["cpu_share"],
-    )
