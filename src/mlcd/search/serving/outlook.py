@@ -37,7 +37,7 @@ class Outlook:
     log_value  ln of the goal's value of a million requests, smaller is better, were the limits kept
     keeps      the probability that the latency limit, the rate and the memory are kept
     gain       the expected saving against the best so far, in the goal's unit; while nothing keeps the limits yet, in
-               proportion to E[1/V; limits kept], what is served for a unit
+               proportion to what is served for a unit, times the probability that the limits are kept
     best       the best of those that kept the limits, as believed; before there is one, what stands for it
     """
 
@@ -120,10 +120,7 @@ def outlook(problem: Problem, history: History, log_seconds: Floats, variance: F
     # As believed, not as measured: of many noisy measurements the best is a lucky one.
     least = float(np.exp(log_value[kept].min())) if kept else None
     best = least if least is not None else _stand_in(log_value, keeps)
-    if least is None and rate is None:
-        keeping = np.where(np.isinf(bound), 1.0, ndtr((bound - log_seconds) / deviation + deviation))
-        gain = best**2 * np.exp(variance / 2 - log_value) * keeping * fits
-    elif least is None:
+    if least is None:
         gain = best**2 * np.exp(-log_value) * keeps
     elif rate is None and waits:
         gain = expected_saving(log_value, variance, best) * keeps
