@@ -93,7 +93,8 @@ def test_functions_learn_while_their_number_changes_and_every_call_is_billed(hom
         assert Usd.of(call.usd) == charged
         assert call.peak_mb is not None
         assert call.cold
-    assert epochs[1].usd == Usd.of(sum(call.usd for call in calls))
+    own = epochs[1].usd - Usd.of(sum(call.usd for call in calls))
+    assert Usd(0) < own <= Usd.of("0.0002")  # what mlcd itself asked of the storage
     assert epochs[1].memory_share is not None
     assert 0 < epochs[1].memory_share < 1
 

@@ -5,7 +5,6 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,11 @@ MB_PER_PROCESSOR = 1769
 
 SILENT_SECONDS = 30.0
 """What a call that nobody waited for and that told nothing is taken to have run."""
+
+ENDING_SECONDS = 1.0
+"""What is left of an epoch's time to end the calls that still run."""
+LAST_PUTS = 2
+"""What is asked of the storage after an epoch's bill is made: its outcome, and a listing of what may go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +87,7 @@ class LithopsCloud:
     def run_epoch(self, order: EpochOrder) -> Epoch:
         """See the contract."""
         begun, self.calls = time.monotonic(), ()
+        puts, gets = self._shelf.puts, self._shelf.gets
         try:
             source, start_key = self._staged(order.run_id), self._start_key(order)
         except MlcdError:
@@ -91,12 +96,12 @@ class LithopsCloud:
             raise self._invoker.unusable(error) from error
         trial = Trial(run_id=order.run_id, epoch=order.number, token=uuid.uuid4().hex[:12])
         orders = [self._call_order(order, trial, source, start_key, shard) for shard in range(order.fleet.functions)]
-        going = _Going(trial=trial, order=order, begun=begun)
+        going = _Going(trial=trial, order=order, begun=begun, puts=puts, gets=gets)
         watch = Watch(
             lambda some: self._invoke(order, some),
             orders,
             repeats=self.problem.repeats(order.fleet.functions),
-            deadline=begun + order.seconds,
+            deadline=begun + order.seconds - min(ENDING_SECONDS, 0.1 * order.seconds),
         )
         try:
             watch.until_done(lambda: self.workload.sync is Sync.ASP and bool(self._ends(trial)))
@@ -117,8 +122,7 @@ class LithopsCloud:
         """Goes on with a run of an earlier process: calls that it left behind are told to end."""
         done = {epoch.number for epoch in epochs}
         prefix = f"{run_prefix(run_id)}epochs/"
-        for key in self._shelf.keys(prefix):
-            number, token, *_ = key[len(prefix) :].split("/")
+        for number, token in sorted({tuple(key[len(prefix) :].split("/")[:2]) for key in self._shelf.keys(prefix)}):
             if int(number) not in done:
                 self._shelf.put(Trial(run_id=run_id, epoch=int(number), token=token).stop, b"stop")
 
@@ -270,8 +274,12 @@ class LithopsCloud:
             message=ended.problem,
         )
 
-    def _usd(self) -> Usd:
-        return Usd.of(sum((call.usd for call in self.calls), Decimal(0)))
+    def _usd(self, going: "_Going") -> Usd:
+        """All calls, and what mlcd itself asked of the storage."""
+        prices = self.problem.prices
+        puts, gets = self._shelf.puts - going.puts + LAST_PUTS, self._shelf.gets - going.gets
+        own = prices.usd_per_put * puts + prices.usd_per_get * gets
+        return Usd.of(sum((call.usd for call in self.calls), own))
 
     def _failure(self, going: "_Going", error: Exception, watch: Watch) -> EpochFailed:
         seconds = min(time.monotonic() - going.begun, going.order.seconds)
@@ -283,19 +291,20 @@ class LithopsCloud:
             failed = sum(bool(ended.problem) for ended in watch.ended)
             count = going.order.fleet.functions
             message = f"{failed} of {count} calls failed, more than may be repeated; the last: {error}"
-        return EpochFailed(message, seconds=seconds, usd=self._usd(), hopeless=isinstance(error, Broken))
+        return EpochFailed(message, seconds=seconds, usd=self._usd(going), hopeless=isinstance(error, Broken))
 
     def _outcome(self, going: "_Going", watch: Watch, end_key: str, seconds: float) -> Epoch:
         end = self._shelf.vector(end_key)
         if end is None:
             raise ProviderError(f"{end_key} cannot be read back from storage")
-        epoch = self._epoch(going.order, watch, float(end[0]["loss"]), seconds)
+        epoch = self._epoch(going, watch, float(end[0]["loss"]), seconds)
         record = {"parameters": end_key, "steps": end[0]["steps"], "epoch": outcome_to_json(epoch)}
         self._shelf.put(outcome_key(going.order.run_id, epoch.number), json.dumps(record).encode())
         self._tidy(going.trial, end_key)
         return epoch
 
-    def _epoch(self, order: EpochOrder, watch: Watch, loss: float, seconds: float) -> Epoch:
+    def _epoch(self, going: "_Going", watch: Watch, loss: float, seconds: float) -> Epoch:
+        order = going.order
         told = [ended.report for ended in watch.ended if ended.report is not None]
         memory = order.fleet.memory_mb
         processors = max(memory / MB_PER_PROCESSOR, 0.01) if not self._local else min(1.0, memory / MB_PER_PROCESSOR)
@@ -305,7 +314,7 @@ class LithopsCloud:
             fleet=order.fleet,
             loss=loss,
             seconds=seconds,
-            usd=self._usd(),
+            usd=self._usd(going),
             fetch=_phase([report.fetch_seconds for report in told]),
             compute=_phase([report.compute_seconds for report in told]),
             update=_phase([report.update_seconds for report in told]),
@@ -327,6 +336,8 @@ class _Going:
     trial: Trial
     order: EpochOrder
     begun: float
+    puts: int
+    gets: int
     killed: bool = field(default=False)
 
 
