@@ -1,6 +1,6 @@
 """The record of `mlcd bench serverless`, with the tables of docs/siren.md.
 
-    .venv/bin/python benchmarks/record_serverless.py              # about 20 minutes on 2 cores; --quick: fewer seeds
+    .venv/bin/python benchmarks/record_serverless.py              # a few minutes on 2 cores
 
 Everything is simulated; the same sources give the same record.
 """
@@ -171,23 +171,25 @@ def rows_of(name: str, comparison: Comparison, folder: Path | None) -> list[Row]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--unseen-seeds", type=int, default=4)
+    parser.add_argument("--flat-seeds", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--rows", type=Path, help="a folder with paper.json, unseen.json, flat.json: what was printed")
     arguments = parser.parse_args()
-    seeds, other = (4, 1) if arguments.quick else (20, 4)
+    seeds, other, flat_seeds = arguments.seeds, arguments.unseen_seeds, arguments.flat_seeds
     schedulers = (*RIVALS, *EXTRA)
     jobs, unseen_names = arguments.jobs, workload_names("unseen")
     wanted = {
         "paper": Comparison(budgets=BUDGETS, seeds=seeds, schedulers=schedulers, jobs=jobs),
         "unseen": Comparison(workloads=unseen_names, budgets=BUDGETS, seeds=other, jobs=jobs),
-        "flat": Comparison(workloads=("flat",), budgets=BUDGETS[1:], seeds=seeds // 2, jobs=jobs),
+        "flat": Comparison(workloads=("flat",), budgets=BUDGETS[1:], seeds=flat_seeds, jobs=jobs),
     }
     seen, unseen, flat = (rows_of(name, comparison, arguments.rows) for name, comparison in wanted.items())
     commands = {
         "paper": f"mlcd bench serverless --budgets 50,100,200,300 --seeds {seeds} --schedulers {','.join(schedulers)}",
         "unseen": f"mlcd bench serverless --budgets 50,100,200,300 --seeds {other} --workloads unseen",
-        "flat": f"mlcd bench serverless --budgets 100,200,300 --seeds {seeds // 2} --workloads flat",
+        "flat": f"mlcd bench serverless --budgets 100,200,300 --seeds {flat_seeds} --workloads flat",
     }
     record: dict[str, Any] = {
         "version": __version__,
@@ -213,7 +215,12 @@ def main() -> None:
         *(f"mlcd {__version__}, {record['date']}, simulated; raw result: `benchmarks/results/serverless.json`.", ""),
         *("### The paper's table", "", *paper_table(seen)),
         *(f"### All schedulers, {seeds} seeds", "", f"    {commands['paper']}", "", *comparison_table(seen)),
-        *(f"### Twelve unseen workloads, {other} seeds each", "", f"    {commands['unseen']}", ""),
+        *(
+            f"### Twelve unseen workloads, {other} seed{'s' if other > 1 else ''} each",
+            "",
+            f"    {commands['unseen']}",
+            "",
+        ),
         *comparison_table(unseen),
         *("### Were progress independent of the number of functions", "", f"    {commands['flat']}", ""),
         *comparison_table(flat),

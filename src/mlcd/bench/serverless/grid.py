@@ -5,8 +5,7 @@ import math
 import numpy as np
 
 from mlcd.clouds.functions.sim.laws import FunctionLaws
-from mlcd.epoch_ledger import EpochLedger
-from mlcd.functions import FunctionProblem
+from mlcd.functions import Floats, FunctionProblem
 from mlcd.trial.epoch import Fleet
 
 LATE = 1.12
@@ -20,29 +19,43 @@ def grid_search(problem: FunctionProblem, laws: FunctionLaws, *, memory_mb: tupl
     20), with the ledger's reserve for the last epoch: a fleet that just fits on average would be stopped before its end
     in every other run. Without chance (laws.chance is CALM) there is no such reserve.
     """
-    counts = problem.functions_array[:, 0]
-    epochs = np.array([laws.epochs(n) for n in counts])
-    ledger, budget, chance = EpochLedger(problem=problem), problem.goal.budget, laws.chance
+    counts, budget, chance = problem.functions_array[:, 0], problem.goal.budget, laws.chance
+    epochs = _epochs(laws, counts)
     late = LATE if chance.weather else 1.0
+    calls = counts + np.ceil(problem.repeat_share * counts - 1e-9)
+    slow = np.exp(1.645 * np.hypot(chance.run, chance.weather / np.sqrt(epochs)))
+    shared = laws.work_seconds / counts
+    each = laws.rounds * laws.round_seconds * (1 + laws.contention * counts / 1000)
+    fixed, per_second = problem.slot_term_arrays
     best: tuple[float, Fleet] | None = None
     for size in memory_mb:
         if size < laws.working_set_mb:
             continue
-        price = float(problem.prices.usd_per_second(size))
-        seconds = laws.work_seconds / counts / laws.speed(size) + np.array(
-            [laws.update_seconds(n, size) for n in counts]
-        )
-        usd = counts * (price * seconds + problem.usd_per_function)
-        order = np.argsort(epochs * seconds, kind="stable")
-        for row in order:
-            if best is not None and epochs[row] * seconds[row] >= best[0]:
-                break
-            if seconds[row] * late > problem.longest_epoch_seconds or epochs[row] > problem.max_epochs:
-                continue
-            fleet = Fleet(int(counts[row]), size)
-            slow = math.exp(1.645 * math.hypot(chance.run, chance.weather / math.sqrt(epochs[row])))
-            last = ledger.worst_usd(fleet, float(seconds[row]) * late).dollars if chance.weather else usd[row]
-            if budget is None or slow * ((epochs[row] - 1) * usd[row] + last) <= budget.dollars:
-                best = float(epochs[row] * seconds[row]), fleet
-                break
+        column = problem.memory_mb.index(size)
+        seconds = (shared + each) / laws.speed(size)
+        usd = counts * (problem.usd_per_second[0, column] * seconds + problem.usd_per_function)
+        worst = calls * (fixed[0, column] + per_second[0, column] * seconds * late)
+        whole = slow * ((epochs - 1) * usd + (worst if chance.weather else usd))
+        fits = (seconds * late <= problem.longest_epoch_seconds) & (epochs <= problem.max_epochs)
+        fits &= whole <= (budget.dollars if budget is not None else math.inf)
+        if not fits.any():
+            continue
+        time = np.where(fits, epochs * seconds, np.inf)
+        row = int(time.argmin())
+        if best is None or float(time[row]) < best[0]:
+            best = float(time[row]), Fleet(int(counts[row]), size)
     return best[1] if best is not None else None
+
+
+def _epochs(laws: FunctionLaws, counts: Floats) -> Floats:
+    """(F,) epochs to the target with each fixed number of functions, without chance."""
+    done, epochs = np.zeros_like(counts), np.zeros_like(counts)
+    together = counts / (counts + laws.half_gain_functions)
+    while True:
+        running = done < laws.target_epochs - 1e-9
+        if not running.any():
+            return epochs
+        stage = np.minimum(done / laws.target_epochs, 1.0)
+        gain = (1 + laws.early_gain * (1 - stage) * together) / (1 + laws.staleness * stage * counts)
+        done = np.where(running, done + gain, done)
+        epochs += running
