@@ -16,6 +16,7 @@ from mlcd.version import __version__
 EXTRAS = {
     "torch": ("torch", "PyTorch, for jobs that use it on this machine"),
     "compare": ("sklearn", "scikit-learn, timed beside ours by `mlcd bench suggest`"),
+    "lithops": ("lithops", "Lithops, for `mlcd serverless` on real functions"),
 }
 """Extra -> (the module that shows it is there, what it is for)."""
 
