@@ -47,9 +47,11 @@ def main() -> None:
     parser.add_argument("--job", type=Path, default=ROOT / "examples" / "digits-target.yaml")
     parser.add_argument("--bed", type=Path, default=RESULTS / "bed.csv")
     parser.add_argument("--lock", type=Path)
+    parser.add_argument("--again", action="store_true", help="judge the recorded runs anew, by a bed that has grown")
     given = parser.parse_args()
     bed = trainings(given.bed)
     spec = read_train(given.job)
+    record_file = RESULTS / f"{given.strategy}.json"
     runs = []
     with tempfile.TemporaryDirectory() as home:
         setting = on_nodes(spec, spec.resources.infra, "", Path(home))
@@ -59,7 +61,9 @@ def main() -> None:
             setting.problem, goal=Goal(minimize=Objective.TIME), work_samples=reference_work(given.bed, setting.problem)
         )
         try:
-            for repeat in range(1, given.repeats + 1):
+            if given.again:
+                runs = [by_bed(run, bed) for run in json.loads(record_file.read_text())["runs"]]
+            for repeat in range(1, 1 if given.again else given.repeats + 1):
                 with held(given.lock):
                     history = brief_runs(setting.cloud, problem, given.strategy, repeat)
                 runs.append(judged(problem, history, given.strategy, bed))
@@ -73,7 +77,7 @@ def main() -> None:
         "spread": round(spread(bed), 3),
         "runs": runs,
     }
-    (RESULTS / f"{given.strategy}.json").write_text(json.dumps(record, indent=2) + "\n")
+    record_file.write_text(json.dumps(record, indent=2) + "\n")
     picture(problem, measured, runs)
 
 
@@ -120,22 +124,30 @@ def judged(problem: Problem, history: History, name: str, bed: dict[tuple[int, i
     choice = searcher.recommend(problem, history, left)
     if choice is None:
         raise RuntimeError("nothing was chosen")
-    measured = {key: statistics.mean(times) for key, times in bed.items()}
-    best = min(measured, key=lambda key: measured[key])
     tried = {_key(t.config) for t in history}
     plans = {_key(p.config): _training_seconds(p, history) for p in searcher.prospects(problem, history)}
-    unseen = [abs(plans[k] / measured[k] - 1) for k in plans if k in measured and k not in tried]
-    return {
+    run = {
         "trials": len(history),
+        "tried": sorted("{}x{}".format(*key) for key in tried),
         "trial_seconds": round(sum(t.seconds for t in history), 1),
         "noise_scale": history.noise_scale,
         "chosen": "{}x{}".format(*_key(choice.config)),
-        "chosen_seconds": round(measured[_key(choice.config)], 2),
-        "best": "{}x{}".format(*best),
-        "best_seconds": round(measured[best], 2),
-        "regret": round(measured[_key(choice.config)] / measured[best] - 1, 4),
-        "median_error_untried": round(statistics.median(unseen), 4) if unseen else None,
         "predicted": {f"{k}x{b}": round(s, 2) for (k, b), s in sorted(plans.items())},
+    }
+    return by_bed(run, bed)
+
+
+def by_bed(run: dict[str, Any], bed: dict[tuple[int, int], list[float]]) -> dict[str, Any]:
+    """The run with how far its choice is from the measured best, and its predictions from what was measured."""
+    measured = {f"{k}x{b}": statistics.mean(times) for (k, b), times in bed.items()}
+    best = min(measured, key=lambda key: measured[key])
+    unseen = [abs(run["predicted"][k] / s - 1) for k, s in measured.items() if k not in run["tried"]]
+    return run | {
+        "chosen_seconds": round(measured[run["chosen"]], 2),
+        "best": best,
+        "best_seconds": round(measured[best], 2),
+        "regret": round(measured[run["chosen"]] / measured[best] - 1, 4),
+        "median_error_untried": round(statistics.median(unseen), 4) if unseen else None,
     }
 
 
