@@ -126,6 +126,10 @@ def read(name: str) -> dict[str, Any]:
     return found
 
 
+def recorded(name: str) -> bool:
+    return (RESULTS / f"serve-{name}.json").exists()
+
+
 def markdown(rows: Sequence[Sequence[object]]) -> str:
     lines = ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
     return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
@@ -176,7 +180,9 @@ def evaluation_text(one: dict[str, Any]) -> str:
 
 def fill_page() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    parts = {name: f"{origin(read(name))}\n\n{comparison_table(read(name))}" for name in ("sim", "ribbon")}
+    parts = {
+        name: f"{origin(read(name))}\n\n{comparison_table(read(name))}" for name in ("sim", "ribbon") if recorded(name)
+    }
     for one in read("evaluations")["evaluations"]:
         parts[f"evaluation-{one['number']}"] = evaluation_text(one)
     for name, part in parts.items():

@@ -128,21 +128,33 @@ def test_a_trial_that_breaks_the_limit_or_fails_is_worth_nothing() -> None:
     assert trial_worth(case.problem, lost) == 0.0
 
 
-def test_heterbo_is_told_that_broken_limits_are_slow() -> None:
+def test_heterbo_is_told_that_running_out_of_memory_is_slow() -> None:
     case = a_case(3.0)
-    kept = case.problem.space.configs[int(case.values.argmax())]
-    broken = next(
-        config
-        for config, latency in zip(case.problem.space.configs, case.target.latency_seconds, strict=True)
-        if 0.006 < latency < 1.0
+    kept, lost = case.problem.space.configs[int(case.values.argmax())], case.problem.space.configs[0]
+    made = case.trial(kept, 0)
+    failed = Failure(
+        config=lost, attempt=1, kind=FailureKind.OUT_OF_MEMORY, message="", seconds=made.seconds, usd=made.usd
     )
-    trials = (case.trial(kept, 0), case.trial(broken, 0))
-    first, second = understood(case.problem, History(trials))
-    assert first == trials[0]
-    assert isinstance(second, Measurement)
+    first, second = understood(case.problem, History((made, failed)))
+    assert first == made
     assert isinstance(first, Measurement)
+    assert isinstance(second, Measurement)
     assert second.samples_per_second == pytest.approx(WORTHLESS * first.samples_per_second)
     assert not second.meets(case.problem.goal)
+
+
+def test_heterbo_takes_a_latency_limit_for_a_deadline() -> None:
+    """After a trial that broke the limit widely, a batch of the same size on the same machine is not tried again."""
+    case = a_case(3.0)
+    space, chosen = case.problem.space, strategy("heterbo", known=world())
+    slow = next(c for c in space.configs if dict(c.values) == {"batch": 64, "sms": 32, "precision": "fp32"})
+    quick = next(c for c in space.configs if dict(c.values) == {"batch": 2, "sms": 132, "precision": "tf32"})
+    history = History((case.trial(slow, 0), case.trial(quick, 0)))
+    left = Left(usd=None, seconds=None, allowed=np.ones(len(space), dtype=bool))
+    for _ in range(3):
+        config = chosen.suggest(case.problem, history, left, 1)[0].config
+        assert not (float(config["batch"]) >= 64 and config["precision"] == "fp32" and float(config["sms"]) <= 32)
+        history = history.with_trials(case.trial(config, 0))
 
 
 def test_heterbo_without_a_price_does_not_creep_along_the_first_knob() -> None:

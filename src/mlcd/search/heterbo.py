@@ -173,7 +173,7 @@ class HeterBO(MeasuredStrategy):
         """(N,) what the trial is expected to save net of its price, and the reason to give."""
         scale = np.log(problem.goal.scale(problem.dollars_per_second))
         mean = model.log_seconds + scale
-        log_cap = _log_seconds_that_fit(problem, left) + scale
+        log_cap = self._log_longest(problem, left) + scale
         if target is not None:
             if self.price and (missed or not _may_be_bold(problem, left)):
                 # What a trial takes of the limits is gone for others: a share of them weighs like as much of the run.
@@ -189,6 +189,10 @@ class HeterBO(MeasuredStrategy):
             return gain - prices, "expected to save {} net of its price"
         score = self._until_one_fits(problem, model, prices, mean=mean, log_cap=log_cap)
         return score, "nothing fits yet: the best chance for its price"
+
+    def _log_longest(self, problem: Problem, left: Left) -> Floats:
+        """(N,) ln of the longest run that still fits on each configuration."""
+        return _log_seconds_that_fit(problem, left)
 
     def _until_one_fits(
         self, problem: Problem, model: SpeedModel, prices: Floats, *, mean: Floats, log_cap: Floats

@@ -1,4 +1,4 @@
-"""HeterBO over ways to serve: the same search, told that a trial which breaks the latency limit is worth nothing."""
+"""HeterBO over ways to serve: the same search, a latency limit in the place of a deadline."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -8,23 +8,25 @@ from numpy.typing import NDArray
 
 from mlcd.problem import Problem
 from mlcd.search.heterbo import HeterBO
-from mlcd.search.serving.knowing import open_rows
+from mlcd.search.serving.knowing import Floats, open_rows
+from mlcd.search.serving.latency import items
 from mlcd.trial.plan import Left
 from mlcd.trial.trial import FailureKind, History, Measurement, Suggestion, Trial
 
 Mask = NDArray[np.bool_]
 
 WORTHLESS = 0.25
-"""A trial that broke the limit counts as this share of the slowest that kept it: low enough to turn away from, and not
-so low that one such trial bends the whole curve of a Gaussian process over ln speed."""
+"""A trial that ran out of memory counts as this share of the slowest speed: low enough to turn away from, and not so
+low that one such trial bends the whole curve of a Gaussian process over ln speed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServingHeterBO(HeterBO):
     """HeterBO with its price and its gate off: what is chosen serves for long, and a trial takes a minute of that.
 
-    It knows no other model. Its Gaussian process is of the speed and cannot see a latency, so a trial that broke the
-    latency limit or ran out of memory is given to it as a very slow one.
+    It knows no other model. A latency limit L is to it what a deadline is in training, the longest a run may take: with
+    b items under way, b / speed <= L says that S requests take at most S L / b seconds. So improvement and keeping the
+    limit are judged together, by the one unknown speed; while nothing kept it, the likeliest to keep it is sought.
     """
 
     acquisition: Literal["auto", "net", "pandora", "tei", "tei-literal"] = "net"
@@ -42,6 +44,12 @@ class ServingHeterBO(HeterBO):
         rows = super()._start(problem, history, candidates, count)
         return [_in_the_middle(problem, candidates, row) for row in rows]
 
+    def _log_longest(self, problem: Problem, left: Left) -> Floats:  # noqa: ARG002
+        """(N,) ln(S L / b); the budget and the deadline are for search and verification, and the ledger's affair."""
+        if problem.goal.slo is None:
+            return np.full(len(problem.space), np.inf)
+        return np.asarray(np.log(problem.work_samples * problem.goal.slo.seconds / items(problem)))
+
 
 def _in_the_middle(problem: Problem, candidates: Mask, row: int) -> int:
     """Of the row's type, the open row whose sizes are nearest to the middle of them, by their logarithms."""
@@ -53,16 +61,13 @@ def _in_the_middle(problem: Problem, candidates: Mask, row: int) -> int:
 
 
 def understood(problem: Problem, history: History) -> History:
-    """The trials as a model of speed alone may see them; itself where every trial kept the limits."""
-    kept = [trial.samples_per_second for trial in history.measured if trial.meets(problem.goal)]
-    slowest = min(kept or [trial.samples_per_second for trial in history.measured], default=1.0)
+    """The trials as a model of speed may see them: running out of memory is very slow."""
+    slowest = min((trial.samples_per_second for trial in history.measured), default=1.0)
     return History(tuple(_understood(problem, trial, slowest * WORTHLESS) for trial in history))
 
 
 def _understood(problem: Problem, trial: Trial, speed: float) -> Trial:
-    if isinstance(trial, Measurement):
-        return trial if trial.meets(problem.goal) else replace(trial, samples_per_second=speed)
-    if trial.kind is not FailureKind.OUT_OF_MEMORY:
+    if isinstance(trial, Measurement) or trial.kind is not FailureKind.OUT_OF_MEMORY:
         return trial
     return Measurement(
         config=trial.config,
