@@ -99,6 +99,8 @@ def _target_notes(record: RunRecord) -> list[str]:
     if not left.work_known:
         return [f"When {aim} will be met could not be told from the trials, and so no time of the whole training."]
     done = counted(left, record.history.trials)
+    if any((metric >= target.value) if target.higher else (metric <= target.value) for _, metric in done.learned):
+        return [f"{aim} was met in a trial."]
     whole = done.samples + left.work_samples
     reference = "" if left.batching is None else f" at a batch of {left.batching.reference:,}"
     if problem.work_known and left.work_samples + done.samples >= problem.work_samples:
