@@ -30,7 +30,7 @@ WHOLE = 0.35
 """While the epochs left are less certain than this, they are planned as if a part of an epoch could be run."""
 STRETCHES = 12
 SURE, LIKELY = 2.6, 1.3
-"""A plan reaches the target almost surely; at the end also likely, if it leaves the price of one more cheap epoch."""
+"""A plan either reaches the target almost surely, or likely and then leaves the price of one more cheap epoch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ def best_plan(
     spare = float(other[fleets.payable].min()) * TIME_MARGIN * 1.04
     for epochs in range(1, left.epochs + 1):
         found = False
-        for sigmas, kept in ((SURE, 0.0), (LIKELY, spare))[: 2 if epochs <= 2 else 1]:
+        for sigmas, kept in ((SURE, 0.0), (LIKELY, spare)):
             aim = _Aim(need=model.epochs_left + sigmas * _doubt(model, epochs), limit=limit - kept)
             chosen = _over_stages(model, fleets, epochs, aim, value=value, other=other, fixed=fixed)
             if chosen is not None and (best is None or float(value[chosen].sum()) < best[0]):
@@ -207,12 +207,12 @@ class _Aim:
 def _over_stages(
     model: EpochModel, fleets: Fleets, epochs: int, aim: _Aim, *, value: Floats, other: Floats, fixed: bool
 ) -> NDArray[np.intp] | None:
-    """(E,) indices. A fleet's gain depends on the stage, and the stage on the fleets before: solved in two rounds."""
+    """(E,) indices. A fleet's gain depends on the stage, and the stage on the fleets before: solved in three rounds."""
     middle = fleets.functions[fleets.payable & (other * epochs <= aim.limit)]
     start = float(np.median(middle)) if len(middle) else float(fleets.functions.min())
     stage = _stages(model, np.full(epochs, start))
     choose = _one_fleet if fixed else _fleets
-    for _ in range(2):
+    for _ in range(3):
         gains = model.gain(fleets.functions[None, :], stage[:, None])
         if gains[:, fleets.payable].max(axis=1).sum() < aim.need:
             return None
