@@ -21,6 +21,7 @@ class Outlook:
     fleets: Fleets
     smallest_mb: float
     cheapest_usd: float
+    spent_usd: float
 
     @classmethod
     def of(
@@ -38,7 +39,8 @@ class Outlook:
         smallest = _smallest_mb(problem, history)
         fleets = candidates(problem, model, left, smallest_mb=smallest)
         cheapest = cheapest_usd(problem, model, fleets, smallest_mb=smallest)
-        return cls(model=model, fleets=fleets, smallest_mb=smallest, cheapest_usd=cheapest)
+        spent = sum(e.usd.dollars for e in history) + sum(f.usd.dollars for f in left.failed)
+        return cls(model=model, fleets=fleets, smallest_mb=smallest, cheapest_usd=cheapest, spent_usd=spent)
 
     def is_hopeless(self, history: tuple[Epoch, ...], left: EpochLeft) -> bool:
         """Whether what is left cannot pay for the epochs left, even where fewer are left than is thought.
@@ -61,6 +63,9 @@ class Outlook:
         dollars = cheapest_usd(problem, whole, self.fleets, smallest_mb=self.smallest_mb)
         if not math.isfinite(dollars):
             return None
+        if problem.goal.budget is not None and dollars * 1.08 < problem.goal.budget.dollars:
+            # The money would have done, and was spent otherwise: what this training lacks is said.
+            dollars = self.spent_usd + self.cheapest_usd
         step = 10 ** math.floor(math.log10(dollars) - 1)
         return Usd.of(round(math.ceil(dollars * 1.08 / step) * step, 6))
 

@@ -22,6 +22,8 @@ FEATURES = 18
 LOG_FUNCTIONS, LOG_MEMORY = 1.2, 1.5
 """How far an action of 1 goes: n is at most exp(1.2) times the even number or a share of it, m down to exp(-1.5)."""
 TIME_MARGIN = 1.12
+LAST = 1.3
+"""Epochs left by the curve below which the next one may be the last."""
 _FLOORS = 1 / (1 + np.exp(-np.linspace(-1.5, 4.0, 12)))
 
 
@@ -29,10 +31,12 @@ _FLOORS = 1 / (1 + np.exp(-np.linspace(-1.5, 4.0, 12)))
 class SirenState:
     """`features` (FEATURES,) for the network; the rest for turning its answer into a fleet.
 
+    epochs_left   by the loss curve
     work_seconds, update_seconds  of an epoch on one function, and of each function's updates, at `memory_mb`
     """
 
     features: Floats
+    epochs_left: float
     even_functions: float
     work_seconds: float
     update_seconds: float
@@ -76,13 +80,15 @@ def observe(problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLef
         math.log(budget / max(cheapest, 1e-9)) - 1,
         *_last_features(problem, last, usd),
     ]
-    return SirenState(np.clip(np.array(features), -5, 5), even, work, update, memory)
+    return SirenState(np.clip(np.array(features), -5, 5), epochs, even, work, update, memory)
 
 
 def choose(problem: FunctionProblem, left: EpochLeft, state: SirenState, action: Floats) -> Fleet | None:
     """The payable fleet nearest to what the action asks for; None when the ledger pays for none.
 
     n = even exp(1.2 a_0), m = largest exp(0.75 (a_1 - 1)), both rounded to what is allowed, a clipped to [-1, 1].
+    In what seems to be the last epoch the price of one more cheap one is kept back, where it can be: a loss that just
+    misses its target must not be the end.
     """
     wanted = np.clip(action, -1, 1)
     memory = math.log(problem.memory_mb[-1]) + LOG_MEMORY * (float(wanted[1]) - 1) / 2
@@ -94,11 +100,29 @@ def choose(problem: FunctionProblem, left: EpochLeft, state: SirenState, action:
         for failure in left.failed:
             if problem.memory_mb[index] <= failure.fleet.memory_mb:
                 payable &= problem.functions_array[:, 0] > failure.fleet.functions
+        usd = problem.functions_array[:, 0] * (problem.usd_per_second[0, index] * seconds + problem.usd_per_function)
+        payable = _with_spare(left, state, payable, usd)
         if payable.any():
             distance = np.abs(np.log(problem.functions_array[:, 0]) - log_n)
             row = int(np.where(payable, distance, np.inf).argmin())
             return Fleet(problem.functions[row], problem.memory_mb[index])
     return None
+
+
+def _with_spare(
+    problem: FunctionProblem,
+    left: EpochLeft,
+    state: SirenState,
+    payable: NDArray[np.bool_],
+    seconds: Floats,
+    index: int,
+) -> NDArray[np.bool_]:
+    """What is payable and leaves the price of a cheap epoch, near the end and where anything does; else `payable`."""
+    if left.usd is None or state.epochs_left > LAST or not payable.any():
+        return payable
+    usd = problem.functions_array[:, 0] * (problem.usd_per_second[0, index] * seconds + problem.usd_per_function)
+    spare = payable & (1.05 * usd + 1.2 * float(usd[payable].min()) <= left.usd.dollars)
+    return spare if spare.any() else payable
 
 
 def _phases(epoch: Epoch) -> float:
