@@ -24,6 +24,8 @@ LOG_FUNCTIONS, LOG_MEMORY = 1.2, 1.5
 TIME_MARGIN = 1.12
 LAST = 1.3
 """Epochs left by the curve below which the next one may be the last."""
+CHEAP = 0.45
+"""A cheap epoch is kept back for when it costs at most this share of what is left."""
 _FLOORS = 1 / (1 + np.exp(-np.linspace(-1.5, 4.0, 12)))
 
 
@@ -101,6 +103,7 @@ def choose(problem: FunctionProblem, left: EpochLeft, state: SirenState, action:
             if problem.memory_mb[index] <= failure.fleet.memory_mb:
                 payable &= problem.functions_array[:, 0] > failure.fleet.functions
         usd = problem.functions_array[:, 0] * (problem.usd_per_second[0, index] * seconds + problem.usd_per_function)
+        usd = problem.functions_array[:, 0] * (problem.usd_per_second[0, index] * seconds + problem.usd_per_function)
         payable = _with_spare(left, state, payable, usd)
         if payable.any():
             distance = np.abs(np.log(problem.functions_array[:, 0]) - log_n)
@@ -109,19 +112,14 @@ def choose(problem: FunctionProblem, left: EpochLeft, state: SirenState, action:
     return None
 
 
-def _with_spare(
-    problem: FunctionProblem,
-    left: EpochLeft,
-    state: SirenState,
-    payable: NDArray[np.bool_],
-    seconds: Floats,
-    index: int,
-) -> NDArray[np.bool_]:
-    """What is payable and leaves the price of a cheap epoch, near the end and where anything does; else `payable`."""
+def _with_spare(left: EpochLeft, state: SirenState, payable: NDArray[np.bool_], usd: Floats) -> NDArray[np.bool_]:
+    """What is payable and leaves the price of a cheap epoch, near the end and where that is cheap; else `payable`."""
     if left.usd is None or state.epochs_left > LAST or not payable.any():
         return payable
-    usd = problem.functions_array[:, 0] * (problem.usd_per_second[0, index] * seconds + problem.usd_per_function)
-    spare = payable & (1.05 * usd + 1.2 * float(usd[payable].min()) <= left.usd.dollars)
+    cheap = 1.2 * float(usd[payable].min())
+    if cheap > CHEAP * left.usd.dollars:
+        return payable
+    spare = payable & (1.05 * usd + cheap <= left.usd.dollars)
     return spare if spare.any() else payable
 
 
