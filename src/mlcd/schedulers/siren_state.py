@@ -103,7 +103,6 @@ def choose(problem: FunctionProblem, left: EpochLeft, state: SirenState, action:
             if problem.memory_mb[index] <= failure.fleet.memory_mb:
                 payable &= problem.functions_array[:, 0] > failure.fleet.functions
         usd = problem.functions_array[:, 0] * (problem.usd_per_second[0, index] * seconds + problem.usd_per_function)
-        usd = problem.functions_array[:, 0] * (problem.usd_per_second[0, index] * seconds + problem.usd_per_function)
         payable = _with_spare(left, state, payable, usd)
         if payable.any():
             distance = np.abs(np.log(problem.functions_array[:, 0]) - log_n)
