@@ -6,6 +6,7 @@ fleets, and both multipliers are found by bisection; E runs from the fewest epoc
 wanted, money and time change places.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -186,7 +187,8 @@ def _doubt(model: EpochModel, epochs: int) -> float:
 
     The more epochs are to come, the more of it will be known, and made up for, before the last.
     """
-    return float(np.sqrt(0.012**2 + min(model.epochs_left_deviation, 0.3) ** 2 + 0.02**2)) / epochs**1.5
+    once = math.hypot(0.012, min(model.epochs_left_deviation, 0.3), 0.02)
+    return once / math.pow(epochs, 1.5)
 
 
 def _weights(epochs: int) -> Floats:
