@@ -104,11 +104,12 @@ class LithopsCloud:
             deadline=begun + order.seconds - min(ENDING_SECONDS, 0.1 * order.seconds),
         )
         try:
-            watch.until_done(lambda: self.workload.sync is Sync.ASP and bool(self._ends(trial)))
-            if not self._ends(trial):
+            watch.until_done(lambda: self.workload.sync is Sync.ASP and self._end(trial) is not None)
+            end = self._end(trial)
+            if end is None:
                 watch.again(orders[0])
+                end = self._end(trial)
             seconds = time.monotonic() - begun
-            end_key = self._ends(trial)[0]
         except (TimeoutError, TooManyFailures, Broken) as error:
             self._finish(going, watch)
             raise self._failure(going, error, watch) from error
@@ -116,7 +117,9 @@ class LithopsCloud:
             self._finish(going, watch)
             raise
         self._finish(going, watch)
-        return self._outcome(going, watch, end_key, seconds)
+        if end is None:
+            raise ProviderError(f"nothing whole lies below {trial.prefix}end/: the storage lost what was written")
+        return self._outcome(going, watch, *end, seconds)
 
     def restore(self, run_id: str, epochs: Sequence[Epoch]) -> None:
         """Goes on with a run of an earlier process: calls that it left behind are told to end."""
@@ -231,8 +234,13 @@ class LithopsCloud:
 
     # ---- after
 
-    def _ends(self, trial: Trial) -> list[str]:
-        return self._shelf.keys(f"{trial.prefix}end/")
+    def _end(self, trial: Trial) -> tuple[str, dict[str, Any]] | None:
+        """(key, header) of the first parameters that are whole: another closer may be writing still."""
+        for key in self._shelf.keys(f"{trial.prefix}end/"):
+            found = self._shelf.vector(key)
+            if found is not None:
+                return key, found[0]
+        return None
 
     def _finish(self, going: "_Going", watch: Watch) -> None:
         """Nobody is left running; what the calls cost is known."""
@@ -293,12 +301,9 @@ class LithopsCloud:
             message = f"{failed} of {count} calls failed, more than may be repeated; the last: {error}"
         return EpochFailed(message, seconds=seconds, usd=self._usd(going), hopeless=isinstance(error, Broken))
 
-    def _outcome(self, going: "_Going", watch: Watch, end_key: str, seconds: float) -> Epoch:
-        end = self._shelf.vector(end_key)
-        if end is None:
-            raise ProviderError(f"{end_key} cannot be read back from storage")
-        epoch = self._epoch(going, watch, float(end[0]["loss"]), seconds)
-        record = {"parameters": end_key, "steps": end[0]["steps"], "epoch": outcome_to_json(epoch)}
+    def _outcome(self, going: "_Going", watch: Watch, end_key: str, header: dict[str, Any], seconds: float) -> Epoch:
+        epoch = self._epoch(going, watch, float(header["loss"]), seconds)
+        record = {"parameters": end_key, "steps": header["steps"], "epoch": outcome_to_json(epoch)}
         self._shelf.put(outcome_key(going.order.run_id, epoch.number), json.dumps(record).encode())
         self._tidy(going.trial, end_key)
         return epoch
