@@ -67,8 +67,10 @@ def by_target(rows: list[Row]) -> list[dict[str, Any]]:
     ]
 
 
-def write(path: Path, rows: list[Row], *, seeds: int, noise: float) -> None:
-    order = {name: at for at, name in enumerate(dict.fromkeys([*STRATEGIES, *(row.strategy for row in rows)]))}
+def write(path: Path, rows: list[Row], *, noise: float) -> None:
+    present = {row.strategy for row in rows}
+    names = [name for name in dict.fromkeys([*STRATEGIES, *(row.strategy for row in rows)]) if name in present]
+    order = {name: at for at, name in enumerate(names)}
     rows = sorted(rows, key=lambda row: order[row.strategy])
     bed = beds()[0]
     record = {
@@ -76,7 +78,7 @@ def write(path: Path, rows: list[Row], *, seeds: int, noise: float) -> None:
         "version": __version__,
         "code": code(),
         "source": bed.known.source,
-        "seeds": seeds,
+        "seeds": {name: len({row.seed for row in rows if row.strategy == name}) for name in order},
         "noise": noise,
         "summary": [asdict(s) for s in summarise(rows)],
         "summary_seen": [asdict(s) for s in summarise([r for r in rows if not r.unseen])],
@@ -101,17 +103,17 @@ def ablate(seeds: int, jobs: int) -> None:
     bed = beds()[0]
     tuned = replace(bed, targets=tuple(name for name in bed.targets if not is_unseen(name)))
     comparison = Comparison(strategies=ABLATED, seeds=seeds, first_seed=1000, jobs=jobs)
-    write(ABLATION, compare(comparison, [tuned]), seeds=seeds, noise=comparison.noise)
+    write(ABLATION, compare(comparison, [tuned]), noise=comparison.noise)
 
 
 def table(summary: list[dict[str, Any]]) -> str:
     """Accuracy after 1, 3, 6, 15, 30 trials and trials to 95%, a line a strategy and limit."""
     counts = sorted({line["trials"] for line in summary})
     lines = [
-        "| strategy | limit | "
+        "| strategy | limit | runs | "
         + " | ".join(f"{count}" for count in counts)
         + " | 95% interval at 6 | to 95% | to 99% | spent on 6 |",
-        "|---|---|" + "---|" * (len(counts) + 4),
+        "|---|---|---|" + "---|" * (len(counts) + 4),
     ]
     groups: dict[tuple[str, float], dict[int, dict[str, Any]]] = {}
     for line in summary:
@@ -121,7 +123,7 @@ def table(summary: list[dict[str, Any]]) -> str:
         cells = [f"{of[count]['mean_accuracy']:.3f}" for count in counts]
         interval = f"{six['interval'][0]:.3f} to {six['interval'][1]:.3f}"
         reached = f"{six['mean_trials_to_95']:.1f} | {six['mean_trials_to_99']:.1f}"
-        named, spent = f"`{strategy}` | {slo_ms:g} ms", f"${six['search_usd']:.2f}"
+        named, spent = f"`{strategy}` | {slo_ms:g} ms | {six['runs']}", f"${six['search_usd']:.2f}"
         lines.append(f"| {named} | {' | '.join(cells)} | {interval} | {reached} | {spent} |")
     return "\n".join(lines)
 
@@ -147,10 +149,10 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "run":
         comparison = Comparison(strategies=STRATEGIES, seeds=given.seeds, jobs=given.jobs)
-        write(RECORD, compare(comparison, beds()), seeds=given.seeds, noise=comparison.noise)
+        write(RECORD, compare(comparison, beds()), noise=comparison.noise)
     elif given.what == "merge":
         rows = [row for path in given.files for row in read_rows(path)]
-        write(RECORD, rows, seeds=given.seeds, noise=Comparison(strategies=()).noise)
+        write(RECORD, rows, noise=Comparison(strategies=()).noise)
     elif given.what == "ablation":
         ablate(given.seeds, given.jobs)
     else:
