@@ -296,16 +296,17 @@ class Training:
         stay, left = options.get(plan.config), self.accounts.ledger().left()
         if stay is None:
             return None
-        restart = watch.startup_seconds + STOP_SECONDS
 
-        def worth(option: Plan) -> float:
-            usd = option.usd.dollars + problem.price(option.config).dollars * restart / HOUR
-            return problem.goal.value(option.seconds + restart, usd)
+        def value(option: Plan, seconds: float) -> float:
+            return problem.goal.value(seconds, problem.price(option.config).dollars * seconds / HOUR)
+
+        def moved(option: Plan) -> float:
+            return value(option, option.seconds + STOP_SECONDS)  # its own start is in the plan
 
         fitting = [p for p in options.values() if p.config != plan.config and left.fits(p)]
-        there = min(fitting, key=worth, default=None)
-        staying = problem.goal.value(max(stay.seconds - watch.startup_seconds, 0.0), stay.usd.dollars)
-        if there is None or worth(there) > staying * (1 - SWITCH_GAIN):
+        there = min(fitting, key=moved, default=None)
+        staying = value(stay, max(stay.seconds - watch.startup_seconds, 0.0))
+        if there is None or moved(there) > staying * (1 - SWITCH_GAIN):
             return None
         self._aim, self.accounts.live_noise = there, noise
         why = f"with a noise scale of {noise:,.0f} samples" if noise is not None else "at the speed it shows"
