@@ -239,9 +239,9 @@ def operators(folder: Path, lock: Path) -> None:
     # One session for all batches of a configuration; the many convolutions last.
     order = ("key", "precision", "threads", "replicas", "batch")
     wanted.sort(key=lambda row: (row["key"].startswith("Conv "), *(row[k] for k in order)))
-    file, key = folder / "operators.csv", ("key", *KNOBS, "repeat")
-    run_all(file, lock, wanted, key, measure)
-    run_all(file, lock, [row for row in _doubtful(read(file)) if row["key"] in found], key, measure)
+    file, place = folder / "operators.csv", ("key", *KNOBS, "repeat")
+    run_all(file, lock, wanted, place, measure)
+    run_all(file, lock, [row for row in _doubtful(read(file)) if row["key"] in found], place, measure)
 
 
 def _doubtful(rows: Sequence[Row]) -> list[Row]:
