@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-
 from tests.serving_world import world
 
 from mlcd.models.gp import Prior

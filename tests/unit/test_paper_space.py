@@ -13,7 +13,7 @@ from mlcd.bench.serve.paper_models import PAPER_MODELS, SOURCES, TARGETS
 from mlcd.bench.serve.paper_space import BATCHES, GPUS, MEASURED_ON, paper_bed, paper_space, read_operators
 from mlcd.errors import BadInput
 from mlcd.known import Known
-from mlcd.space import Config
+from mlcd.space import Config, Value
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "measured" / "falcon"
 FLOOR = {"M60": 3.0e-3, "T4": 2.9e-3, "K80": 5.0e-3, "V100": 2.95e-3}
@@ -94,7 +94,7 @@ def test_memory_runs_out_where_the_batch_is_too_large(known: Known) -> None:
 
 def test_more_cores_more_power_and_a_faster_gpu_take_no_longer(known: Known) -> None:
     model = next(m for m in known.models if m.name == "resnet-101")
-    base = {"cpus": 2, "gpu": "V100", "gpu_memory": 2.4, "batch": 8, "power": 0.75}
+    base: dict[str, Value] = {"cpus": 2, "gpu": "V100", "gpu_memory": 2.4, "batch": 8, "power": 0.75}
 
     def seconds(**changed: float | str) -> float:
         return float(model.latency_seconds[known.configs.index(Config.of({**base, **changed}))])
@@ -107,8 +107,9 @@ def test_more_cores_more_power_and_a_faster_gpu_take_no_longer(known: Known) -> 
 
 def test_prices_come_from_the_catalog_and_rise_with_what_is_rented(known: Known) -> None:
     price = dict(zip(known.configs, known.usd_per_hour, strict=True))
-    base = {"cpus": 1, "gpu": "T4", "gpu_memory": 0.8, "batch": 4, "power": 0.5}
-    for change in ({"cpus": 2}, {"gpu": "V100"}, {"gpu_memory": 2.4}, {"power": 1.0}):
+    base: dict[str, Value] = {"cpus": 1, "gpu": "T4", "gpu_memory": 0.8, "batch": 4, "power": 0.5}
+    changes: tuple[dict[str, Value], ...] = ({"cpus": 2}, {"gpu": "V100"}, {"gpu_memory": 2.4}, {"power": 1.0})
+    for change in changes:
         assert price[Config.of({**base, **change})] > price[Config.of(base)]
     assert price[Config.of({**base, "batch": 128})] == price[Config.of(base)]
     whole = price[Config.of({"cpus": 1, "gpu": "V100", "gpu_memory": 2.4, "batch": 4, "power": 1.0})]

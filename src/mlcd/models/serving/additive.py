@@ -49,7 +49,7 @@ class Calibration:
 
 
 def additive_latency(known: Known, target: Target) -> AdditiveLatency:
-    """seconds(c) = sum over operators k of w_k sum over shapes of calls x seconds_k(c), w as the known models have it."""
+    """seconds(c) = sum over operators k of w_k x sum over shapes of calls x seconds_k(c); w by the known models."""
     weight = calibrate(known).weight
     parts = {of.operator: weight(of.operator) * of.seconds for of in operator_seconds(known, target)}
     return AdditiveLatency(seconds=np.sum(list(parts.values()), axis=0), parts=parts)
