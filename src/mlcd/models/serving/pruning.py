@@ -13,6 +13,9 @@ Floats = NDArray[np.float64]
 LEAST_LOADING = 0.1
 """A knob belongs to a component in which it has at least this share of the squared loadings."""
 
+OFTEN = 0.02
+"""A knob matters to memory when so many more of the known models run out of it at one value than at another."""
+
 
 def knobs_that_matter(known: Known, operators: Sequence[tuple[str, float, Floats]], cutoff: float = 0.95) -> list[str]:
     """The knobs in the principal components that cover `cutoff` of the variance, in the configurations' order.
@@ -20,7 +23,8 @@ def knobs_that_matter(known: Known, operators: Sequence[tuple[str, float, Floats
     operators  (name, share, seconds in every configuration) of each key operator
     A row is a key operator in a configuration, weighted by its share; a column is a knob; the entry is the knob's main
     effect on the operator's log seconds an item (its resource curve). Components are taken from the largest on; a knob
-    outside all that were taken is dropped (algorithms: 2.2).
+    outside all that were taken is dropped (algorithms: 2.2), unless known models run out of memory by it: no operator's
+    time shows that.
     """
     names = [name for name, _ in known.configs[0].values]
     columns = {name: np.zeros((len(operators), len(known.configs))) for name in names}
@@ -36,7 +40,22 @@ def knobs_that_matter(known: Known, operators: Sequence[tuple[str, float, Floats
     covered = np.cumsum(variances[order]) / max(float(variances.sum()), 1e-300)
     taken = order[: int(np.searchsorted(covered, min(cutoff, 1.0) - 1e-12)) + 1]
     loadings = (directions[:, taken] ** 2).max(axis=1)
-    return [name for name, loading in zip(names, loadings, strict=True) if loading >= LEAST_LOADING]
+    needed = _knobs_of_memory(known, names)
+    return [name for name, loading in zip(names, loadings, strict=True) if loading >= LEAST_LOADING or name in needed]
+
+
+def _knobs_of_memory(known: Known, names: Sequence[str]) -> set[str]:
+    """The knobs by whose value known models run out of memory more or less often."""
+    if not known.models:
+        return set()
+    failed = np.mean([np.isinf(model.latency_seconds) for model in known.models], axis=0)
+    found = set()
+    for name in names:
+        values = np.array([str(config[name]) for config in known.configs])
+        often = [float(failed[values == value].mean()) for value in np.unique(values)]
+        if max(often) - min(often) > OFTEN:
+            found.add(name)
+    return found
 
 
 def redundant_rows(known: Known, knobs: Sequence[str], predicted: Floats) -> NDArray[np.bool_]:
