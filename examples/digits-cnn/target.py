@@ -61,7 +61,7 @@ def main() -> None:
         if step % len(loader) == 0:
             with torch.no_grad():
                 accuracy = (model.module(test_images).argmax(1) == test_labels).float().mean().item()
-            mlcd.report(accuracy=accuracy)  # line 2: the loop ends when the job's target is met
+            mlcd.score(accuracy=accuracy)  # line 2: the loop ends when the job's target is met
 
     if rank == 0:
         torch.save(model.module.state_dict(), "model.pt")

@@ -47,7 +47,7 @@ def main() -> None:
         losses.append(float(train(batch)))
         if step % (len(images) // given.batch) == 0:
             right = tf.argmax(network(test_images), 1).numpy() == test_labels
-            mlcd.report(accuracy=float(right.mean()))  # line 2: the loop ends when the job's target is met
+            mlcd.score(accuracy=float(right.mean()))  # line 2: the loop ends when the job's target is met
 
     if strategy.cluster_resolver.task_id in (None, 0):
         network.write_outputs((test_images, test_labels), losses)

@@ -15,7 +15,7 @@ from mlcd.version import __version__
 if TYPE_CHECKING:
     from mlcd.api import Result, resume, train
     from mlcd.asktell import Search
-    from mlcd.training.steps import checkpoint, learning_rate, report, share_of_batch, steps
+    from mlcd.training.steps import checkpoint, learning_rate, score, share_of_batch, steps
 
 __all__ = [
     "Result",
@@ -23,8 +23,8 @@ __all__ = [
     "__version__",
     "checkpoint",
     "learning_rate",
-    "report",
     "resume",
+    "score",
     "share_of_batch",
     "steps",
     "train",
@@ -37,6 +37,6 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module("mlcd.api"), name)
     if name == "Search":
         return getattr(import_module("mlcd.asktell"), name)
-    if name in ("checkpoint", "learning_rate", "report", "share_of_batch", "steps"):
+    if name in ("checkpoint", "learning_rate", "score", "share_of_batch", "steps"):
         return getattr(import_module("mlcd.training.steps"), name)
     raise AttributeError(f"module 'mlcd' has no attribute {name!r}")

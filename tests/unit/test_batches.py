@@ -323,7 +323,7 @@ def test_the_loop_ends_where_the_target_is_met_on_every_worker(
     mlcd.checkpoint(save=lambda folder: saved.append(course().samples), load=lambda folder: None)
     steps = 0
     for steps, _ in enumerate(mlcd.steps([0, 1, 2, 3], total=1000), start=1):
-        met = mlcd.report(accuracy=0.13 * steps, loss=1 / steps)
+        met = mlcd.score(accuracy=0.13 * steps, loss=1 / steps)
         assert met is (steps == 7)
     assert steps == 7
     if rank == 0:
@@ -341,22 +341,22 @@ def test_the_loop_ends_where_the_target_is_met_on_every_worker(
 
 def test_once_met_a_later_loop_has_nothing_to_do(job: Path) -> None:
     for _ in mlcd.steps([0, 1], total=1000):
-        mlcd.report(accuracy=0.95)
+        mlcd.score(accuracy=0.95)
     assert list(mlcd.steps([0, 1], total=1000)) == []
-    assert mlcd.report(accuracy=0.1) is True, "it was met, and stays so"
+    assert mlcd.score(accuracy=0.1) is True, "it was met, and stays so"
 
 
 def test_a_lower_metric_is_met_from_above(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLCD_TARGET", Target(metric="loss", value=0.2).to_json())
     course.cache_clear()
-    assert not mlcd.report(loss=0.21)
-    assert not mlcd.report(accuracy=0.99), "another metric says nothing"
-    assert mlcd.report(loss=0.2)
+    assert not mlcd.score(loss=0.21)
+    assert not mlcd.score(accuracy=0.99), "another metric says nothing"
+    assert mlcd.score(loss=0.2)
 
 
 def test_what_is_no_number_is_left_out_with_a_warning(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert not mlcd.report(accuracy=math.nan, loss=0.5)
-    assert not mlcd.report(accuracy=math.inf)
+    assert not mlcd.score(accuracy=math.nan, loss=0.5)
+    assert not mlcd.score(accuracy=math.inf)
     assert reported(job) == [(0, {"loss": 0.5})]
     assert "the accuracy at 0 samples is not a number" in capsys.readouterr().err
 
@@ -367,7 +367,7 @@ def test_outside_mlcd_a_report_goes_nowhere_and_the_rate_is_the_script_s(
     for name in [name for name in os.environ if name.startswith("MLCD_")]:
         monkeypatch.delenv(name)
     course.cache_clear()
-    assert mlcd.report(accuracy=1.0) is False
+    assert mlcd.score(accuracy=1.0) is False
     assert mlcd.learning_rate(0.05) == 0.05
     assert not (job / "progress.jsonl").exists()
 

@@ -423,6 +423,6 @@ finally:
 def test_the_page_on_progress_runs(tmp_path: Path) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "progress.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.S)
-    assert len(blocks) == 3
+    assert len(blocks) == 5
     (tmp_path / "page.py").write_text("\n".join(blocks))
     subprocess.run([sys.executable, "page.py"], cwd=tmp_path, check=True)

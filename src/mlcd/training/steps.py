@@ -66,7 +66,7 @@ def checkpoint(*, save: Callable[[Path], None], load: Callable[[Path], None]) ->
     return course().go_on_from(load, save)
 
 
-def report(**metrics: float) -> bool:
+def score(**metrics: float) -> bool:
     """Tell how good the model is now, by the names of your metrics; True when that is the job's `target`.
 
     Call it on every worker with the same numbers, inside the loop of `mlcd.steps`: where the target is met, that loop
