@@ -2,6 +2,7 @@
 
 Time.  T(n, m) = W m^-p / n + U m^-p exp(c n/1000): what n functions share, and what each does by itself. Every epoch
        tells both parts apart (its phases), so that ln W, ln U, p and c are a Bayesian linear regression on logarithms.
+       Below 1,536 MB, where the prior of p was not fitted, speed is in proportion to memory.
 Loss.  l(k) = 1/(b0 k + b1) + b2 after k effective epochs (Optimus, EuroSys 2018; MLLess's first phase), b2 on a grid
        weighed by how well the line 1/(l - b2) = b0 k + b1 fits and by a prior.
 Gain.  An epoch of n functions brings 1 + a (1 - s) sqrt(n/1000) - b s n/1000 effective epochs at stage s of the way.
@@ -22,6 +23,8 @@ from mlcd.trial.epoch import Epoch
 Floats = NDArray[np.float64]
 
 REFERENCE_MB = 1024.0
+PROPORTIONAL_MB = 1536.0
+"""Below this, functions are as fast as they have memory: clouds give processors in proportion, up to about one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +75,8 @@ class EpochModel:
 
     def seconds(self, functions: Floats, memory_mb: Floats) -> Floats:
         """Predicted epoch time, elementwise."""
-        slowness = (memory_mb / REFERENCE_MB) ** -self.memory_power
+        slowness = (np.maximum(memory_mb, PROPORTIONAL_MB) / REFERENCE_MB) ** -self.memory_power
+        slowness = slowness * np.maximum(PROPORTIONAL_MB / memory_mb, 1.0)
         shared = self.work_seconds / functions
         each = self.update_seconds * np.exp(self.contention * functions / 1000)
         result: Floats = (shared + each) * slowness + self.overhead_seconds
@@ -150,7 +154,9 @@ def fit_times(
     precision = np.diag([1 / width**2 for width in widths])
     weighted = precision @ mean
     for epoch in history:
-        n, log_memory = epoch.fleet.functions, math.log(epoch.fleet.memory_mb / REFERENCE_MB)
+        n, memory = epoch.fleet.functions, epoch.fleet.memory_mb
+        log_memory = math.log(max(memory, PROPORTIONAL_MB) / REFERENCE_MB)
+        small = max(PROPORTIONAL_MB / memory, 1.0)
         shared = (epoch.fetch.mean_seconds + epoch.compute.mean_seconds) * n
         rows = (((1.0, 0.0, -log_memory, 0.0), shared), ((0.0, 1.0, -log_memory, n / 1000), epoch.update.mean_seconds))
         for row, seconds in rows:
@@ -158,7 +164,7 @@ def fit_times(
                 continue
             x = np.array(row)
             precision = precision + np.outer(x, x) / prior.noise**2
-            weighted = weighted + x * math.log(seconds) / prior.noise**2
+            weighted = weighted + x * math.log(seconds / small) / prior.noise**2
     fitted = np.linalg.solve(precision, weighted)
     return math.exp(fitted[0]), math.exp(fitted[1]), float(fitted[2]), max(0.0, float(fitted[3]))
 

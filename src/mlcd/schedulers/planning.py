@@ -8,7 +8,7 @@ wanted, money and time change places.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -30,8 +30,15 @@ TIME_MARGIN = 1.15
 WHOLE = 0.35
 """While the epochs left are less certain than this, they are planned as if a part of an epoch could be run."""
 STRETCHES = 12
-SURE, LIKELY = 2.6, 1.3
-"""A plan either reaches the target almost surely, or likely and then leaves the price of one more cheap epoch."""
+ASIDE = 0.4
+"""Epochs whose price is then set aside: the ledger's reserve for the last one, and half an epoch for its remainder."""
+CUT = 0.7
+"""How far the way left is shortened towards its mean over the lengths that can be paid for at all."""
+SURE, LIKELY, BOLD = 2.6, 1.3, 2.0
+"""Deviations that a plan covers: almost surely enough, or likely and then it leaves the price of one more cheap epoch;
+or a bold one, where neither would end in good time: it has nothing left if it misses, one time in 44."""
+PENALTY = 4 / 44
+"""What being bold counts: a training that ends without its target is taken for four."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,17 +103,22 @@ def best_plan(
     value, other = (fleets.seconds, fleets.usd) if is_time else (fleets.usd, fleets.seconds)
     limit = _limit(left.usd.dollars if left.usd is not None else None) if is_time else _limit(left.seconds)
     if not fixed and model.epochs_left_deviation > WHOLE and model.epochs_left > 2:
-        return _stretches(model, fleets, value=value, other=other, limit=limit)
+        return _stretches(_payable_way(model, fleets, other, limit), fleets, value=value, other=other, limit=limit)
     best: tuple[float, NDArray[np.intp]] | None = None
     worse = 0
     spare = float(other[fleets.payable].min()) * TIME_MARGIN * 1.04
     for epochs in range(1, left.epochs + 1):
         found = False
-        for sigmas, kept in ((SURE, 0.0), (LIKELY, spare)):
+        for sigmas, kept, penalty in ((SURE, 0.0, 0.0), (LIKELY, spare, 0.0), (BOLD, 0.0, PENALTY)):
             aim = _Aim(need=model.epochs_left + sigmas * _doubt(model, epochs), limit=limit - kept)
             chosen = _over_stages(model, fleets, epochs, aim, value=value, other=other, fixed=fixed)
-            if chosen is not None and (best is None or float(value[chosen].sum()) < best[0]):
-                best, found = (float(value[chosen].sum()), chosen), True
+            if chosen is None:
+                continue
+            planned = float(value[chosen].sum())
+            whole = planned * (1 + model.done / max(model.epochs_left, 0.5))
+            counted = planned + penalty * whole
+            if best is None or counted < best[0]:
+                best, found = (counted, chosen), True
         worse = 0 if found or best is None else worse + 1
         if worse >= 2:
             break
@@ -139,6 +151,25 @@ def frugal(fleets: Fleets, *, within: float = 1.15) -> Fleet | None:
     return fleets.fleet(int(np.where(near, fleets.seconds, np.inf).argmin()))
 
 
+def _payable_way(model: EpochModel, fleets: Fleets, other: Floats, limit: float) -> EpochModel:
+    """The model given that the training can be paid for: where it cannot, nothing that is chosen now matters.
+
+    The way left is taken as normal, cut off where even the cheapest fleet would use up what is left. Its mean is then
+    mu - sigma phi(b)/Phi(b), b = (most - mu)/sigma; CUT of that step is made: a budget may be too small after all.
+    """
+    stage = model.stage + (1 - model.stage) * 0.5
+    gains = model.gain(fleets.functions, np.array(stage))
+    most = float((limit / other * gains)[fleets.payable].max()) - ASIDE
+    mean, deviation = model.epochs_left, model.epochs_left_deviation
+    cut = (most - mean) / deviation
+    if cut > 4:
+        return model
+    cut = max(cut, -3.0)
+    density = math.exp(-0.5 * cut**2) / math.sqrt(2 * math.pi)
+    below = 0.5 * math.erfc(-cut / math.sqrt(2))
+    return replace(model, epochs_left=max(mean - CUT * deviation * density / below, 1.0))
+
+
 def _stretches(model: EpochModel, fleets: Fleets, *, value: Floats, other: Floats, limit: float) -> Plan | None:
     """The way left in equal stretches of progress: min sum T/gain under sum usd/gain, one multiplier.
 
@@ -150,7 +181,7 @@ def _stretches(model: EpochModel, fleets: Fleets, *, value: Floats, other: Float
     times, moneys = value[None, :] * epochs, other[None, :] * epochs
     times = np.where(fleets.payable[None, :], times, np.inf)
     rows = np.arange(STRETCHES)
-    share = model.epochs_left / (model.epochs_left + 0.4)
+    share = model.epochs_left / (model.epochs_left + ASIDE)
 
     def pick(multiplier: float) -> tuple[NDArray[np.intp], float]:
         chosen = (times + multiplier * moneys).argmin(axis=1)
