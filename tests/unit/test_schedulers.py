@@ -108,6 +108,26 @@ def test_experience_refuses_a_hopeless_budget_before_spending_anything() -> None
     assert run(Mpc(prior=past_prior(PAPER)), problem_of(episode.smallest_budget.dollars), seed=52).done
 
 
+def test_a_tight_budget_does_not_drive_mpc_to_small_slow_functions() -> None:
+    made = training_workload(15)  # needs few epochs that cost much: by the prior's number of them, $100 could not do
+    episode = run(Mpc(), problem_of(100.0, made=made), seed=115, made=made)
+    assert episode.done, episode.ending
+    assert min(fleet.memory_mb for fleet in episode.fleets) >= 1536
+    longest = max(epoch.seconds for epoch in episode.epochs)
+    assert longest < 0.5 * episode.seconds, "no single epoch of a few functions takes most of the time"
+
+
+def test_little_memory_is_slow_in_proportion() -> None:
+    model = fit_epochs((), samples=10**7, puts=198, target_loss=0.3)
+    half, whole, twice = model.seconds(np.full(3, 100.0), np.array([768.0, 1536.0, 3008.0]))
+    assert half == pytest.approx(2 * whole)
+    assert whole < 3008 / 1536 * twice, "above, more memory brings less than its share"
+    small = replace(past_runs(PAPER)[0][0], fleet=Fleet(138, 768))
+    seen = fit_epochs((small,), samples=10**7, puts=198, target_loss=0.3)
+    predicted = seen.seconds(np.array([138.0]), np.array([768.0]))[0]
+    assert predicted == pytest.approx(small.seconds, rel=0.03), "an epoch with little memory tells its own time"
+
+
 def test_the_cheapest_before_a_deadline() -> None:
     slow, quick = (run(Mpc(), problem_of(None, seconds=seconds), seed=53) for seconds in (8000.0, 1900.0))
     assert slow.done
