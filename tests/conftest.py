@@ -1,12 +1,15 @@
 """What all tests share: the repository root on the path (for `tests.synthetic`), and `pytest --cloud NAME`."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices of 30 rows: threads would only wait for each other
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell that starts the tests in its background has it so,
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # and every program that they start would inherit it
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
