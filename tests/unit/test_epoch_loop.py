@@ -289,6 +289,47 @@ def test_an_interrupted_run_is_charged_and_goes_on_where_it_was() -> None:
         assert cloud.restored == record.epochs[:2]
 
 
+def test_interrupted_between_two_epochs_nothing_is_charged() -> None:
+    class Breaking(Always):
+        def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Fleet | None:
+            if len(history) == 2:
+                raise KeyboardInterrupt
+            return super().decide(problem, history, left)
+
+    asked, cloud = problem(), FakeCloud()
+    with book() as at:
+        add(at, asked, cloud)
+        with pytest.raises(Interrupted):
+            engine(at, asked, cloud, Breaking(Fleet(8, 1024))).run()
+        record = at.record("run")
+        assert record.status is Status.INTERRUPTED
+        assert record.failed == ()
+        assert record.total_usd == Usd.of("0.02")
+
+
+def test_an_interrupted_epoch_is_charged_for_the_calls_it_told_of() -> None:
+    call = FunctionCall(
+        epoch=2, shard=0, attempt=1, memory_mb=1024, seconds=1.0, usd=Decimal("0.0004"), fetch_seconds=0.0,
+        compute_seconds=1.0, update_seconds=0.0, waited_seconds=0.0, puts=1, gets=1, cold=False, ending="failed",
+    )  # fmt: skip
+
+    class Telling(FakeCloud):
+        def run_epoch(self, order: EpochOrder) -> Epoch:
+            if order.number == 2:
+                self.calls = (call,)
+                raise KeyboardInterrupt
+            return super().run_epoch(order)
+
+    asked, cloud = problem(), Telling()
+    with book() as at:
+        add(at, asked, cloud)
+        with pytest.raises(Interrupted):
+            engine(at, asked, cloud).run()
+        record = at.record("run")
+        assert [each.message for each in record.failed] == ["interrupted"]
+        assert record.failed[0].usd == Usd.of("0.0004")
+
+
 def test_an_epoch_that_was_over_when_mlcd_died_is_adopted_and_not_run_again() -> None:
     def die() -> None:
         raise Killed
