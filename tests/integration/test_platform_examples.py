@@ -222,5 +222,5 @@ def test_every_example_names_a_platform_that_is_there_and_files_that_exist() -> 
         assert text["platform"].get("topology", "ring") in TOPOLOGIES[text["platform"]["name"]]
         script = next(word for word in text["run"].split() if word.endswith(".py"))
         assert (EXAMPLES / text["workdir"] / script).is_file()
-        if "pattern" in text["progress"]:
+        if "pattern" in text.get("progress", {}):
             assert set(re.compile(text["progress"]["pattern"]).groupindex) <= {"samples", "steps", "rate"}
