@@ -53,6 +53,7 @@ def test_where_no_end_can_be_told_nothing_is_promised(monkeypatch: pytest.Monkey
     assert record.status is Status.NOTHING_FITS
     assert "give job.epochs" in record.stopped
     assert record.choice is None
+    assert record.relaxations == (), "no limit would have helped"
 
 
 @pytest.mark.parametrize(("accuracy", "warned"), [(0.89, 1), (0.91, 0)])

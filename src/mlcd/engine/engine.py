@@ -228,7 +228,7 @@ class Engine:
             stopped=stopped,
             choice=choice,
             naive=self._compare(ledger.history),
-            relaxations=() if choice else relaxations(ledger),
+            relaxations=() if choice or not ledger.problem.work_known else relaxations(ledger),
         )
         self.observer(SearchEnded(stopped=stopped, choice=choice, money=accounts.money(ledger)))
         return choice

@@ -87,7 +87,7 @@ class Invoker:
                     timeout=max(1, int(seconds)),
                     include_modules=None if self.backend == "localhost" else [],
                 )
-        except Exception as error:
+        except Exception as error:  # as above: of the SDK behind Lithops anything may come
             raise self.unusable(error) from error
         self._jobs.extend(futures)
         ended = self._ended if self.backend == "localhost" else None
