@@ -147,10 +147,10 @@ def comparison_table(record: dict[str, Any]) -> str:
         "strategy",
         "limit",
         "after 1",
+        "after 3",
         "after 6",
-        "95% interval",
+        "95% interval at 6",
         "after 15",
-        "after 30",
         "trials to 95%",
     ]
     rows: list[list[object]] = [head]

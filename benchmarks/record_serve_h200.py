@@ -37,6 +37,9 @@ ABLATED = (
     "falcon:threshold=0.5",
     "falcon:threshold=0.99",
     "falcon-transfer",
+    "falcon-transfer:requests=1e10",
+    "falcon-transfer:requests=1e11",
+    "falcon-transfer:requests=1e12",
 )
 
 

@@ -22,6 +22,7 @@ from serve_cpu import HELD_OUT, turn
 from serving_models import MODELS, build
 
 from mlcd.jobs.serve import prepare, serve_prepared
+from mlcd.jobs.serving_space import SERVING_TRIAL
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.load import measure_load_trial
 from mlcd.report.serving_facts import chosen
@@ -35,8 +36,7 @@ from mlcd.trial.trial import Measurement
 
 SLO = "100ms"
 TRIALS = 6
-TRIAL_SECONDS = 7.0
-CONFIRM_SECONDS, CONFIRM_ROUNDS = 6.0, 3
+CONFIRM_SECONDS, CONFIRM_ROUNDS = 10.0, 3
 KNOBS = {"batch": [1, 4, 16, 64], "threads": 1, "replicas": [1, 2], "precision": ["fp32", "int8"]}
 """Sixteen configurations."""
 CONFIRMED = 3
@@ -52,7 +52,7 @@ def job(name: str, model: Path, strategy: str, *, trials: int, verify_seconds: f
             "knobs": KNOBS,
             "goal": {"maximize": "requests per dollar", "slo": {"p99": slo}},
             "load": {"verify": verify_seconds},
-            "search": {"strategy": strategy, "max_trials": trials, "trial": {"seconds": TRIAL_SECONDS, "extension": 0}},
+            "search": {"strategy": strategy, "max_trials": trials},
         }
     )
 
@@ -174,7 +174,7 @@ def main() -> None:
         done["about"] = {
             "slo": f"p99 within {SLO}",
             "trials": TRIALS,
-            "trial_seconds": TRIAL_SECONDS,
+            "trial_seconds": SERVING_TRIAL.seconds,
             "measured": time.strftime("%Y-%m-%d"),
             "onnxruntime": onnxruntime.__version__,
             "machine": platform.machine(),

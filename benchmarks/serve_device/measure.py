@@ -26,9 +26,9 @@ from serve_device.timing import alone, beside, prepare_operator, set_precision, 
 from serve_device.trace import trace
 from serve_device.zoo import ZOO, Entry, fill
 
-BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 PRECISIONS = ("fp32", "tf32", "fp16")
-LONGEST_SECONDS = 5.0  # a batch expected to take longer is not run
+LONGEST_SECONDS = 25.0  # a batch expected to take longer is not run
 REPEATED = 0.1
 STARTS = 8
 TRACE_BATCH = 8
@@ -44,7 +44,7 @@ class Table:
 
     def __init__(self, path: Path, columns: str, keys: Iterable[str], earlier: Path | None = None) -> None:
         self.path, self.columns, self.keys = path, columns.split(","), tuple(keys)
-        self.done: set[Key] = set()
+        self.done: dict[Key, dict[str, str]] = {}
         if earlier is not None and earlier.exists():
             self._read(earlier)
         if path.exists():
@@ -54,7 +54,7 @@ class Table:
 
     def _read(self, path: Path) -> None:
         with path.open() as lines:
-            self.done |= {tuple(row[key] for key in self.keys) for row in csv.DictReader(lines)}
+            self.done |= {tuple(row[key] for key in self.keys): row for row in csv.DictReader(lines)}
 
     def reread(self) -> None:
         """Takes in what another process wrote."""
@@ -63,8 +63,13 @@ class Table:
     def has(self, *key: object) -> bool:
         return tuple(str(part) for part in key) in self.done
 
+    def seconds(self, *key: object) -> float:
+        """What a model's point took; 0 where it is not there or did not run."""
+        row = self.done.get(tuple(str(part) for part in key), {})
+        return float(row.get("median_ms") or 0.0) / 1e3
+
     def add(self, **row: object) -> None:
-        self.done.add(tuple(str(row[key]) for key in self.keys))
+        self.done[tuple(str(row[key]) for key in self.keys)] = {key: str(value) for key, value in row.items()}
         with self.path.open("a", newline="") as lines:
             csv.DictWriter(lines, self.columns, restval="").writerow(row)
 
@@ -159,11 +164,12 @@ def _measure_batches(
     batches: list[int],
     again: int,
 ) -> None:
-    expected, last, stop = 0.0, 0, ""
+    last, stop = batches[0] // 2, ""
+    expected = table.seconds(entry.name, sms, last, precision, 0)  # of an earlier call
     for batch in batches:
         row: dict[str, object] = {"model": entry.name, "sms": sms, "found_sms": found, "batch": batch}
         row |= {"precision": precision, "round": again}
-        predicted = expected * batch / last if last else 0.0
+        predicted = expected * batch / last if expected else 0.0
         if stop or predicted > LONGEST_SECONDS:
             status, message = ("oom", stop) if stop else ("slow", f"not run: expected {predicted:.1f} s")
             table.add(**row, status=status, message=message)

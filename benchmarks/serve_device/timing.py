@@ -113,7 +113,7 @@ def time_model(module: nn.Module, host: Tensor, expected_seconds: float) -> Timi
         if first < 0.04:
             seconds = [clock(run) for _ in range(max(5, min(40, int(SPEND_SECONDS / first))))]
         else:
-            seconds = [first, *(clock(run) for _ in range(2 if first < 0.15 else 1 if first < 1.0 else 0))]
+            seconds = [first, *(clock(run) for _ in range(2 if first < 0.15 else 1 if first < 0.3 else 0))]
     ordered = sorted(seconds)
     return Timing(
         median_seconds=statistics.median(ordered),

@@ -1,7 +1,9 @@
 """Serving: the same loop with load tests as trials; then the choice is loaded for a while before it is recommended.
 
 A choice that does not hold in its verification falls: from then on it counts with the share of its rate that is left,
-and whatever is best then is verified next, authorised by the ledger each time. Only what held is recommended.
+and whatever is best then is verified next, authorised by the ledger each time. One that falls also says that the load
+tests were brighter than this machine is over a minute: less of the next one's rate is promised. Only what held is
+recommended.
 """
 
 import time
@@ -20,7 +22,9 @@ from mlcd.trial.record import Ending, FinalRun, Naive
 from mlcd.trial.trial import History, Trial
 
 FALL = 0.9
-"""What of the rate that it did not hold a configuration counts with from then on."""
+"""What of its measured rate, or of the rate that was asked for, a configuration that fell counts with from then on."""
+CAUTION = 0.85
+"""What of a measured rate less the headroom is still promised, for each verification that fell before."""
 MOST_VERIFICATIONS = 5
 """A search whose best choices all fall has measured something else than it serves."""
 
@@ -91,6 +95,9 @@ class ServingEngine(Engine):
         self.store.start_final(self.run_id, leave, time.time())
         price = self.problem.price(plan.config)
         began = accounts.elapsed_seconds
+        asked = self.problem.goal.rate
+        measured = self.problem.work_samples / plan.seconds
+        promised = measured * (1 - self.test.headroom) * CAUTION ** len(accounts.earlier)
 
         def told(fraction: float, seconds: float) -> None:
             money = accounts.money_while_training(price.for_seconds(seconds), seconds, began)
@@ -99,7 +106,7 @@ class ServingEngine(Engine):
         seen = verify_load(
             self.cloud,
             plan.config,
-            rate=self._promised(plan),
+            rate=promised if asked is None else asked,
             attempt=leave.attempt,
             most_seconds=leave.seconds,
             test=self.test,
@@ -113,13 +120,7 @@ class ServingEngine(Engine):
             seconds=seen.seconds,
             usd=price.for_seconds(seen.seconds),
             ending=Ending.MOVED if seen.fault else Ending.DONE,
-            samples_per_second=seen.rate * FALL if seen.fault else seen.rate,
+            samples_per_second=(measured if asked is None else asked) * FALL if seen.fault else seen.rate,
             message=seen.fault,
             load=seen.load,
         )
-
-    def _promised(self, plan: Plan) -> float:
-        """The rate that is promised there: the one that was asked for, else the measured one less the headroom."""
-        if self.problem.goal.rate is not None:
-            return self.problem.goal.rate
-        return self.problem.work_samples / plan.seconds * (1 - self.test.headroom)

@@ -19,7 +19,7 @@ from mlcd.space import Config
 
 SMS = (8, 16, 32, 64, 96, 132)
 """Shares of the GPU, as multiprocessors of 132; memory is capped in proportion."""
-BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 PRECISIONS = ("fp32", "tf32", "fp16")
 
 # aws us-east-1, on-demand, August 2026: p5en.48xlarge has 8 H200, 192 vCPUs and 2,048 GiB for $63.296 an hour. What its

@@ -17,7 +17,8 @@ def expected_saving(mean: Floats, variance: Floats, incumbent: float, log_cap: F
     deviation = np.sqrt(variance)
     bound = np.full_like(mean, np.log(incumbent)) if log_cap is None else np.minimum(np.log(incumbent), log_cap)
     d = (bound - mean) / deviation
-    saving = incumbent * ndtr(d) - np.exp(mean + variance / 2) * ndtr(d - deviation)
+    with np.errstate(invalid="ignore"):  # infinitely dear, with no chance to be less: saves nothing
+        saving = incumbent * ndtr(d) - np.exp(mean + variance / 2) * ndtr(d - deviation)
     return np.maximum(np.where(np.isfinite(saving), saving, 0.0), 0.0)
 
 

@@ -66,7 +66,8 @@ def calibrate(known: Known) -> Calibration:
     grams, sides, tables = [], [], []
     for model in known.models:
         table = _table(known, model, names)
-        relative = table / model.latency_seconds
+        with np.errstate(invalid="ignore"):  # what ran out of memory is infinite on both sides, and is left out
+            relative = table / model.latency_seconds
         rows = np.isfinite(relative).all(axis=0) & np.isfinite(model.latency_seconds)
         kept = relative[:, rows]
         grams.append(kept @ kept.T / max(rows.sum(), 1))
