@@ -27,7 +27,19 @@ ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "benchmarks" / "results" / "serve-h200.json"
 ABLATION = ROOT / "benchmarks" / "results" / "serve-h200-ablation.json"
 PAGE = ROOT / "docs" / "falcon.md"
-STRATEGIES = ("falcon", "falcon-transfer", "morphling", "vesta", "ernest", "heterbo", "source-mean", "random")
+STRATEGIES = (
+    "falcon",
+    "falcon-transfer",
+    "falcon-transfer:requests=1e12",
+    "morphling",
+    "morphling:learns=latency",
+    "vesta",
+    "vesta:learns=latency",
+    "ernest",
+    "heterbo",
+    "source-mean",
+    "random",
+)
 ABLATED = (
     "falcon",
     "falcon:explore=0",
@@ -37,8 +49,6 @@ ABLATED = (
     "falcon:threshold=0.5",
     "falcon:threshold=0.99",
     "falcon-transfer",
-    "falcon-transfer:requests=1e10",
-    "falcon-transfer:requests=1e11",
     "falcon-transfer:requests=1e12",
 )
 

@@ -6,6 +6,7 @@ tests were brighter than this machine is over a minute: less of the next one's r
 recommended.
 """
 
+import math
 import time
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ from mlcd.engine.engine import Engine
 from mlcd.events import RunProgress
 from mlcd.ledger import Refusal
 from mlcd.profiler.load import LoadTest, measure_load_trial, verify_load
+from mlcd.space import Config
 from mlcd.store.store import StartedTrial
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan, best_fitting
@@ -23,6 +25,8 @@ from mlcd.trial.trial import History, Trial
 
 FALL = 0.9
 """What of its measured rate, or of the rate that was asked for, a configuration that fell counts with from then on."""
+DOUBT = 1.64
+"""Standard errors below the measured rate that a promise begins at: 95% of the time, more can be had."""
 CAUTION = 0.85
 """What of a measured rate less the headroom is still promised, for each verification that fell before."""
 MOST_VERIFICATIONS = 5
@@ -97,7 +101,6 @@ class ServingEngine(Engine):
         began = accounts.elapsed_seconds
         asked = self.problem.goal.rate
         measured = self.problem.work_samples / plan.seconds
-        promised = measured * (1 - self.test.headroom) * CAUTION ** len(accounts.earlier)
 
         def told(fraction: float, seconds: float) -> None:
             money = accounts.money_while_training(price.for_seconds(seconds), seconds, began)
@@ -106,7 +109,7 @@ class ServingEngine(Engine):
         seen = verify_load(
             self.cloud,
             plan.config,
-            rate=promised if asked is None else asked,
+            rate=self._promised(plan.config, measured) if asked is None else asked,
             attempt=leave.attempt,
             most_seconds=leave.seconds,
             test=self.test,
@@ -124,3 +127,12 @@ class ServingEngine(Engine):
             message=seen.fault,
             load=seen.load,
         )
+
+    def _promised(self, config: Config, measured: float) -> float:
+        """What is verified there: the lower bound of the measured rate, less the headroom.
+
+        The best of several noisy rates is likely to have been lucky, and p99 of a minute is worse than of seconds.
+        """
+        trials = [trial for trial in self._accounts.ledger().history.measured if trial.config == config]
+        doubt = max((trial.relative_error for trial in trials), default=0.0)
+        return measured * math.exp(-DOUBT * doubt) * (1 - self.test.headroom) * CAUTION ** len(self._accounts.earlier)

@@ -13,7 +13,7 @@ from mlcd.load.wire import Wire, bodies
 
 _WARM_UP = 0.1
 _CLIMB = 0.15
-_CONFIRM = 0.3
+_CONFIRM = 0.45
 _CONFIRMATIONS = 8
 _CLOSE_ENOUGH = 1.04
 _BUSY = 0.85
@@ -76,7 +76,7 @@ def _search(plan: LoadPlan, wire: Wire, begun: float) -> LoadResult:
     for _ in range(_CONFIRMATIONS):
         if (left := until - time.perf_counter()) < 0.3 or search.run(rate, left):
             break
-        rate = 0.9 * rate
+        rate = 0.93 * rate
     return search.result(begun)
 
 

@@ -80,8 +80,8 @@ def _measured(record: RunRecord, choice: Choice) -> list[str]:
     if choice.verified_seconds is not None:
         seconds = format_seconds(choice.verified_seconds)
         how = f"verified under load for {seconds}: {load.requests:,} requests, {load.errors:,} errors"
-        free = record.serving.headroom if record.serving else 0.0
-        if record.problem.goal.rate is None and free:
+        free = 1 - choice.requests_per_second / choice.measured_requests_per_second
+        if record.problem.goal.rate is None and free > 0:
             held = speed_text(choice.measured_requests_per_second)
             rows[0][1] += f"   ({free:.0%} of the {held} measured are kept free)"
     doubt = [f"  It may serve more: {load.saturated}."] if load.saturated else []
