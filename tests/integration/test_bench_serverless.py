@@ -53,10 +53,13 @@ def test_the_table_and_the_papers_tables(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_unseen_workloads_are_trained_without_knowing_them() -> None:
     rows = compare(
-        Comparison(workloads=("unseen-0",), schedulers=("static", "mpc", "mpc-first"), budgets=(200.0,), seeds=1)
+        Comparison(
+            workloads=("unseen-0",), schedulers=("static", "mpc", "mpc-first", "mpc-again"), budgets=(200.0,), seeds=1
+        )
     )
     by = {row.scheduler: row for row in rows}
     assert by["mpc"].seconds == by["mpc-first"].seconds, "no earlier training of it is known"
+    assert by["mpc-again"].seconds < by["mpc-first"].seconds, "earlier trainings help"
     assert not any(row.violated for row in rows)
     assert summarise(rows)[0].runs == 1
     assert versus(rows)[0].against_static == 0.0

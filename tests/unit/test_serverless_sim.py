@@ -1,14 +1,19 @@
 """The simulated cloud of functions: the paper's rows, the laws, chance, and what it refuses."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
 
 import pytest
 
 from mlcd.bench.serverless.ec2 import findings, same_cost
 from mlcd.bench.serverless.toy import toy_table
+from mlcd.catalog.functions import function_prices
 from mlcd.clouds.functions import EpochFailed, EpochOrder
 from mlcd.clouds.functions.sim import CALM, Chance, FunctionLaws, SimFunctionCloud
 from mlcd.clouds.functions.sim.workloads import (
+    LOCALHOST,
     PAPER,
     TESTBED,
     TOY,
@@ -24,6 +29,7 @@ from mlcd.units import Usd
 
 ANY = Goal(minimize=Objective.TIME)
 PLENTY = Usd.of(10**6)
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "serverless-sync.json"
 
 
 def train(made: SimWorkload, fleet: Fleet, *, seed: int = 0, calm: bool = True) -> list[Epoch]:
@@ -134,12 +140,29 @@ def test_training_and_unseen_workloads_differ_and_are_fixed() -> None:
 def test_laws_cannot_be_built_wrong() -> None:
     with pytest.raises(ValueError, match="more than 0"):
         FunctionLaws(work_seconds=0.0, round_seconds=1.0)
+    with pytest.raises(ValueError, match="waiting must not be negative"):
+        replace(PAPER.laws, call_seconds=-1.0)
     with pytest.raises(ValueError, match="training lowers"):
         replace(PAPER.laws, floor_loss=1.0)
     with pytest.raises(ValueError, match="a chance lies"):
         Chance(failure=0.6)
     with pytest.raises(ValueError, match="never has a loss"):
         PAPER.laws.progress(0.1)
+
+
+def test_the_second_calibration_is_that_of_real_epochs() -> None:
+    """Epochs of 1 to 12 functions of three sizes on lithops/localhost, by benchmarks/serverless_sync.py."""
+    measured = json.loads(RESULTS.read_text())["calibration"]["rows"]
+    errors = [abs(LOCALHOST.laws.seconds(r["functions"], r["memory_mb"]) / r["seconds"] - 1) for r in measured]
+    assert len(errors) >= 15
+    assert fmean(errors) < 0.1
+    epochs = train(LOCALHOST, Fleet(8, 1024))
+    assert 3 <= len(epochs) <= 6, "as the real trainings took"
+    waited = LOCALHOST.laws.waiting_seconds(8)
+    busy = [e.fetch.mean_seconds + e.compute.mean_seconds + e.update.mean_seconds for e in epochs]
+    assert all(e.seconds > waited / 2 + b for e, b in zip(epochs, busy, strict=True)), "waiting is in no phase"
+    price = function_prices("aws-lambda").usd_per_second(1024)
+    assert all(e.usd.dollars < 8 * float(price) * e.seconds for e in epochs), "and is not paid for"
 
 
 def test_the_toy_table_is_the_papers() -> None:

@@ -3,6 +3,8 @@
 Time.  T(n, m) = W m^-p / n + U m^-p exp(c n/1000): what n functions share, and what each does by itself. Every epoch
        tells both parts apart (its phases), so that ln W, ln U, p and c are a Bayesian linear regression on logarithms.
        Below 1,536 MB, where the prior of p was not fitted, speed is in proportion to memory.
+       What is in no phase (dispatch, barrier, cold starts) is e + f n, neither below 0: functions that are started one
+       after another wait for each other.
 Loss.  l(k) = 1/(b0 k + b1) + b2 after k effective epochs (Optimus, EuroSys 2018; MLLess's first phase), b2 on a grid
        weighed by how well the line 1/(l - b2) = b0 k + b1 fits and by a prior.
 Gain.  An epoch of n functions brings 1 + a (1 - s) sqrt(n/1000) - b s n/1000 effective epochs at stage s of the way.
@@ -17,6 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 from mlcd.trial.epoch import Epoch
 
@@ -66,7 +69,8 @@ class EpochModel:
     update_seconds: float
     memory_power: float
     contention: float
-    overhead_seconds: float
+    epoch_seconds: float
+    call_seconds: float
     done: float
     epochs_left: float
     epochs_left_deviation: float
@@ -79,7 +83,7 @@ class EpochModel:
         slowness = slowness * np.maximum(PROPORTIONAL_MB / memory_mb, 1.0)
         shared = self.work_seconds / functions
         each = self.update_seconds * np.exp(self.contention * functions / 1000)
-        result: Floats = (shared + each) * slowness + self.overhead_seconds
+        result: Floats = (shared + each) * slowness + self.epoch_seconds + self.call_seconds * functions
         return result
 
     @property
@@ -111,13 +115,15 @@ def fit_epochs(
 ) -> EpochModel:
     """The model after `history`, which may be empty. `first_loss` before it, where it is known, is one more point."""
     work, update, power, contention = fit_times(history, samples=samples, puts=max(puts, 1), prior=prior)
+    epoch_seconds, call_seconds = fit_overhead(history)
     losses = _fit_loss([e.loss for e in history], _functions(history), (first_loss, target_loss), prior)
     return EpochModel(
         work_seconds=work,
         update_seconds=update,
         memory_power=power,
         contention=contention,
-        overhead_seconds=_overhead(history),
+        epoch_seconds=epoch_seconds,
+        call_seconds=call_seconds,
         done=losses.done,
         epochs_left=losses.left,
         epochs_left_deviation=losses.deviation,
@@ -130,12 +136,21 @@ def _functions(history: Sequence[Epoch]) -> Floats:
     return np.array([float(e.fleet.functions) for e in history])
 
 
-def _overhead(history: Sequence[Epoch]) -> float:
-    """Median time of an epoch that is in no phase: dispatch, barrier, cold starts."""
+def fit_overhead(history: Sequence[Epoch]) -> tuple[float, float]:
+    """(e, f): seconds of an epoch in no phase, e + f n, by non-negative least squares; zeros before the first epoch.
+
+    Drawn a little to 0, both parts alike at the mean n: one epoch cannot tell them apart, and is split evenly.
+    """
     if not history:
-        return 0.0
+        return 0.0, 0.0
     phases = [e.fetch.mean_seconds + e.compute.mean_seconds + e.update.mean_seconds for e in history]
-    return float(np.median([max(0.0, e.seconds - p) for e, p in zip(history, phases, strict=True)]))
+    over = np.array([max(0.0, e.seconds - p) for e, p in zip(history, phases, strict=True)])
+    functions = _functions(history)
+    scale = float(functions.mean())
+    rows = np.stack([np.ones_like(functions), functions / scale], axis=1)
+    ridge = np.eye(2) * 0.1
+    found, _ = nnls(np.concatenate([rows, ridge]), np.concatenate([over, np.zeros(2)]))
+    return float(found[0]), float(found[1]) / scale
 
 
 def fit_times(

@@ -38,7 +38,7 @@ class LoadTest:
     scenario: Scenario
     slo: Slo | None = None
     rate: float | None = None
-    headroom: float = 0.2
+    headroom: float = 0.3
     verify_seconds: float = 60.0
     seed: int = 0
 

@@ -31,7 +31,7 @@ class LoadSettings:
 
     scenario: Scenario | None = None
     rate: float | None = None
-    headroom: float = 0.2
+    headroom: float = 0.3
     verify_seconds: float = 60.0
 
 

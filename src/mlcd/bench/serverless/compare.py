@@ -13,7 +13,7 @@ from mlcd.bench.serverless.episode import run_episode
 from mlcd.bench.serverless.grid import grid_search
 from mlcd.bench.serverless.past import past_prior
 from mlcd.clouds.functions.sim import SimFunctionCloud
-from mlcd.clouds.functions.sim.laws import FunctionLaws
+from mlcd.clouds.functions.sim.laws import REFERENCE_MB, FunctionLaws
 from mlcd.clouds.functions.sim.workloads import PAPER, UNSEEN_COUNT, SimWorkload, workload
 from mlcd.errors import BadInput, nearest
 from mlcd.functions import Floats, FunctionProblem
@@ -28,8 +28,9 @@ from mlcd.schedulers.static_n import StaticN
 from mlcd.units import Usd
 
 RIVALS = ("static-n", "static", "siren", "mpc", "oracle")
-EXTRA = ("mpc-first",)
-"""mpc-first: mpc on a workload as if it were trained for the first time, where mpc knows earlier trainings of it."""
+EXTRA = ("mpc-first", "mpc-again")
+"""mpc as if the workload were trained for the first time, and as if four earlier trainings of it were known: on every
+workload, whatever `mpc` itself knows of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +217,7 @@ def _scheduler(scheduler: str, name: str, budget: float, cloud: SimFunctionCloud
     """As it is compared; None where its grid search finds nothing."""
     match scheduler:
         case "static-n":
-            return _grid(name, budget, (1536,))
+            return _grid(name, budget, (_grid_memory(cloud.problem),))
         case "static":
             return _grid(name, budget, cloud.problem.memory_mb)
         case "siren":
@@ -225,13 +226,21 @@ def _scheduler(scheduler: str, name: str, budget: float, cloud: SimFunctionCloud
             return Mpc(prior=_prior(name)) if name in SEEN else Mpc()
         case "mpc-first":
             return Mpc()
+        case "mpc-again":
+            return Mpc(prior=_prior(name))
         case _:
             return Oracle(truth=LawsOfRun(cloud.run_laws))
 
 
+def _grid_memory(problem: FunctionProblem) -> int:
+    """The one size of the paper's grid search, 1,536 MB; where a workload has no such size, the nearest."""
+    return min(problem.memory_mb, key=lambda memory_mb: abs(memory_mb - REFERENCE_MB))
+
+
 def _refused(name: str, scheduler: str, budget: float, seed: int) -> Row:
     """A grid search without an answer: nothing is run, and the smallest budget is where the grid finds one."""
-    sizes = (1536,) if scheduler == "static-n" else _setting(name, budget)[1].memory_mb
+    problem = _setting(name, budget)[1]
+    sizes = (_grid_memory(problem),) if scheduler == "static-n" else problem.memory_mb
     return Row(
         workload=name,
         scheduler=scheduler,

@@ -32,8 +32,9 @@ def grid_search(problem: FunctionProblem, laws: FunctionLaws, *, memory_mb: tupl
         if size < laws.working_set_mb:
             continue
         column = problem.memory_mb.index(size)
-        seconds = (shared + each) / laws.speed(size)
-        usd = counts * (problem.usd_per_second[0, column] * seconds + problem.usd_per_function)
+        busy = (shared + each) / laws.speed(size)
+        seconds = busy + laws.epoch_seconds + laws.call_seconds * counts
+        usd = counts * (problem.usd_per_second[0, column] * busy + problem.usd_per_function)
         worst = calls * (fixed[0, column] + per_second[0, column] * seconds * late)
         whole = slow * ((epochs - 1) * usd + (worst if chance.weather else usd))
         fits = (seconds * late <= problem.longest_epoch_seconds) & (epochs <= problem.max_epochs)

@@ -135,7 +135,7 @@ class SimFunctionCloud:
         laws, fleet = self.run_laws, order.fleet
         n, m = fleet.functions, fleet.memory_mb
         parallel, update = laws.parallel_seconds(n, m), laws.update_seconds(n, m)
-        stretch = seconds / (parallel + update)
+        stretch = seconds / laws.seconds(n, m)
         fetch, compute = parallel * laws.fetch_share * stretch, parallel * (1 - laws.fetch_share) * stretch
         spread = 1 + 0.02 * math.sqrt(2 * math.log(max(n, 2)))
         return Epoch(
@@ -143,7 +143,7 @@ class SimFunctionCloud:
             fleet=fleet,
             loss=laws.loss(progress),
             seconds=seconds,
-            usd=self._charge(fleet, seconds, failed),
+            usd=self._charge(fleet, seconds - laws.waiting_seconds(n) * stretch, failed),
             fetch=Phase(mean_seconds=fetch, max_seconds=fetch * spread),
             compute=Phase(mean_seconds=compute, max_seconds=compute * spread),
             update=Phase(mean_seconds=update * stretch, max_seconds=update * stretch * spread),

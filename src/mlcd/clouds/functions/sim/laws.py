@@ -51,7 +51,9 @@ class FunctionLaws:
     fetch_share      of it
     rounds, round_seconds   a function updates the parameters so often in an epoch, each taking so long
     contention       by how much 1,000 functions slow each other's updates down
-    memory_power     speed grows as memory to this power, from 1,536 to 3,008 MB; below in proportion
+    call_seconds     the cloud starts one function after another, and takes so long for each
+    epoch_seconds    and so long for an epoch, whatever its functions do
+    memory_power     speed grows as memory to this power, from 1,536 to `fastest_mb`; below in proportion
     working_set_mb   with less memory than this a call dies
     first_loss, floor_loss, rate   loss after k effective epochs: floor + 1/(rate k + 1/(first - floor))
     target_epochs    effective epochs at which the target loss is reached
@@ -64,7 +66,10 @@ class FunctionLaws:
     rounds: int = 198
     fetch_share: float = 0.1
     contention: float = 0.0
+    call_seconds: float = 0.0
+    epoch_seconds: float = 0.0
     memory_power: float = 0.9
+    fastest_mb: float = FASTEST_MB
     working_set_mb: float = 400.0
     first_loss: float = 0.6931
     floor_loss: float = 0.25
@@ -78,6 +83,8 @@ class FunctionLaws:
     def __post_init__(self) -> None:
         if min(self.work_seconds, self.round_seconds, self.rounds, self.rate, self.target_epochs) <= 0:
             raise ValueError("work, rounds, rate and target must be more than 0")
+        if min(self.call_seconds, self.epoch_seconds) < 0 or self.fastest_mb < REFERENCE_MB:
+            raise ValueError("waiting must not be negative, and the most speed is had with 1,536 MB at least")
         if not (0 <= self.fetch_share < 1 and self.contention >= 0 and self.staleness >= 0 and self.early_gain >= 0):
             raise ValueError("shares lie in [0, 1), and effects are not negative")
         if not (self.first_loss > self.floor_loss and self.half_gain_functions > 0):
@@ -85,7 +92,7 @@ class FunctionLaws:
 
     def speed(self, memory_mb: float) -> float:
         """Over that of 1,536 MB."""
-        share = min(memory_mb, FASTEST_MB) / REFERENCE_MB
+        share = min(memory_mb, self.fastest_mb) / REFERENCE_MB
         return share**self.memory_power if share >= 1 else share
 
     def parallel_seconds(self, functions: float, memory_mb: float) -> float:
@@ -101,9 +108,14 @@ class FunctionLaws:
         """The mean epoch.
 
         Inside it functions take their next mini-batch when they are free (hybrid synchronous parallel), so that all end
-        together, and each is paid until then.
+        together, and each is paid until then, but for what it waited to be started.
         """
-        return self.parallel_seconds(functions, memory_mb) + self.update_seconds(functions, memory_mb)
+        busy = self.parallel_seconds(functions, memory_mb) + self.update_seconds(functions, memory_mb)
+        return busy + self.waiting_seconds(functions)
+
+    def waiting_seconds(self, functions: float) -> float:
+        """Of the mean epoch, in which the cloud starts functions and ends the epoch: nobody is paid for it."""
+        return self.epoch_seconds + self.call_seconds * functions
 
     def gain(self, functions: float, progress: float) -> float:
         """Effective epochs that one epoch brings when `progress` effective epochs were done.
