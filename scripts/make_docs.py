@@ -1,6 +1,6 @@
 """Writes what the docs say from the product itself: `.venv/bin/python scripts/make_docs.py [--pictures]`.
 
-docs/cli.md is the help texts; the tables between the marks in docs/output.md are result.schema.json's fields. With
+docs/cli.md is the help texts; the tables between the marks in docs/output.md are the fields of the three schemas. With
 --pictures, docs/images/demo.svg is drawn from the demo run: what `mlcd demo`, then
 `mlcd report RUN --picture speed --out docs/images/demo.svg` give. A test compares the pages with what is here.
 """
@@ -16,11 +16,16 @@ import click
 import mlcd
 from mlcd.cli.main import cli
 from mlcd.report.as_json import schema
+from mlcd.report.serverless_json import serverless_schema
+from mlcd.report.serving_json import serving_schema
 from mlcd.spec import template
 
 DOCS = Path(__file__).parents[1] / "docs"
-BEGIN = "<!-- begin: scripts/make_docs.py -->"
-END = "<!-- end: scripts/make_docs.py -->"
+SCHEMAS: Mapping[str, Mapping[str, Any]] = {
+    "train": schema(),
+    "serve": serving_schema(),
+    "serverless": serverless_schema(),
+}
 
 
 def cli_page() -> str:
@@ -46,9 +51,8 @@ def _helps(command: click.Command, path: str, parent: click.Context | None) -> I
                 yield from _helps(below, f"{path} {name}", context)
 
 
-def output_tables() -> str:
+def output_table(whole: Mapping[str, Any]) -> str:
     """The fields of a result, a row each, from its schema."""
-    whole: dict[str, Any] = dict(schema())
     lines = ["| field | type | meaning |", "|---|---|---|", *_rows(whole, whole, "")]
     return "\n".join(lines)
 
@@ -63,6 +67,10 @@ def _rows(node: Mapping[str, Any], whole: Mapping[str, Any], prefix: str) -> Ite
 
 
 def _resolved(node: Mapping[str, Any], whole: Mapping[str, Any]) -> Mapping[str, Any]:
+    for either in node.get("anyOf", ()):  # a value of that kind, or null
+        if "$ref" in either:
+            found = _resolved(either, whole)
+            return {**found, "type": [found.get("type", "object"), "null"]}
     if "$ref" not in node:
         return node
     target: Any = whole
@@ -82,9 +90,13 @@ def _type(field: Mapping[str, Any]) -> str:
 
 def output_page(page: str) -> str:
     """docs/output.md with its tables brought up to date."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{output_tables()}\n\n{END}{after}"
+    for kind, whole in SCHEMAS.items():
+        begin, end = f"<!-- begin: scripts/make_docs.py {kind} -->", f"<!-- end: scripts/make_docs.py {kind} -->"
+        before, _, rest = page.partition(begin)
+        if not rest:
+            raise SystemExit(f"docs/output.md has no place for {kind}")
+        page = f"{before}{begin}\n\n{output_table(whole)}\n\n{end}{rest.partition(end)[2]}"
+    return page
 
 
 def draw_demo(file: Path) -> None:

@@ -7,6 +7,8 @@ import pytest
 from report_samples import SAMPLES, budget_run, choice_of
 
 from mlcd.report.as_json import record_json, schema
+from mlcd.report.serverless_json import serverless_schema
+from mlcd.report.serving_json import serving_schema
 
 
 def test_the_schema_is_a_schema() -> None:
@@ -40,6 +42,14 @@ def test_the_schema_closes_and_requires_everything() -> None:
     for node in objects(schema()):
         assert node["additionalProperties"] is False
         assert set(node["required"]) == set(node["properties"])
+
+
+@pytest.mark.parametrize("made", [serving_schema(), serverless_schema()], ids=["serve", "serverless"])
+def test_the_other_schemas_close_and_require_what_is_always_there(made: dict[str, Any]) -> None:
+    jsonschema.Draft202012Validator.check_schema(made)
+    for node in objects(made):
+        assert node["additionalProperties"] is False
+        assert set(node["required"]) <= set(node["properties"])
 
 
 def test_lost_trainings_are_paid() -> None:

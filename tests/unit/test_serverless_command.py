@@ -1,16 +1,18 @@
 """`mlcd serverless` and its reports, on the simulated cloud: answers, exit codes, pictures."""
 
 import json
+import math
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from mlcd.cli.main import run
 from mlcd.report.serverless import better_instance, instances_text, serverless_verdict
 from mlcd.report.serverless_html import serverless_html
-from mlcd.report.serverless_json import serverless_json
+from mlcd.report.serverless_json import serverless_json, serverless_schema
 from mlcd.report.serverless_picture import serverless_picture
 from mlcd.store.epochs import EpochBook
 from mlcd.store.store import Store
@@ -120,5 +122,15 @@ def test_reports_of_a_run_without_epochs_and_with_failures(job: Path) -> None:
         ET.fromstring(serverless_picture(shown))
         assert "NaN" not in serverless_picture(shown)
         assert serverless_html(shown).count("<svg") == 1
-        assert json.dumps(serverless_json(shown), allow_nan=False)
+        text = json.dumps(serverless_json(shown), allow_nan=False)
+        jsonschema.validate(json.loads(text), serverless_schema())
         assert shown.run_id in serverless_verdict(shown)
+
+
+def test_a_training_without_a_target_has_none_in_its_json(job: Path) -> None:
+    assert run(["serverless", str(job)]) == 0
+    record = record_of(job)
+    endless = replace(record, problem=replace(record.problem, target_loss=-math.inf))
+    data = json.loads(json.dumps(serverless_json(endless), allow_nan=False))
+    jsonschema.validate(data, serverless_schema())
+    assert data["goal"]["target_loss"] is None

@@ -1,9 +1,11 @@
 """The loop of `mlcd serve` without servers: what is verified, what falls, and how a run ends."""
 
+import json
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import jsonschema
 import pytest
 
 import mlcd.engine.serving as module
@@ -17,7 +19,7 @@ from mlcd.profiler.load import LoadTest, Verified
 from mlcd.report.serving import serving_verdict
 from mlcd.report.serving_facts import Lost, chosen, losers, nearest_miss
 from mlcd.report.serving_html import serving_html
-from mlcd.report.serving_json import serving_json
+from mlcd.report.serving_json import serving_json, serving_schema
 from mlcd.search.registry import strategy
 from mlcd.space import Config, Knob, Space
 from mlcd.store.serving_codec import serving_to_json
@@ -166,6 +168,7 @@ def play(store: Store, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunReco
 def check_reports(record: RunRecord) -> str:
     """Every report takes the record; the text of the verdict."""
     data = serving_json(record)
+    jsonschema.validate(json.loads(json.dumps(data, allow_nan=False)), serving_schema())
     assert data["exit_code"] == record.status.exit_code
     assert "<!doctype html>" in serving_html(record)
     return serving_verdict(record)

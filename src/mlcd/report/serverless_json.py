@@ -1,4 +1,10 @@
-"""A training on functions as JSON: the unit of every number in its key, money in dollars."""
+"""A training on functions as JSON, described by serverless.schema.json: units in the keys, money in dollars."""
+
+import json
+import math
+from functools import cache
+from importlib.resources import files
+from typing import cast
 
 from mlcd.report.serverless import better_instance, instances_text
 from mlcd.trial.epoch import Epoch, Phase
@@ -32,7 +38,7 @@ def serverless_json(record: ServerlessRecord) -> Json:
             "minimize": str(goal.minimize),
             "budget_usd": _usd(goal.budget),
             "deadline_seconds": goal.deadline_seconds,
-            "target_loss": problem.target_loss,
+            "target_loss": problem.target_loss if math.isfinite(problem.target_loss) else None,
             "max_epochs": problem.max_epochs,
         },
         "prices": {"name": problem.prices.name, "date": problem.prices.date.isoformat()},
@@ -57,6 +63,16 @@ def serverless_json(record: ServerlessRecord) -> Json:
             "compared": [_instance(instance) for instance in record.instances],
         },
     }
+
+
+@cache
+def _schema_text() -> str:
+    return (files("mlcd.report") / "serverless.schema.json").read_text(encoding="utf-8")
+
+
+def serverless_schema() -> Json:
+    """The JSON Schema (draft 2020-12) of `serverless_json`."""
+    return cast(Json, json.loads(_schema_text()))
 
 
 def _epochs(record: ServerlessRecord) -> list[Json]:

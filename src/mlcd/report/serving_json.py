@@ -1,6 +1,13 @@
-"""A serving run as JSON: stable, with the unit of every number in its key; a missing limit or choice is null."""
+"""A serving run as JSON: stable, described by serving.schema.json, with the unit of every number in its key.
 
+A missing limit or choice is null.
+"""
+
+import json
 from dataclasses import asdict
+from functools import cache
+from importlib.resources import files
+from typing import cast
 
 from mlcd.report.serving import goal_text
 from mlcd.report.serving_facts import Loser, chosen, losers, nearest_miss, untried
@@ -63,6 +70,16 @@ def serving_json(record: RunRecord) -> Json:
         "why_not": [_loser(loser) for loser in losers(record)],
         "notes": list(facts.notes) if facts else [],
     }
+
+
+@cache
+def _schema_text() -> str:
+    return (files("mlcd.report") / "serving.schema.json").read_text(encoding="utf-8")
+
+
+def serving_schema() -> Json:
+    """The JSON Schema (draft 2020-12) of `serving_json`, and of what `mlcd serve` adds to it."""
+    return cast(Json, json.loads(_schema_text()))
 
 
 def _usd(usd: Usd | None) -> float | None:
