@@ -1,7 +1,6 @@
 """`mlcd serverless` and its reports, on the simulated cloud: answers, exit codes, pictures."""
 
 import json
-import math
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -125,12 +124,3 @@ def test_reports_of_a_run_without_epochs_and_with_failures(job: Path) -> None:
         text = json.dumps(serverless_json(shown), allow_nan=False)
         jsonschema.validate(json.loads(text), serverless_schema())
         assert shown.run_id in serverless_verdict(shown)
-
-
-def test_a_training_without_a_target_has_none_in_its_json(job: Path) -> None:
-    assert run(["serverless", str(job)]) == 0
-    record = record_of(job)
-    endless = replace(record, problem=replace(record.problem, target_loss=-math.inf))
-    data = json.loads(json.dumps(serverless_json(endless), allow_nan=False))
-    jsonschema.validate(data, serverless_schema())
-    assert data["goal"]["target_loss"] is None

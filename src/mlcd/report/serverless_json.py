@@ -1,7 +1,6 @@
 """A training on functions as JSON, described by serverless.schema.json: units in the keys, money in dollars."""
 
 import json
-import math
 from functools import cache
 from importlib.resources import files
 from typing import cast
@@ -38,7 +37,7 @@ def serverless_json(record: ServerlessRecord) -> Json:
             "minimize": str(goal.minimize),
             "budget_usd": _usd(goal.budget),
             "deadline_seconds": goal.deadline_seconds,
-            "target_loss": problem.target_loss if math.isfinite(problem.target_loss) else None,
+            "target_loss": problem.target_loss,
             "max_epochs": problem.max_epochs,
         },
         "prices": {"name": problem.prices.name, "date": problem.prices.date.isoformat()},
