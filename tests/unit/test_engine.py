@@ -6,6 +6,7 @@ import pytest
 from tests.synthetic import MACHINES, Listed, SyntheticCloud, SyntheticLease, make_engine, make_problem
 
 from mlcd.clouds.provider import Lease, LeaseFailed, Order, Progress, Purpose
+from mlcd.clouds.reading import Reading
 from mlcd.clouds.wrappers import Flaky, NoisyRun
 from mlcd.errors import Interrupted, ProviderError
 from mlcd.events import Event, RunProgress, SearchEnded, TrialFinished, TrialStarted, Warned
@@ -58,6 +59,16 @@ def test_from_the_first_trial_to_the_receipt(store: Store) -> None:
     assert [(n.label, n.measured) for n in record.naive] == [("the cheapest type", True), ("the dearest", False)]
     assert cloud.released == len(cloud.leased) == 3
     assert record.stopped == "the list is at its end"
+
+
+def test_what_a_job_says_is_wrong_reaches_the_user(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = [Reading(seconds=at, warning="the loss at 640 samples is not a number") for at in (1.0, 2.0)]
+    monkeypatch.setattr(SyntheticLease, "heard", said, raising=False)
+    _, events = run(make_problem(), SyntheticCloud(), store, Listed(configs=(D("c5.big", 1),)))
+    kinds = [type(event) for event in events]
+    assert kinds[:3] == [TrialStarted, TrialFinished, Warned], "once a trial, however often it was said"
+    warned = [event.text for event in events if isinstance(event, Warned)]
+    assert warned == [f"{D('c5.big', 1)}: the loss at 640 samples is not a number"]
 
 
 def test_a_finished_run_is_only_shown_again(store: Store) -> None:

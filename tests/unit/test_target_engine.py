@@ -64,6 +64,11 @@ def test_a_job_that_ends_before_its_target_is_told_of(accuracy: float, warned: i
         training = Training(
             accounts=engine._accounts, record=store.record("run-1"), observer=told.append, stop=engine._stop
         )
-        heard = [Reading(seconds=1.0, samples=1000.0, metrics={"accuracy": accuracy})]
+        heard = [
+            Reading(seconds=1.0, samples=1000.0, metrics={"accuracy": accuracy}),
+            Reading(seconds=2.0, warning="the checkpoint could not be saved"),
+        ]
         training._check_end(Watch(work=1.0, seconds_left=1.0), heard)
-    assert [isinstance(event, Warned) for event in told] == [True] * warned
+    texts = [event.text for event in told if isinstance(event, Warned)]
+    assert texts[0] == "the training: the checkpoint could not be saved"
+    assert len(texts) == 1 + warned

@@ -182,7 +182,7 @@ class JobLease:
             late = last.samples
             for reading in source.news():
                 self.total_samples = reading.total or self.total_samples
-                if reading.noise is not None or reading.metrics:
+                if reading.noise is not None or reading.metrics or reading.warning:
                     self.heard.append(reading)
                 if reading.samples is None:
                     continue

@@ -11,12 +11,13 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
 
 from mlcd.clouds.provider import Cloud
 from mlcd.engine.accounts import Accounts
 from mlcd.engine.training import Training
 from mlcd.errors import BadInput, Interrupted
-from mlcd.events import Observer, SearchEnded, TrialFinished, TrialStarted, ignore
+from mlcd.events import Observer, SearchEnded, TrialFinished, TrialStarted, Warned, ignore
 from mlcd.ledger import Authorisation, Ledger, Refusal
 from mlcd.models.speed import speed_model
 from mlcd.problem import Problem
@@ -51,6 +52,7 @@ class Engine:
     naive: Sequence[tuple[str, Config]] = ()
     observer: Observer = ignore
     _stop: threading.Event = field(default_factory=threading.Event, init=False)
+    _said: SimpleQueue[str] = field(default_factory=SimpleQueue, init=False)
     _accounts: Accounts = field(init=False)
 
     def __post_init__(self) -> None:
@@ -180,6 +182,7 @@ class Engine:
             metric=self.problem.target.metric if self.problem.target else "",
             known_noise=self._accounts.history.noise_scale,
             cancelled=self._stop.is_set,
+            warned=self._said.put,
         )
 
     def _settle(self, started: StartedTrial, trial: Trial) -> None:
@@ -188,6 +191,8 @@ class Engine:
         self._accounts.rows = sorted([*self._accounts.rows, row], key=lambda r: r.number)
         ledger = self._accounts.ledger()
         self.observer(TrialFinished(row=row, incumbent=ledger.incumbent(), money=self._accounts.money(ledger)))
+        while not self._said.empty():
+            self.observer(Warned(text=self._said.get()))
 
     def _settle_in_flight(self) -> None:
         """After a kill: simulated trials are measured again, real ones are charged for the time that went by."""

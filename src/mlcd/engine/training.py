@@ -12,7 +12,7 @@ from mlcd.engine.watch import QUIET_GAPS, Watch
 from mlcd.errors import Interrupted
 from mlcd.events import Observer, RunProgress, Warned
 from mlcd.ledger import Refusal
-from mlcd.profiler.measure import learned
+from mlcd.profiler.measure import learned, warnings
 from mlcd.profiler.noise import noise_scale
 from mlcd.search.strategy import Elastic
 from mlcd.trial.outcome import Status
@@ -181,7 +181,9 @@ class Training:
         return self._ended(plan, settled.seconds, watch, (Ending.DONE, ""), settled.reached_samples)
 
     def _check_end(self, watch: Watch, heard: list[Reading]) -> None:
-        """Say it when a job that ended well did not do what its file says."""
+        """Pass on what the job said was wrong; say it when one that ended well did not do what its file says."""
+        for text in warnings(heard):
+            self.observer(Warned(text=f"the training: {text}"))
         target = self.accounts.problem.target
         if target is not None:
             points = learned(heard, target.metric)

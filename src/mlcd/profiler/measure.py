@@ -44,6 +44,7 @@ def measure(
     metric: str = "",
     known_noise: float | None = None,
     cancelled: Callable[[], bool] = lambda: False,
+    warned: Callable[[str], None] = lambda _text: None,
 ) -> Trial:
     """One trial of `config`: a Measurement, or a Failure with what it cost. Never longer than policy.worst_seconds.
 
@@ -51,6 +52,7 @@ def measure(
 
     metric       of the job's reports that tells how good the model is; "" where nobody asks
     known_noise  the noise scale that earlier trials saw
+    warned       is told what the job said was wrong while it went on
 
     Raises Interrupted when `cancelled`, and what the cloud raises besides LeaseFailed (ProviderError); the nodes are
     released in every case.
@@ -78,6 +80,8 @@ def measure(
                     break
             if watch.points and not watch.hung:
                 settled = lease.finish(watch.points[-1])
+            for text in warnings(heard):
+                warned(f"{config}: {text}")
     except LeaseFailed as failed:
         seconds = min(failed.seconds, most)
         usd = usd_per_hour.for_seconds(seconds) if failed.billed else ZERO
@@ -114,6 +118,11 @@ def measure(
         noise_scale=noise_scale(heard),
         learned=learned(heard, metric),
     )
+
+
+def warnings(heard: Iterable[Reading]) -> tuple[str, ...]:
+    """What the job said was wrong, each once."""
+    return tuple(dict.fromkeys(reading.warning for reading in heard if reading.warning))
 
 
 def learned(heard: Iterable[Reading], metric: str) -> tuple[Learned, ...]:
