@@ -753,7 +753,7 @@ def loaded(statement: str) -> set[str]:
     return {name.partition(".")[0] for name in done.stdout.split("\n")[-2].split()}
 
 
-HEAVY = {"numpy", "scipy", "torch", "sklearn", "joblib", "yaml", "sqlite3", "filelock"}
+HEAVY = {"numpy", "scipy", "torch", "sklearn", "joblib", "yaml", "sqlite3", "filelock", "onnx", "lithops"}
 
 
 def test_importing_mlcd_is_light() -> None:
@@ -769,4 +769,5 @@ def test_the_catalog_needs_no_mathematics() -> None:
 
 
 def test_the_core_does_not_need_the_extras() -> None:
-    assert not loaded("import mlcd\nmlcd.train") & {"torch", "sklearn", "jsonschema", "hypothesis"}
+    extras = {"torch", "sklearn", "jsonschema", "hypothesis", "onnx", "onnxruntime", "lithops", "gymnasium"}
+    assert not loaded("import mlcd\nmlcd.train, mlcd.serve, mlcd.serverless") & extras

@@ -56,6 +56,7 @@ def test_every_exit_code_is_documented() -> None:
         assert f"| {code} |" in page
 
 
+@pytest.mark.nodes  # one example is a real load test
 def test_the_python_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
@@ -66,6 +67,8 @@ def test_the_python_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         exec(compile(block, "docs/python.md", "exec"), names)
     assert (tmp_path / "speed.svg").exists()
     assert (tmp_path / "report.html").exists()
+    assert (tmp_path / "served.html").exists()
+    assert (tmp_path / "epochs.svg").exists()
 
 
 def test_the_tables_of_the_replay_page_are_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,116 +1,31 @@
-"""mlcd from Python: `train` and `resume` give a `Result`. For those who run the trials themselves: mlcd.asktell."""
+"""The jobs as functions: the same as the commands of their names, with results in place of printing."""
 
-import json
 import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from mlcd.errors import BadInput, nearest
-from mlcd.events import Observer, ignore
-from mlcd.jobs.given import GoalLike, Job, check_seed, job_spec
+from mlcd.api.results import Result, ServeResult, ServerlessResult
+from mlcd.errors import BadInput
+from mlcd.events import EpochObserver, Observer, ignore, ignore_epochs
+from mlcd.goal import Goal
+from mlcd.jobs.given import GoalLike, Job, ServeJob, ServerlessJob, check_seed, job_spec, serve_spec, serverless_spec
+from mlcd.jobs.serve import resume as resume_serving
+from mlcd.jobs.serve import serve as serve_job
+from mlcd.jobs.serverless import most_spent
+from mlcd.jobs.serverless import prepare as prepare_functions
+from mlcd.jobs.serverless import resume as resume_on_functions
+from mlcd.jobs.serverless import train as train_on_functions
 from mlcd.jobs.train import resume as resume_job
 from mlcd.jobs.train import train as train_job
-from mlcd.report.as_json import record_json
-from mlcd.report.html import html_report
-from mlcd.report.pareto import pareto
-from mlcd.report.pictures import PictureKind, picture
 from mlcd.report.progress import ProgressLines
-from mlcd.report.receipt import Receipt, receipt
-from mlcd.report.verdict import verdict
+from mlcd.report.serverless_progress import EpochProgress
+from mlcd.report.serving_progress import ServingProgress
+from mlcd.store.epochs import EpochBook
 from mlcd.store.store import Store
 from mlcd.store.store import home as default_home
-from mlcd.trial.outcome import Status
-from mlcd.trial.plan import Plan
-from mlcd.trial.record import RunRecord, TrialRow
 from mlcd.units import Usd
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """An SVG. A notebook shows it by itself."""
-
-    svg: str
-
-    def _repr_svg_(self) -> str:
-        return self.svg
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the file and returns its path. Raises OSError."""
-        file = Path(path)
-        file.write_text(self.svg, encoding="utf-8")
-        return file
-
-
-@dataclass(frozen=True, repr=False)
-class Result:
-    """A run as the store has it. Printing it gives the verdict."""
-
-    record: RunRecord
-
-    @property
-    def run_id(self) -> str:
-        """The name for `resume` and for `mlcd show`."""
-        return self.record.run_id
-
-    @property
-    def status(self) -> Status:
-        """How it ended; "nothing fits" is a status and no exception."""
-        return self.record.status
-
-    @property
-    def best(self) -> Plan | None:
-        """The deployment chosen, with its predicted and worst time and money; None when nothing fits."""
-        return self.record.choice
-
-    @property
-    def trials(self) -> tuple[TrialRow, ...]:
-        """Every trial in order, the failed ones too."""
-        return self.record.rows
-
-    @property
-    def receipt(self) -> Receipt:
-        """What search and training took, the caps, what is left, what was saved."""
-        return receipt(self.record)
-
-    def explain(self) -> str:
-        """The verdict in words: the choice, the receipt, why not the others, a small plot."""
-        return verdict(self.record)
-
-    def pareto(self) -> tuple[Plan, ...]:
-        """The measured deployments that no other beats in both time and money, fastest first."""
-        return pareto(self.record)
-
-    def plot(self, kind: str = "speed") -> Picture:
-        """A picture: `speed` over nodes with the search path, `money` over trials, or the time-money `tradeoff`.
-
-        Where the batch was chosen also `batches`, a curve a batch over the nodes, and `batches-repriced`, the same
-        under the other price policy.
-
-        Raises BadInput for another kind.
-        """
-        kinds = [str(known) for known in PictureKind]
-        if kind not in kinds:
-            raise BadInput(f"there is no picture {kind!r}; allowed: {', '.join(kinds)}{_meant(kind, kinds)}")
-        return Picture(picture(self.record, kind))
-
-    def to_json(self) -> str:
-        """The same JSON text as `mlcd show RUN -o json`; docs/output.md has its fields."""
-        return json.dumps(record_json(self.record), indent=2, ensure_ascii=False, allow_nan=False)
-
-    def report(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the HTML report and returns its path. Raises OSError."""
-        file = Path(path)
-        file.write_text(html_report(self.record), encoding="utf-8")
-        return file
-
-    def __repr__(self) -> str:
-        best = "nothing" if self.best is None else f"{self.best.config}"
-        return f"<Result {self.run_id}: {self.status}, {best} after {len(self.trials)} trials>"
-
-    def __str__(self) -> str:
-        return self.explain()
 
 
 def train(
@@ -137,29 +52,124 @@ def train(
     spec = job_spec(job, goal, on=on, budget=budget, deadline=deadline, strategy=strategy, parallel=parallel)
     check_seed(seed)
     with Store(_home(home)) as store:
-        return Result(train_job(spec, store=store, seed=seed, observer=_observer(progress, spec.resources.infra)))
+        return Result(train_job(spec, store=store, seed=seed, observer=_trials(progress, spec.resources.infra)))
 
 
-def resume(run_id: str, *, home: str | os.PathLike[str] | None = None, progress: bool = False) -> Result:
-    """Go on with a run; no finished trial is run or paid again. A finished run is only read.
+def serve(
+    job: ServeJob,
+    *,
+    slo: str | Mapping[str, object] | None = None,
+    rate: str | float | None = None,
+    trials: int | None = None,
+    budget: str | float | Usd | None = None,
+    deadline: str | timedelta | None = None,
+    strategy: str | None = None,
+    sizes: Mapping[str, int] | None = None,
+    seed: int = 0,
+    home: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+) -> ServeResult:
+    """Find out how to serve a model on this machine, by real load tests; the same as `mlcd serve`.
 
-    Raises what `train` raises, and RunBusy where another process works on that run.
+    job       the path of an ONNX model, or a job: the path of a .yaml file, its text, a mapping with its fields
+    slo       the latency to keep: "p99=50ms", or {"p99": "50ms"}
+    rate      requests a second to hold; more than that is worth nothing
+    trials    load tests at most
+    sizes     of axes that the model leaves open, by their name; goes with a model's path
+    home      where runs are kept; None is $MLCD_HOME, else ~/.mlcd
+    progress  True writes progress lines to standard error
+
+    slo, rate, trials, budget, deadline and strategy stand in place of the job's own. No server is left running.
+
+    Raises BadInput (SpecError), ProviderError, StoreError, and Interrupted on Ctrl-C.
+    """
+    spec = serve_spec(
+        job, slo=slo, rate=rate, trials=trials, budget=budget, deadline=deadline, strategy=strategy, sizes=sizes
+    )
+    check_seed(seed)
+    with Store(_home(home)) as store:
+        return ServeResult(serve_job(spec, store=store, seed=seed, observer=_load_tests(progress, spec.goal)))
+
+
+def serverless(
+    job: ServerlessJob,
+    *,
+    on: str | None = None,
+    budget: str | float | Usd | None = None,
+    deadline: str | timedelta | None = None,
+    strategy: str | None = None,
+    sync: str | None = None,
+    functions: str | int | Sequence[int] | None = None,
+    memory: str | int | Sequence[int] | None = None,
+    seed: int = 0,
+    home: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+    yes: bool = False,
+) -> ServerlessResult:
+    """Train on functions, their number and memory chosen anew before every epoch; the same as `mlcd serverless`.
+
+    functions  how many may be chosen: "1..64", [1, 2, 4], or one
+    memory     which sizes may be chosen, in MB: [512, 1769], or one
+    home       where runs are kept; None is $MLCD_HOME, else ~/.mlcd
+    progress   True writes progress lines to standard error
+    yes        leave to spend real money, which a cloud that charges does not start without
+
+    on, budget, deadline, strategy, sync, functions and memory stand in place of the job's own.
+
+    Raises BadInput (SpecError), ProviderError, StoreError, and Interrupted on Ctrl-C.
+    """
+    spec = serverless_spec(
+        job,
+        on=on,
+        budget=budget,
+        deadline=deadline,
+        strategy=strategy,
+        sync=sync,
+        functions=functions,
+        memory=memory,
+    )
+    check_seed(seed)
+    prepared = prepare_functions(spec, seed=seed)
+    if prepared.charged and not yes:
+        raise BadInput(f"this would spend real money on {spec.resources.infra} ({most_spent(spec)}): give yes=True")
+    with Store(_home(home)) as store:
+        observer = _epochs(progress, prepared.problem.target_loss)
+        return ServerlessResult(train_on_functions(spec, store=store, seed=seed, observer=observer))
+
+
+def resume(
+    run_id: str, *, home: str | os.PathLike[str] | None = None, progress: bool = False
+) -> Result | ServeResult | ServerlessResult:
+    """Go on with a run of any kind; nothing that is finished is run or paid again. A finished run is only read.
+
+    Returns what the function that began the run returns. Raises what that raises, and RunBusy where another process
+    works on the run.
     """
     with Store(_home(home)) as store:
-        return Result(resume_job(run_id, store=store, observer=_observer(progress, store.record(run_id).cloud)))
+        if store.kind(run_id) == "serverless":
+            target = EpochBook(store).record(run_id).problem.target_loss
+            return ServerlessResult(resume_on_functions(run_id, store=store, observer=_epochs(progress, target)))
+        before = store.record(run_id)
+        if before.kind == "serve":
+            observer = _load_tests(progress, before.problem.goal)
+            return ServeResult(resume_serving(run_id, store=store, observer=observer))
+        return Result(resume_job(run_id, store=store, observer=_trials(progress, before.cloud)))
 
 
-def _observer(progress: bool, cloud: str) -> Observer:
+def _trials(progress: bool, cloud: str) -> Observer:
     if not progress:
         return ignore
     colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     return ProgressLines(sys.stderr, colour, replayed=cloud.startswith("replay/"))
 
 
+def _load_tests(progress: bool, goal: Goal) -> Observer:
+    return ServingProgress(sys.stderr, goal) if progress else ignore
+
+
+def _epochs(progress: bool, target_loss: float) -> EpochObserver:
+    return EpochProgress(sys.stderr, target_loss) if progress else ignore_epochs
+
+
 def _home(home: str | os.PathLike[str] | None) -> Path:
     return default_home() if home is None else Path(home).expanduser()
-
-
-def _meant(name: str, known: list[str]) -> str:
-    near = nearest(name, known)
-    return f"; did you mean {near!r}?" if near else ""

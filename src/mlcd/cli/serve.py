@@ -1,4 +1,3 @@
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from mlcd.spec.serve import ServeSpec
     from mlcd.trial.record import RunRecord
 
-_JOB_FILES = (".yaml", ".yml")
 _KINDS = ("compose", "kubernetes", "triton")
 
 
@@ -94,20 +92,13 @@ def serve(
 
 def _spec(model: str, flags: Mapping[str, str | None], sizes: tuple[str, ...]) -> "ServeSpec":
     """The job of a file, or of a model with the defaults of everything else; then the flags."""
-    from mlcd.spec.serving import read_serve, serve_mapping, with_flags
+    from mlcd.spec.serving import is_job_file, model_job, read_serve, with_flags
 
-    if Path(model).suffix.lower() in _JOB_FILES:
-        if sizes:
-            raise BadInput("--size: goes with a model; in a job file write sizes: {AXIS: N}")
-        return with_flags(read_serve(model), flags)
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(model).stem).strip("-._")[:80] or "model"
-    fields: dict[str, object] = {
-        "name": name,
-        "model": str(Path(model).expanduser().absolute()),
-        "goal": {"maximize": "requests per dollar"},
-        "sizes": dict(map(_size, sizes)) or None,
-    }
-    return with_flags(serve_mapping(fields), flags)
+    if not is_job_file(model):
+        return with_flags(model_job(model, dict(map(_size, sizes))), flags)
+    if sizes:
+        raise BadInput("--size: goes with a model; in a job file write sizes: {AXIS: N}")
+    return with_flags(read_serve(model), flags)
 
 
 def _size(text: str) -> tuple[str, int]:

@@ -74,8 +74,9 @@ def _ask(spec: "ServerlessSpec", prepared: "PreparedTraining") -> None:
     """Leave to spend, unless nothing real is spent. Raises BadInput off a terminal, Abort for a no."""
     if not prepared.charged:
         return
-    budget, infra = spec.goal.budget, spec.resources.infra
-    most = f"at most {budget}" if budget is not None else "an amount that no budget limits"
+    from mlcd.jobs.serverless import most_spent
+
+    infra, most = spec.resources.infra, most_spent(spec)
     if not sys.stdin.isatty():
         raise BadInput(f"this would spend real money on {infra} ({most}) and there is no one to ask: give -y")
     if not click.confirm(f"This spends real money on {infra}: {most}. Go on?", err=True):

@@ -161,7 +161,7 @@ def _elsewhere(spec: ServeSpec) -> Exception:
 
 
 def _spec_to_json(spec: ServeSpec, facts: ServingFacts, now: datetime) -> dict[str, Any]:
-    file = str(Path(spec.file).resolve()) if spec.file else ""
+    file = str(Path(spec.file or "job.yaml").resolve())  # also without a file its paths are seen from here, later
     return {"source": spec.source, "file": file, "now": now.isoformat(), "serving": serving_to_json(facts)}
 
 

@@ -90,6 +90,12 @@ def prepare(spec: ServerlessSpec, *, seed: int = 0) -> PreparedTraining:
     )
 
 
+def most_spent(spec: ServerlessSpec) -> str:
+    """What a training where `charged` may cost, in the words of who asks for leave."""
+    budget = spec.goal.budget
+    return f"at most {budget}" if budget is not None else "an amount that no budget limits"
+
+
 def train(
     spec: ServerlessSpec, *, store: Store, seed: int = 0, observer: EpochObserver = ignore_epochs
 ) -> ServerlessRecord:
@@ -328,7 +334,7 @@ def _simulated_problem(spec: ServerlessSpec, laws: SimWorkload) -> FunctionProbl
 
 
 def _spec_to_json(spec: ServerlessSpec, now: datetime) -> dict[str, Any]:
-    file = str(Path(spec.file).resolve()) if spec.file else ""
+    file = str(Path(spec.file or "job.yaml").resolve())  # also without a file its paths are seen from here, later
     return {"source": spec.source, "file": file, "now": now.isoformat()}
 
 

@@ -1,4 +1,4 @@
-"""The job file of `mlcd serverless`: every field in tables, and the same fields from the command line."""
+"""The job file of `mlcd serverless`: every field in tables, and the same from the command line and from Python."""
 
 import re
 from collections.abc import Mapping
@@ -206,27 +206,29 @@ _FLAGS = {
 
 
 def with_function_flags(
-    spec: ServerlessSpec, flags: Mapping[str, str | None], *, now: datetime | None = None
+    spec: ServerlessSpec, flags: Mapping[str, object], *, now: datetime | None = None, mark: str = "--"
 ) -> ServerlessSpec:
-    """`spec` with the command line's flags in place of the file's values; its source says so, too.
+    """`spec` with flags in place of the file's values; its source says so, too.
 
-    flags  by name: on, budget, deadline, strategy, sync, functions, memory. Raises SpecError naming the flag.
+    flags  by name: on, budget, deadline, strategy, sync, functions, memory; as text, or as Python's values
+
+    Raises SpecError whose field is the flag after `mark`, such as `--budget`.
     """
-    given = {name: text for name, text in flags.items() if text is not None}
+    given = {name: value for name, value in flags.items() if value is not None}
     if not given:
         return spec
     fields = document(spec.source, file=spec.file).plain()
     if not isinstance(fields, dict):  # parsed before, so that it is one
         raise SpecError("must be a mapping of fields to values", file=spec.file)
-    for name, text in given.items():
+    for name, value in given.items():
         section, field = _FLAGS[name]
         place = fields.setdefault(section, {}) if section else fields
-        place[field] = [part.strip() for part in text.split(",")] if name == "memory" else _plain(text)
+        place[field] = _flag_value(name, value)
     try:
         changed = serverless_mapping(fields, now=now)
     except SpecError as error:
-        raise _named(error, given) from error
-    places = {**spec.places, **{_path(name): Place(f"--{name}") for name in given}}
+        raise _named(error, given, mark) from error
+    places = {**spec.places, **{_path(name): Place(mark + name) for name in given}}
     return replace(changed, file=spec.file, places=places)
 
 
@@ -234,12 +236,19 @@ def _path(flag: str) -> str:
     return ".".join(part for part in _FLAGS[flag] if part)
 
 
-def _plain(text: str) -> object:
-    return int(text) if text.strip().isdigit() else text
+def _flag_value(name: str, value: object) -> object:
+    """What a flag's value is in a job file."""
+    if not isinstance(value, str):
+        return value
+    if name == "memory":
+        return [part.strip() for part in value.split(",")]
+    return int(value) if value.strip().isdigit() else value
 
 
-def _named(error: SpecError, given: Mapping[str, str]) -> SpecError:
-    for name, text in given.items():
+def _named(error: SpecError, given: Mapping[str, object], mark: str) -> SpecError:
+    for name, value in given.items():
         if error.field == _path(name) or error.field.startswith(f"{_path(name)}["):
-            return SpecError(error.problem, field=f"--{name}", value=text, allowed=error.allowed, nearest=error.nearest)
+            return SpecError(
+                error.problem, field=mark + name, value=value, allowed=error.allowed, nearest=error.nearest
+            )
     return error

@@ -1,5 +1,6 @@
-"""The job file of `mlcd serve`: every field in tables, and the same fields from the command line."""
+"""The job file of `mlcd serve`: every field in tables, and the same fields from the command line and from Python."""
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,6 +24,8 @@ from mlcd.spec.train import Place, TrialRules
 PRECISIONS = ("fp32", "int8")
 """What ONNX Runtime serves on a CPU without a calibration set."""
 PERCENTILES = ("p50", "p95", "p99")
+JOB_FILES = (".yaml", ".yml")
+"""How a job file's name ends; any other file is a model."""
 MOST_LATENCY_SECONDS = 3600.0
 
 _LATENCY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*(ms|msec|milliseconds?|s|sec|seconds?|us|µs)\s*")
@@ -277,6 +280,26 @@ def serve_mapping(job: Mapping[str, object], *, now: datetime | None = None) -> 
     return replace(_checked(root, now), source=as_text(root))
 
 
+def is_job_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is a job file's, by its name; else it is a model's."""
+    return Path(path).suffix.lower() in JOB_FILES
+
+
+def model_job(model: str | os.PathLike[str], sizes: Mapping[str, int] | None = None) -> ServeSpec:
+    """The job of serving a model with the defaults of everything else, named after its file. Raises SpecError.
+
+    sizes  of axes that the model leaves open
+    """
+    path = Path(model).expanduser().absolute()
+    fields: dict[str, object] = {
+        "name": re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")[:80] or "model",
+        "model": str(path),
+        "goal": {"maximize": _REQUESTS_PER_DOLLAR},
+        "sizes": sizes or None,
+    }
+    return serve_mapping(fields)
+
+
 def _checked(root: Node, now: datetime | None) -> ServeSpec:
     """The job, and what its fields say together."""
     spec = replace(serve_record(now)(root), places=places_of(root))
@@ -295,29 +318,35 @@ def _checked(root: Node, now: datetime | None) -> ServeSpec:
     return spec
 
 
-def with_flags(spec: ServeSpec, flags: Mapping[str, str | None], *, now: datetime | None = None) -> ServeSpec:
-    """`spec` with the command line's flags in place of the file's values; its source says so, too.
+def with_flags(
+    spec: ServeSpec, flags: Mapping[str, object], *, now: datetime | None = None, mark: str = "--"
+) -> ServeSpec:
+    """`spec` with flags in place of the file's values; its source says so, too.
 
-    flags  by name: on, slo, rate, maximize, budget, deadline, strategy, trials. Raises SpecError naming the flag.
+    flags  by name: on, slo, rate, maximize, budget, deadline, strategy, trials; as text, or as Python's values
+
+    Raises SpecError whose field is the flag after `mark`, such as `--slo`.
     """
-    given = {name: text for name, text in flags.items() if text is not None}
+    given = {name: value for name, value in flags.items() if value is not None}
     if not given:
         return spec
     fields = document(spec.source, file=spec.file).plain()
     if not isinstance(fields, dict):  # parsed before, so that it is one
         raise SpecError("must be a mapping of fields to values", file=spec.file)
-    for name, text in given.items():
+    for name, value in given.items():
         section, field = _FLAGS[name]
         place = fields.setdefault(section, {})
-        place[field] = _flag_value(name, text)
+        place[field] = _flag_value(name, value, mark)
         if name == "maximize":
             place.pop("minimize", None)
-    changed = _named_by_flags(fields, given, now)
-    places = {**spec.places, **{f"{_FLAGS[n][0]}.{_FLAGS[n][1]}": Place(f"--{n}") for n in given}}
+    changed = _named_by_flags(fields, given, now, mark)
+    places = {**spec.places, **{f"{_FLAGS[n][0]}.{_FLAGS[n][1]}": Place(mark + n) for n in given}}
     return replace(changed, file=spec.file, places=places)
 
 
-def _named_by_flags(fields: dict[str, object], given: Mapping[str, str], now: datetime | None) -> ServeSpec:
+def _named_by_flags(
+    fields: dict[str, object], given: Mapping[str, object], now: datetime | None, mark: str
+) -> ServeSpec:
     try:
         return serve_mapping(fields, now=now)
     except SpecError as error:
@@ -325,21 +354,21 @@ def _named_by_flags(fields: dict[str, object], given: Mapping[str, str], now: da
             path = ".".join(_FLAGS[name])
             if error.field == path or error.field.startswith(f"{path}."):
                 raise SpecError(
-                    error.problem, field=f"--{name}", value=given[name], allowed=error.allowed, nearest=error.nearest
+                    error.problem, field=mark + name, value=given[name], allowed=error.allowed, nearest=error.nearest
                 ) from error
         raise
 
 
-def _flag_value(name: str, text: str) -> object:
-    """What a flag's text is in a job file."""
-    if name == "slo":
-        percentile, equals, limit = text.partition("=")
+def _flag_value(name: str, value: object, mark: str) -> object:
+    """What a flag's value is in a job file."""
+    if name == "slo" and not isinstance(value, Mapping):
+        percentile, equals, limit = value.partition("=") if isinstance(value, str) else ("", "", "")
         if not equals:
-            raise SpecError("is not a latency limit", field="--slo", value=text, allowed="p99=50ms")
+            raise SpecError("is not a latency limit", field=f"{mark}slo", value=value, allowed="p99=50ms")
         return {percentile.strip(): limit.strip()}
-    if name == "trials":
-        return int(text) if text.strip().isdigit() else text
-    return text
+    if name == "trials" and isinstance(value, str):
+        return int(value) if value.strip().isdigit() else value
+    return value
 
 
 _FLAGS = {
