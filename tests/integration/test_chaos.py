@@ -45,5 +45,7 @@ def test_what_is_left_behind_is_found(tmp_path: Path) -> None:
     lease_id = f"mlcd-chaos-test-{tmp_path.name[-8:]}"
     assert chaos.remains(lease_id) == []
     with subprocess.Popen(["sleep", "60"], env={"MLCD_LEASE": lease_id, "PATH": "/usr/bin:/bin"}) as left:
-        assert chaos.remains(lease_id) == [f"process {left.pid}"]
-        left.kill()
+        try:
+            assert chaos.remains(lease_id) == [f"process {left.pid}"]
+        finally:
+            left.kill()

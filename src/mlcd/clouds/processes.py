@@ -10,6 +10,9 @@ from pathlib import Path
 
 TAG = "MLCD_LEASE"
 """The variable in the environment of everything that a lease starts."""
+EXEC_SECONDS = 1.0
+"""How long a process that is just becoming another program is waited for; it takes less than a millisecond of one."""
+_KERNEL_THREAD = 0x00200000  # PF_KTHREAD of linux/sched.h, in field 9 of /proc/PID/stat
 
 
 def started_at(pid: int) -> str:
@@ -39,11 +42,8 @@ def all_tagged() -> dict[str, list[int]]:
     """Living processes that bear any lease, by lease; none are found on systems without /proc."""
     found: dict[str, list[int]] = {}
     for environ in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            variables = environ.read_bytes().split(b"\0")
-        except OSError:  # gone, or somebody else's
-            continue
         pid = int(environ.parent.name)
+        variables = _variables(pid)
         if pid == os.getpid() or not started_at(pid):
             continue
         for variable in variables:
@@ -51,6 +51,39 @@ def all_tagged() -> dict[str, list[int]]:
             if name == TAG.encode() and lease_id:
                 found.setdefault(lease_id.decode(errors="replace"), []).append(pid)
     return found
+
+
+def _variables(pid: int) -> list[bytes]:
+    """The environment of a process; none where it is gone, or somebody else's.
+
+    The system shows none between the moment at which a process has become another program and the one at which that
+    has its variables: such a process is waited for, since it would be left behind otherwise.
+    """
+    until = time.monotonic() + EXEC_SECONDS
+    text, may_come = _environ(pid), True
+    while not text and may_come:
+        may_come = _has_no_environment_yet(pid) and time.monotonic() < until
+        text = _environ(pid)  # after the question: it may have been given them meanwhile
+        if not text and may_come:
+            time.sleep(0.001)
+    return text.split(b"\0") if text else []
+
+
+def _environ(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
+
+
+def _has_no_environment_yet(pid: int) -> bool:
+    """Whether a living process was not given its place for variables; a kernel's thread never has one."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False
+    state, flags, end_of_variables = fields[0], int(fields[6]), int(fields[48])
+    return state not in "ZX" and not flags & _KERNEL_THREAD and not end_of_variables
 
 
 def end(pids: Iterable[int], *, grace_seconds: float = 3.0) -> None:
