@@ -60,20 +60,17 @@ def _variables(pid: int) -> list[bytes]:
     has its variables: such a process is waited for, since it would be left behind otherwise.
     """
     until = time.monotonic() + EXEC_SECONDS
-    text, may_come = _environ(pid), True
-    while not text and may_come:
-        may_come = _has_no_environment_yet(pid) and time.monotonic() < until
-        text = _environ(pid)  # after the question: it may have been given them meanwhile
-        if not text and may_come:
-            time.sleep(0.001)
-    return text.split(b"\0") if text else []
-
-
-def _environ(pid: int) -> bytes:
+    file = Path(f"/proc/{pid}/environ")
     try:
-        return Path(f"/proc/{pid}/environ").read_bytes()
+        text, may_come = file.read_bytes(), True
+        while not text and may_come:
+            may_come = _has_no_environment_yet(pid) and time.monotonic() < until
+            text = file.read_bytes()  # after the question: it may have been given them meanwhile
+            if not text and may_come:
+                time.sleep(0.001)
     except OSError:
-        return b""
+        return []
+    return text.split(b"\0") if text else []
 
 
 def _has_no_environment_yet(pid: int) -> bool:
