@@ -17,6 +17,7 @@ from mlcd.clouds.minicloud.cgroup import groups_of
 from mlcd.clouds.minicloud.leased import MiniNodes
 from mlcd.clouds.minicloud.network import links_of, namespaces_of, processes_in, run_command
 from mlcd.clouds.minicloud.record import read_records
+from mlcd.clouds.minicloud.warm import WarmWorkers
 from mlcd.clouds.nodes import NodeEngine, NodeOrder, NodesState, Suspendable
 from mlcd.clouds.processes import started_at, tagged
 from mlcd.clouds.provider import LeaseFailed
@@ -312,9 +313,11 @@ OWNER = """
 import sys, time
 from pathlib import Path
 from mlcd.clouds.minicloud import MiniCloud
+from mlcd.clouds.minicloud.warm import WarmWorkers
 from mlcd.clouds.nodes import NodeOrder
 folder = Path(sys.argv[1])
-cloud = MiniCloud(warm=True)
+cloud = MiniCloud()
+cloud._warm = WarmWorkers(())  # without PyTorch, which takes seconds and is no part of this
 nodes = cloud.start(NodeOrder(lease_id=sys.argv[2], instance="m.small", count=2, seconds=60, folder=folder))
 time.sleep(600)
 """
@@ -368,11 +371,16 @@ def find(engine: NodeEngine, lease_id: str) -> str:
 
 
 TELL = """
-import atexit, json, os, random, socket, sys, threading
+import atexit, json, os, random, socket, sys, threading, time
 from pathlib import Path
 import beside
+def wait_and_print():  # after the script's own last word: two that print at once get into each other's lines
+    log, last = Path(os.readlink("/proc/self/fd/1")), "a text" if sys.argv[1] == "text" else "to stderr"
+    while not log.read_text().endswith(last + "\\n"):
+        time.sleep(0.01)
+    print("thread")
 atexit.register(print, "exit handler")
-threading.Thread(target=print, args=("thread",)).start()
+threading.Thread(target=wait_and_print).start()
 print(json.dumps({
     "argv": sys.argv, "name": __name__, "file": __file__, "cwd": os.getcwd(), "greeting": os.environ["GREETING"],
     "main": sys.modules["__main__"].__dict__ is globals(), "beside": beside.NAME, "stdin": sys.stdin.read(),
@@ -437,7 +445,8 @@ def test_warm_processes_train_together_and_end(bench: Bench, warm: MiniCloud) ->
 
 
 def test_a_warm_worker_that_was_killed_is_started_again_and_ends_with_its_cloud(bench: Bench) -> None:
-    cloud = MiniCloud(warm=True)
+    cloud = MiniCloud()
+    cloud._warm = WarmWorkers(())  # without PyTorch, which takes seconds and is no part of this
     bench.undo.callback(cloud.close)
     others = own_workers()
     assert bench.output(bench.lease("python job.py", script="print('one')", cloud=cloud)) == ["one\n"]
