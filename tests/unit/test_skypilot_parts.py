@@ -405,6 +405,36 @@ def test_a_worker_that_cannot_start_is_said_with_its_log(tmp_path: Path) -> None
         worker.call("hello", seconds=30)
 
 
+@pytest.mark.parametrize(
+    ("log", "says"),
+    [
+        ("starting\nRuntimeError: port 50004 is already in use\n\n", "(RuntimeError: port 50004 is already in use)"),
+        ("", "(it is empty)"),
+    ],
+)
+def test_an_api_server_that_does_not_start_is_said_with_its_own_last_word(tmp_path: Path, log: str, says: str) -> None:
+    played = {
+        "client/sdk.py": "def _local_api_server_running():\n    return False\n\n"
+        "def api_start():\n    raise RuntimeError('exited unexpectedly. View logs at: server.log')\n",
+        "server/common.py": "def is_api_server_local():\n    return True\n",
+        "skylet/constants.py": "API_SERVER_LOGS = '~/server.log'\n",
+    }
+    for name, text in played.items():
+        file = tmp_path / "sky" / name
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+        file.with_name("__init__.py").touch()
+    (tmp_path / "sky" / "__init__.py").touch()
+    (tmp_path / "server.log").write_text(log)
+    worker = Worker(Path(sys.executable), tmp_path / "log", {"PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)})
+    try:
+        with pytest.raises(SkyError, match="exited unexpectedly") as failed:
+            worker.call("hello", seconds=30)
+    finally:
+        worker.close()
+    assert failed.value.text.endswith(says)
+
+
 def test_the_settings_python_wins(bare_home: Path) -> None:
     assert sky_python() == bare_home / "env/bin/python"
 

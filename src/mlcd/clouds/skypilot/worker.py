@@ -38,11 +38,20 @@ def hello(**_: object) -> dict[str, Any]:
     import sky  # noqa: PLC0415
     from sky.client import sdk  # noqa: PLC0415
     from sky.server import common  # noqa: PLC0415
+    from sky.skylet import constants  # noqa: PLC0415
 
     if common.is_api_server_local() and not sdk._local_api_server_running():
         started_server.set()
-        sdk.api_start()
+        try:
+            sdk.api_start()
+        except RuntimeError as error:  # it names the log only, where the reason stands
+            raise RuntimeError(f"{error} ({_last_line(Path(constants.API_SERVER_LOGS).expanduser())})") from error
     return {"version": sky.__version__, "server": common.get_server_url()}
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it is empty")
 
 
 def check(*, cloud: str) -> dict[str, Any]:
