@@ -6,6 +6,7 @@ moto answers as EC2 does, but no machine stands behind its addresses: nodes reac
 import csv
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -34,39 +36,6 @@ PATIENCE = 240.0  # how long to wait before a test is given up; no assertion dep
 needs_skypilot = pytest.mark.skipif(
     not PYTHON.exists(), reason=".venvs/skypilot is missing; run: scripts/setup-skypilot"
 )
-
-_GATEWAY = """
-import boto3
-ec2 = boto3.client("ec2", region_name="us-east-1")
-vpc = ec2.describe_vpcs()["Vpcs"][0]["VpcId"]
-gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
-ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
-for table in ec2.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["RouteTables"]:
-    ec2.create_route(RouteTableId=table["RouteTableId"], DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
-# What SkyPilot makes at its first launch: moto refuses the role's policy, for it has no version.
-iam = boto3.client("iam")
-iam.create_instance_profile(InstanceProfileName="skypilot-v1")
-iam.create_role(RoleName="skypilot-v1", AssumeRolePolicyDocument="{}")
-iam.add_role_to_instance_profile(InstanceProfileName="skypilot-v1", RoleName="skypilot-v1")
-answer = next(i["ImageId"] for i in ec2.describe_images()["Images"] if "ubuntu" in i["Name"])
-"""
-_INSTANCES = """
-import boto3
-pages = boto3.client("ec2", region_name="us-east-1").get_paginator("describe_instances").paginate()
-answer = [
-    {"id": i["InstanceId"], "state": i["State"]["Name"], "type": i["InstanceType"],
-     "tags": {t["Key"]: t["Value"] for t in i.get("Tags", [])}, "spot": i.get("InstanceLifecycle") == "spot"}
-    for page in pages for r in page["Reservations"] for i in r["Instances"]
-]
-"""
-_PUT = """
-import boto3, datetime
-boto3.client("cloudwatch", region_name="us-east-1").put_metric_data(Namespace="AWS/EC2", MetricData=[
-    {"MetricName": name, "Dimensions": [{"Name": "InstanceId", "Value": instance}], "Value": value,
-     "Timestamp": datetime.datetime.now(datetime.timezone.utc)}
-    for instance in given["ids"] for name, value in given["values"].items()])
-answer = None
-"""
 
 
 class _Door(BaseHTTPRequestHandler):
@@ -128,6 +97,7 @@ class SkyMoto:
     environment: dict[str, str]
     image: str = ""
     refused: dict[str, str] = field(default_factory=dict)
+    clients: dict[str, Any] = field(default_factory=dict)
 
     def ask(self, script: str, **given: object) -> Any:
         """`answer` of a script run by SkyPilot's Python."""
@@ -138,14 +108,65 @@ class SkyMoto:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 
+    def aws(self, service: str) -> Any:
+        """boto3's client of a service here, whatever this process's own variables say."""
+        if service not in self.clients:
+            import boto3
+
+            self.clients[service] = boto3.client(
+                service,
+                region_name=REGION,
+                endpoint_url=self.environment["AWS_ENDPOINT_URL"],
+                aws_access_key_id="testing",
+                aws_secret_access_key="testing",
+            )
+        return self.clients[service]
+
     def instances(self, cluster: str = "") -> list[dict[str, Any]]:
         """Instances that are not terminated, in EC2's eyes; of one cluster by its tag."""
-        found = [i for i in self.ask(_INSTANCES) if i["state"] not in ("terminated", "shutting-down")]
+        pages = self.aws("ec2").get_paginator("describe_instances").paginate()
+        found = [
+            {
+                "id": i["InstanceId"],
+                "state": i["State"]["Name"],
+                "type": i["InstanceType"],
+                "tags": {t["Key"]: t["Value"] for t in i.get("Tags", [])},
+                "spot": i.get("InstanceLifecycle") == "spot",
+            }
+            for page in pages
+            for reservation in page["Reservations"]
+            for i in reservation["Instances"]
+            if i["State"]["Name"] not in ("terminated", "shutting-down")
+        ]
         return [i for i in found if not cluster or i["tags"].get("mlcd") == cluster]
 
     def put_metrics(self, ids: list[str], values: dict[str, float]) -> None:
         """As CloudWatch's agent would."""
-        self.ask(_PUT, ids=ids, values=values)
+        data = [
+            {
+                "MetricName": name,
+                "Dimensions": [{"Name": "InstanceId", "Value": instance}],
+                "Value": value,
+                "Timestamp": datetime.now(UTC),
+            }
+            for instance in ids
+            for name, value in values.items()
+        ]
+        self.aws("cloudwatch").put_metric_data(Namespace="AWS/EC2", MetricData=data)
+
+    def prepare(self) -> None:
+        """What an account has and moto lacks: a way out of the network, and the role that SkyPilot gives its nodes."""
+        ec2, iam = self.aws("ec2"), self.aws("iam")
+        vpc = ec2.describe_vpcs()["Vpcs"][0]["VpcId"]
+        gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+        ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
+        for table in ec2.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["RouteTables"]:
+            ec2.create_route(RouteTableId=table["RouteTableId"], DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
+        # What SkyPilot makes at its first launch: moto refuses the role's policy, for it has no version.
+        iam.create_instance_profile(InstanceProfileName="skypilot-v1")
+        iam.create_role(RoleName="skypilot-v1", AssumeRolePolicyDocument="{}")
+        iam.add_role_to_instance_profile(InstanceProfileName="skypilot-v1", RoleName="skypilot-v1")
+        self.image = next(i["ImageId"] for i in ec2.describe_images()["Images"] if "ubuntu" in i["Name"])
 
     def sky(self, *words: str) -> None:
         """The user's own command line."""
@@ -175,7 +196,7 @@ def sky_moto(home: Path) -> Iterator[SkyMoto]:
     environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "SKYPILOT_", "KUBE", "GOOGLE_", "MLCD_"))},
         "HOME": str(home),
-        "SKYPILOT_API_SERVER_LOCAL_PORT": str(free_port()),
+        "SKYPILOT_API_SERVER_LOCAL_PORT": str(sky_port()),
         "SKYPILOT_DISABLE_USAGE_COLLECTION": "1",
         "AWS_DEFAULT_REGION": REGION,
         "AWS_EC2_METADATA_DISABLED": "true",
@@ -197,10 +218,11 @@ def sky_moto(home: Path) -> Iterator[SkyMoto]:
     threading.Thread(target=door.serve_forever, daemon=True).start()
     try:
         wait_for(lambda: _answers(behind), "moto's first answer")
-        here.image = here.ask(_GATEWAY)
+        here.prepare()
         yield here
     finally:
-        here.sky("api", "stop")
+        if here.servers():
+            here.sky("api", "stop")
         moto.terminate()
         moto.wait()
         door.shutdown()
@@ -243,6 +265,33 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def sky_port() -> int:
+    """A port for SkyPilot's API server such that the second one that it takes, for its queue, is free and stays so.
+
+    The second is a function of the first (sky/server/requests/queues/mp_queue.py of 0.14), and always among those that
+    the system gives to whoever connects: even ones where the range of these begins with an even number, and each for a
+    minute after the connection has ended. A server that finds it taken exits. `free_port` gives odd ones, to which
+    belong even second ones: so it is looked for below that range, with a second one of the other kind.
+    """
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in random.sample(range(20_000, 30_000), 10_000):
+        queue = 50_000 + (port - 46_569) % 10_000
+        if queue % 2 != first % 2 and _is_free(port) and _is_free(queue):
+            return port
+    raise AssertionError("no two ports are free for SkyPilot's API server")
+
+
+def _is_free(port: int) -> bool:
+    """As SkyPilot asks it."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def _answers(port: int) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.sky_moto import PYTHON, free_port
+from tests.sky_moto import PYTHON, free_port, sky_port
 
 NAMES = ("sky0", "sky1")
 CLUSTER = "mini"
@@ -77,7 +77,7 @@ def sky_slurm(base: Path) -> Iterator[dict[str, str]]:
     environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "SKYPILOT_", "KUBE", "GOOGLE_", "MLCD_"))},
         "HOME": str(home),
-        "SKYPILOT_API_SERVER_LOCAL_PORT": str(free_port()),
+        "SKYPILOT_API_SERVER_LOCAL_PORT": str(sky_port()),
         "SKYPILOT_DISABLE_USAGE_COLLECTION": "1",
         "MLCD_SKY_PYTHON": str(PYTHON),
     }
