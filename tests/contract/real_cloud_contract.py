@@ -63,12 +63,15 @@ while not all(Path(f"told-{other}").exists() for other in range(nodes)):
 
 SPEAK = """
 import os, sys, time
+from pathlib import Path
 
 if os.environ["MLCD_RANK"] == "0":
     for samples in range(0, 50, 10):
         print("samples:", samples, flush=True)
         time.sleep(0.2)
-    time.sleep(4)
+    give_up = time.monotonic() + 60
+    while not Path("go-on").exists() and time.monotonic() < give_up:
+        time.sleep(0.05)
     print("samples:", 60, flush=True)
     time.sleep(0.5)
 else:
@@ -183,7 +186,11 @@ class RealCloudContract:
     def test_progress_rises_and_a_silent_job_has_a_heartbeat(self, make: Callable[..., JobCloud]) -> None:
         cloud = make(SPEAK, progress=ProgressRule(pattern=r"samples: (?P<samples>\d+)"))
         with self.lease(cloud, self.two) as lease:
-            points = list(lease.progress())
+            points: list[Progress] = []
+            for point in lease.progress():
+                points.append(point)
+                if len([p for p in points if p.samples == 40]) == 3:  # of a job that is silent until it is told
+                    (lease.folder / "workdir" / "go-on").touch()
             settled = lease.finish(points[-1])
         assert points[0].samples == 0
         assert points[-1].samples == 60
@@ -257,7 +264,7 @@ class RealCloudContract:
 
     def test_nodes_end_themselves_when_their_seconds_are_over(self, make: Callable[..., JobCloud]) -> None:
         cloud = make("import time; print('up', flush=True); time.sleep(600)")
-        with self.lease(cloud, self.one, seconds=8.0) as lease:
+        with self.lease(cloud, self.one, seconds=3.0) as lease:
             assert lease.nodes is not None
             until = time.monotonic() + PATIENCE_SECONDS
             while lease.nodes.state() is not NodesState.ENDED:  # nothing is asked of them meanwhile
