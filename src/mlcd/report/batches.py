@@ -80,7 +80,8 @@ def _noise_notes(record: RunRecord) -> list[str]:
     if noise is None:
         return [BLACK_BOX]
     meaning = "up to there a larger batch saves steps in proportion, far beyond it hardly any"
-    notes = [f"The gradients' noise scale is about {noise:,.0f} samples: {meaning}."]
+    samples = "1 sample" if round(noise) == 1 else f"{noise:,.0f} samples"
+    notes = [f"The gradients' noise scale is about {samples}: {meaning}."]
     sizes = sorted({int(config["batch"]) for config in now.space})
     worths = [(size, now.batching.worth(size)) for size in (sizes[0], sizes[-1])]
     if any(abs(worth - 1) > 0.005 for _, worth in worths):

@@ -39,7 +39,7 @@ class LoadSettings:
 class ServingSearch:
     """How to search. `noise` None means what the machine states."""
 
-    strategy: str = "falcon"
+    strategy: str = "falcon-transfer"
     max_trials: int = 6
     noise: float | None = None
     trial: TrialRules = field(default_factory=TrialRules)
