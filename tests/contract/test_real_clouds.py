@@ -112,8 +112,9 @@ def sky_engine(moto: SkyMoto, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @needs_skypilot
 @pytest.mark.xdist_group("skypilot")
 @pytest.mark.slow
+@pytest.mark.extra
 class TestSkyPilotOnMoto(RealCloudContract):
-    """As far as nodes running and gone again: tests/integration/test_skypilot.py has the rest, kills included."""
+    """As far as nodes running and gone again: tests/integration/test_skypilot.py has that too, and kills."""
 
     cloud_name = "skypilot"
     one, two, too_many = D("m5.large", 1), D("m5.large", 2), None

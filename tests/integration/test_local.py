@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,24 @@ def toy(tmp_path: Path) -> Toy:
     return Toy(tmp_path)
 
 
-def test_searches_trains_and_brings_the_model_home(toy: Toy) -> None:
+@dataclass(frozen=True)
+class Undisturbed:
+    """A run to its end, for the tests that only look at it."""
+
+    toy: Toy
+    said: str
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    toy = Toy(tmp_path_factory.mktemp("undisturbed"))
     run = toy.run("train", toy.job_file())
     assert run.wait() == 0, run.said
+    return Undisturbed(toy, run.said)
+
+
+def test_searches_trains_and_brings_the_model_home(undisturbed: Undisturbed) -> None:
+    toy, said = undisturbed.toy, undisturbed.said
     record = toy.record()
     assert record.status is Status.DONE
     assert len(record.history.measured) == 2
@@ -36,8 +52,8 @@ def test_searches_trains_and_brings_the_model_home(toy: Toy) -> None:
     assert record.choice.config.nodes == 2
     assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 800}
     check_account(record)
-    assert "Receipt" in run.said
-    assert "Brought home:" in run.said
+    assert "Receipt" in said
+    assert "Brought home:" in said
     assert toy.left_running() == []
     # Every lease's logs are kept, the copies of the user's files are not.
     assert all((lease / "node-0" / "log.txt").read_text() for lease in toy.leases())
@@ -47,8 +63,8 @@ def test_searches_trains_and_brings_the_model_home(toy: Toy) -> None:
     assert "The trials did" in shown.said
 
 
-def test_trials_are_work_and_not_waste(toy: Toy) -> None:
-    assert toy.run("train", toy.job_file()).wait() == 0
+def test_trials_are_work_and_not_waste(undisturbed: Undisturbed) -> None:
+    toy = undisturbed.toy
     first, second, last = toy.leases()
     assert json.loads((first / "job.json").read_text())["base_samples"] == 0
     for before, after in ((first, second), (second, last)):
@@ -236,8 +252,8 @@ def test_a_trial_that_breaks_is_measured_as_that(toy: Toy, what: str, kind: Fail
 
 
 @pytest.mark.extra
-def test_the_speed_measured_is_the_jobs(toy: Toy) -> None:
-    assert toy.run("train", toy.job_file()).wait() == 0
+def test_the_speed_measured_is_the_jobs(undisturbed: Undisturbed) -> None:
+    toy = undisturbed.toy
     by_nodes = {t.config.nodes: t for t in toy.record().history if isinstance(t, Measurement)}
     for nodes, speed in toy.speeds.items():
         assert by_nodes[nodes].samples_per_second == pytest.approx(speed, rel=0.15)

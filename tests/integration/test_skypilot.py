@@ -17,10 +17,12 @@ import pytest
 from tests.sky_moto import PYTHON, ROOT, SkyMoto, needs_skypilot, sky_moto, wait_for
 
 from mlcd.catalog import load_catalog
+from mlcd.clouds.job import JobCloud, JobLease, RealJob
 from mlcd.clouds.nodes import NodeOrder, NodesState
-from mlcd.clouds.provider import LeaseFailed
+from mlcd.clouds.provider import LeaseFailed, Order
 from mlcd.clouds.skypilot import SkyPilotEngine, SkySettings
 from mlcd.errors import ProviderError
+from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
 
 pytestmark = [pytest.mark.slow, needs_skypilot, pytest.mark.xdist_group("skypilot")]
@@ -96,14 +98,30 @@ def test_two_nodes_reach_running_and_are_torn_down(moto: SkyMoto, engine: SkyPil
     assert not any(SECRET.encode() in file.read_bytes() for file in kept)
 
 
-def test_spot_nodes_are_asked_for_as_spot(moto: SkyMoto, engine: SkyPilotEngine, tmp_path: Path) -> None:
+def test_a_lease_has_spot_nodes_and_gives_them_back_when_it_is_left_by_an_error(
+    moto: SkyMoto, engine: SkyPilotEngine, tmp_path: Path
+) -> None:
     spot = make_engine(moto, tmp_path / "state", use_spot=True)
+    cloud = JobCloud(spot, RealJob(run="true"), home=tmp_path / "home")
+    lease = cloud.lease(Order(config=Config.deployment("m5.large", 1), run_id="spot", seconds=600.0))
+    assert isinstance(lease, JobLease)
+    points = iter(lease.progress())
+
+    def is_running() -> bool:
+        next(points)  # a heartbeat, although nothing runs yet
+        return bool(running(moto, lease.lease_id))
+
+    def leave_by_error() -> None:
+        with lease:
+            wait_for(is_running, "a running instance")
+            assert all(i["spot"] for i in moto.instances(lease.lease_id))
+            assert [(left.lease_id, left.owned) for left in spot.leftovers()] == [(lease.lease_id, True)]
+            raise KeyError("from inside")
+
     try:
-        wanted = order(tmp_path, "mlcd-spot-abc123", count=1)
-        nodes = spot.start(wanted)
-        wait_for(lambda: running(moto, wanted.lease_id), "a running instance")
-        assert all(i["spot"] for i in moto.instances(wanted.lease_id))
-        nodes.release()
+        with pytest.raises(KeyError, match="from inside"):
+            leave_by_error()
+        assert spot.leftovers() == ()
         assert moto.instances() == []
     finally:
         spot.close()
