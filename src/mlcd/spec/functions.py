@@ -9,6 +9,7 @@ from pathlib import Path
 from mlcd.errors import SpecError
 from mlcd.goal import Objective
 from mlcd.spec.document import document, read_text
+from mlcd.spec.flags import with_fields
 from mlcd.spec.goals import goal_record
 from mlcd.spec.mapping import as_text, tree
 from mlcd.spec.node import Bounds, Node
@@ -16,7 +17,6 @@ from mlcd.spec.parse import job_name, places_of, strategy
 from mlcd.spec.quantity import line_of_text, number, whole
 from mlcd.spec.record import Field, Reader, Record
 from mlcd.spec.serverless import FunctionResources, FunctionSearch, FunctionWorkload, ServerlessSpec
-from mlcd.spec.train import Place
 from mlcd.units import parse_seconds
 
 MOST_FUNCTIONS = 100_000
@@ -195,13 +195,13 @@ def _checked(root: Node, now: datetime | None) -> ServerlessSpec:
 
 DEFAULT_BATCH = 256
 _FLAGS = {
-    "on": ("resources", "infra"),
-    "budget": ("goal", "budget"),
-    "deadline": ("goal", "deadline"),
-    "strategy": ("search", "strategy"),
-    "sync": ("", "sync"),
-    "functions": ("", "functions"),
-    "memory": ("", "memory"),
+    "on": "resources.infra",
+    "budget": "goal.budget",
+    "deadline": "goal.deadline",
+    "strategy": "search.strategy",
+    "sync": "sync",
+    "functions": "functions",
+    "memory": "memory",
 }
 
 
@@ -214,26 +214,14 @@ def with_function_flags(
 
     Raises SpecError whose field is the flag after `mark`, such as `--budget`.
     """
-    given = {name: value for name, value in flags.items() if value is not None}
-    if not given:
-        return spec
-    fields = document(spec.source, file=spec.file).plain()
-    if not isinstance(fields, dict):  # parsed before, so that it is one
-        raise SpecError("must be a mapping of fields to values", file=spec.file)
-    for name, value in given.items():
-        section, field = _FLAGS[name]
-        place = fields.setdefault(section, {}) if section else fields
-        place[field] = _flag_value(name, value)
-    try:
-        changed = serverless_mapping(fields, now=now)
-    except SpecError as error:
-        raise _named(error, given, mark) from error
-    places = {**spec.places, **{_path(name): Place(mark + name) for name in given}}
-    return replace(changed, file=spec.file, places=places)
-
-
-def _path(flag: str) -> str:
-    return ".".join(part for part in _FLAGS[flag] if part)
+    return with_fields(
+        spec,
+        flags,
+        paths=_FLAGS,
+        value=_flag_value,
+        read=lambda fields: serverless_mapping(fields, now=now),
+        mark=mark,
+    )
 
 
 def _flag_value(name: str, value: object) -> object:
@@ -243,12 +231,3 @@ def _flag_value(name: str, value: object) -> object:
     if name == "memory":
         return [part.strip() for part in value.split(",")]
     return int(value) if value.strip().isdigit() else value
-
-
-def _named(error: SpecError, given: Mapping[str, object], mark: str) -> SpecError:
-    for name, value in given.items():
-        if error.field == _path(name) or error.field.startswith(f"{_path(name)}["):
-            return SpecError(
-                error.problem, field=mark + name, value=value, allowed=error.allowed, nearest=error.nearest
-            )
-    return error

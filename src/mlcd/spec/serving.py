@@ -12,6 +12,7 @@ from mlcd.errors import SpecError, nearest
 from mlcd.goal import Goal, Objective, Slo
 from mlcd.load.plan import Scenario
 from mlcd.spec.document import document, read_text
+from mlcd.spec.flags import with_fields
 from mlcd.spec.mapping import as_text, tree
 from mlcd.spec.node import Bounds, Node
 from mlcd.spec.parse import job_name, places_of, strategy
@@ -19,7 +20,7 @@ from mlcd.spec.quantity import budget, deadline, line_of_text, number, whole
 from mlcd.spec.real import prices
 from mlcd.spec.record import Field, Reader, Record
 from mlcd.spec.serve import LoadSettings, ServeSpec, ServingKnobs, ServingResources, ServingSearch
-from mlcd.spec.train import Place, TrialRules
+from mlcd.spec.train import TrialRules
 
 PRECISIONS = ("fp32", "int8")
 """What ONNX Runtime serves on a CPU without a calibration set."""
@@ -327,36 +328,14 @@ def with_flags(
 
     Raises SpecError whose field is the flag after `mark`, such as `--slo`.
     """
-    given = {name: value for name, value in flags.items() if value is not None}
-    if not given:
-        return spec
-    fields = document(spec.source, file=spec.file).plain()
-    if not isinstance(fields, dict):  # parsed before, so that it is one
-        raise SpecError("must be a mapping of fields to values", file=spec.file)
-    for name, value in given.items():
-        section, field = _FLAGS[name]
-        place = fields.setdefault(section, {})
-        place[field] = _flag_value(name, value, mark)
-        if name == "maximize":
-            place.pop("minimize", None)
-    changed = _named_by_flags(fields, given, now, mark)
-    places = {**spec.places, **{f"{_FLAGS[n][0]}.{_FLAGS[n][1]}": Place(mark + n) for n in given}}
-    return replace(changed, file=spec.file, places=places)
-
-
-def _named_by_flags(
-    fields: dict[str, object], given: Mapping[str, object], now: datetime | None, mark: str
-) -> ServeSpec:
-    try:
-        return serve_mapping(fields, now=now)
-    except SpecError as error:
-        for name in given:
-            path = ".".join(_FLAGS[name])
-            if error.field == path or error.field.startswith(f"{path}."):
-                raise SpecError(
-                    error.problem, field=mark + name, value=given[name], allowed=error.allowed, nearest=error.nearest
-                ) from error
-        raise
+    return with_fields(
+        spec,
+        flags,
+        paths=_FLAGS,
+        value=lambda name, said: _flag_value(name, said, mark),
+        read=lambda fields: serve_mapping(fields, now=now),
+        mark=mark,
+    )
 
 
 def _flag_value(name: str, value: object, mark: str) -> object:
@@ -372,12 +351,12 @@ def _flag_value(name: str, value: object, mark: str) -> object:
 
 
 _FLAGS = {
-    "on": ("resources", "infra"),
-    "slo": ("goal", "slo"),
-    "rate": ("goal", "rate"),
-    "maximize": ("goal", "maximize"),
-    "budget": ("goal", "budget"),
-    "deadline": ("goal", "deadline"),
-    "strategy": ("search", "strategy"),
-    "trials": ("search", "max_trials"),
+    "on": "resources.infra",
+    "slo": "goal.slo",
+    "rate": "goal.rate",
+    "maximize": "goal.maximize",
+    "budget": "goal.budget",
+    "deadline": "goal.deadline",
+    "strategy": "search.strategy",
+    "trials": "search.max_trials",
 }
