@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
+from typing import Any, ClassVar
 
 from mlcd.bench.serverless.compare import LawsOfRun
 from mlcd.bench.serverless.episode import run_episode
@@ -35,6 +35,7 @@ OUT = Path(__file__).parent / "results" / "first-epochs.json"
 class TakenOver:
     """`first` decides `epochs` epochs, then `then`."""
 
+    name: ClassVar[str] = "mpc, then oracle"
     first: Scheduler
     then: Scheduler
     epochs: int

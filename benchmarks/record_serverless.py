@@ -7,6 +7,7 @@ Everything is simulated; the same sources give the same record.
 
 import argparse
 import json
+import statistics
 import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,7 +17,6 @@ from typing import Any
 
 from mlcd.bench.serverless import ec2, toy
 from mlcd.bench.serverless.compare import (
-    EXTRA,
     RIVALS,
     Comparison,
     Row,
@@ -59,13 +59,26 @@ def percent(value: float | None) -> str:
     return "-" if value is None else f"{value:+.1%}"
 
 
+def medians(rows: Sequence[Row]) -> dict[tuple[str, float], float]:
+    """(scheduler, budget) to the median of its time over the oracle's, less 1."""
+    done = [row for row in rows if row.status == "done"]
+    best = {(row.workload, row.budget_usd, row.seed): row.seconds for row in done if row.scheduler == "oracle"}
+    found: dict[tuple[str, float], list[float]] = {}
+    for row in done:
+        if (row.workload, row.budget_usd, row.seed) in best:
+            over = row.seconds / best[row.workload, row.budget_usd, row.seed] - 1
+            found.setdefault((row.scheduler, row.budget_usd), []).append(over)
+    return {key: statistics.median(values) for key, values in found.items()}
+
+
 def comparison_table(rows: Sequence[Row]) -> list[str]:
     pairs: dict[tuple[str, float], Versus] = {(v.scheduler, v.budget_usd): v for v in versus(rows)}
-    needed = smallest_budgets(rows)
+    needed, median = smallest_budgets(rows), medians(rows)
     lines = []
     for s in sorted(summarise(rows), key=lambda s: s.budget_usd):
-        pair = pairs.get((s.scheduler, s.budget_usd))
-        enough = needed.get((s.scheduler, s.budget_usd))
+        at = s.scheduler, s.budget_usd
+        pair = pairs.get(at)
+        enough = needed.get(at)
         lines.append(
             [
                 f"${s.budget_usd:g}",
@@ -75,14 +88,14 @@ def comparison_table(rows: Sequence[Row]) -> list[str]:
                 str(s.violations),
                 f"{s.infeasible} of {s.runs}" + (f" (needs ${enough:g})" if enough else ""),
                 *(
-                    (percent(pair.against_static_n), percent(pair.against_static), percent(pair.against_oracle))
+                    map(percent, (pair.against_static, pair.against_siren, pair.against_oracle, median.get(at)))
                     if pair
-                    else ("-", "-", "-")
+                    else ("-", "-", "-", "-")
                 ),
             ]
         )
     heads = ["budget", "scheduler", "seconds", "USD", "over budget", "not trained"]
-    return table([*heads, "vs `static-n`", "vs `static`", "vs `oracle`"], lines)
+    return table([*heads, "vs `static`", "vs `siren`", "vs `oracle`", "the same, median"], lines)
 
 
 def paper_table(rows: Sequence[Row]) -> list[str]:
@@ -178,17 +191,18 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, help="a folder with paper.json, unseen.json, flat.json: what was printed")
     arguments = parser.parse_args()
     seeds, other, flat_seeds = arguments.seeds, arguments.unseen_seeds, arguments.flat_seeds
-    schedulers = (*RIVALS, *EXTRA)
+    known, unknown = (*RIVALS, "mpc-first"), (*RIVALS, "mpc-again")
     jobs, unseen_names = arguments.jobs, workload_names("unseen")
     wanted = {
-        "paper": Comparison(budgets=BUDGETS, seeds=seeds, schedulers=schedulers, jobs=jobs),
-        "unseen": Comparison(workloads=unseen_names, budgets=BUDGETS, seeds=other, jobs=jobs),
+        "paper": Comparison(budgets=BUDGETS, seeds=seeds, schedulers=known, jobs=jobs),
+        "unseen": Comparison(workloads=unseen_names, schedulers=unknown, budgets=BUDGETS, seeds=other, jobs=jobs),
         "flat": Comparison(workloads=("flat",), budgets=BUDGETS[1:], seeds=flat_seeds, jobs=jobs),
     }
     seen, unseen, flat = (rows_of(name, comparison, arguments.rows) for name, comparison in wanted.items())
     commands = {
-        "paper": f"mlcd bench serverless --budgets 50,100,200,300 --seeds {seeds} --schedulers {','.join(schedulers)}",
-        "unseen": f"mlcd bench serverless --budgets 50,100,200,300 --seeds {other} --workloads unseen",
+        "paper": f"mlcd bench serverless --budgets 50,100,200,300 --seeds {seeds} --schedulers {','.join(known)}",
+        "unseen": f"mlcd bench serverless --budgets 50,100,200,300 --seeds {other} --workloads unseen"
+        f" --schedulers {','.join(unknown)}",
         "flat": f"mlcd bench serverless --budgets 100,200,300 --seeds {flat_seeds} --workloads flat",
     }
     record: dict[str, Any] = {
