@@ -80,8 +80,6 @@ def measure(
                     break
             if watch.points and not watch.hung:
                 settled = lease.finish(watch.points[-1])
-            for text in warnings(heard):
-                warned(f"{config}: {text}")
     except LeaseFailed as failed:
         seconds = min(failed.seconds, most)
         usd = usd_per_hour.for_seconds(seconds) if failed.billed else ZERO
@@ -94,6 +92,9 @@ def measure(
             usd=usd,
             reached_samples=failed.reached_samples,
         )
+    finally:
+        for text in warnings(heard):
+            warned(f"{config}: {text}")
     seconds = watch.end_seconds if settled is None else min(settled.seconds, most)
     usd = usd_per_hour.for_seconds(seconds)
     speed = None if watch.hung else steady_speed(watch.points)
