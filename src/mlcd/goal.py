@@ -72,6 +72,11 @@ class Goal:
         return self.deadline_seconds is not None or self.budget is not None
 
     @property
+    def most_spent(self) -> str:
+        """What may be spent, in the words of who asks for leave."""
+        return f"at most {self.budget}" if self.budget is not None else "an amount that no budget limits"
+
+    @property
     def unit(self) -> str:
         """The unit of `value`."""
         return {Objective.TIME: "s", Objective.COST: "USD", Objective.KNEE: "sqrt(s USD)"}[self.minimize]

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import jsonschema
 import pytest
 
 import mlcd
+from mlcd.api import runs
 from mlcd.errors import BadInput, SpecError
+from mlcd.jobs.train import Prepared, prepare
 from mlcd.report.as_json import schema
 from mlcd.space import Config
 from mlcd.spec import TrainSpec, parse_train, with_overrides
@@ -75,6 +78,19 @@ def test_a_result_tells_everything(tmp_path: Path) -> None:
     assert "<svg" in result.report(tmp_path / "r.html").read_text(encoding="utf-8")
     with pytest.raises(AttributeError):
         result.record = None  # type: ignore[misc, assignment]
+
+
+def test_nothing_starts_on_a_cloud_that_charges_without_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    def charged(spec: TrainSpec, **others: Any) -> Prepared:
+        prepared = prepare(spec, **others)
+        return replace(prepared, setting=replace(prepared.setting, charged=True))
+
+    monkeypatch.setattr(runs, "prepare_training", charged)
+    with pytest.raises(BadInput, match=r"real money on sim/aws \(at most \$40\.00\): give yes=True"):
+        mlcd.train(JOB)
+    with pytest.raises(BadInput, match="an amount that no budget limits"):
+        mlcd.train(JOB, goal="time")
+    assert mlcd.train(JOB, yes=True).status is Status.DONE
 
 
 def test_a_bad_argument_is_named_as_it_is_called_here() -> None:

@@ -13,10 +13,10 @@ from mlcd.goal import Goal
 from mlcd.jobs.given import GoalLike, Job, ServeJob, ServerlessJob, check_seed, job_spec, serve_spec, serverless_spec
 from mlcd.jobs.serve import resume as resume_serving
 from mlcd.jobs.serve import serve as serve_job
-from mlcd.jobs.serverless import most_spent
 from mlcd.jobs.serverless import prepare as prepare_functions
 from mlcd.jobs.serverless import resume as resume_on_functions
 from mlcd.jobs.serverless import train as train_on_functions
+from mlcd.jobs.train import prepare as prepare_training
 from mlcd.jobs.train import resume as resume_job
 from mlcd.jobs.train import train as train_job
 from mlcd.report.progress import ProgressLines
@@ -40,17 +40,21 @@ def train(
     seed: int = 0,
     home: str | os.PathLike[str] | None = None,
     progress: bool = False,
+    yes: bool = False,
 ) -> Result:
     """Search, choose and train, inside the job's limits; the same as `mlcd train`.
 
     goal      in place of the job's own; budget and deadline then change that
     home      where runs are kept; None is $MLCD_HOME, else ~/.mlcd
     progress  True writes progress lines to standard error
+    yes       leave to spend real money, which a cloud that charges does not start without
 
     Raises BadInput (SpecError, CatalogError), ProviderError, StoreError, and Interrupted on Ctrl-C.
     """
     spec = job_spec(job, goal, on=on, budget=budget, deadline=deadline, strategy=strategy, parallel=parallel)
     check_seed(seed)
+    if not yes and prepare_training(spec, seed=seed, folder=_home(home)).setting.charged:
+        raise _no_leave(spec.resources.infra, spec.goal)
     with Store(_home(home)) as store:
         return Result(train_job(spec, store=store, seed=seed, observer=_trials(progress, spec.resources.infra)))
 
@@ -131,7 +135,7 @@ def serverless(
     check_seed(seed)
     prepared = prepare_functions(spec, seed=seed)
     if prepared.charged and not yes:
-        raise BadInput(f"this would spend real money on {spec.resources.infra} ({most_spent(spec)}): give yes=True")
+        raise _no_leave(spec.resources.infra, spec.goal)
     with Store(_home(home)) as store:
         observer = _epochs(progress, prepared.problem.target_loss)
         return ServerlessResult(train_on_functions(spec, store=store, seed=seed, observer=observer))
@@ -154,6 +158,10 @@ def resume(
             observer = _load_tests(progress, before.problem.goal)
             return ServeResult(resume_serving(run_id, store=store, observer=observer))
         return Result(resume_job(run_id, store=store, observer=_trials(progress, before.cloud)))
+
+
+def _no_leave(infra: str, goal: Goal) -> BadInput:
+    return BadInput(f"this would spend real money on {infra} ({goal.most_spent}): give yes=True")
 
 
 def _trials(progress: bool, cloud: str) -> Observer:

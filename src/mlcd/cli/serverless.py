@@ -74,9 +74,7 @@ def _ask(spec: "ServerlessSpec", prepared: "PreparedTraining") -> None:
     """Leave to spend, unless nothing real is spent. Raises BadInput off a terminal, Abort for a no."""
     if not prepared.charged:
         return
-    from mlcd.jobs.serverless import most_spent
-
-    infra, most = spec.resources.infra, most_spent(spec)
+    infra, most = spec.resources.infra, spec.goal.most_spent
     if not sys.stdin.isatty():
         raise BadInput(f"this would spend real money on {infra} ({most}) and there is no one to ask: give -y")
     if not click.confirm(f"This spends real money on {infra}: {most}. Go on?", err=True):

@@ -84,8 +84,8 @@ def _ask(prepared: "Prepared") -> None:
     cloud, goal = prepared.setting.cloud, prepared.setting.problem.goal
     if not prepared.setting.charged:
         return
-    most = f"at most {goal.budget}" if goal.budget is not None else "an amount that no budget limits"
     if not sys.stdin.isatty():
-        raise BadInput(f"this would spend real money on {cloud.name} ({most}) and there is no one to ask: give -y")
-    if not click.confirm(f"This spends real money on {cloud.name}: {most}. Go on?", err=True):
+        what = f"this would spend real money on {cloud.name} ({goal.most_spent})"
+        raise BadInput(f"{what} and there is no one to ask: give -y")
+    if not click.confirm(f"This spends real money on {cloud.name}: {goal.most_spent}. Go on?", err=True):
         raise BadInput("nothing was started and nothing was spent")

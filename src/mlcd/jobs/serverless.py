@@ -90,12 +90,6 @@ def prepare(spec: ServerlessSpec, *, seed: int = 0) -> PreparedTraining:
     )
 
 
-def most_spent(spec: ServerlessSpec) -> str:
-    """What a training where `charged` may cost, in the words of who asks for leave."""
-    budget = spec.goal.budget
-    return f"at most {budget}" if budget is not None else "an amount that no budget limits"
-
-
 def train(
     spec: ServerlessSpec, *, store: Store, seed: int = 0, observer: EpochObserver = ignore_epochs
 ) -> ServerlessRecord:
