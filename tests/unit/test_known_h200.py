@@ -7,11 +7,27 @@ from mlcd.known.h200 import GPU_USD_PER_HOUR, HOST_USD_PER_HOUR, h200
 def test_every_model_was_measured_in_every_configuration() -> None:
     known = h200()
     assert len(known.models) >= 24
-    assert len(known.configs) == 6 * 8 * 3
+    assert len(known.configs) == 6 * 10 * 3
     for model in known.models:
         assert not np.isnan(model.latency_seconds).any(), model.name
         assert (model.latency_seconds > 0).all()
         assert (model.memory_gib > 0).all()
+
+
+def test_memory_runs_out_only_in_large_batches_on_small_shares() -> None:
+    known = h200()
+    out = [known.configs[row] for model in known.models for row in np.flatnonzero(np.isinf(model.latency_seconds))]
+    assert out
+    assert {config["batch"] for config in out} <= {256, 512}
+    assert {config["sms"] for config in out} <= {8, 16}
+
+
+@pytest.mark.parametrize("slo_seconds", [0.01, 0.03, 0.1])
+def test_no_configuration_suits_more_than_half_of_the_models(slo_seconds: float) -> None:
+    known = h200()
+    worth = np.array([known.per_dollar(model, slo_seconds) for model in known.models])
+    near = worth >= 0.95 * worth.max(axis=1, keepdims=True)
+    assert near.mean(axis=0).max() <= 0.5
 
 
 def test_shares_are_shares_and_most_of_the_time_is_in_few_operators() -> None:
