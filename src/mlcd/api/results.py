@@ -2,6 +2,8 @@
 
 import json
 import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,11 +44,10 @@ class Picture:
         return _written(path, self.svg)
 
 
-@dataclass(frozen=True, repr=False)
-class Result:
-    """A run as the store has it. Printing it gives the verdict."""
+class _Shown(ABC):
+    """What every result can: its name, how it ended, and the three ways to look at it."""
 
-    record: RunRecord
+    record: RunRecord | ServerlessRecord
 
     @property
     def run_id(self) -> str:
@@ -55,8 +56,38 @@ class Result:
 
     @property
     def status(self) -> Status:
-        """How it ended; "nothing fits" is a status and no exception."""
+        """How it ended; that nothing fits, or that the target was not reached, is a status and no exception."""
         return self.record.status
+
+    @abstractmethod
+    def explain(self) -> str:
+        """The answer in words."""
+
+    @abstractmethod
+    def _data(self) -> Mapping[str, object]:
+        """As JSON has it."""
+
+    @abstractmethod
+    def _page(self) -> str:
+        """As HTML."""
+
+    def to_json(self) -> str:
+        """The same JSON text as `mlcd show RUN -o json`; docs/output.md has its fields."""
+        return json.dumps(self._data(), indent=2, ensure_ascii=False, allow_nan=False)
+
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the HTML report and returns its path. Raises OSError."""
+        return _written(path, self._page())
+
+    def __str__(self) -> str:
+        return self.explain()
+
+
+@dataclass(frozen=True, repr=False)
+class Result(_Shown):
+    """A run as the store has it. Printing it gives the verdict."""
+
+    record: RunRecord
 
     @property
     def best(self) -> Plan | None:
@@ -94,37 +125,22 @@ class Result:
             raise BadInput(f"there is no picture {kind!r}; allowed: {', '.join(kinds)}{_meant(kind, kinds)}")
         return Picture(picture(self.record, kind))
 
-    def to_json(self) -> str:
-        """The same JSON text as `mlcd show RUN -o json`; docs/output.md has its fields."""
-        return _json_text(record_json(self.record))
+    def _data(self) -> Mapping[str, object]:
+        return record_json(self.record)
 
-    def report(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the HTML report and returns its path. Raises OSError."""
-        return _written(path, html_report(self.record))
+    def _page(self) -> str:
+        return html_report(self.record)
 
     def __repr__(self) -> str:
         best = "nothing" if self.best is None else f"{self.best.config}"
         return f"<Result {self.run_id}: {self.status}, {best} after {len(self.trials)} trials>"
 
-    def __str__(self) -> str:
-        return self.explain()
-
 
 @dataclass(frozen=True, repr=False)
-class ServeResult:
+class ServeResult(_Shown):
     """A serving run as the store has it. Printing it gives the answer in words."""
 
     record: RunRecord
-
-    @property
-    def run_id(self) -> str:
-        """The name for `resume` and for `mlcd show`."""
-        return self.record.run_id
-
-    @property
-    def status(self) -> Status:
-        """How it ended; that none meets the goal is a status and no exception."""
-        return self.record.status
 
     @property
     def best(self) -> Choice | None:
@@ -140,37 +156,22 @@ class ServeResult:
         """The answer in words: the choice, what it holds, the receipt, why not the others."""
         return serving_verdict(self.record)
 
-    def to_json(self) -> str:
-        """The same JSON text as `mlcd show RUN -o json`; docs/output.md has its fields."""
-        return _json_text(serving_json(self.record))
+    def _data(self) -> Mapping[str, object]:
+        return serving_json(self.record)
 
-    def report(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the HTML report and returns its path. Raises OSError."""
-        return _written(path, serving_html(self.record))
+    def _page(self) -> str:
+        return serving_html(self.record)
 
     def __repr__(self) -> str:
         best = "nothing" if self.best is None else f"{self.best.config}"
         return f"<ServeResult {self.run_id}: {self.status}, {best} after {plural(len(self.trials), 'load test')}>"
 
-    def __str__(self) -> str:
-        return self.explain()
-
 
 @dataclass(frozen=True, repr=False)
-class ServerlessResult:
+class ServerlessResult(_Shown):
     """A training on functions as the store has it. Printing it gives the answer in words."""
 
     record: ServerlessRecord
-
-    @property
-    def run_id(self) -> str:
-        """The name for `resume` and for `mlcd show`."""
-        return self.record.run_id
-
-    @property
-    def status(self) -> Status:
-        """How it ended; a target that was not reached is a status and no exception."""
-        return self.record.status
 
     @property
     def epochs(self) -> tuple[Epoch, ...]:
@@ -185,30 +186,21 @@ class ServerlessResult:
         """Functions and memory of each epoch; the loss against time, and against money."""
         return Picture(serverless_picture(self.record))
 
-    def to_json(self) -> str:
-        """The same JSON text as `mlcd show RUN -o json`; docs/output.md has its fields."""
-        return _json_text(serverless_json(self.record))
+    def _data(self) -> Mapping[str, object]:
+        return serverless_json(self.record)
 
-    def report(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the HTML report and returns its path. Raises OSError."""
-        return _written(path, serverless_html(self.record))
+    def _page(self) -> str:
+        return serverless_html(self.record)
 
     def __repr__(self) -> str:
         loss = f", loss {self.epochs[-1].loss:.4g}" if self.epochs else ""
         return f"<ServerlessResult {self.run_id}: {self.status} after {plural(len(self.epochs), 'epoch')}{loss}>"
-
-    def __str__(self) -> str:
-        return self.explain()
 
 
 def _written(path: str | os.PathLike[str], text: str) -> Path:
     file = Path(path)
     file.write_text(text, encoding="utf-8")
     return file
-
-
-def _json_text(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def _meant(name: str, known: list[str]) -> str:
