@@ -57,6 +57,11 @@ class EpochLedger:
         return Usd(sum(e.usd.micros for e in self.epochs) + sum(f.usd.micros for f in self.failed))
 
     @property
+    def passes(self) -> float:
+        """Epochs that were run, parts as what they are; a hundredth part is 1/100 to the last bit."""
+        return round(math.fsum(e.fleet.share for e in self.epochs), 9)
+
+    @property
     def seconds(self) -> float:
         """Since the first start; the epochs' own sum unless the loop says more."""
         if self.elapsed_seconds is not None:
@@ -86,7 +91,7 @@ class EpochLedger:
         return EpochLeft(
             usd=self.usd_left,
             seconds=self.seconds_left,
-            epochs=max(0, self.problem.max_epochs - len(self.epochs)),
+            epochs=max(0.0, self.problem.max_epochs - self.passes),
             cap_seconds=self._caps(),
             failed=self.failed,
         )
@@ -96,7 +101,7 @@ class EpochLedger:
         problem = self.problem
         if fleet.functions not in problem.functions or fleet.memory_mb not in problem.memory_mb:
             return EpochRefusal(fleet=fleet, reason="this number of functions or memory size is not to be chosen")
-        if len(self.epochs) >= problem.max_epochs:
+        if self.passes >= problem.max_epochs:
             return EpochRefusal(fleet=fleet, reason=f"{problem.max_epochs} epochs were run, the most that are wanted")
         cap = self._cap(fleet)
         wanted = cap if seconds is None else min(seconds, problem.longest_epoch_seconds)
@@ -135,7 +140,7 @@ class EpochLedger:
             caps = np.minimum(caps, np.where(share > 0, share / per_second * (1 - _ROUNDING), 0.0))
         if self.seconds_left is not None:
             caps = np.minimum(caps, max(0.0, self.seconds_left))
-        if len(self.epochs) >= problem.max_epochs:
+        if self.passes >= problem.max_epochs:
             caps = np.zeros_like(caps)
         return np.where(caps >= _granule(problem), caps, 0.0)
 

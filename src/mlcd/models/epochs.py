@@ -30,6 +30,12 @@ PROPORTIONAL_MB = 1536.0
 """Below this, functions are as fast as they have memory: clouds give processors in proportion, up to about one."""
 
 
+SMALL_PART = 0.001
+"""Deviation of a phase's logarithm over the share of the epoch that it was measured in: fixed costs weigh more."""
+NEAR_NOISE = 0.1
+"""The first loss of a training lies so much nearer to its curve than one that is an epoch or more from it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochPrior:
     """What is believed before the first epoch: medians, and deviations of logarithms where not said otherwise.
@@ -48,12 +54,12 @@ class EpochPrior:
     seconds_per_put: tuple[float, float] = (1.34, 0.7)
     memory_power: tuple[float, float] = (0.883, 0.05)
     contention: tuple[float, float] = (0.05, 0.03)
-    epochs: tuple[float, float] = (10.7, 0.25)
+    epochs: tuple[float, float] = (10.7, 0.32)
     floor_share: tuple[float, float] = (0.82, 0.9)
     early_gain: tuple[float, float] = (0.471, 0.3)
     staleness: tuple[float, float] = (0.327, 0.3)
     noise: float = 0.05
-    progress_noise: float = 0.03
+    progress_noise: float = 0.02
 
 
 PRIOR = EpochPrior()
@@ -83,7 +89,12 @@ class EpochModel:
         slowness = slowness * np.maximum(PROPORTIONAL_MB / memory_mb, 1.0)
         shared = self.work_seconds / functions
         each = self.update_seconds * np.exp(self.contention * functions / 1000)
-        result: Floats = (shared + each) * slowness + self.epoch_seconds + self.call_seconds * functions
+        result: Floats = (shared + each) * slowness + self.overhead(functions)
+        return result
+
+    def overhead(self, functions: Floats) -> Floats:
+        """What of it is the same for a part of an epoch."""
+        result: Floats = self.epoch_seconds + self.call_seconds * functions
         return result
 
     @property
@@ -116,7 +127,7 @@ def fit_epochs(
     """The model after `history`, which may be empty. `first_loss` before it, where it is known, is one more point."""
     work, update, power, contention = fit_times(history, samples=samples, puts=max(puts, 1), prior=prior)
     epoch_seconds, call_seconds = fit_overhead(history)
-    losses = _fit_loss([e.loss for e in history], _functions(history), (first_loss, target_loss), prior)
+    losses = _fit_loss(history, (first_loss, target_loss), prior)
     return EpochModel(
         work_seconds=work,
         update_seconds=update,
@@ -174,12 +185,13 @@ def fit_times(
         small = max(PROPORTIONAL_MB / memory, 1.0)
         shared = (epoch.fetch.mean_seconds + epoch.compute.mean_seconds) * n
         rows = (((1.0, 0.0, -log_memory, 0.0), shared), ((0.0, 1.0, -log_memory, n / 1000), epoch.update.mean_seconds))
+        noise = math.hypot(prior.noise, SMALL_PART / epoch.fleet.share)
         for row, seconds in rows:
             if seconds <= 0:
                 continue
             x = np.array(row)
-            precision = precision + np.outer(x, x) / prior.noise**2
-            weighted = weighted + x * math.log(seconds / small) / prior.noise**2
+            precision = precision + np.outer(x, x) / noise**2
+            weighted = weighted + x * math.log(seconds / epoch.fleet.share / small) / noise**2
     fitted = np.linalg.solve(precision, weighted)
     return math.exp(fitted[0]), math.exp(fitted[1]), float(fitted[2]), max(0.0, float(fitted[3]))
 
@@ -195,21 +207,20 @@ class LossFit:
     staleness: float
 
 
-def _fit_loss(
-    losses: Sequence[float], functions: Floats, ends: tuple[float | None, float], prior: EpochPrior
-) -> LossFit:
+def _fit_loss(history: Sequence[Epoch], ends: tuple[float | None, float], prior: EpochPrior) -> LossFit:
     """The posterior mean over floors and gains; the prior alone while nothing is known."""
     first_loss, target_loss = ends
+    losses = [e.loss for e in history]
     whole, spread = prior.epochs
     if losses and losses[-1] <= target_loss:
-        done = float(progress_of(functions, whole, (prior.early_gain[0], prior.staleness[0]))[-1])
+        done = float(progress_of(history, whole, (prior.early_gain[0], prior.staleness[0]))[-1])
         return LossFit(done, 0.0, 0.0, prior.early_gain[0], prior.staleness[0])
     gains = [(a, b) for a in _around(prior.early_gain) for b in _around(prior.staleness)]
     points = np.array([first_loss, *losses]) if first_loss is not None else np.array(losses)
     done, left = 0.0, whole
     fitted: LossFit | None = None
-    for _ in range(3 if len(losses) else 0):  # an epoch's gain depends on its stage, which depends on what is left
-        ways = np.stack([progress_of(functions, done + left, pair) for pair in gains])
+    for _ in range(3 if losses else 0):  # an epoch's gain depends on its stage, which depends on what is left
+        ways = np.stack([progress_of(history, done + left, pair) for pair in gains])
         if first_loss is not None:
             ways = np.concatenate([np.zeros((len(gains), 1)), ways], axis=1)
         found = fit_loss_curve(points, ways, gains, target_loss, prior)
@@ -220,7 +231,7 @@ def _fit_loss(
     if fitted is not None:
         return fitted
     middle = prior.early_gain[0], prior.staleness[0]
-    done = float(progress_of(functions, whole, middle)[-1]) if losses else 0.0
+    done = float(progress_of(history, whole, middle)[-1]) if losses else 0.0
     return LossFit(done, max(whole - done, 1.0), whole * spread, *middle)
 
 
@@ -230,12 +241,13 @@ def _around(prior: tuple[float, float]) -> tuple[float, float, float]:
     return middle * math.exp(-1.2 * spread), middle, middle * math.exp(1.2 * spread)
 
 
-def progress_of(functions: Floats, whole: float, gains: tuple[float, float]) -> Floats:
+def progress_of(history: Sequence[Epoch], whole: float, gains: tuple[float, float]) -> Floats:
     """(T,) effective epochs after each epoch."""
     done, found = 0.0, []
-    for n in functions:
+    for epoch in history:
         stage = min(done / whole, 1.0)
-        done += float(gain(np.array(n), stage, early_gain=gains[0], staleness=gains[1]))
+        functions = np.array(float(epoch.fleet.functions))
+        done += epoch.fleet.share * float(gain(functions, stage, early_gain=gains[0], staleness=gains[1]))
         found.append(done)
     return np.array(found)
 
@@ -252,20 +264,23 @@ def fit_loss_curve(
     expected, spread = prior.epochs
     floors = target_loss - (1 - FLOORS) * abs(target_loss)
     height = 1 / (losses[:, None] - floors[None, :])  # (T, G): straight lines over the progress, where b2 is right
-    x = ways - ways.mean(axis=1, keepdims=True)
-    slope = (x @ (height - height.mean(axis=0))) / (x**2).sum(axis=1, keepdims=True)  # (C, G)
+    noise = NEAR_NOISE + (1 - NEAR_NOISE) * np.minimum(ways.mean(axis=0), 1.0)  # (T,) of `progress_noise`
+    weigh = noise**-2 / (noise**-2).sum()
+    x = ways - (ways @ weigh)[:, None]
+    middle = weigh @ height
+    slope = ((x * weigh) @ (height - middle)) / (x**2 @ weigh)[:, None]  # (C, G)
     usable = slope > 0
     if not usable.any():
         return None
     slope = np.where(usable, slope, 1.0)
-    line = height.mean(axis=0)[None, None, :] + slope[:, None, :] * x[:, :, None]
+    line = middle[None, None, :] + slope[:, None, :] * x[:, :, None]
     errors = (height[None, :, :] - line) / slope[:, None, :]  # (C, T, G), in effective epochs
     # The newest loss is known: the way left is counted from it, along the line.
     left = (1 / (target_loss - floors) - height[-1])[None, :] / slope
     done = ways[:, -1:]
     logit = np.log(FLOORS / (1 - FLOORS))
     prior_logit = math.log(prior.floor_share[0] / (1 - prior.floor_share[0]))
-    score = -0.5 * (errors**2).sum(axis=1) / prior.progress_noise**2
+    score = -0.5 * ((errors / (noise[None, :, None] * prior.progress_noise)) ** 2).sum(axis=1)
     score -= 0.5 * ((logit - prior_logit) / prior.floor_share[1]) ** 2
     score -= 0.5 * (np.log(np.maximum(done + left, 0.01) / expected) / spread) ** 2
     weight = np.where(usable, np.exp(score - score[usable].max()), 0.0)

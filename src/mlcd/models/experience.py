@@ -64,8 +64,7 @@ def _curve(
         losses: list[float] = [] if first_loss is None else [first_loss]
         columns = [] if first_loss is None else [np.zeros((len(gains), 1))]
         for run in runs:
-            functions = np.array([float(e.fleet.functions) for e in run])
-            columns.append(np.stack([progress_of(functions, whole, pair) for pair in gains]))
+            columns.append(np.stack([progress_of(run, whole, pair) for pair in gains]))
             losses += [e.loss for e in run]
         ways = np.concatenate(columns, axis=1)
         # The least loss last: what is left is counted from the newest point.

@@ -1,14 +1,19 @@
 """One fleet for the whole training: what `static-n` and `static` share."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
 from mlcd.errors import BadInput
 from mlcd.functions import FunctionProblem
+from mlcd.models.epochs import EpochModel
 from mlcd.schedulers.outlook import Outlook
-from mlcd.schedulers.planning import Fleets, best_plan, frugal
+from mlcd.schedulers.planning import LAST_PRICE, Fleets, frugal, most_share
 from mlcd.trial.epoch import Epoch, EpochLeft, Fleet
+
+SURE = 1.0
+"""Deviations of the way left that a fixed fleet is chosen to cover."""
 
 
 def keep(
@@ -38,8 +43,9 @@ def keep(
         return None
     if fleet is not None:
         fleets = only_memory(problem, outlook, left, fleet.memory_mb)
-    plan = best_plan(problem, outlook.model, left, fleets, fixed=True)
-    return plan.fleets[0] if plan is not None else frugal(fleets)
+    best = _best(problem, outlook.model, left, fleets)
+    index = best if best is not None else frugal(fleets, fleets.payable)
+    return None if index is None else fleets.fleet(index)
 
 
 def only_memory(problem: FunctionProblem, outlook: Outlook, left: EpochLeft, memory_mb: int) -> Fleets:
@@ -56,9 +62,23 @@ def only_memory(problem: FunctionProblem, outlook: Outlook, left: EpochLeft, mem
             memory_mb=memory,
             seconds=seconds,
             usd=rows * (problem.usd_per_second[0, column] * seconds + problem.usd_per_function),
-            payable=left.cap_seconds[index, column] >= seconds,
+            most_share=most_share(left.cap_seconds[index, column], seconds, outlook.model.overhead(rows)),
         )
-    return replace(fleets, payable=fleets.payable & (fleets.memory_mb == memory_mb))
+    return replace(fleets, most_share=np.where(fleets.memory_mb == memory_mb, fleets.most_share, 0.0))
+
+
+def _best(problem: FunctionProblem, model: EpochModel, left: EpochLeft, fleets: Fleets) -> int | None:
+    """The fleet whose whole epochs to the target take least, of those that what is left pays for."""
+    value, other, limit = fleets.sides(problem, left)
+    whole = model.done + model.epochs_left
+    need = whole + SURE * math.hypot(0.02, min(model.epochs_left_deviation, 0.3))
+    done, epochs = np.full_like(value, model.done), np.zeros_like(value)
+    for _ in range(math.ceil(left.epochs)):
+        going = done < need
+        done = done + going * model.gain(fleets.functions, np.minimum(done / whole, 1.0))
+        epochs = epochs + going
+    fits = fleets.payable & (done >= need) & (other * (epochs - 1 + LAST_PRICE) <= limit)
+    return int(np.where(fits, value * epochs, np.inf).argmin()) if fits.any() else None
 
 
 def _goes_on(problem: FunctionProblem, outlook: Outlook, left: EpochLeft, fleet: Fleet) -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mlcd.functions import FunctionProblem
 from mlcd.schedulers.planning import spread_over
-from mlcd.trial.epoch import Epoch, EpochLeft, Fleet
+from mlcd.trial.epoch import LEAST_SHARE, Epoch, EpochLeft, Fleet
 from mlcd.units import Usd
 
 Floats = NDArray[np.float64]
@@ -23,6 +23,9 @@ LATE = 1.12
 SURE = 0.02
 """Effective epochs beyond the target that are aimed at: two deviations of what an epoch brings."""
 
+SPARE = 0.04
+"""And this part of an epoch must be payable after each: for one that brings less than its mean."""
+
 
 class Truth(Protocol):
     """What only a simulated cloud can tell; FunctionLaws is one. `functions` may be an array."""
@@ -33,6 +36,7 @@ class Truth(Protocol):
     def working_set_mb(self) -> float: ...  # noqa: D102
 
     def seconds(self, functions: Floats, memory_mb: float) -> Floats: ...  # noqa: D102
+    def waiting_seconds(self, functions: Floats) -> Floats: ...  # noqa: D102
     def gain(self, functions: Floats, progress: float) -> Floats: ...  # noqa: D102
     def progress(self, loss: float) -> float: ...  # noqa: D102
     def __hash__(self) -> int: ...
@@ -43,8 +47,14 @@ class _Fleets:
     functions: Floats
     memory_mb: Floats
     seconds: Floats
+    waiting: Floats
     usd: Floats
     worst_usd: Floats
+
+    def part_seconds(self, share: Floats) -> Floats:
+        """Of a part of an epoch with each."""
+        result: Floats = (self.seconds - self.waiting) * share + self.waiting
+        return result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +62,14 @@ class Oracle:
     """Knows the laws, but not what chance will bring: V(k, b) = min T(a) + V(k + gain(a, k), b - usd(a)).
 
     k is rounded down to a grid and b interpolated; each epoch then picks the fleet with the least T + V from where the
-    training really is. For a goal of least time under a budget.
+    training really is. An epoch that would go past the target is cut, to `least_share` of it at least. For a goal of
+    least time under a budget.
     """
 
     name: ClassVar[str] = "oracle"
     needs_truth: ClassVar[bool] = True
     truth: Truth
+    least_share: float = LEAST_SHARE
     seed: int = 0
 
     def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Fleet | None:
@@ -66,13 +78,18 @@ class Oracle:
         done = self.truth.progress(history[-1].loss) if history else 0.0
         dollars = left.usd.dollars if left.usd is not None else math.inf
         gains = self.truth.gain(fleets.functions, done)
-        rows = np.minimum(((done + gains) / step).astype(int), ROWS)
-        after = _interpolate(values[rows], dollars - fleets.usd, self._budget(problem))
-        total = np.where(fleets.worst_usd <= dollars, fleets.seconds + after, NEVER)
-        best = int(total.argmin())
-        if total[best] >= NEVER / 2:
+        share = _share(self.truth.target_epochs + SURE - done, gains, self.least_share)
+        rows = np.minimum(((done + gains * share) / step + 1e-9).astype(int), ROWS)
+        after = _interpolate(values[rows], dollars - fleets.usd * share, self._budget(problem))
+        total = fleets.part_seconds(share) + after
+        for spare in (SPARE, 0.0):  # what was kept for the end is used there
+            paid = np.where(fleets.worst_usd * (share + spare) <= dollars, total, NEVER)
+            best = int(paid.argmin())
+            if paid[best] < NEVER / 2:
+                break
+        else:
             return None
-        return Fleet(int(fleets.functions[best]), int(fleets.memory_mb[best]))
+        return Fleet(int(fleets.functions[best]), int(fleets.memory_mb[best]), float(share[best]))
 
     def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
         """Nothing pays for the rest."""
@@ -100,7 +117,7 @@ class Oracle:
         return problem.goal.budget.dollars
 
     def _table(self, problem: FunctionProblem) -> tuple[_Fleets, Floats, float]:
-        return _solve(self.truth, _Key(problem), self._budget(problem))
+        return _solve(self.truth, _Key(problem), self._budget(problem), self.least_share)
 
 
 class _Key:
@@ -117,24 +134,37 @@ class _Key:
 
 
 @lru_cache(maxsize=64)
-def _solve(truth: Truth, key: _Key, budget: float) -> tuple[_Fleets, Floats, float]:
+def _solve(truth: Truth, key: _Key, budget: float, least_share: float) -> tuple[_Fleets, Floats, float]:
     """(fleets, V with a row a step of progress and a column a step of money, the step of progress)."""
     fleets = _fleets(truth, key.problem)
     step = (truth.target_epochs + SURE) / ROWS
     money = np.linspace(0.0, budget, COLUMNS)
     values = np.full((ROWS + 1, COLUMNS), NEVER)
     values[ROWS] = 0.0
-    rest = money[None, :] - fleets.usd[:, None]
-    place = np.clip(rest / (budget / (COLUMNS - 1)), 0, COLUMNS - 1.000001)
-    low = place.astype(int)
-    share = place - low
-    refused = (fleets.worst_usd[:, None] > money[None, :]) | (rest < 0)
+    places = _places(fleets, np.ones_like(fleets.usd), money)
     for row in range(ROWS - 1, -1, -1):
-        after = np.minimum(((row * step + truth.gain(fleets.functions, row * step)) / step).astype(int), ROWS)[:, None]
-        then = values[after, low] * (1 - share) + values[after, low + 1] * share
-        total = np.where(refused, NEVER, fleets.seconds[:, None] + then)
+        gains = truth.gain(fleets.functions, row * step)
+        share = _share(truth.target_epochs + SURE - row * step, gains, least_share)
+        low, part, refused = places if share.min() == 1 else _places(fleets, share, money)
+        after = np.minimum((row + gains * share / step + 1e-9).astype(int), ROWS)[:, None]
+        then = values[after, low] * (1 - part) + values[after, low + 1] * part
+        total = np.where(refused, NEVER, fleets.part_seconds(share)[:, None] + then)
         values[row] = np.minimum(total.min(axis=0), NEVER)
     return fleets, values, step
+
+
+def _share(left: float, gains: Floats, least: float) -> Floats:
+    """An epoch that would go past the target is cut."""
+    result: Floats = np.clip(left / gains, least, 1.0)
+    return result
+
+
+def _places(fleets: _Fleets, share: Floats, money: Floats) -> tuple[NDArray[np.intp], Floats, NDArray[np.bool_]]:
+    """(A, B) the column of V that a part leaves what is left in, how far it is to the next, and who is not paid for."""
+    rest = money[None, :] - (fleets.usd * share)[:, None]
+    place = np.clip(rest / (money[-1] / (COLUMNS - 1)), 0, COLUMNS - 1.000001)
+    low = place.astype(int)
+    return low, place - low, ((fleets.worst_usd * (share + SPARE))[:, None] > money[None, :]) | (rest < 0)
 
 
 def _interpolate(rows: Floats, dollars: Floats, budget: float) -> Floats:
@@ -159,6 +189,7 @@ def _fleets(truth: Truth, problem: FunctionProblem) -> _Fleets:
         calls = counts + np.ceil(problem.repeat_share * counts - 1e-9)
         worst = calls * (price * seconds * LATE * 1.0001 + problem.usd_per_function + price * 0.1)
         kept = seconds * LATE <= problem.longest_epoch_seconds
-        found.append(np.stack([counts, np.full(len(counts), float(size)), seconds, usd, worst])[:, kept])
-    functions, memory, seconds, usd, worst = np.concatenate(found, axis=1)
-    return _Fleets(functions=functions, memory_mb=memory, seconds=seconds, usd=usd, worst_usd=worst)
+        waiting = truth.waiting_seconds(counts)
+        found.append(np.stack([counts, np.full(len(counts), float(size)), seconds, waiting, usd, worst])[:, kept])
+    functions, memory, seconds, waiting, usd, worst = np.concatenate(found, axis=1)
+    return _Fleets(functions=functions, memory_mb=memory, seconds=seconds, waiting=waiting, usd=usd, worst_usd=worst)

@@ -22,10 +22,17 @@ class Outlook:
     smallest_mb: float
     cheapest_usd: float
     spent_usd: float
+    least_share: float = 1.0
 
     @classmethod
     def of(
-        cls, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft, prior: EpochPrior = PRIOR
+        cls,
+        problem: FunctionProblem,
+        history: tuple[Epoch, ...],
+        left: EpochLeft,
+        prior: EpochPrior = PRIOR,
+        *,
+        least_share: float = 1.0,
     ) -> "Outlook":
         """Pure, and cheap enough to be asked for again."""
         model = fit_epochs(
@@ -38,19 +45,26 @@ class Outlook:
         )
         smallest = _smallest_mb(problem, history)
         fleets = candidates(problem, model, left, smallest_mb=smallest)
-        cheapest = cheapest_usd(problem, model, fleets, smallest_mb=smallest)
+        cheapest = cheapest_usd(problem, model, fleets, smallest_mb=smallest, least_share=least_share)
         spent = sum(e.usd.dollars for e in history) + sum(f.usd.dollars for f in left.failed)
-        return cls(model=model, fleets=fleets, smallest_mb=smallest, cheapest_usd=cheapest, spent_usd=spent)
+        return cls(
+            model=model,
+            fleets=fleets,
+            smallest_mb=smallest,
+            cheapest_usd=cheapest,
+            spent_usd=spent,
+            least_share=least_share,
+        )
 
     def is_hopeless(self, history: tuple[Epoch, ...], left: EpochLeft) -> bool:
         """Whether what is left cannot pay for the epochs left, even where fewer are left than is thought.
 
         Never before two epochs, unless earlier runs told: the first says what one costs, the second what it brings.
         """
-        if not self.fleets.payable.any():
+        if not (self.fleets.most_share >= self.least_share).any():
             return True
         share = self.model.epochs_left_deviation / max(self.model.epochs_left, 1.0)
-        if left.usd is None or (len(history) < 2 and share > TOLD):
+        if left.usd is None or (sum(e.fleet.share for e in history) < 2 and share > TOLD):
             return False
         doubt = min(0.5, 2 * share) + 0.05
         return self.cheapest_usd * (1 - doubt) > left.usd.dollars
@@ -60,7 +74,7 @@ class Outlook:
         if not history and self.model.epochs_left_deviation > TOLD * self.model.epochs_left:
             return None
         whole = replace(self.model, done=0.0, epochs_left=self.model.done + self.model.epochs_left)
-        dollars = cheapest_usd(problem, whole, self.fleets, smallest_mb=self.smallest_mb)
+        dollars = cheapest_usd(problem, whole, self.fleets, smallest_mb=self.smallest_mb, least_share=self.least_share)
         if not math.isfinite(dollars):
             return None
         if problem.goal.budget is not None and dollars * 1.08 < problem.goal.budget.dollars:

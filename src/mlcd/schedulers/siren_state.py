@@ -26,6 +26,8 @@ LAST = 1.3
 """Epochs left by the curve below which the next one may be the last."""
 CHEAP = 0.45
 """A cheap epoch is kept back for when it costs at most this share of what is left."""
+EPOCHS_DEVIATION = 0.25
+"""Of the logarithm of the epochs to a target: what the shipped policy was trained with."""
 _FLOORS = 1 / (1 + np.exp(-np.linspace(-1.5, 4.0, 12)))
 
 
@@ -143,7 +145,7 @@ def _epochs_left(problem: FunctionProblem, history: tuple[Epoch, ...]) -> float:
     logit = np.log(_FLOORS / (1 - _FLOORS))
     middle = math.log(PRIOR.floor_share[0] / (1 - PRIOR.floor_share[0]))
     score = -0.5 * (errors**2).sum(axis=0) / 0.1**2 - 0.5 * ((logit - middle) / PRIOR.floor_share[1]) ** 2
-    score -= 0.5 * (np.log(np.maximum(len(history) + ahead, 0.1) / PRIOR.epochs[0]) / PRIOR.epochs[1]) ** 2
+    score -= 0.5 * (np.log(np.maximum(len(history) + ahead, 0.1) / PRIOR.epochs[0]) / EPOCHS_DEVIATION) ** 2
     weight = np.exp(score - score.max())
     return max(float(weight @ ahead / weight.sum()), 0.3)
 

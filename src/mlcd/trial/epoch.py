@@ -8,20 +8,31 @@ from numpy.typing import NDArray
 
 from mlcd.units import Usd
 
+LEAST_SHARE = 0.01
+"""Of an epoch, until the next barrier."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fleet:
-    """What Siren decides before each epoch: n functions with m MB of memory each."""
+    """What is decided before each epoch: n functions with m MB of memory each, as Siren does; and for how long.
+
+    share  of an epoch's samples until the barrier: 1 in Siren; less to learn early what a workload is like, and to end
+           when the target is near
+    """
 
     functions: int
     memory_mb: int
+    share: float = 1.0
 
     def __post_init__(self) -> None:
         if self.functions < 1 or self.memory_mb < 1:
             raise ValueError("a fleet has at least one function, with memory")
+        if not LEAST_SHARE <= self.share <= 1:
+            raise ValueError(f"a part of an epoch is at least {LEAST_SHARE:.0%} of it, and at most all")
 
     def __str__(self) -> str:
-        return f"{self.functions} x {self.memory_mb:,} MB"
+        part = "" if self.share == 1 else f", {self.share:.0%} of the samples"
+        return f"{self.functions} x {self.memory_mb:,} MB{part}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +49,9 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
-    """A finished epoch, frozen.
+    """A finished epoch or part of one, frozen.
 
-    number        from 1
+    number        from 1; parts are counted, too
     loss          of the whole training at the epoch's end
     seconds       on the wall clock, barrier to barrier (simulated where the cloud is)
     usd           all of it: functions, requests, storage, calls that failed
@@ -85,7 +96,7 @@ class EpochLeft:
     """What the epoch ledger says may still be spent, None where there is no limit.
 
     usd, seconds  of the budget, and until the deadline
-    epochs        how many more may be run
+    epochs        how many more may be run; parts count as what they are
     cap_seconds   (F, M) over the problem's numbers of functions and memory sizes: the longest epoch that what is left
                   would pay for in the worst case; an epoch still running then is ended, and its money is lost.
                   0 where not even one granule of time could be paid: such a fleet is refused
@@ -94,7 +105,7 @@ class EpochLeft:
 
     usd: Usd | None
     seconds: float | None
-    epochs: int
+    epochs: float
     cap_seconds: NDArray[np.float64]
     failed: tuple[FailedEpoch, ...] = ()
 

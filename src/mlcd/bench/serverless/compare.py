@@ -28,9 +28,9 @@ from mlcd.schedulers.static_n import StaticN
 from mlcd.units import Usd
 
 RIVALS = ("static-n", "static", "siren", "mpc", "oracle")
-EXTRA = ("mpc-first", "mpc-again")
+EXTRA = ("mpc-first", "mpc-again", "oracle-whole")
 """mpc as if the workload were trained for the first time, and as if four earlier trainings of it were known: on every
-workload, whatever `mpc` itself knows of it."""
+workload, whatever `mpc` itself knows of it. The oracle of whole epochs: the limit of what Siren decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,9 @@ class LawsOfRun:
 
     def seconds(self, functions: Floats, memory_mb: float) -> Floats:  # noqa: D102
         return np.array([self.laws.seconds(n, memory_mb) for n in functions])
+
+    def waiting_seconds(self, functions: Floats) -> Floats:  # noqa: D102
+        return np.array([self.laws.waiting_seconds(n) for n in functions])
 
     def gain(self, functions: Floats, progress: float) -> Floats:  # noqa: D102
         laws, stage = self.laws, min(progress / self.laws.target_epochs, 1.0)
@@ -228,6 +231,8 @@ def _scheduler(scheduler: str, name: str, budget: float, cloud: SimFunctionCloud
             return Mpc()
         case "mpc-again":
             return Mpc(prior=_prior(name))
+        case "oracle-whole":
+            return Oracle(truth=LawsOfRun(cloud.run_laws), least_share=1.0)
         case _:
             return Oracle(truth=LawsOfRun(cloud.run_laws))
 

@@ -66,8 +66,9 @@ class SimFunctionCloud:
             message = f"the epoch would have taken {seconds:.0f} s and was ended after {order.seconds:.0f} s"
             raise EpochFailed(message, seconds=order.seconds, usd=self._at_most(order, seconds, failed))
         drawn = generator("progress", self.seed, order.number).gauss()
-        luck = math.exp(laws.chance.progress * drawn - laws.chance.progress**2 / 2)
-        progress = before.progress + laws.gain(fleet.functions, before.progress) * luck
+        deviation = laws.chance.progress / math.sqrt(fleet.share)  # chance evens out over an epoch
+        luck = math.exp(deviation * drawn - deviation**2 / 2)
+        progress = before.progress + fleet.share * laws.gain(fleet.functions, before.progress) * luck
         self._states[order.run_id, order.number] = _State(progress, fleet)
         return self._epoch(order, seconds, progress, cold=cold, failed=failed)
 
@@ -110,7 +111,10 @@ class SimFunctionCloud:
         any_slow = 1 - (1 - chance.straggler) ** n
         is_slow = share("straggler", self.seed, order.number, fleet) < any_slow
         # The laws' seconds are the mean, so what stragglers add on average is taken off them.
-        usual = laws.seconds(n, m) * math.exp(chance.weather * weather - chance.weather**2 / 2) - any_slow * tail
+        usual = (
+            laws.part_seconds(n, m, fleet.share) * math.exp(chance.weather * weather - chance.weather**2 / 2)
+            - any_slow * tail
+        )
         redone = failed / n / 2
         return max(usual, 0.0) * (1 + redone) + is_slow * tail + chance.cold_seconds * cold / n
 
@@ -122,8 +126,8 @@ class SimFunctionCloud:
         return problem.prices.charge_alike(
             memory_mb=fleet.memory_mb,
             calls=calls,
-            puts=problem.puts_per_function * n,
-            gets=problem.gets_per_function * n,
+            puts=math.ceil(problem.puts_per_function * fleet.share) * n,
+            gets=math.ceil(problem.gets_per_function * fleet.share) * n,
             requests=(int(full) + 1) * n + failed,
         )
 
@@ -134,8 +138,8 @@ class SimFunctionCloud:
     def _epoch(self, order: EpochOrder, seconds: float, progress: float, *, cold: int, failed: int) -> Epoch:
         laws, fleet = self.run_laws, order.fleet
         n, m = fleet.functions, fleet.memory_mb
-        parallel, update = laws.parallel_seconds(n, m), laws.update_seconds(n, m)
-        stretch = seconds / laws.seconds(n, m)
+        parallel, update = laws.parallel_seconds(n, m) * fleet.share, laws.update_seconds(n, m) * fleet.share
+        stretch = seconds / laws.part_seconds(n, m, fleet.share)
         fetch, compute = parallel * laws.fetch_share * stretch, parallel * (1 - laws.fetch_share) * stretch
         spread = 1 + 0.02 * math.sqrt(2 * math.log(max(n, 2)))
         return Epoch(

@@ -113,6 +113,11 @@ class FunctionLaws:
         busy = self.parallel_seconds(functions, memory_mb) + self.update_seconds(functions, memory_mb)
         return busy + self.waiting_seconds(functions)
 
+    def part_seconds(self, functions: float, memory_mb: float, share: float) -> float:
+        """The mean part of an epoch: what is waited for is the same."""
+        waiting = self.waiting_seconds(functions)
+        return (self.seconds(functions, memory_mb) - waiting) * share + waiting
+
     def waiting_seconds(self, functions: float) -> float:
         """Of the mean epoch, in which the cloud starts functions and ends the epoch: nobody is paid for it."""
         return self.epoch_seconds + self.call_seconds * functions
