@@ -26,6 +26,7 @@ def order(shard: int) -> CallOrder:
         attempt=1,
         start_key="",
         sync=Sync.HSP,
+        share=1.0,
         batch=8,
         rate=1.0,
         seed=0,

@@ -1,5 +1,6 @@
 """The function that trains a shard, in this process over a storage of our own: what is counted, and how often."""
 
+import math
 import threading
 from dataclasses import replace
 from typing import Any
@@ -13,8 +14,8 @@ from mlcd.clouds.functions.lithops.call import CallOrder, CallReport, Faults, So
 from mlcd.clouds.functions.lithops.objects import Part, Torn, Trial, frame, unframe
 from mlcd.clouds.functions.lithops.replica import Replica, closed
 from mlcd.clouds.functions.lithops.shelf import Board, OutOfRequests, Shelf
-from mlcd.clouds.functions.lithops.worker import shard_steps, train_shard
-from mlcd.workloads.data import Layout
+from mlcd.clouds.functions.lithops.worker import part_rows, shard_steps, train_shard
+from mlcd.workloads.data import Layout, shard
 
 ROWS, HELD, BATCH = 64, 8, 16
 
@@ -106,6 +107,7 @@ def order(shards: int, *, shard: int = 0, sync: Sync = Sync.HSP, **changes: Any)
         attempt=1,
         start_key="",
         sync=sync,
+        share=1.0,
         batch=BATCH,
         rate=float(shards),
         seed=0,
@@ -120,7 +122,7 @@ def order(shards: int, *, shard: int = 0, sync: Sync = Sync.HSP, **changes: Any)
 
 
 def all_steps(shards: int) -> int:
-    return sum(shard_steps(ROWS, shards, index, BATCH) for index in range(shards))
+    return sum(shard_steps(order(shards), index) for index in range(shards))
 
 
 def ends(storage: FakeStorage) -> list[tuple[dict[str, Any], NDArray[np.float32]]]:
@@ -150,13 +152,36 @@ def test_every_step_counts_once(storage: FakeStorage, shards: int, sync: Sync) -
         assert parameters[0] == all_steps(shards) == header["steps"] == header["loss"]
 
 
+@pytest.mark.parametrize("sync", list(Sync))
+def test_a_part_of_an_epoch_has_its_share_of_the_steps(storage: FakeStorage, sync: Sync) -> None:
+    orders = [order(2, shard=index, sync=sync, share=0.25, batch=2) for index in range(2)]
+    reports = side_by_side(storage, orders)
+    assert not any(report.failed for report in reports)
+    whole = sum(shard_steps(order(2, batch=2), index) for index in range(2))
+    steps = sum(shard_steps(orders[0], index) for index in range(2))
+    assert whole / 4 <= steps < whole / 4 + 2
+    assert all(parameters[0] == header["steps"] >= steps for header, parameters in ends(storage))
+
+
+def test_parts_of_epochs_come_to_see_all_samples() -> None:
+    seen: set[int] = set()
+    for epoch in range(1, 60):
+        trial = Trial(run_id="r", epoch=epoch, token="t")
+        first, last = part_rows(order(3, share=0.2, trial=trial), 1)
+        assert last - first == math.ceil(0.2 * (ROWS * 2 // 3 - ROWS // 3))
+        seen |= set(range(first, last))
+    start, end = shard(ROWS, 3, 1)
+    assert seen <= set(range(start, end))
+    assert len(seen) >= 0.8 * (end - start)  # a rest that is no whole block is left out
+
+
 def test_asp_ends_when_all_steps_were_made_by_whomever(storage: FakeStorage) -> None:
     faults = Faults(slow_shards=(2,), pause_seconds=0.3)
     reports = side_by_side(storage, [order(4, shard=n, sync=Sync.ASP, faults=faults, pushes=4) for n in range(4)])
     header, parameters = ends(storage)[0]
     assert header["steps"] >= all_steps(4)
     assert parameters[0] == header["steps"]
-    slow = shard_steps(ROWS, 4, 2, BATCH)
+    slow = shard_steps(order(4), 2)
     assert reports[2].steps < slow  # the others made up for it
 
 
@@ -191,7 +216,7 @@ def test_a_call_whose_time_is_up_hands_its_shard_over(storage: FakeStorage, monk
 def test_an_object_that_is_still_being_written_is_not_read_as_whole(storage: FakeStorage) -> None:
     for index in range(2):
         train_shard(order(3, shard=index), storage)
-    done = Trial(run_id="r", epoch=1, token="t").part(Part(0, shard_steps(ROWS, 3, 0, BATCH), 1))
+    done = Trial(run_id="r", epoch=1, token="t").part(Part(0, shard_steps(order(3), 0), 1))
     storage.torn.add(done)
     report = train_shard(order(3, shard=2, fan_in=0), storage)
     assert report.done

@@ -122,7 +122,7 @@ class EpochEngine:
             status = self._within_limits()
             self._end(status, f"the loss of {epochs[-1].loss:.4g} has reached {problem.target_loss:.4g}")
             return True
-        if len(epochs) >= problem.max_epochs:
+        if self._ledger().passes >= problem.max_epochs:
             best = min(epoch.loss for epoch in epochs)
             stopped = f"{problem.max_epochs} epochs, the most that are wanted, brought the loss to {best:.4g} at best"
             self._end(Status.NOTHING_FITS, stopped)
@@ -148,6 +148,7 @@ class EpochEngine:
             return leave
         usual = max(
             epoch.seconds
+            * max(1.0, fleet.share / epoch.fleet.share)
             * max(1.0, epoch.fleet.functions / fleet.functions)
             * max(1.0, epoch.fleet.memory_mb / fleet.memory_mb)
             for epoch in self._epochs

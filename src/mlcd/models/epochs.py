@@ -30,7 +30,7 @@ PROPORTIONAL_MB = 1536.0
 """Below this, functions are as fast as they have memory: clouds give processors in proportion, up to about one."""
 
 
-SMALL_PART = 0.001
+SMALL_PART = 0.01
 """Deviation of a phase's logarithm over the share of the epoch that it was measured in: fixed costs weigh more."""
 NEAR_NOISE = 0.1
 """The first loss of a training lies so much nearer to its curve than one that is an epoch or more from it."""

@@ -1,7 +1,7 @@
 """What a training on functions says: how it ended, its epochs, its receipt, and whether instances had been better."""
 
 from mlcd.report.text_table import text_table
-from mlcd.trial.epoch import Epoch
+from mlcd.trial.epoch import Epoch, FailedEpoch
 from mlcd.trial.outcome import Status
 from mlcd.trial.serverless import PlainInstance, ServerlessRecord
 from mlcd.units import Usd, format_seconds
@@ -102,17 +102,25 @@ def serverless_verdict(record: ServerlessRecord) -> str:
     return "\n".join(lines)
 
 
+def epoch_cells(done: Epoch | FailedEpoch) -> list[str]:
+    """Its number, what of the samples it has, and its fleet."""
+    fleet = done.fleet
+    return [str(done.number), f"{fleet.share:.0%}", str(fleet.functions), f"{fleet.memory_mb:,} MB"]
+
+
 def _epochs(record: ServerlessRecord) -> list[str]:
-    rows = [["epoch", "functions", "memory", "loss", "time", "money", "fetch", "compute", "update", "repeated"]]
+    rows = [
+        ["epoch", "samples", "functions", "memory", "loss", "time", "money", "fetch", "compute", "update", "repeated"]
+    ]
     for row in record.rows:
         done = row.outcome
-        start = [str(done.number), str(done.fleet.functions), f"{done.fleet.memory_mb:,} MB"]
+        start = epoch_cells(done)
         if isinstance(done, Epoch):
             phases = [f"{phase.mean_seconds:.2f} s" for phase in (done.fetch, done.compute, done.update)]
             rows.append([*start, f"{done.loss:.4f}", f"{done.seconds:.1f} s", str(done.usd), *phases, str(done.failed)])
         else:
             rows.append([*start, "failed", f"{done.seconds:.1f} s", str(done.usd), "-", "-", "-", "-"])
-    lines = text_table(rows, ">>>>>>>>>>")
+    lines = text_table(rows, ">>>>>>>>>>>")
     return lines + [f"  epoch {each.number} failed: {each.message}" for each in record.failed]
 
 

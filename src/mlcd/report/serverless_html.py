@@ -2,7 +2,7 @@
 
 from html import escape
 
-from mlcd.report.serverless import goal_text, headline, instances_text, origin
+from mlcd.report.serverless import epoch_cells, goal_text, headline, instances_text, origin
 from mlcd.report.serverless_picture import serverless_picture
 from mlcd.report.stylesheet import CSS
 from mlcd.trial.epoch import Epoch
@@ -35,12 +35,13 @@ def serverless_html(record: ServerlessRecord) -> str:
     )
 
 
-_HEAD = ["epoch", "functions", "memory", "loss", "time", "money", "fetch", "compute", "update", "calls", "repeated"]
+_HEAD = ["epoch", "samples", "functions", "memory", "loss", "time", "money"]
+_HEAD += ["fetch", "compute", "update", "calls", "repeated"]
 
 
 def _cells(row: EpochRow) -> list[str]:
     done = row.outcome
-    start = [str(done.number), str(done.fleet.functions), f"{done.fleet.memory_mb:,} MB"]
+    start = epoch_cells(done)
     if not isinstance(done, Epoch):
         return [*start, f"failed: {done.message}", f"{done.seconds:.1f} s", str(done.usd), "-", "-", "-", "-", "-"]
     phases = [f"{phase.mean_seconds:.2f} s" for phase in (done.fetch, done.compute, done.update)]

@@ -89,6 +89,7 @@ def _epoch(row: EpochRow) -> Json:
         "epoch": done.number,
         "functions": done.fleet.functions,
         "memory_mb": done.fleet.memory_mb,
+        "share": done.fleet.share,
         "authorised_usd": _usd(row.authorised_usd),
         "authorised_seconds": row.authorised_seconds,
         "seconds": done.seconds,

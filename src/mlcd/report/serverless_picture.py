@@ -1,5 +1,6 @@
 """A training on functions in pictures: functions and memory of each epoch; loss against time, and against money."""
 
+import itertools
 from collections.abc import Sequence
 
 from mlcd.report.frame import axes, empty, left_margin, legend
@@ -48,20 +49,26 @@ def serverless_picture(record: ServerlessRecord, *, width: float = 860.0) -> str
 def _fleets(drawing: Drawing, epochs: tuple[Epoch, ...], plot: Box) -> None:
     most = max(epoch.fleet.functions for epoch in epochs)
     up = Scale(low=0.0, high=most * 1.1, start=plot.bottom, end=plot.top)
-    across = Scale(low=0.0, high=float(len(epochs)), start=plot.left, end=plot.right)
-    every = max(1, len(epochs) // 20 + 1)
-    ticks = [(at + 0.5, str(epoch.number)) for at, epoch in enumerate(epochs) if at % every == 0]
-    axes(drawing, plot, across=(across, ticks, "epoch"), up=(up, _whole(number_ticks(up, 4)), "functions"))
+    passes = [0.0, *itertools.accumulate(epoch.fleet.share for epoch in epochs)]
+    across = Scale(low=0.0, high=passes[-1], start=plot.left, end=plot.right)
+    axes(
+        drawing,
+        plot,
+        across=(across, number_ticks(across, 8), "epochs"),
+        up=(up, _whole(number_ticks(up, 4)), "functions"),
+    )
     sizes = [float(epoch.fleet.memory_mb) for epoch in epochs]
     memory = Scale(low=0.0, high=max(sizes) * 1.1, start=plot.bottom, end=plot.top)
     for value, label in number_ticks(memory, 4):
         drawing.text(plot.right + 7, memory(value) + 4, label, "muted", size=11)
     drawing.text(plot.right - 30, plot.top - 12, "memory, MB", "muted", size=11)
     points = []
-    for at, epoch in enumerate(epochs):
+    for at, epoch in zip(passes, epochs, strict=False):
+        gap = 0.1 * epoch.fleet.share
         title = f"Epoch {epoch.number}: {epoch.fleet}\nloss {epoch.loss:.4f}, {epoch.seconds:.1f} s, {epoch.usd}"
-        drawing.rect(Box(across(at + 0.15), up(epoch.fleet.functions), across(at + 0.85), plot.bottom), "spent", title)
-        points.append((across(at + 0.5), memory(epoch.fleet.memory_mb)))
+        end = at + epoch.fleet.share
+        drawing.rect(Box(across(at + gap), up(epoch.fleet.functions), across(end - gap), plot.bottom), "spent", title)
+        points.append((across((at + end) / 2), memory(epoch.fleet.memory_mb)))
     drawing.line(points, "l-s1")
     for (x, y), epoch in zip(points, epochs, strict=True):
         drawing.mark(1, x, y, "mark f-s1", f"Epoch {epoch.number}: {epoch.fleet.memory_mb:,} MB", radius=4)

@@ -35,7 +35,7 @@ class EpochProgress:
         self._head()
         done = event.outcome
         left = "" if event.left is None else f"{event.left!s:>10}"
-        start = f"{done.number:>5}  {done.fleet!s:<16}"
+        start = f"{done.number:>5}  {done.fleet.plain:<16} {done.fleet.share:>7.0%}"
         spent = f"{format_seconds(event.elapsed_seconds):>12}  {event.spent!s:>9} {left}"
         if not isinstance(done, Epoch):
             self._line(f"{start} {'failed':>9}  {spent}")
@@ -53,7 +53,8 @@ class EpochProgress:
     def _head(self) -> None:
         if not self._headed:
             self._headed = True
-            self._line(f"epoch  {'functions':<16} {'loss':>9}  {'time':>12}  {'spent':>9} {'left':>10}  to the target")
+            heads = f"epoch  {'functions':<16} samples {'loss':>9}  {'time':>12}  {'spent':>9} {'left':>10}"
+            self._line(f"{heads}  to the target")
 
     def _show(self, text: str) -> None:
         self._stream.write(f"\r{text:<{_WIDTH - 1}}")

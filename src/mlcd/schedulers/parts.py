@@ -33,10 +33,11 @@ UNKNOWN = 0.05
 """The way left is known when its deviation is less than this of it: from then on whole epochs are run."""
 FEWER = 4.0
 """The very first part has so many times fewer functions than planned: that many may cost time that nobody knows of."""
-SECOND = 0.02
+SECOND = 0.05
 """The least part after it; each is as large as all before it."""
-BUSY = 4.0
-"""A part is not cut smaller than where its functions work so many times as long as the cloud takes to start them."""
+BUSY, STEPS = 4.0, 8
+"""A part is not cut smaller than where its functions work so many times as long as the cloud takes to start them, nor
+than so many mini-batches."""
 SURE = 1.5
 """Deviations that the last part goes beyond the target."""
 WORTH = 0.25
@@ -57,12 +58,13 @@ def next_part(
     first = int(plan[0]) if plan is not None else frugal(fleets, fleets.most_share >= LEAST_SHARE)
     if first is None:
         return None
+    least = min(max(LEAST_SHARE, STEPS * problem.batch / problem.samples), 1.0)
     share = 1.0
     if model.epochs_left_deviation > UNKNOWN * model.epochs_left:
         if passes == 0:
             first = _with_fewer(fleets, usable, first)
-        share = _enough_work(model, fleets, first, LEAST_SHARE if passes == 0 else max(SECOND, passes))
-    share = min(max(min(share, float(need[first])), LEAST_SHARE), float(fleets.most_share[first]), 1.0)
+        share = _enough_work(model, fleets, first, least if passes == 0 else max(SECOND, passes))
+    share = min(max(min(share, float(need[first])), least), float(fleets.most_share[first]))
     return fleets.fleet(first, share)
 
 

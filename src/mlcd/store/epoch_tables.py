@@ -1,5 +1,7 @@
 """The tables of trainings on functions. They stand beside the others and are made where they are missing."""
 
+import sqlite3
+
 TABLES = (
     """CREATE TABLE IF NOT EXISTS epochs_started (
     run_id                 TEXT NOT NULL REFERENCES runs,
@@ -10,6 +12,7 @@ TABLES = (
     authorised_usd_micros  INTEGER NOT NULL,
     authorised_seconds     REAL NOT NULL,
     started_at             REAL NOT NULL,    -- wall clock, seconds since 1970
+    share                  REAL NOT NULL DEFAULT 1.0, -- of the epoch's samples
     PRIMARY KEY (run_id, go)
 ) STRICT""",
     """CREATE TABLE IF NOT EXISTS epochs_ended (
@@ -50,3 +53,11 @@ TABLES = (
     instances        TEXT NOT NULL           -- JSON
 ) STRICT""",
 )
+
+
+def added_columns(db: sqlite3.Connection) -> tuple[str, ...]:
+    """What brings older tables up to these, where there are any."""
+    columns = {row[1] for row in db.execute("PRAGMA table_info(epochs_started)").fetchall()}
+    if not columns or "share" in columns:
+        return ()
+    return ("ALTER TABLE epochs_started ADD COLUMN share REAL NOT NULL DEFAULT 1.0",)

@@ -61,10 +61,10 @@ class EpochBook:
         """Leave to run an epoch, written before anything is spent on it."""
         values = (
             run_id, epoch.go, epoch.number, epoch.fleet.functions, epoch.fleet.memory_mb, epoch.authorised_usd.micros,
-            epoch.authorised_seconds, epoch.started_at,
+            epoch.authorised_seconds, epoch.started_at, epoch.fleet.share,
         )  # fmt: skip
         with self.store.transaction() as db:
-            db.execute("INSERT INTO epochs_started VALUES (?,?,?,?,?,?,?,?)", values)
+            db.execute("INSERT INTO epochs_started VALUES (?,?,?,?,?,?,?,?,?)", values)
 
     def end(self, run_id: str, go: int, outcome: Epoch | FailedEpoch, calls: Sequence[FunctionCall] = ()) -> None:
         """What came of it, with its calls; from here on it is never run or paid again."""
@@ -183,7 +183,7 @@ def _started(row: sqlite3.Row) -> StartedEpoch:
     return StartedEpoch(
         go=row["go"],
         number=row["number"],
-        fleet=Fleet(row["functions"], row["memory_mb"]),
+        fleet=Fleet(row["functions"], row["memory_mb"], row["share"]),
         authorised_usd=Usd(row["authorised_usd_micros"]),
         authorised_seconds=row["authorised_seconds"],
         started_at=row["started_at"],

@@ -4,7 +4,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 from mlcd.errors import BadInput, RunBusy, StoreError, nearest
 from mlcd.ledger import Authorisation
 from mlcd.store import codec
-from mlcd.store.epoch_tables import TABLES
+from mlcd.store.epoch_tables import TABLES, added_columns
 from mlcd.store.serving_codec import serving_from_json
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
@@ -25,8 +25,9 @@ from mlcd.trial.record import Ending, FinalRun, Naive, Relaxation, RunRecord, Tr
 from mlcd.trial.trial import History, Trial
 from mlcd.units import Usd
 
-SCHEMA = 4
-"""1 was that of versions before the first release; 2 knew one training a run; 3 knew no load tests."""
+SCHEMA = 5
+"""1 was that of versions before the first release; 2 knew one training a run; 3 knew no load tests; 4 knew no parts of
+epochs."""
 _FROM_3 = ("ALTER TABLE finals_ended ADD COLUMN load TEXT",)
 _FROM_2 = (
     "ALTER TABLE finals_ended ADD COLUMN reached_samples REAL NOT NULL DEFAULT 0",
@@ -34,7 +35,7 @@ _FROM_2 = (
     "ALTER TABLE finals_ended ADD COLUMN message TEXT NOT NULL DEFAULT ''",
     *_FROM_3,
 )
-_CHANGES = {2: _FROM_2, 3: _FROM_3}
+_CHANGES: Mapping[int, tuple[str, ...]] = {2: _FROM_2, 3: _FROM_3, 4: ()}
 FILE = "mlcd.sqlite3"
 _END_FINAL = "INSERT INTO finals_ended VALUES (?,?,?,?,?,?,?,?,?)"
 
@@ -383,6 +384,8 @@ class Store:
             with self._transaction() as db:
                 if self._version() == version:
                     for statement in _CHANGES[version]:
+                        db.execute(statement)
+                    for statement in added_columns(db):
                         db.execute(statement)
                     db.execute(f"PRAGMA user_version = {SCHEMA}")
         elif version < SCHEMA:

@@ -30,9 +30,13 @@ class Fleet:
         if not LEAST_SHARE <= self.share <= 1:
             raise ValueError(f"a part of an epoch is at least {LEAST_SHARE:.0%} of it, and at most all")
 
+    @property
+    def plain(self) -> str:
+        """The functions alone."""
+        return f"{self.functions} x {self.memory_mb:,} MB"
+
     def __str__(self) -> str:
-        part = "" if self.share == 1 else f", {self.share:.0%} of the samples"
-        return f"{self.functions} x {self.memory_mb:,} MB{part}"
+        return self.plain if self.share == 1 else f"{self.plain} for {self.share:.0%} of the samples"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ def outcome_to_json(outcome: Epoch | FailedEpoch) -> Json:
         "number": outcome.number,
         "functions": outcome.fleet.functions,
         "memory_mb": outcome.fleet.memory_mb,
+        "share": outcome.fleet.share,
         "seconds": outcome.seconds,
         "usd_micros": outcome.usd.micros,
     }
@@ -37,7 +38,7 @@ def outcome_to_json(outcome: Epoch | FailedEpoch) -> Json:
 
 def outcome_from_json(data: Json) -> Epoch | FailedEpoch:
     """The inverse of `outcome_to_json`."""
-    fleet = Fleet(data["functions"], data["memory_mb"])
+    fleet = Fleet(data["functions"], data["memory_mb"], data.get("share", 1.0))  # older runs had whole epochs only
     usd = Usd(data["usd_micros"])
     if data["kind"] == "failed":
         return FailedEpoch(

@@ -58,7 +58,8 @@ class CallOrder:
 
     start_key    the parameters to start from; "" before the first epoch: the model's own
     batch        samples of a step of all functions together; rate: of that step
-    pushes       how often a function tells the others of its steps, spread over the epoch (HSP, ASP)
+    share        of the epoch's samples that this part of it has
+    pushes       how often a function tells the others of its steps, spread over the part (HSP, ASP)
     fan_in       of how many others it takes in the steps while the epoch runs; all come in at the barrier
     seconds      it ends by itself before this, and leaves the rest to another call
     bucket       where the objects lie; "" is Lithops' own
@@ -72,6 +73,7 @@ class CallOrder:
     attempt: int
     start_key: str
     sync: Sync
+    share: float
     batch: int
     rate: float
     seed: int

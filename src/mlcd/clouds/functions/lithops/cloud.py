@@ -1,6 +1,7 @@
 """`lithops/BACK_END`: the seam. One epoch of real functions, from the parameters before it to its barrier."""
 
 import json
+import math
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -214,10 +215,11 @@ class LithopsCloud:
             attempt=1,
             start_key=start_key,
             sync=workload.sync,
+            share=order.fleet.share,
             batch=problem.batch,
             rate=workload.rate,
             seed=workload.seed,
-            pushes=workload.pushes,
+            pushes=math.ceil(order.fleet.share * workload.pushes),
             fan_in=workload.fan_in,
             seconds=min(problem.limit_seconds, order.seconds),
             memory_mb=memory,

@@ -48,10 +48,22 @@ def local_batch(batch: int, shards: int) -> int:
     return math.ceil(batch / shards)
 
 
-def shard_steps(rows: int, shards: int, index: int, batch: int) -> int:
+def part_rows(order: CallOrder, index: int) -> tuple[int, int]:
+    """(first, last) of the rows of shard `index`: all of it, or in a part of an epoch one of the blocks it falls into.
+
+    The same for all that ask, and another by chance in each epoch.
+    """
+    first, last = shard(order.source.rows, order.shards, index)
+    size = max(1, math.ceil(order.share * (last - first) - 1e-9))
+    blocks = max(1, (last - first) // size)
+    first += size * int(np.random.default_rng([order.seed, order.trial.epoch, index]).integers(blocks))
+    return first, min(first + size, last)
+
+
+def shard_steps(order: CallOrder, index: int) -> int:
     """Steps of one shard, about as many for any number of functions."""
-    first, last = shard(rows, shards, index)
-    return math.ceil((last - first) / local_batch(batch, shards))
+    first, last = part_rows(order, index)
+    return math.ceil((last - first) / local_batch(order.batch, order.shards))
 
 
 class _Call:
@@ -60,7 +72,7 @@ class _Call:
         self._shelf = Shelf(storage, order.bucket, most_puts=order.most_puts, most_gets=order.most_gets)
         self._begun, self._cpu_begun = time.monotonic(), time.process_time()
         self._spent = {"fetch": 0.0, "compute": 0.0, "update": 0.0, "wait": 0.0}
-        self._steps = shard_steps(order.source.rows, order.shards, order.shard, order.batch)
+        self._steps = shard_steps(order, order.shard)
         self._step = self._pushed = 0
         self._closed = False
 
@@ -69,7 +81,7 @@ class _Call:
         with self._timed("fetch"):
             model = load_model(order.source, self._shelf)
             start = self._start(model)
-            x, y = self._rows(*shard(order.source.rows, order.shards, order.shard))
+            x, y = self._rows(*part_rows(order, order.shard))
         replica = Replica(start, order.shard)
         with self._timed("update"):
             board = self._resume(replica)
@@ -200,10 +212,7 @@ class _Call:
 
     def _await_all(self, board: Board) -> Board:
         order, begun = self._order, time.monotonic()
-        wanted = [
-            (index, min(self._step, shard_steps(order.source.rows, order.shards, index, order.batch)))
-            for index in range(order.shards)
-        ]
+        wanted = [(index, min(self._step, shard_steps(order, index))) for index in range(order.shards)]
         pause = POLL_SECONDS
         while not (board.stopped or self._is_late() or all(board.steps(index) >= steps for index, steps in wanted)):
             time.sleep(pause)
@@ -282,14 +291,14 @@ class _Timed:
 
 def complete(board: Board, order: CallOrder) -> list[Part] | None:
     """The parts that make up the epoch, one a shard, or None where it is not over."""
-    source, found = order.source, []
+    found = []
     if order.sync is Sync.ASP:
-        total = sum(shard_steps(source.rows, order.shards, index, order.batch) for index in range(order.shards))
+        total = sum(shard_steps(order, index) for index in range(order.shards))
         there = [board.furthest[index] for index in sorted(board.furthest)]
         return there if sum(part.step for part in there) >= total else None
     for index in range(order.shards):
         part = board.furthest.get(index)
-        if part is None or part.step < shard_steps(source.rows, order.shards, index, order.batch):
+        if part is None or part.step < shard_steps(order, index):
             return None
         found.append(part)
     return found
