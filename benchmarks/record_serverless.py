@@ -185,13 +185,13 @@ def rows_of(name: str, comparison: Comparison, folder: Path | None) -> list[Row]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--unseen-seeds", type=int, default=4)
+    parser.add_argument("--unseen-seeds", type=int, default=20)
     parser.add_argument("--flat-seeds", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--rows", type=Path, help="a folder with paper.json, unseen.json, flat.json: what was printed")
     arguments = parser.parse_args()
     seeds, other, flat_seeds = arguments.seeds, arguments.unseen_seeds, arguments.flat_seeds
-    known, unknown = (*RIVALS, "mpc-first"), (*RIVALS, "mpc-again")
+    known, unknown = (*RIVALS, "mpc-first", "oracle-whole"), (*RIVALS, "mpc-again", "oracle-whole")
     jobs, unseen_names = arguments.jobs, workload_names("unseen")
     wanted = {
         "paper": Comparison(budgets=BUDGETS, seeds=seeds, schedulers=known, jobs=jobs),

@@ -15,7 +15,8 @@ from mlcd.clouds.functions.lithops.objects import Part, Torn, Trial, frame, unfr
 from mlcd.clouds.functions.lithops.replica import Replica, closed
 from mlcd.clouds.functions.lithops.shelf import Board, OutOfRequests, Shelf
 from mlcd.clouds.functions.lithops.worker import part_rows, shard_steps, train_shard
-from mlcd.workloads.data import Layout, shard
+from mlcd.workloads.data import Layout
+from mlcd.workloads.data import shard as rows_of_shard
 
 ROWS, HELD, BATCH = 64, 8, 16
 
@@ -170,7 +171,7 @@ def test_parts_of_epochs_come_to_see_all_samples() -> None:
         first, last = part_rows(order(3, share=0.2, trial=trial), 1)
         assert last - first == math.ceil(0.2 * (ROWS * 2 // 3 - ROWS // 3))
         seen |= set(range(first, last))
-    start, end = shard(ROWS, 3, 1)
+    start, end = rows_of_shard(ROWS, 3, 1)
     assert seen <= set(range(start, end))
     assert len(seen) >= 0.8 * (end - start)  # a rest that is no whole block is left out
 

@@ -1,0 +1,198 @@
+"""Parts of epochs: what they cost and bring, how they are counted, and when they are chosen."""
+
+import itertools
+import math
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlcd.bench.serverless.compare import LawsOfRun
+from mlcd.bench.serverless.episode import Episode, run_episode
+from mlcd.clouds.functions.provider import EpochOrder
+from mlcd.clouds.functions.sim import CALM, SimFunctionCloud
+from mlcd.clouds.functions.sim.workloads import LOCALHOST, PAPER, SimWorkload, training_workload
+from mlcd.epoch_ledger import EpochLedger, EpochRefusal
+from mlcd.functions import FunctionProblem
+from mlcd.goal import Goal, Objective
+from mlcd.models.epochs import fit_epochs
+from mlcd.schedulers.mpc import Mpc
+from mlcd.schedulers.oracle import Oracle
+from mlcd.schedulers.outlook import Outlook
+from mlcd.schedulers.scheduler import Scheduler
+from mlcd.store.epochs import EpochBook, StartedEpoch
+from mlcd.store.store import FILE, SCHEMA, Store
+from mlcd.trial.epoch import Epoch, Fleet
+from mlcd.trial.epoch_json import outcome_from_json, outcome_to_json
+from mlcd.units import Usd
+
+CALM_PAPER = replace(PAPER, laws=replace(PAPER.laws, chance=CALM))
+
+
+def problem_of(usd: float, made: SimWorkload = PAPER) -> FunctionProblem:
+    return made.problem(Goal(minimize=Objective.TIME, budget=Usd.of(usd)))
+
+
+def train(decides: Scheduler, problem: FunctionProblem, made: SimWorkload = PAPER, *, seed: int = 0) -> Episode:
+    return run_episode(problem, SimFunctionCloud(problem=problem, laws=made.laws, seed=seed), decides)
+
+
+def epochs_of(made: SimWorkload, fleets: tuple[Fleet, ...], *, seed: int = 0) -> list[Epoch]:
+    cloud = SimFunctionCloud(problem=problem_of(1000, made), laws=made.laws, seed=seed)
+    return [
+        cloud.run_epoch(EpochOrder(number=number, fleet=fleet, seconds=1e9, usd=Usd.of(1e6)))
+        for number, fleet in enumerate(fleets, 1)
+    ]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.009, 1.01, -0.5, math.nan])
+def test_a_part_is_a_hundredth_of_an_epoch_at_least_and_an_epoch_at_most(share: float) -> None:
+    with pytest.raises(ValueError, match="at least 1% of it, and at most all"):
+        Fleet(4, 512, share)
+
+
+def test_a_fleet_says_its_part() -> None:
+    assert str(Fleet(4, 1769)) == "4 x 1,769 MB"
+    assert str(Fleet(4, 1769, 0.25)) == "4 x 1,769 MB for 25% of the samples"
+
+
+def test_a_part_costs_and_takes_its_share() -> None:
+    (whole,) = epochs_of(CALM_PAPER, (Fleet(200, 3008),))
+    (part,) = epochs_of(CALM_PAPER, (Fleet(200, 3008, 0.25),))
+    assert part.seconds == pytest.approx(whole.seconds / 4)
+    assert part.usd.dollars == pytest.approx(whole.usd.dollars / 4, rel=0.01)
+    assert part.compute.mean_seconds == pytest.approx(whole.compute.mean_seconds / 4)
+    gained = CALM_PAPER.laws.progress(part.loss)
+    assert gained == pytest.approx(CALM_PAPER.laws.progress(whole.loss) / 4)
+
+
+def test_starting_functions_takes_as_long_for_a_part() -> None:
+    made = replace(LOCALHOST, laws=replace(LOCALHOST.laws, chance=CALM))
+    (whole,) = epochs_of(made, (Fleet(8, 1769),))
+    (part,) = epochs_of(made, (Fleet(8, 1769, 0.1),))
+    assert part.seconds > made.laws.waiting_seconds(8)
+    assert part.seconds < whole.seconds
+
+
+def test_chance_evens_out_over_parts_as_over_an_epoch() -> None:
+    made = replace(PAPER, laws=replace(PAPER.laws, early_gain=0.0, staleness=0.0))
+    parts, wholes = [], []
+    for seed in range(60):
+        ten = epochs_of(made, (Fleet(200, 3008, 0.1),) * 10, seed=seed)
+        parts.append(made.laws.progress(ten[-1].loss))
+        wholes.append(made.laws.progress(epochs_of(made, (Fleet(200, 3008),), seed=seed)[0].loss))
+    assert np.mean(parts) == pytest.approx(1, abs=0.01)
+    assert 0.5 < np.std(parts) / np.std(wholes) < 2
+
+
+def test_parts_count_as_what_they_are_against_max_epochs() -> None:
+    problem = replace(problem_of(1000), max_epochs=1)
+    tenths = tuple(epochs_of(PAPER, (Fleet(100, 3008, 0.1),) * 10))
+    nine = EpochLedger(problem=problem, epochs=tenths[:9])
+    assert nine.left().epochs == pytest.approx(0.1)
+    assert not isinstance(nine.authorise(Fleet(100, 3008)), EpochRefusal)
+    ten = EpochLedger(problem=problem, epochs=tenths)
+    assert ten.left().epochs == 0
+    assert isinstance(ten.authorise(Fleet(100, 3008, 0.1)), EpochRefusal)
+    assert not ten.left().allowed.any()
+
+
+def test_the_fit_reads_parts_as_the_epochs_that_they_are_of() -> None:
+    problem = problem_of(1000, CALM_PAPER)
+    fleets = (Fleet(100, 3008, 0.1), Fleet(100, 3008, 0.4), Fleet(100, 3008, 0.5), Fleet(100, 3008))
+    model = fit_epochs(
+        epochs_of(CALM_PAPER, fleets),
+        samples=problem.samples,
+        puts=problem.puts_per_function,
+        target_loss=problem.target_loss,
+        first_loss=problem.first_loss,
+    )
+    predicted = model.seconds(np.array([100.0]), np.array([3008.0]))[0]
+    assert predicted == pytest.approx(CALM_PAPER.laws.seconds(100, 3008), rel=0.02)
+    assert 2 < model.done < 2.6
+
+
+@pytest.mark.parametrize("budget", [100.0, 300.0])
+def test_mpc_opens_with_a_hundredth_and_ends_near_the_target(budget: float) -> None:
+    made = training_workload(40_000)
+    episode = train(Mpc(), problem_of(budget, made), made, seed=61)
+    assert episode.done, episode.ending
+    shares = [fleet.share for fleet in episode.fleets]
+    assert shares[0] == 0.01
+    assert all(later >= earlier for earlier, later in itertools.pairwise(shares[:5])), "parts grow"
+    assert 1.0 in shares
+    past = made.laws.progress(episode.epochs[-1].loss) - made.laws.target_epochs
+    assert past < 0.25, "far from a whole epoch"
+
+
+def test_mpc_runs_whole_epochs_where_starting_functions_takes_longest() -> None:
+    problem = problem_of(3, LOCALHOST)
+    episode = train(Mpc(), problem, LOCALHOST, seed=62)
+    assert episode.done, episode.ending
+    assert {fleet.share for fleet in episode.fleets[1:-1]} <= {1.0}
+    assert episode.fleets[0].share >= 8 * problem.batch / problem.samples
+
+
+def test_a_target_that_is_just_missed_costs_a_small_part_and_no_epoch() -> None:
+    problem = problem_of(300)
+    done = epochs_of(PAPER, (Fleet(300, 3008),) * 9)
+    near = replace(done[-1], loss=problem.target_loss * 1.0004)
+    history = (*done[:-1], near)
+    fleet = Mpc().decide(problem, history, EpochLedger(problem=problem, epochs=history).left())
+    assert fleet is not None
+    assert fleet.share < 0.2
+
+
+def test_money_for_a_small_part_is_not_the_end() -> None:
+    problem = problem_of(300)
+    done = tuple(epochs_of(PAPER, (Fleet(300, 3008),) * 9))
+    near = (*done[:-1], replace(done[-1], loss=problem.target_loss * 1.0004, usd=Usd.of(1)))
+    spent = sum(e.usd.dollars for e in near[:-1])
+    poor = replace(problem, goal=replace(problem.goal, budget=Usd.of(round(spent + 4.0, 2))))
+    left = EpochLedger(problem=poor, epochs=near).left()
+    assert Outlook.of(poor, near, left).is_hopeless(near, left), "no whole epoch can be paid"
+    fleet = Mpc().decide(poor, near, left)
+    assert fleet is not None
+    assert fleet.share < 0.2
+
+
+def test_the_oracle_cuts_its_last_epoch_and_is_the_faster_for_it() -> None:
+    problem = problem_of(150)
+    truth = LawsOfRun(SimFunctionCloud(problem=problem, laws=PAPER.laws, seed=7).run_laws)
+    cut, whole = (train(Oracle(truth=truth, least_share=least), problem, seed=7) for least in (0.01, 1.0))
+    assert cut.done
+    assert whole.done
+    assert {fleet.share for fleet in whole.fleets} == {1.0}
+    assert min(fleet.share for fleet in cut.fleets) < 1
+    assert cut.seconds < whole.seconds
+
+
+def test_parts_are_kept() -> None:
+    (part,) = epochs_of(PAPER, (Fleet(20, 3008, 0.125),))
+    data = outcome_to_json(part)
+    assert outcome_from_json(data) == part
+    del data["share"]  # as runs of older versions have it
+    assert outcome_from_json(data).fleet == Fleet(20, 3008)
+
+
+def test_a_store_of_before_parts_is_brought_up(tmp_path: Path) -> None:
+    with Store(tmp_path):
+        pass
+    with sqlite3.connect(tmp_path / FILE) as db:
+        db.execute("ALTER TABLE epochs_started DROP COLUMN share")
+        db.execute("INSERT INTO runs VALUES ('r','','','serverless','',1,'mpc',0,1,'','','{}','{}')")
+        db.execute("INSERT INTO epochs_started VALUES ('r',1,1,8,512,5,1.0,0.0)")
+        db.execute("PRAGMA user_version = 4")
+    with Store(tmp_path) as store:
+        book = EpochBook(store)
+        old = book.in_flight("r")
+        assert old is not None
+        assert old.fleet == Fleet(8, 512)
+        fleet = Fleet(4, 512, 0.25)
+        new = StartedEpoch(go=2, number=2, fleet=fleet, authorised_usd=Usd(5), authorised_seconds=1.0, started_at=0.0)
+        book.start("r", new)
+        kept = store.select("SELECT share FROM epochs_started WHERE run_id = 'r' ORDER BY go")
+        assert [row["share"] for row in kept] == [1.0, 0.25]
+        assert store.select("PRAGMA user_version")[0][0] == SCHEMA
