@@ -4,14 +4,14 @@ import json
 import math
 import os
 import subprocess
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.integration.test_platform_examples import EXAMPLES, engine_python, free_ports
+from tests.torch_workers import TorchWorkers
 
 from mlcd.clouds.reading import Reading, source_of, wall_clock
 from mlcd.models.noise import NoiseMeter
@@ -114,28 +114,34 @@ model.fit(data, data.sum(1), batch_size=10, epochs=1, verbose=0, callbacks=[mlcd
 """
 
 
-def run(
-    folder: Path, count: int, command: list[str], *, name: str = "pytorch", form: str = "ring", **env: str
-) -> list[str]:
+def environments(folder: Path, count: int, name: str, form: str, env: Mapping[str, str]) -> list[dict[str, str]]:
+    """The variables of each worker of a job."""
+    port, made = free_ports(), []
+    for rank in range(count):
+        place = Placement(rank=rank, addresses=("127.0.0.1",) * count, port=port, topology=form)
+        variables = {
+            **os.environ,
+            **platform(name)(place)[0].env,
+            "MLCD_RANK": str(rank),
+            "MLCD_NUM_NODES": str(count),
+            "MLCD_TOPOLOGY": form,
+            "MLCD_NOISE": "1",
+            "MLCD_PROGRESS_FILE": str(folder / "progress.jsonl"),
+            "OMP_NUM_THREADS": "1",
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            **env,
+        }
+        made.append(variables)
+    return made
+
+
+def run_tensorflow(folder: Path, count: int, *command: str, **env: str) -> list[str]:
     """What each of the workers says; all of them end well."""
-    port, started = free_ports(), []
+    started = []
     try:
-        for rank in range(count):
-            place = Placement(rank=rank, addresses=("127.0.0.1",) * count, port=port, topology=form)
-            variables: Mapping[str, str] = {
-                **os.environ,
-                **platform(name)(place)[0].env,
-                "MLCD_RANK": str(rank),
-                "MLCD_NUM_NODES": str(count),
-                "MLCD_TOPOLOGY": form,
-                "MLCD_NOISE": "1",
-                "MLCD_PROGRESS_FILE": str(folder / "progress.jsonl"),
-                "OMP_NUM_THREADS": "1",
-                "TF_CPP_MIN_LOG_LEVEL": "3",
-                **env,
-            }
-            pipe = subprocess.PIPE
-            started.append(subprocess.Popen(command, env=variables, cwd=folder, text=True, stdout=pipe, stderr=pipe))
+        for variables in environments(folder, count, "tensorflow", "ring", env):
+            pipe, words = subprocess.PIPE, [engine_python("tensorflow"), *command]
+            started.append(subprocess.Popen(words, env=variables, cwd=folder, text=True, stdout=pipe, stderr=pipe))
         said = [process.communicate(timeout=240) for process in started]
     finally:
         for process in started:
@@ -143,6 +149,17 @@ def run(
             process.wait()
     assert [process.returncode for process in started] == [0] * count, said
     return [out for out, _ in said]
+
+
+@pytest.fixture
+def run_torch(torch_workers: TorchWorkers, tmp_path: Path) -> Callable[..., list[str]]:
+    """The same of workers that run a script with PyTorch in the test's folder."""
+
+    def run(count: int, script: str, *arguments: str, form: str = "ring", **env: str) -> list[str]:
+        variables = environments(tmp_path, count, "pytorch", form, env)
+        return torch_workers.run(script, variables, folder=tmp_path, arguments=arguments)
+
+    return run
 
 
 def truths(said: str) -> list[Any]:
@@ -154,15 +171,10 @@ def readings(folder: Path) -> list[Reading]:
     return source.news()
 
 
-def python() -> list[str]:
-    pytest.importorskip("torch", reason="PyTorch is not installed: scripts/setup-venv test")
-    return [sys.executable, "-c"]
-
-
 @pytest.mark.parametrize("form", ["ring", "ps"])
 @pytest.mark.parametrize("count", [2, 3])
-def test_norms_equal_brute_force(tmp_path: Path, count: int, form: str) -> None:
-    said = run(tmp_path, count, [*python(), BRUTE_FORCE, "-1"], form=form, MLCD_NOISE_EVERY="1")
+def test_norms_equal_brute_force(run_torch: Callable[..., list[str]], tmp_path: Path, count: int, form: str) -> None:
+    said = run_torch(count, BRUTE_FORCE, "-1", form=form, MLCD_NOISE_EVERY="1")
     found = {reading.samples: reading.noise for reading in readings(tmp_path) if reading.noise is not None}
     # All steps but the first, which is not measured, and the last, which would be told in a next one.
     assert list(found) == [6 * count * step for step in range(2, 8)]
@@ -175,8 +187,10 @@ def test_norms_equal_brute_force(tmp_path: Path, count: int, form: str) -> None:
         assert local > 1.1 * total, "the workers do disagree"
 
 
-def test_one_workers_infinite_gradient_is_told_and_survived(tmp_path: Path) -> None:
-    run(tmp_path, 2, [*python(), BRUTE_FORCE, "3"], MLCD_NOISE_EVERY="1")
+def test_one_workers_infinite_gradient_is_told_and_survived(
+    run_torch: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    run_torch(2, BRUTE_FORCE, "3", MLCD_NOISE_EVERY="1")
     seen = readings(tmp_path)
     found = [reading.noise.local is None for reading in seen if reading.noise is not None]
     assert found == [False, False, True, False, False, False]
@@ -184,20 +198,22 @@ def test_one_workers_infinite_gradient_is_told_and_survived(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("count", "form"), [(1, "ring"), (2, "ring"), (3, "ps")])
-def test_the_noise_scale_is_the_true_one(tmp_path: Path, count: int, form: str) -> None:
+def test_the_noise_scale_is_the_true_one(
+    run_torch: Callable[..., list[str]], tmp_path: Path, count: int, form: str
+) -> None:
     """Linear regression: with inputs N(0, 1) in d dimensions, the answers' noise 1, and weights 1 from the truth, a
     sample's gradient has the mean square (d + 2) + d, of which 1 is the true gradient's."""
     d, steps = 10, 1200
-    run(tmp_path, count, [*python(), KNOWN_NOISE, str(d), str(steps)], form=form, MLCD_NOISE_EVERY="2")
+    run_torch(count, KNOWN_NOISE, str(d), str(steps), form=form, MLCD_NOISE_EVERY="2")
     meter = NoiseMeter(skip_steps=0, window_steps=500)
     taken = listen(meter, readings(tmp_path), skip_steps=100)
     assert taken == pytest.approx((steps - 100) / 2, abs=2)
     assert meter.windowed_phi == pytest.approx(2 * d + 1, rel=0.10)
 
 
-def test_by_default_it_measures_as_often_as_it_can_afford(tmp_path: Path) -> None:
+def test_by_default_it_measures_as_often_as_it_can_afford(run_torch: Callable[..., list[str]], tmp_path: Path) -> None:
     """A tiny model, whose steps take hardly more than measuring; all workers agree on which, or they would hang."""
-    run(tmp_path, 2, [*python(), KNOWN_NOISE, "10", "600"])
+    run_torch(2, KNOWN_NOISE, "10", "600")
     times = [reading.samples for reading in readings(tmp_path) if reading.noise is not None]
     steps = [round(samples / 48) for samples in times if samples is not None]
     assert steps[:5] == [2, 3, 4, 5, 6], "at first, to know what it costs"
@@ -206,8 +222,7 @@ def test_by_default_it_measures_as_often_as_it_can_afford(tmp_path: Path) -> Non
 
 
 def test_tensorflow_on_two_workers_equals_brute_force(tmp_path: Path) -> None:
-    command = [engine_python("tensorflow"), "-c", TENSORFLOW]
-    said = [truths(out) for out in run(tmp_path, 2, command, name="tensorflow", MLCD_NOISE_EVERY="3")]
+    said = [truths(out) for out in run_tensorflow(tmp_path, 2, "-c", TENSORFLOW, MLCD_NOISE_EVERY="3")]
     found = {reading.samples: reading.noise for reading in readings(tmp_path) if reading.noise is not None}
     assert list(found) == [48, 96, 144]
     for (samples, one, total, own), (_, other, same, others) in zip(*said, strict=True):
@@ -221,8 +236,7 @@ def test_tensorflow_on_two_workers_equals_brute_force(tmp_path: Path) -> None:
 
 
 def test_tensorflow_on_one_worker_compares_two_steps(tmp_path: Path) -> None:
-    command = [engine_python("tensorflow"), "-c", TENSORFLOW]
-    (said,) = (truths(out) for out in run(tmp_path, 1, command, name="tensorflow", MLCD_NOISE_EVERY="4"))
+    (said,) = (truths(out) for out in run_tensorflow(tmp_path, 1, "-c", TENSORFLOW, MLCD_NOISE_EVERY="4"))
     found = {reading.samples: reading.noise for reading in readings(tmp_path) if reading.noise is not None}
     assert list(found) == [5 * 8, 9 * 8]
     for samples, seen in found.items():
@@ -235,7 +249,7 @@ def test_tensorflow_on_one_worker_compares_two_steps(tmp_path: Path) -> None:
 
 
 def test_keras_fit_compares_two_steps(tmp_path: Path) -> None:
-    (said,) = run(tmp_path, 1, [engine_python("tensorflow"), "-c", FIT], name="tensorflow", MLCD_NOISE_EVERY="5")
+    (said,) = run_tensorflow(tmp_path, 1, "-c", FIT, MLCD_NOISE_EVERY="5")
     gradients = truths(said)
     found = {reading.samples: reading.noise for reading in readings(tmp_path) if reading.noise is not None}
     assert list(found) == [50, 100, 150, 200]
@@ -249,8 +263,7 @@ def test_keras_fit_compares_two_steps(tmp_path: Path) -> None:
 
 def test_tensorflows_example_reports_its_noise(tmp_path: Path) -> None:
     script = str(EXAMPLES / "digits-cnn" / "tensorflow_ring.py")
-    command = [engine_python("tensorflow"), script, "--epochs", "12"]
-    run(tmp_path, 2, command, name="tensorflow", MLCD_NOISE_EVERY="1")
+    run_tensorflow(tmp_path, 2, script, "--epochs", "12", MLCD_NOISE_EVERY="1")
     meter = NoiseMeter(skip_steps=0, window_steps=30)
     assert listen(meter, readings(tmp_path), skip_steps=20) > 30
     assert meter.windowed_phi is not None

@@ -1,17 +1,14 @@
 """mlcd.torch with three processes: the parameter server's mean, and a checkpoint that only the first one can read."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from tests.integration.test_platform_examples import free_ports
+from tests.torch_workers import TorchWorkers
 
 from mlcd.platforms.placement import Placement
 from mlcd.platforms.registry import platform
-
-pytest.importorskip("torch", reason="PyTorch is not installed: scripts/setup-venv test")
 
 WORKER = """
 import sys, torch, mlcd.torch
@@ -33,32 +30,27 @@ torch.distributed.barrier()
 """
 
 
-def run(folders: list[Path], form: str) -> list[str]:
+def run(workers: TorchWorkers, folders: list[Path], form: str) -> list[str]:
     """What each of three workers says, with a checkpoint folder each."""
     port = free_ports()
-    started = []
+    environments = []
     for rank, folder in enumerate(folders):
         place = Placement(rank=rank, addresses=("127.0.0.1",) * 3, port=port, topology=form)
-        env = {
-            **os.environ,
-            **platform("pytorch")(place)[0].env,
-            "MLCD_TOPOLOGY": form,
-            "MLCD_CHECKPOINT_DIR": str(folder),
-            "OMP_NUM_THREADS": "1",
-        }
-        command = [sys.executable, "-c", WORKER]
-        started.append(subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
-    said = [process.communicate(timeout=120) for process in started]
-    assert [process.returncode for process in started] == [0, 0, 0], said
-    return [line for out, _ in said for line in out.splitlines() if line.startswith("RESULT")]
+        given = {"MLCD_TOPOLOGY": form, "MLCD_CHECKPOINT_DIR": str(folder)}
+        environments.append({**os.environ, **platform("pytorch")(place)[0].env, **given})
+    said = workers.run(WORKER, environments, folder=folders[0].parent)
+    return [line for out in said for line in out.splitlines() if line.startswith("RESULT")]
 
 
 @pytest.mark.slow
-def test_parameter_server_and_ring_learn_the_same_and_go_on_from_the_first_workers_files(tmp_path: Path) -> None:
+def test_parameter_server_and_ring_learn_the_same_and_go_on_from_the_first_workers_files(
+    tmp_path: Path, torch_workers: TorchWorkers
+) -> None:
     results = {}
     for form in ("ring", "ps"):
         folders = [tmp_path / form / str(rank) for rank in range(3)]
-        first, second = run(folders, form), run(folders, form)
+        folders[0].parent.mkdir()
+        first, second = run(torch_workers, folders, form), run(torch_workers, folders, form)
         assert len(set(first)) == 1, "every worker has the same parameters"
         assert len(set(second)) == 1
         assert first[0].startswith("RESULT 0 45 ")

@@ -1,0 +1,86 @@
+"""Workers of PyTorch, each a process, forked from one that has imported it: that alone takes seconds of each.
+
+with TorchWorkers() as workers:
+    said = workers.run("print(__import__('os').environ['RANK'])", [{"RANK": "0"}, {"RANK": "1"}], folder=folder)
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+PATIENCE_SECONDS = 240.0
+"""How long to wait for workers; no assertion depends on it."""
+
+HOST = """
+import json, os, sys
+import torch, torch._dynamo, mlcd.torch  # the second is what the first optimizer of a process imports
+for line in sys.stdin:
+    pids = []
+    for worker in json.loads(line):
+        pids.append(os.fork())
+        if pids[-1] == 0:
+            for number, file in enumerate((os.devnull, worker["out"], worker["err"])):
+                os.dup2(os.open(file, os.O_RDWR), number)
+            os.environ.clear()
+            os.environ.update(worker["env"])
+            os.chdir(worker["folder"])
+            sys.argv[1:] = worker["arguments"]
+            exec(worker["script"], {"__name__": "__main__"})
+            sys.exit()
+    print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]), flush=True)
+"""
+
+
+class TorchWorkers:
+    """The process that forks them; leaving ends it with all that it started."""
+
+    def __enter__(self) -> Self:
+        self._files = tempfile.TemporaryDirectory(prefix="mlcd-torch-")
+        self._host = subprocess.Popen(
+            [sys.executable, "-c", HOST],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},  # heeded only where PyTorch is imported
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._host.communicate(timeout=PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._host.pid, signal.SIGKILL)
+            self._host.communicate()
+        self._files.cleanup()
+
+    def run(
+        self, script: str, environments: Sequence[Mapping[str, str]], *, folder: Path, arguments: Sequence[str] = ()
+    ) -> list[str]:
+        """What each says that runs the script in one of the environments; all of them end well."""
+        workers: list[dict[str, Any]] = []
+        for number, env in enumerate(environments):
+            paths = {name: Path(self._files.name) / f"{name}-{number}" for name in ("out", "err")}
+            for path in paths.values():
+                path.write_text("")
+            files = {name: str(path) for name, path in paths.items()}
+            given = {"script": script, "arguments": list(arguments), "env": dict(env), "folder": str(folder)}
+            workers.append({**given, **files})
+        assert self._host.stdin is not None
+        assert self._host.stdout is not None
+        self._host.stdin.write(json.dumps(workers) + "\n")
+        self._host.stdin.flush()
+        answered, _, _ = select.select([self._host.stdout], [], [], PATIENCE_SECONDS)
+        if not answered:
+            os.killpg(self._host.pid, signal.SIGKILL)
+        codes = json.loads(self._host.stdout.readline() or "[]")
+        said = [(Path(worker["out"]).read_text(), Path(worker["err"]).read_text()) for worker in workers]
+        assert codes == [0] * len(workers), said
+        return [out for out, _ in said]
