@@ -1,11 +1,14 @@
 """What all tests share: the repository root on the path (for `tests.synthetic`), and `pytest --cloud NAME`."""
 
 import os
+import re
 import signal
 import sys
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices of 30 rows: threads would only wait for each other
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell that starts the tests in its background has it so,
@@ -19,16 +22,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cloud", metavar="NAME", help="run only the cloud contract, on the cloud of this name")
 
 
-NODES = (
-    "local", "minicloud", "slurm", "slurm_search", "skypilot", "skypilot_slurm", "chaos", "real_clouds",
-    "platform_examples", "serve_job", "elastic",
-)  # fmt: skip
-"""Files test_X.py whose tests use this machine's processors as nodes: marked, and run with nothing beside them."""
+TOGETHER = {
+    **dict.fromkeys(("test_minicloud", "test_slurm", "TestMiniCloud", "TestSlurm"), "nodes of this machine's room"),
+    "test_skypilot": "SkyPilot's server",
+    "test_platform_examples": "both processors",
+    "test_searches_trains_and_brings_the_model_home": "an undisturbed run",
+    "test_trials_are_work_and_not_waste": "an undisturbed run",
+}
+"""Tests that wait, by their file's, class's or own name, and what they share: these run one after the other."""
+
+
+class Together(LoadScopeScheduling):  # type: ignore[misc]  # it ships no types
+    """For `--dist loadgroup`, whose own marks pytest-xdist 3.8 loses under pytest 9.2."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((TOGETHER[part] for part in re.split(r"::|/|\.py|\[", nodeid) if part in TOGETHER), nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Together | None:
+    return Together(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.stem.removeprefix("test_") in NODES:
+        if item.get_closest_marker("waits") is not None:
             item.add_marker(pytest.mark.nodes)
     wanted = config.getoption("--cloud")
     if wanted is None:

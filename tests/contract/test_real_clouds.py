@@ -23,6 +23,8 @@ from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
 from mlcd.units import Usd
 
+pytestmark = pytest.mark.waits
+
 D = Config.deployment
 ROOM_SECONDS = 120.0
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
@@ -55,7 +57,6 @@ class Patient(MiniCloud):
 
 
 @pytest.mark.skipif(bool(missing()), reason="; ".join(missing()) or "-")
-@pytest.mark.xdist_group("nodes")
 class TestMiniCloud(RealCloudContract):
     cloud_name = "minicloud"
     one, two, too_many = D("m.large", 1), D("m.large", 2), D("m.large", 200)
@@ -73,7 +74,6 @@ def cluster() -> Iterator[None]:
 
 
 @pytest.mark.skipif(bool(why_not()), reason=f"no Slurm cluster can be made here: {why_not()}")
-@pytest.mark.xdist_group("nodes")
 @pytest.mark.slow
 class TestSlurm(RealCloudContract):
     cloud_name = "slurm"
@@ -110,7 +110,6 @@ def sky_engine(moto: SkyMoto, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @needs_skypilot
-@pytest.mark.xdist_group("skypilot")
 @pytest.mark.slow
 @pytest.mark.extra
 class TestSkyPilotOnMoto(RealCloudContract):

@@ -10,9 +10,9 @@ import pytest
 chaos = import_module("benchmarks.chaos")  # a script, not a module of a package that mypy would know
 
 pytestmark = [
+    pytest.mark.waits,
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc"),
-    pytest.mark.xdist_group("nodes"),  # the minicloud's nodes have shares of this machine's processors
 ]
 
 

@@ -25,6 +25,7 @@ from mlcd.trial.trial import FailureKind
 
 pytest.importorskip("torch", reason="PyTorch is not installed: scripts/setup-venv test")
 pytestmark = [
+    pytest.mark.waits,
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc"),
     pytest.mark.skipif(len(usable_cpus()) < 2, reason="two nodes need two processors"),

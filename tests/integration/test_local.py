@@ -17,6 +17,7 @@ from mlcd.trial.trial import Failure, FailureKind, Measurement
 from mlcd.units import Usd
 
 pytestmark = [
+    pytest.mark.waits,
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc"),
 ]
@@ -252,6 +253,7 @@ def test_a_trial_that_breaks_is_measured_as_that(toy: Toy, what: str, kind: Fail
 
 
 @pytest.mark.extra
+@pytest.mark.measures
 def test_the_speed_measured_is_the_jobs(undisturbed: Undisturbed) -> None:
     toy = undisturbed.toy
     by_nodes = {t.config.nodes: t for t in toy.record().history if isinstance(t, Measurement)}

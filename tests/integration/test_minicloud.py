@@ -24,7 +24,10 @@ from mlcd.clouds.provider import LeaseFailed
 from mlcd.platforms.agent import Job
 from mlcd.trial.trial import FailureKind
 
-pytestmark = pytest.mark.skipif(bool(missing()), reason="; ".join(missing()))
+pytestmark = [
+    pytest.mark.waits,
+    pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
+]
 ROOM_SECONDS = 120.0
 """How long a test waits for room on the machine: other mlcds may work there."""
 PATIENCE_SECONDS = 40.0
@@ -116,6 +119,7 @@ else:
 """
 
 
+@pytest.mark.measures
 def test_bandwidth_is_limited_by_the_type(bench: Bench) -> None:
     seconds = {}
     for instance in ("m.large", "n.large"):
@@ -137,6 +141,7 @@ print(time.process_time() / (time.monotonic() - start))
 """
 
 
+@pytest.mark.measures
 def test_cpu_is_limited_by_the_type_and_two_leases_work_side_by_side(bench: Bench) -> None:
     small = bench.lease("python job.py", script=BURN, instance="m.small")
     large = MiniCloudBeside(bench).lease("python job.py", script=BURN, instance="m.large")

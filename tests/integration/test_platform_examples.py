@@ -21,6 +21,8 @@ from mlcd.clouds.nodes import agent_command
 from mlcd.platforms.agent import Job
 from mlcd.platforms.registry import NAMES, TOPOLOGIES
 
+pytestmark = pytest.mark.waits
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 
@@ -32,7 +34,9 @@ def job_file(example: str) -> dict[str, Any]:
 
 def free_ports() -> int:
     """A port with a few free ones after it; whoever starts right after this takes them."""
-    for port in range(20000 + os.getpid() % 10000, 40000, 16):
+    # A range for each of xdist's workers: what is free now is taken only in seconds.
+    own = 20000 + 4000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 3)
+    for port in range(own + os.getpid() % 2000, own + 4000 - 8, 16):
         try:
             for offset in range(8):
                 with socket.socket() as probe:

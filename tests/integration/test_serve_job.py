@@ -23,7 +23,10 @@ from mlcd.clouds.nodes import PREFIX
 from mlcd.engine.serving import DOUBT
 from mlcd.store.store import Store
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
+pytestmark = [
+    pytest.mark.nodes,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc"),
+]
 
 MLCD = (sys.executable, "-c", "from mlcd.cli.main import main; main()")
 PATIENCE_SECONDS = 60.0

@@ -16,7 +16,12 @@ from mlcd.clouds.skypilot import SkyPilotEngine, SkySettings
 from mlcd.clouds.workspace import Workspace
 from mlcd.space import Config
 
-pytestmark = [pytest.mark.slow, pytest.mark.extra, pytest.mark.skipif(bool(why_not()), reason=why_not())]
+pytestmark = [
+    pytest.mark.nodes,
+    pytest.mark.slow,
+    pytest.mark.extra,
+    pytest.mark.skipif(bool(why_not()), reason=why_not()),
+]
 
 TYPE = "1CPU--1GB"
 TRAIN = """

@@ -21,7 +21,10 @@ from mlcd.trial.trial import FailureKind
 from mlcd.units import Usd
 
 REASON = why_not()
-pytestmark = pytest.mark.skipif(bool(REASON), reason=f"no Slurm cluster can be made here: {REASON}")
+pytestmark = [
+    pytest.mark.waits,
+    pytest.mark.skipif(bool(REASON), reason=f"no Slurm cluster can be made here: {REASON}"),
+]
 
 PRICES = {"small": Usd.of("0.10"), "large": Usd.of("0.50")}
 PATIENCE = 90.0  # how long to wait before a test is given up; no assertion depends on it
