@@ -63,7 +63,7 @@ def validate(policy: Policy, seeds: int) -> dict[str, float]:
     cases += [
         ("other", training_workload(20_000 + seed), budget, 60_000 + seed)
         for seed in range(2 * seeds)
-        for budget in (110.0, 200.0, 300.0)
+        for budget in (100.0, 200.0, 300.0)
     ]
     for kind, workload, budget, seed in cases:
         seen, _ = env.reset(seed=0, options={"workload": workload, "budget": budget, "cloud_seed": seed})

@@ -96,7 +96,7 @@ def test_a_target_that_is_never_reached_is_said(job: Path, capsys: pytest.Captur
 
 def test_a_dry_run_starts_nothing(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["serverless", str(job), "--dry-run", "-o", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["first_fleet"] == {"functions": 50, "memory_mb": 1769}
+    assert json.loads(capsys.readouterr().out)["first_fleet"] == {"functions": 50, "memory_mb": 1769, "share": 1.0}
     assert not (job.parent / "home" / "mlcd.sqlite3").exists()
 
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 @click.option("--first-seed", type=click.IntRange(min=0), default=0, help="Where the seeds begin.")
 @click.option("--workloads", default="paper", metavar="A,B", help="paper, unseen (12 of them), or names.")
 @click.option(
-    "--schedulers", default="static-n,static,siren,mpc,oracle", metavar="A,B", help="Also: mpc-first, mpc-again."
+    "--schedulers",
+    default="static-n,static,siren,mpc,oracle",
+    metavar="A,B",
+    help="Also: mpc-first, mpc-again, oracle-whole.",
 )
 @click.option("--jobs", type=int, default=-1, help="Processes, through joblib; -1 is one a core.")
 @click.option("--toy", is_flag=True, help="The paper's toy table instead.")

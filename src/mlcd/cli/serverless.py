@@ -82,6 +82,8 @@ def _ask(spec: "ServerlessSpec", prepared: "PreparedTraining") -> None:
 
 
 def _print_dry_run(spec: "ServerlessSpec", prepared: "PreparedTraining", output: str) -> None:
+    from dataclasses import asdict
+
     from mlcd.cli.output import print_json
     from mlcd.epoch_ledger import EpochLedger
 
@@ -97,7 +99,7 @@ def _print_dry_run(spec: "ServerlessSpec", prepared: "PreparedTraining", output:
                 "batch": problem.batch,
                 "target_loss": problem.target_loss,
                 "prices": problem.prices.name,
-                "first_fleet": None if first is None else {"functions": first.functions, "memory_mb": first.memory_mb},
+                "first_fleet": None if first is None else asdict(first),
             }
         )
         return

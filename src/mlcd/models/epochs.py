@@ -32,7 +32,8 @@ PROPORTIONAL_MB = 1536.0
 
 SMALL_PART = 0.01
 """Deviation of a phase's logarithm over the share of the epoch that it was measured in: fixed costs weigh more."""
-NEAR_NOISE = 0.1
+NOISE_DEGREES = 4.0
+NEAR_NOISE = 0.04
 """The first loss of a training lies so much nearer to its curve than one that is an epoch or more from it."""
 
 
@@ -59,7 +60,7 @@ class EpochPrior:
     early_gain: tuple[float, float] = (0.471, 0.3)
     staleness: tuple[float, float] = (0.327, 0.3)
     noise: float = 0.05
-    progress_noise: float = 0.02
+    progress_noise: float = 0.012
 
 
 PRIOR = EpochPrior()
@@ -280,7 +281,9 @@ def fit_loss_curve(
     done = ways[:, -1:]
     logit = np.log(FLOORS / (1 - FLOORS))
     prior_logit = math.log(prior.floor_share[0] / (1 - prior.floor_share[0]))
-    score = -0.5 * ((errors / (noise[None, :, None] * prior.progress_noise)) ** 2).sum(axis=1)
+    # The noise is not known: `progress_noise` is a guess that counts as much as NOISE_DEGREES losses.
+    squares = ((errors / (noise[None, :, None] * prior.progress_noise)) ** 2).sum(axis=1)
+    score = -0.5 * (NOISE_DEGREES + len(losses)) * np.log1p(squares / NOISE_DEGREES)
     score -= 0.5 * ((logit - prior_logit) / prior.floor_share[1]) ** 2
     score -= 0.5 * (np.log(np.maximum(done + left, 0.01) / expected) / spread) ** 2
     weight = np.where(usable, np.exp(score - score[usable].max()), 0.0)

@@ -13,7 +13,7 @@ from mlcd.functions import FunctionProblem
 from mlcd.goal import Objective
 from mlcd.schedulers.outlook import Outlook
 from mlcd.schedulers.siren_state import FEATURES, choose, observe
-from mlcd.trial.epoch import Epoch, EpochLeft, Fleet
+from mlcd.trial.epoch import LEAST_SHARE, Epoch, EpochLeft, Fleet
 from mlcd.units import Usd
 
 Floats = NDArray[np.float64]
@@ -76,7 +76,7 @@ class Siren:
             raise BadInput(
                 "search.strategy: siren finishes soonest within a budget: goal: {minimize: time, budget: ...}"
             )
-        if len(history) >= 2 and Outlook.of(problem, history, left).is_hopeless(history, left):
+        if len(history) >= 2 and Outlook.of(problem, history, left, least_share=LEAST_SHARE).is_hopeless(history, left):
             return None
         state = observe(problem, history, left)
         action = load_policy(self.weights or str(WEIGHTS)).mean(state.features)
@@ -84,8 +84,8 @@ class Siren:
 
     def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
         """What is missing, by mpc's fit: the policy has no words."""
-        return Outlook.of(problem, history, left).ending(problem, history, left)
+        return Outlook.of(problem, history, left, least_share=LEAST_SHARE).ending(problem, history, left)
 
     def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Usd | None:
         """By mpc's fit."""
-        return Outlook.of(problem, history, left).smallest_budget(problem, history)
+        return Outlook.of(problem, history, left, least_share=LEAST_SHARE).smallest_budget(problem, history)

@@ -4,8 +4,12 @@ The paper's state is (t, loss, P, P^F, P^C, P^U, memory use, CPU use, budget lef
 that one policy serves jobs of different size; two of its features are drawn from the others: the epochs left, by the
 loss curve, and the number of functions that would spend what is left evenly over them. The action (log n, log m) is
 taken relative to that number and to the largest memory.
+
+Not in the paper: the first epoch is preceded by a twentieth of one, which tells the times, and the last is cut to the
+way that the loss curve has left. The policy knows nothing of it.
 """
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -14,32 +18,41 @@ from numpy.typing import NDArray
 
 from mlcd.functions import FunctionProblem
 from mlcd.models.epochs import PRIOR, REFERENCE_MB
-from mlcd.trial.epoch import Epoch, EpochLeft, Fleet
+from mlcd.trial.epoch import LEAST_SHARE, Epoch, EpochLeft, Fleet
 
 Floats = NDArray[np.float64]
 
 FEATURES = 18
 LOG_FUNCTIONS, LOG_MEMORY = 1.2, 1.5
 """How far an action of 1 goes: n is at most exp(1.2) times the even number or a share of it, m down to exp(-1.5)."""
-TIME_MARGIN = 1.12
+OPENING, STEPS = 0.05, 8
+"""The first part of an epoch; as many mini-batches at least."""
+BEYOND, SURE = 1.03, 0.02
+"""The last part is so many times the epochs left by the curve, and this part of an epoch more."""
+TIME_MARGIN, PART_MARGIN = 1.12, 0.03
+"""Times that an epoch may take as long as predicted, and what of an epoch a part may take longer besides."""
 LAST = 1.3
 """Epochs left by the curve below which the next one may be the last."""
-CHEAP = 0.45
-"""A cheap epoch is kept back for when it costs at most this share of what is left."""
-EPOCHS_DEVIATION = 0.25
-"""Of the logarithm of the epochs to a target: what the shipped policy was trained with."""
-_FLOORS = 1 / (1 + np.exp(-np.linspace(-1.5, 4.0, 12)))
+PAYABLE = 0.75
+"""What is left is spent as if no more epochs were needed than this of what it pays for, with a single function."""
+SPARE, CHEAP = 0.3, 0.45
+"""Of a cheap epoch that is kept back for when it costs at most this share of what is left."""
+NOISE = 0.03
+"""Of a loss off its curve, in epochs."""
+_FLOORS = 1 / (1 + np.exp(-np.linspace(-1.5, 4.0, 24)))
 
 
 @dataclass(frozen=True, slots=True)
 class SirenState:
     """`features` (FEATURES,) for the network; the rest for turning its answer into a fleet.
 
+    share         of an epoch that comes next
     epochs_left   by the loss curve
     work_seconds, update_seconds  of an epoch on one function, and of each function's updates, at `memory_mb`
     """
 
     features: Floats
+    share: float
     epochs_left: float
     even_functions: float
     work_seconds: float
@@ -64,17 +77,19 @@ def observe(problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLef
         work = PRIOR.seconds_per_sample[0] * problem.samples * slowness
         update = PRIOR.seconds_per_put[0] * max(problem.puts_per_function, 1) * slowness
     else:
-        stretch = last.seconds / max(_phases(last), 1e-9)
+        stretch = last.seconds / max(_phases(last), 1e-9) / last.fleet.share
         work = (last.fetch.mean_seconds + last.compute.mean_seconds) * last.fleet.functions * stretch
         update = last.update.mean_seconds * stretch
-    epochs = _epochs_left(problem, history)
+    passes = [0.0, *itertools.accumulate(epoch.fleet.share for epoch in history)]
+    epochs = _epochs_left(problem, history, passes)
     price = float(problem.prices.usd_per_second(memory))
-    spend = 0.96 * usd / (epochs + 0.25)
+    # Were more epochs needed than few functions could be paid for, nothing that is chosen now would matter.
+    spend = 0.96 * usd / (min(epochs, PAYABLE * usd / (price * work)) + 0.25)
     even = (spend - price * work) / (price * update + problem.usd_per_function)
     even = min(max(even, 0.02 * work / max(update, 1e-9), 1.0), float(problem.functions[-1]))
-    cheapest = price * work * (PRIOR.epochs[0] if last is None else len(history) + epochs)
+    cheapest = price * work * (PRIOR.epochs[0] if last is None else passes[-1] + epochs)
     features = [
-        len(history) / 10 - 0.5,
+        passes[-1] / 10 - 0.5,
         *_loss_features(problem, history),
         usd / budget - 0.5,
         math.log(epochs / 5),
@@ -84,7 +99,9 @@ def observe(problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLef
         math.log(budget / max(cheapest, 1e-9)) - 1,
         *_last_features(problem, last, usd),
     ]
-    return SirenState(np.clip(np.array(features), -5, 5), epochs, even, work, update, memory)
+    least = min(max(OPENING, STEPS * problem.batch / problem.samples), 1.0)
+    share = least if last is None else min(max(BEYOND * epochs + SURE, LEAST_SHARE), 1.0)
+    return SirenState(np.clip(np.array(features), -5, 5), share, epochs, even, work, update, memory)
 
 
 def choose(problem: FunctionProblem, left: EpochLeft, state: SirenState, action: Floats) -> Fleet | None:
@@ -100,7 +117,8 @@ def choose(problem: FunctionProblem, left: EpochLeft, state: SirenState, action:
     log_n = math.log(state.even_functions) + LOG_FUNCTIONS * float(wanted[0])
     for index in (column, *range(len(problem.memory_mb) - 1, -1, -1)):
         seconds = state.seconds(problem.functions_array[:, 0], problem.memory_mb[index])
-        payable = left.cap_seconds[:, index] >= seconds * TIME_MARGIN
+        margin = TIME_MARGIN * state.share + (PART_MARGIN if state.share < 1 else 0.0)
+        payable = left.cap_seconds[:, index] >= seconds * margin
         for failure in left.failed:
             if problem.memory_mb[index] <= failure.fleet.memory_mb:
                 payable &= problem.functions_array[:, 0] > failure.fleet.functions
@@ -109,18 +127,18 @@ def choose(problem: FunctionProblem, left: EpochLeft, state: SirenState, action:
         if payable.any():
             distance = np.abs(np.log(problem.functions_array[:, 0]) - log_n)
             row = int(np.where(payable, distance, np.inf).argmin())
-            return Fleet(problem.functions[row], problem.memory_mb[index])
+            return Fleet(problem.functions[row], problem.memory_mb[index], state.share)
     return None
 
 
 def _with_spare(left: EpochLeft, state: SirenState, payable: NDArray[np.bool_], usd: Floats) -> NDArray[np.bool_]:
-    """What is payable and leaves the price of a cheap epoch, near the end and where that is cheap; else `payable`."""
+    """What is payable and leaves the price of a cheap part, near the end and where that is cheap; else `payable`."""
     if left.usd is None or state.epochs_left > LAST or not payable.any():
         return payable
-    cheap = 1.2 * float(usd[payable].min())
+    cheap = 1.2 * SPARE * float(usd[payable].min())
     if cheap > CHEAP * left.usd.dollars:
         return payable
-    spare = payable & (1.05 * usd + cheap <= left.usd.dollars)
+    spare = payable & (1.05 * usd * state.share + cheap <= left.usd.dollars)
     return spare if spare.any() else payable
 
 
@@ -128,26 +146,27 @@ def _phases(epoch: Epoch) -> float:
     return epoch.fetch.mean_seconds + epoch.compute.mean_seconds + epoch.update.mean_seconds
 
 
-def _epochs_left(problem: FunctionProblem, history: tuple[Epoch, ...]) -> float:
+def _epochs_left(problem: FunctionProblem, history: tuple[Epoch, ...], passes: list[float]) -> float:
     """By lines through 1/(loss - floor), weighed over floors; the general prior while there are too few losses."""
     losses = np.array(([problem.first_loss] if problem.first_loss is not None else []) + [e.loss for e in history])
-    guess = max(PRIOR.epochs[0] - len(history), 1.0)
+    guess = max(PRIOR.epochs[0] - passes[-1], 1.0)
     if len(losses) < 2 or losses[-1] >= losses[0]:
         return guess
     target = problem.target_loss
     floors = target - (1 - _FLOORS) * abs(target)
     height = 1 / (losses[:, None] - floors)
-    x = np.arange(len(losses)) - (len(losses) - 1) / 2
+    x = np.array(passes[-len(losses) :])
+    x = x - x.mean()
     slope = x @ height / (x @ x)
     slope = np.where(slope > 0, slope, 1e-9)
     errors = (height - height.mean(axis=0) - slope * x[:, None]) / slope
     ahead = (1 / (target - floors) - height[-1]) / slope
     logit = np.log(_FLOORS / (1 - _FLOORS))
     middle = math.log(PRIOR.floor_share[0] / (1 - PRIOR.floor_share[0]))
-    score = -0.5 * (errors**2).sum(axis=0) / 0.1**2 - 0.5 * ((logit - middle) / PRIOR.floor_share[1]) ** 2
-    score -= 0.5 * (np.log(np.maximum(len(history) + ahead, 0.1) / PRIOR.epochs[0]) / EPOCHS_DEVIATION) ** 2
+    score = -0.5 * (errors**2).sum(axis=0) / NOISE**2 - 0.5 * ((logit - middle) / PRIOR.floor_share[1]) ** 2
+    score -= 0.5 * (np.log(np.maximum(passes[-1] + ahead, 0.1) / PRIOR.epochs[0]) / PRIOR.epochs[1]) ** 2
     weight = np.exp(score - score.max())
-    return max(float(weight @ ahead / weight.sum()), 0.3)
+    return max(float(weight @ ahead / weight.sum()), 0.02)
 
 
 def _loss_features(problem: FunctionProblem, history: tuple[Epoch, ...]) -> tuple[float, float, float]:
@@ -155,10 +174,11 @@ def _loss_features(problem: FunctionProblem, history: tuple[Epoch, ...]) -> tupl
     losses = ([problem.first_loss] if problem.first_loss is not None else []) + [e.loss for e in history]
     if len(losses) < 2:
         return 0.0, 0.0, 0.0
+    shares = [1.0, *(e.fleet.share for e in history)]
     scale = max(losses[0] - problem.target_loss, 1e-9)
     gap = max(losses[-1] - problem.target_loss, 1e-6)
-    fall = max(losses[-2] - losses[-1], 1e-9)
-    before = max(losses[-3] - losses[-2], 1e-9) if len(losses) > 2 else fall
+    fall = max(losses[-2] - losses[-1], 1e-9) / shares[-1]
+    before = max(losses[-3] - losses[-2], 1e-9) / shares[-2] if len(losses) > 2 else fall
     return 0.3 * math.log(gap / scale + 0.01), 0.3 * math.log(fall / gap), 0.5 * math.log(fall / before)
 
 
@@ -168,12 +188,12 @@ def _last_features(problem: FunctionProblem, last: Epoch | None, usd: float) -> 
         return (0.0,) * 8
     whole = max(_phases(last), 1e-9)
     return (
-        math.log(max(last.seconds, 1e-3) / 200),
+        math.log(max(last.seconds / last.fleet.share, 1e-3) / 200),
         math.log(last.fleet.functions / 300) / 1.5,
         math.log(last.fleet.memory_mb / problem.memory_mb[-1]),
         last.fetch.mean_seconds / whole,
         last.update.mean_seconds / whole,
-        math.log(max(last.usd.dollars, 1e-9) / max(usd, 1e-9)) / 2,
+        math.log(max(last.usd.dollars / last.fleet.share, 1e-9) / max(usd, 1e-9)) / 2,
         last.memory_share if last.memory_share is not None else 0.0,
         last.cpu_share if last.cpu_share is not None else 0.0,
     )

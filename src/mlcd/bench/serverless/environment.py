@@ -76,7 +76,7 @@ class ServerlessTraining(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]
         return self._observe(), {}
 
     def step(self, action: NDArray[np.float32]) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """One epoch with the fleet that the action means."""
+        """One epoch, or a part of one, with the fleet that the action means."""
         fleet = choose(self._problem, self._left, self._state, np.asarray(action, dtype=np.float64))
         leave = self._ledger.authorise(fleet) if fleet is not None else None
         if fleet is None or leave is None or isinstance(leave, EpochRefusal):
@@ -96,7 +96,7 @@ class ServerlessTraining(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]
             return self._observe(), reward, ended, False, self._info(done=False)
         self._ledger = replace(before, epochs=(*before.epochs, epoch))
         done = epoch.loss <= self._problem.target_loss
-        ended = done or len(self._ledger.epochs) >= self._problem.max_epochs
+        ended = done or self._ledger.passes >= self._problem.max_epochs
         reward = -self._beta * epoch.seconds + (10.0 if done else -10.0 if ended else 0.0)
         return self._observe(), reward, ended, False, self._info(done=done)
 
