@@ -19,6 +19,7 @@ from mlcd.clouds.functions.sim.workloads import (
     TOY,
     SimWorkload,
     training_workload,
+    tuning_workload,
     unseen_workload,
     workload,
 )
@@ -130,8 +131,10 @@ def test_calls_are_split_at_the_limit() -> None:
 
 def test_training_and_unseen_workloads_differ_and_are_fixed() -> None:
     made = [training_workload(i).laws for i in range(20)] + [unseen_workload(i).laws for i in range(12)]
-    assert len(set(made)) == 32
+    made += [tuning_workload(i).laws for i in range(12)]
+    assert len(set(made)) == 44
     assert training_workload(3) == workload("train-3")
+    assert tuning_workload(3) == workload("tune-3")
     assert all(52 <= unseen_workload(i).cheapest_usd() <= 68 for i in range(12))
     with pytest.raises(BadInput, match="did you mean 'paper'"):
         workload("papre")

@@ -8,7 +8,7 @@
 fit all six numbers within 0.1%. The last term is what 198 rounds of one PUT and one GET cost, with 9 GETs for the data.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -152,22 +152,34 @@ def training_workload(index: int) -> SimWorkload:
     return _drawn(f"train-{index}", wide=False)
 
 
+def tuning_workload(index: int) -> SimWorkload:
+    """A workload to choose a scheduler's constants on: other draws from the ranges of the unseen ones."""
+    return _drawn(f"tune-{index}", wide=True)
+
+
 @cache
 def unseen_workload(index: int) -> SimWorkload:
     """A workload to test on that nothing was trained or tuned on: other draws, from wider ranges."""
     return _drawn(f"unseen-{index}", wide=True)
 
 
+_DRAWN: Mapping[str, Callable[[int], SimWorkload]] = {
+    "train": training_workload,
+    "tune": tuning_workload,
+    "unseen": unseen_workload,
+}
+
+
 def workload(name: str) -> SimWorkload:
-    """By name: paper, flat, toy, lenet-localhost, the testbed's, train-N, unseen-N. Raises BadInput."""
+    """By name: paper, flat, toy, lenet-localhost, the testbed's, train-N, tune-N, unseen-N. Raises BadInput."""
     kind, _, number = name.partition("-")
-    if kind in ("train", "unseen") and number.isdigit():
-        return training_workload(int(number)) if kind == "train" else unseen_workload(int(number))
+    if kind in _DRAWN and number.isdigit():
+        return _DRAWN[kind](int(number))
     known = {"paper": PAPER, "flat": FLAT, "toy": TOY, LOCALHOST.name: LOCALHOST, **TESTBED}
     if name not in known:
         near = nearest(name, list(known))
         hint = f"; did you mean {near!r}?" if near else ""
-        allowed = ", ".join((*known, "train-N", "unseen-N"))
+        allowed = ", ".join((*known, *(f"{kind}-N" for kind in _DRAWN)))
         raise BadInput(f"workloads: no simulated workload {name!r}; allowed: {allowed}{hint}")
     return known[name]
 
