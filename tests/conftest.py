@@ -23,7 +23,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 TOGETHER = {
-    **dict.fromkeys(("test_minicloud", "test_slurm", "TestMiniCloud", "TestSlurm"), "nodes of this machine's room"),
+    **dict.fromkeys(("test_minicloud", "TestMiniCloud"), "the machine's room for nodes"),
+    **dict.fromkeys(("test_slurm", "test_slurm_search", "TestSlurm"), "the machine's room for nodes"),
     "test_skypilot": "SkyPilot's server",
     "test_platform_examples": "both processors",
     "test_searches_trains_and_brings_the_model_home": "an undisturbed run",
@@ -39,6 +40,7 @@ class Together(LoadScopeScheduling):  # type: ignore[misc]  # it ships no types
         return next((TOGETHER[part] for part in re.split(r"::|/|\.py|\[", nodeid) if part in TOGETHER), nodeid)
 
 
+@pytest.hookimpl(optionalhook=True)  # of a plugin that may be switched off
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Together | None:
     return Together(config, log) if config.getoption("dist") == "loadgroup" else None
 

@@ -17,7 +17,7 @@ from mlcd.clouds.processes import tagged
 
 REASON = why_not() or ("" if find_spec("torch") else "PyTorch is not installed")
 pytestmark = [
-    pytest.mark.nodes,
+    pytest.mark.waits,
     pytest.mark.skipif(bool(REASON), reason=f"no search on a Slurm cluster here: {REASON}"),
     pytest.mark.slow,
 ]
