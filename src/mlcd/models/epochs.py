@@ -33,8 +33,8 @@ PROPORTIONAL_MB = 1536.0
 SMALL_PART = 0.01
 """Deviation of a phase's logarithm over the share of the epoch that it was measured in: fixed costs weigh more."""
 NOISE_DEGREES = 4.0
-NEAR_NOISE = 0.04
-"""The first loss of a training lies so much nearer to its curve than one that is an epoch or more from it."""
+LEVEL_NOISE = 0.1
+"""A loss is told as if by chance of so many effective epochs' root more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class EpochPrior:
     floor_share          b2 over the target loss; the deviation is of its logit
     early_gain, staleness   a and b
     noise                of a phase's time from epoch to epoch
-    progress_noise       of a loss off its curve, in effective epochs
+    progress_noise       of what an effective epoch brings
     """
 
     seconds_per_sample: tuple[float, float] = (0.0055, 0.7)
@@ -198,6 +198,30 @@ def fit_times(
 
 
 @dataclass(frozen=True, slots=True)
+class Course:
+    """(T,) losses of one training, and (C, T) the effective epochs at each by every one of C gains."""
+
+    losses: Floats
+    ways: Floats
+
+    @classmethod
+    def of(
+        cls,
+        history: Sequence[Epoch],
+        gains: Sequence[tuple[float, float]],
+        *,
+        whole: float,
+        first_loss: float | None,
+    ) -> "Course":
+        """After `history`, where the target needs `whole` effective epochs; from before it where its loss is known."""
+        losses = np.array([e.loss for e in history])
+        ways = np.stack([progress_of(history, whole, pair) for pair in gains])
+        if first_loss is None:
+            return cls(losses, ways)
+        return cls(np.concatenate([[first_loss], losses]), np.concatenate([np.zeros((len(gains), 1)), ways], axis=1))
+
+
+@dataclass(frozen=True, slots=True)
 class LossFit:
     """Effective epochs done and left, the deviation of the latter, and the two coefficients of the gain."""
 
@@ -217,14 +241,12 @@ def _fit_loss(history: Sequence[Epoch], ends: tuple[float | None, float], prior:
         done = float(progress_of(history, whole, (prior.early_gain[0], prior.staleness[0]))[-1])
         return LossFit(done, 0.0, 0.0, prior.early_gain[0], prior.staleness[0])
     gains = [(a, b) for a in _around(prior.early_gain) for b in _around(prior.staleness)]
-    points = np.array([first_loss, *losses]) if first_loss is not None else np.array(losses)
     done, left = 0.0, whole
     fitted: LossFit | None = None
     for _ in range(3 if losses else 0):  # an epoch's gain depends on its stage, which depends on what is left
-        ways = np.stack([progress_of(history, done + left, pair) for pair in gains])
-        if first_loss is not None:
-            ways = np.concatenate([np.zeros((len(gains), 1)), ways], axis=1)
-        found = fit_loss_curve(points, ways, gains, target_loss, prior)
+        found = fit_loss_curve(
+            [Course.of(history, gains, whole=done + left, first_loss=first_loss)], gains, target_loss, prior
+        )
         if found is None:
             break
         fitted = replace(found[1], left=max(found[1].left, 0.02))
@@ -254,36 +276,37 @@ def progress_of(history: Sequence[Epoch], whole: float, gains: tuple[float, floa
 
 
 def fit_loss_curve(
-    losses: Floats, ways: Floats, gains: Sequence[tuple[float, float]], target_loss: float, prior: EpochPrior
+    runs: Sequence[Course], gains: Sequence[tuple[float, float]], target_loss: float, prior: EpochPrior
 ) -> tuple[float, LossFit] | None:
-    """(floor over target, fit), weighed over floors (G) and gains (C); `ways` (C, T) is the progress at each loss.
+    """(floor over target, fit), weighed over floors (G) and gains (C), for `runs` along one curve, the last one now.
 
-    The target may be reached by the last loss: then what is left is negative. None where no line rises.
+    What an epoch brings differs from its mean by chance, and the next goes on from there: so it is the steps from loss
+    to loss that are compared with the curve, not the losses. The target may be reached by the last loss: then what is
+    left is negative. None where no line rises.
     """
-    if len(losses) < 2 or losses[-1] >= losses[0]:
-        return None
     expected, spread = prior.epochs
     floors = target_loss - (1 - FLOORS) * abs(target_loss)
-    height = 1 / (losses[:, None] - floors[None, :])  # (T, G): straight lines over the progress, where b2 is right
-    noise = NEAR_NOISE + (1 - NEAR_NOISE) * np.minimum(ways.mean(axis=0), 1.0)  # (T,) of `progress_noise`
-    weigh = noise**-2 / (noise**-2).sum()
-    x = ways - (ways @ weigh)[:, None]
-    middle = weigh @ height
-    slope = ((x * weigh) @ (height - middle)) / (x**2 @ weigh)[:, None]  # (C, G)
+    heights = [1 / (run.losses[:, None] - floors[None, :]) for run in runs]  # straight over the progress
+    rise = np.concatenate([np.diff(height, axis=0) for height in heights])  # (S, G)
+    step = np.concatenate([np.diff(run.ways, axis=1) for run in runs], axis=1)  # (C, S)
+    if not len(rise):
+        return None
+    noise = prior.progress_noise * np.sqrt(step.mean(axis=0) + LEVEL_NOISE**2)  # (S,) in effective epochs
+    weigh = noise**-2
+    slope = (step * weigh) @ rise / (step**2 @ weigh)[:, None]  # (C, G)
     usable = slope > 0
     if not usable.any():
         return None
     slope = np.where(usable, slope, 1.0)
-    line = middle[None, None, :] + slope[:, None, :] * x[:, :, None]
-    errors = (height[None, :, :] - line) / slope[:, None, :]  # (C, T, G), in effective epochs
+    errors = (rise[None, :, :] / slope[:, None, :] - step[:, :, None]) / noise[None, :, None]  # (C, S, G)
     # The newest loss is known: the way left is counted from it, along the line.
-    left = (1 / (target_loss - floors) - height[-1])[None, :] / slope
-    done = ways[:, -1:]
+    left = (1 / (target_loss - floors) - heights[-1][-1])[None, :] / slope
+    done = runs[-1].ways[:, -1:]
     logit = np.log(FLOORS / (1 - FLOORS))
     prior_logit = math.log(prior.floor_share[0] / (1 - prior.floor_share[0]))
-    # The noise is not known: `progress_noise` is a guess that counts as much as NOISE_DEGREES losses.
-    squares = ((errors / (noise[None, :, None] * prior.progress_noise)) ** 2).sum(axis=1)
-    score = -0.5 * (NOISE_DEGREES + len(losses)) * np.log1p(squares / NOISE_DEGREES)
+    # How large chance is, is not known: `progress_noise` is a guess that counts as much as NOISE_DEGREES steps.
+    squares = (errors**2).sum(axis=1)
+    score = -0.5 * (NOISE_DEGREES + len(rise)) * np.log1p(squares / NOISE_DEGREES)
     score -= 0.5 * ((logit - prior_logit) / prior.floor_share[1]) ** 2
     score -= 0.5 * (np.log(np.maximum(done + left, 0.01) / expected) / spread) ** 2
     weight = np.where(usable, np.exp(score - score[usable].max()), 0.0)
@@ -291,7 +314,7 @@ def fit_loss_curve(
     mean = float((weight * left).sum())
     each = weight.sum(axis=1)
     fit = LossFit(
-        done=float((each * ways[:, -1]).sum()),
+        done=float(each @ done[:, 0]),
         left=mean,
         deviation=math.sqrt(max(float((weight * (left - mean) ** 2).sum()), 0.0)),
         early_gain=float(each @ np.array([a for a, _ in gains])),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mlcd.models.epochs import PRIOR, EpochPrior, LossFit, fit_loss_curve, fit_times, progress_of
+from mlcd.models.epochs import PRIOR, Course, EpochPrior, LossFit, fit_loss_curve, fit_times
 from mlcd.trial.epoch import Epoch
 
 RUN_DEVIATION = 0.06
@@ -59,18 +59,13 @@ def _curve(
         for u in spots
         for v in spots
     ]
+    # What is left is counted from the last: the one that came nearest to the target.
+    known = sorted((run for run in runs if run), key=lambda run: -run[-1].loss)
     whole, found = prior.epochs[0], None
     for _ in range(3):
-        losses: list[float] = [] if first_loss is None else [first_loss]
-        columns = [] if first_loss is None else [np.zeros((len(gains), 1))]
-        for run in runs:
-            columns.append(np.stack([progress_of(run, whole, pair) for pair in gains]))
-            losses += [e.loss for e in run]
-        ways = np.concatenate(columns, axis=1)
-        # The least loss last: what is left is counted from the newest point.
-        order = np.argsort(-np.array(losses), kind="stable")
+        courses = [Course.of(run, gains, whole=whole, first_loss=first_loss) for run in known]
         wide = replace(prior, early_gain=(prior.early_gain[0], 1.0), staleness=(prior.staleness[0], 1.0))
-        found = fit_loss_curve(np.array(losses)[order], ways[:, order], gains, target_loss, wide)
+        found = fit_loss_curve(courses, gains, target_loss, wide)
         if found is None:
             return None
         whole = found[1].done + found[1].left

@@ -33,12 +33,12 @@ UNKNOWN = 0.05
 """The way left is known when its deviation is less than this of it: from then on whole epochs are run."""
 FEWER = 4.0
 """The very first part has so many times fewer functions than planned: that many may cost time that nobody knows of."""
-SECOND = 0.05
-"""The least part after it; each is as large as all before it."""
+SECOND, GROWTH = 0.05, 2.0
+"""The least part after it; each is so many times as large as all before it."""
 BUSY, STEPS = 4.0, 8
 """A part is not cut smaller than where its functions work so many times as long as the cloud takes to start them, nor
 than so many mini-batches."""
-SURE = 1.5
+SURE = 1.0
 """Deviations that the last part goes beyond the target."""
 WORTH = 0.25
 """A fleet is planned with where so much of an epoch of it is payable, or the way left if that is less."""
@@ -63,7 +63,7 @@ def next_part(
     if model.epochs_left_deviation > UNKNOWN * model.epochs_left:
         if passes == 0:
             first = _with_fewer(fleets, usable, first)
-        share = _enough_work(model, fleets, first, least if passes == 0 else max(SECOND, passes))
+        share = _enough_work(model, fleets, first, least if passes == 0 else max(SECOND, GROWTH * passes))
     share = min(max(min(share, float(need[first])), least), float(fleets.most_share[first]))
     return fleets.fleet(first, share)
 
