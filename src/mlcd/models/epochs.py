@@ -6,7 +6,7 @@ Time.  T(n, m) = W m^-p / n + U m^-p exp(c n/1000): what n functions share, and 
        What is in no phase (dispatch, barrier, cold starts) is e + f n, neither below 0: functions that are started one
        after another wait for each other.
 Loss.  l(k) = 1/(b0 k + b1) + b2 after k effective epochs (Optimus, EuroSys 2018; MLLess's first phase), b2 on a grid
-       weighed by how well the line 1/(l - b2) = b0 k + b1 fits and by a prior.
+       weighed by how well the steps along the line 1/(l - b2) = b0 k + b1 fit and by a prior.
 Gain.  An epoch of n functions brings 1 + a (1 - s) sqrt(n/1000) - b s n/1000 effective epochs at stage s of the way.
 
 The priors are medians over the simulator's training workloads (benchmarks/fit_epoch_prior.py) and at least their
