@@ -33,8 +33,9 @@ PROPORTIONAL_MB = 1536.0
 SMALL_PART = 0.01
 """Deviation of a phase's logarithm over the share of the epoch that it was measured in: fixed costs weigh more."""
 NOISE_DEGREES = 4.0
+"""So many steps from loss to loss count as much as the guess of how far chance makes them differ."""
 LEVEL_NOISE = 0.1
-"""A loss is told as if by chance of so many effective epochs' root more."""
+"""And a step of 0 effective epochs differs by this, as a share of what one of 1 does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,8 @@ ASIDE, ASIDE_SHARE = 0.15, 0.2
 """Epochs whose price is set aside, and the most of the way left that they may be: the ledger's reserve for the last
 part, and a part more where that one falls short."""
 BOLD = 0.3
-"""Deviations by which the way left is taken shorter than its mean: money that is kept back too long buys nothing."""
+"""Deviations by which the way left is taken shorter than its mean where the budget might not do: money that is kept
+back too long buys nothing."""
 SHORTEST = 0.3
 """And never less than this of its mean."""
 UNKNOWN = 0.05
@@ -58,14 +59,12 @@ def next_part(
     first = int(plan[0]) if plan is not None else frugal(fleets, fleets.most_share >= LEAST_SHARE)
     if first is None:
         return None
-    least = min(max(LEAST_SHARE, STEPS * problem.batch / problem.samples), 1.0)
     share = 1.0
     if model.epochs_left_deviation > UNKNOWN * model.epochs_left:
-        if passes == 0:
-            first = _with_fewer(fleets, usable, first)
-        share = _enough_work(model, fleets, first, least if passes == 0 else max(SECOND, GROWTH * passes))
-    share = min(max(min(share, float(need[first])), least), float(fleets.most_share[first]))
-    return fleets.fleet(first, share)
+        first = first if passes else _with_fewer(fleets, usable, first)
+        share = max(SECOND, GROWTH * passes) if passes else LEAST_SHARE
+    share = max(min(share, float(need[first])), _least(problem, model, fleets, first))
+    return fleets.fleet(first, min(share, float(fleets.most_share[first])))
 
 
 def _doubt(model: EpochModel) -> float:
@@ -80,10 +79,11 @@ def _with_fewer(fleets: Fleets, usable: NDArray[np.bool_], first: int) -> int:
     return int(np.where(alike, distance, np.inf).argmin()) if alike.any() else first
 
 
-def _enough_work(model: EpochModel, fleets: Fleets, index: int, share: float) -> float:
-    """`share`, or what makes starting the functions worth while where that is more."""
+def _least(problem: FunctionProblem, model: EpochModel, fleets: Fleets, index: int) -> float:
+    """The smallest part that makes starting the functions worth while."""
     overhead = float(model.overhead(fleets.functions[index : index + 1])[0])
-    return max(share, BUSY * overhead / max(float(fleets.seconds[index]) - overhead, 1e-9))
+    worth = BUSY * overhead / max(float(fleets.seconds[index]) - overhead, 1e-9)
+    return max(LEAST_SHARE, STEPS * problem.batch / problem.samples, worth)
 
 
 def _plan(
