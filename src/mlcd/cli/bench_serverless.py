@@ -101,7 +101,7 @@ def _table(rows: "list[Row]") -> str:
                 f"${s.budget_usd:g}",
                 str(s.runs),
                 "-" if s.mean_seconds is None else f"{s.mean_seconds:,.1f}",
-                "-" if s.mean_usd is None else f"{s.mean_usd:,.2f}",
+                "-" if s.mean_usd is None else f"{s.mean_usd:,.2f}" if s.mean_usd >= 1 else f"{s.mean_usd:.4f}",
                 str(s.violations),
                 str(s.infeasible),
                 "" if enough is None else f"${enough:g}",
