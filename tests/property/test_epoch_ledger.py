@@ -34,15 +34,15 @@ class Careless:
 
     name: ClassVar[str] = "careless"
 
-    def __init__(self, wishes: list[tuple[int, int]]) -> None:
+    def __init__(self, wishes: list[tuple[int, int, float]]) -> None:
         self.wishes = wishes
 
     def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Fleet | None:
         turn = len(history) + len(left.failed)
         if turn >= len(self.wishes):
             return None
-        number, size = self.wishes[turn]
-        return Fleet(problem.functions[number % len(FUNCTIONS)], problem.memory_mb[size % len(MEMORY)])
+        number, size, part = self.wishes[turn]
+        return Fleet(problem.functions[number % len(FUNCTIONS)], problem.memory_mb[size % len(MEMORY)], part)
 
     def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
         return "out of wishes"
@@ -54,12 +54,14 @@ class Careless:
 @settings(max_examples=150, deadline=None)
 @given(
     budget=st.floats(0.0001, 2000),
-    wishes=st.lists(st.tuples(st.integers(0, 8), st.integers(0, 3)), min_size=1, max_size=12),
+    wishes=st.lists(
+        st.tuples(st.integers(0, 8), st.integers(0, 3), st.sampled_from([1.0, 1.0, 0.3, 0.01])), min_size=1, max_size=12
+    ),
     seed=st.integers(0, 10_000),
     share=st.sampled_from([0.0, 0.02, 0.1, 1.0]),
 )
 def test_no_scheduler_overspends_on_a_wild_cloud(
-    budget: float, wishes: list[tuple[int, int]], seed: int, share: float
+    budget: float, wishes: list[tuple[int, int, float]], seed: int, share: float
 ) -> None:
     problem = problem_of(budget, repeat_share=share)
     cloud = SimFunctionCloud(problem=problem, laws=replace(PAPER.laws, chance=WILD), seed=seed)

@@ -416,15 +416,17 @@ def course(record: ServerlessRecord) -> list[float]:
             row.go,
             row.outcome.number,
             row.outcome.fleet.functions,
+            row.outcome.fleet.share,
             row.outcome.seconds,
             row.outcome.usd.micros,
         )
     ]
 
 
-def test_killed_at_any_instant_nothing_is_lost_and_nothing_is_paid_twice(tmp_path: Path) -> None:
+@pytest.mark.parametrize("share", [1.0, 0.6])
+def test_killed_at_any_instant_nothing_is_lost_and_nothing_is_paid_twice(tmp_path: Path, share: float) -> None:
     asked, cloud = simulated()
-    who = Always(Fleet(200, 3008))
+    who = Always(Fleet(200, 3008, share))
     with book() as at:
         add(at, asked, cloud())
         whole = engine(at, asked, cloud(), who).run()
