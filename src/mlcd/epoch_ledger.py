@@ -16,7 +16,7 @@ from decimal import Decimal
 import numpy as np
 
 from mlcd.functions import Floats, FunctionProblem
-from mlcd.trial.epoch import Epoch, EpochLeft, FailedEpoch, Fleet
+from mlcd.trial.epoch import LEAST_SHARE, Epoch, EpochLeft, FailedEpoch, Fleet
 from mlcd.units import Usd, format_seconds
 
 _ROUNDING = 1e-9
@@ -58,8 +58,14 @@ class EpochLedger:
 
     @property
     def passes(self) -> float:
-        """Epochs that were run, parts as what they are; a hundredth part is 1/100 to the last bit."""
-        return round(math.fsum(e.fleet.share for e in self.epochs), 9)
+        """Epochs that were run, parts as what they are."""
+        return math.fsum(e.fleet.share for e in self.epochs)
+
+    @property
+    def epochs_left(self) -> float:
+        """How many more may be run; 0 where not even the smallest part may."""
+        left = self.problem.max_epochs - self.passes
+        return left if left >= LEAST_SHARE else 0.0
 
     @property
     def seconds(self) -> float:
@@ -91,7 +97,7 @@ class EpochLedger:
         return EpochLeft(
             usd=self.usd_left,
             seconds=self.seconds_left,
-            epochs=max(0.0, self.problem.max_epochs - self.passes),
+            epochs=self.epochs_left,
             cap_seconds=self._caps(),
             failed=self.failed,
         )
@@ -101,8 +107,8 @@ class EpochLedger:
         problem = self.problem
         if fleet.functions not in problem.functions or fleet.memory_mb not in problem.memory_mb:
             return EpochRefusal(fleet=fleet, reason="this number of functions or memory size is not to be chosen")
-        if self.passes >= problem.max_epochs:
-            return EpochRefusal(fleet=fleet, reason=f"{problem.max_epochs} epochs were run, the most that are wanted")
+        if fleet.share > self.epochs_left + _ROUNDING:
+            return EpochRefusal(fleet=fleet, reason=f"{problem.max_epochs} epochs are the most that are wanted")
         cap = self._cap(fleet)
         wanted = cap if seconds is None else min(seconds, problem.longest_epoch_seconds)
         if not 0 < wanted <= cap:
@@ -140,7 +146,7 @@ class EpochLedger:
             caps = np.minimum(caps, np.where(share > 0, share / per_second * (1 - _ROUNDING), 0.0))
         if self.seconds_left is not None:
             caps = np.minimum(caps, max(0.0, self.seconds_left))
-        if self.passes >= problem.max_epochs:
+        if not self.epochs_left:
             caps = np.zeros_like(caps)
         return np.where(caps >= _granule(problem), caps, 0.0)
 

@@ -125,6 +125,20 @@ def test_what_the_users_model_does_wrong_ends_the_epoch_with_its_words(home: Pat
     assert caught.value.usd.micros > 0
 
 
+def test_a_loss_that_is_no_number_ends_the_training_and_is_paid(home: Path) -> None:
+    lost = COUNTER.replace(b"return float(-parameters[0])", b"return float('nan')")
+    assert lost != COUNTER
+    diverged = cloud(home, model="mine:make_model", module=lost)
+    try:
+        with pytest.raises(EpochFailed, match=r"the loss is nan after epoch 1; a smaller workload\.rate") as failure:
+            diverged.run_epoch(order(1, 2))
+    finally:
+        diverged.close()
+    assert failure.value.hopeless
+    assert failure.value.usd > Usd(0)
+    assert len(diverged.calls) == 2
+
+
 def test_functions_that_are_killed_fail_the_epoch_with_what_they_cost(home: Path) -> None:
     killed = COUNTER.replace(
         b"def gradient(self, parameters, x, y):", b"def gradient(self, parameters, x, y): os._exit(9);"

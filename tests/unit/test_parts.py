@@ -22,6 +22,7 @@ from mlcd.schedulers.mpc import Mpc
 from mlcd.schedulers.oracle import Oracle
 from mlcd.schedulers.outlook import Outlook
 from mlcd.schedulers.scheduler import Scheduler
+from mlcd.schedulers.siren import Siren
 from mlcd.store.epochs import EpochBook, StartedEpoch
 from mlcd.store.store import FILE, SCHEMA, Store
 from mlcd.trial.epoch import Epoch, Fleet
@@ -92,11 +93,38 @@ def test_parts_count_as_what_they_are_against_max_epochs() -> None:
     tenths = tuple(epochs_of(PAPER, (Fleet(100, 3008, 0.1),) * 10))
     nine = EpochLedger(problem=problem, epochs=tenths[:9])
     assert nine.left().epochs == pytest.approx(0.1)
-    assert not isinstance(nine.authorise(Fleet(100, 3008)), EpochRefusal)
+    assert not isinstance(nine.authorise(Fleet(100, 3008, 0.09)), EpochRefusal)
+    assert isinstance(nine.authorise(Fleet(100, 3008)), EpochRefusal)
     ten = EpochLedger(problem=problem, epochs=tenths)
     assert ten.left().epochs == 0
     assert isinstance(ten.authorise(Fleet(100, 3008, 0.1)), EpochRefusal)
     assert not ten.left().allowed.any()
+
+
+@pytest.mark.parametrize("decides", [Mpc(), Siren()])
+def test_no_more_epochs_are_run_than_are_wanted(decides: Scheduler) -> None:
+    problem = replace(problem_of(300), max_epochs=2)
+    episode = train(decides, problem, seed=63)
+    assert not episode.done
+    assert sum(fleet.share for fleet in episode.fleets) <= 2 + 1e-9
+
+
+def test_epochs_that_will_not_do_end_it_early_and_no_budget_is_named() -> None:
+    problem = replace(problem_of(300), max_epochs=5)
+    episode = train(Mpc(), problem, seed=64)
+    assert not episode.done
+    assert sum(fleet.share for fleet in episode.fleets) < 4
+    assert "max_epochs leaves" in episode.ending
+    assert episode.smallest_budget is None
+
+
+def test_a_deadline_that_does_not_do_is_named() -> None:
+    goal = Goal(minimize=Objective.TIME, budget=Usd.of(300), deadline_seconds=400.0)
+    problem = PAPER.problem(goal)
+    episode = train(Mpc(), problem, seed=65)
+    assert not episode.done
+    assert episode.seconds <= 400
+    assert "is left until the deadline" in episode.ending
 
 
 def test_the_fit_reads_parts_as_the_epochs_that_they_are_of() -> None:

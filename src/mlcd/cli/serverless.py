@@ -56,8 +56,7 @@ def serverless(
         svg_name(writable(picture), "--picture")
     prepared = prepare(spec, seed=seed)
     if dry_run:
-        _print_dry_run(spec, prepared, output)
-        ctx.exit(0)
+        ctx.exit(0 if _print_dry_run(spec, prepared, output) else 3)
     if not yes:
         _ask(spec, prepared)
     with Store(home()) as store:
@@ -81,11 +80,12 @@ def _ask(spec: "ServerlessSpec", prepared: "PreparedTraining") -> None:
         raise BadInput("nothing was started and nothing was spent")
 
 
-def _print_dry_run(spec: "ServerlessSpec", prepared: "PreparedTraining", output: str) -> None:
+def _print_dry_run(spec: "ServerlessSpec", prepared: "PreparedTraining", output: str) -> bool:
     from dataclasses import asdict
 
     from mlcd.cli.output import print_json
     from mlcd.epoch_ledger import EpochLedger
+    from mlcd.report.wording import plural
 
     problem = prepared.problem
     first = prepared.scheduler.decide(problem, (), EpochLedger(problem=problem).left())
@@ -102,8 +102,10 @@ def _print_dry_run(spec: "ServerlessSpec", prepared: "PreparedTraining", output:
                 "first_fleet": None if first is None else asdict(first),
             }
         )
-        return
+        return first is not None
     click.echo(f"{problem.name}: {spec.workload.model} on {spec.resources.infra}, {problem.samples:,} samples an epoch")
-    click.echo(f"  {len(problem.functions)} numbers of functions x {len(problem.memory_mb)} sizes of memory")
-    click.echo(f"  first epoch: {'none fits the limits' if first is None else first}")
+    counts, sizes = (len(problem.functions), "number"), (len(problem.memory_mb), "size")
+    click.echo(f"  {plural(*counts)} of functions, {plural(*sizes)} of memory to choose from")
+    click.echo(f"  first: {'none fits the limits' if first is None else first}")
     click.echo(f"  prices: {problem.prices.name}, {problem.prices.date.isoformat()}")
+    return first is not None

@@ -122,9 +122,10 @@ class EpochEngine:
             status = self._within_limits()
             self._end(status, f"the loss of {epochs[-1].loss:.4g} has reached {problem.target_loss:.4g}")
             return True
-        if self._ledger().passes >= problem.max_epochs:
+        if not self._ledger().epochs_left:
             best = min(epoch.loss for epoch in epochs)
-            stopped = f"{problem.max_epochs} epochs, the most that are wanted, brought the loss to {best:.4g} at best"
+            most = "1 epoch" if problem.max_epochs == 1 else f"{problem.max_epochs} epochs"
+            stopped = f"{most}, the most that are wanted, brought the loss to {best:.4g} at best"
             self._end(Status.NOTHING_FITS, stopped)
             return True
         if self._hopeless:

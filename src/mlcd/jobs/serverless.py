@@ -18,6 +18,7 @@ from mlcd.clouds.functions.sim import SimFunctionCloud
 from mlcd.clouds.functions.sim.workloads import SimWorkload
 from mlcd.clouds.functions.sim.workloads import workload as simulated_workload
 from mlcd.engine.epochs import EpochEngine
+from mlcd.epoch_ledger import EpochLedger
 from mlcd.errors import BadInput, ProviderError, nearest
 from mlcd.events import EpochObserver, ignore_epochs
 from mlcd.functions import FunctionProblem
@@ -71,7 +72,7 @@ def prepare(spec: ServerlessSpec, *, seed: int = 0) -> PreparedTraining:
     if infra == SIMULATED:
         laws = _simulated(spec)
         problem = _simulated_problem(spec, laws)
-        return PreparedTraining(problem=problem, scheduler=chosen, simulated=True, charged=False, laws=laws)
+        return _tried(PreparedTraining(problem=problem, scheduler=chosen, simulated=True, charged=False, laws=laws))
     backend = _backend(spec)
     code, found = module(spec), samples(spec)
     workload = Workload(
@@ -85,9 +86,17 @@ def prepare(spec: ServerlessSpec, *, seed: int = 0) -> PreparedTraining:
         module=code,
     )
     problem = _real_problem(spec, found, backend)
-    return PreparedTraining(
-        problem=problem, scheduler=chosen, simulated=False, charged=backend != "localhost", workload=workload
+    return _tried(
+        PreparedTraining(
+            problem=problem, scheduler=chosen, simulated=False, charged=backend != "localhost", workload=workload
+        )
     )
+
+
+def _tried(prepared: PreparedTraining) -> PreparedTraining:
+    """As it is, once its scheduler has decided something: one that cannot is refused before there is a run."""
+    prepared.scheduler.decide(prepared.problem, (), EpochLedger(problem=prepared.problem).left())
+    return prepared
 
 
 def train(

@@ -64,10 +64,10 @@ def _fleets(drawing: Drawing, epochs: tuple[Epoch, ...], plot: Box) -> None:
     drawing.text(plot.right - 30, plot.top - 12, "memory, MB", "muted", size=11)
     points = []
     for at, epoch in zip(passes, epochs, strict=False):
-        gap = 0.1 * epoch.fleet.share
         title = f"Epoch {epoch.number}: {epoch.fleet}\nloss {epoch.loss:.4f}, {epoch.seconds:.1f} s, {epoch.usd}"
         end = at + epoch.fleet.share
-        drawing.rect(Box(across(at + gap), up(epoch.fleet.functions), across(end - gap), plot.bottom), "spent", title)
+        bar = Box(across(at) + 0.5, up(epoch.fleet.functions), max(across(end) - 0.5, across(at) + 1.0), plot.bottom)
+        drawing.rect(bar, "spent", title)
         points.append((across((at + end) / 2), memory(epoch.fleet.memory_mb)))
     drawing.line(points, "l-s1")
     for (x, y), epoch in zip(points, epochs, strict=True):
@@ -117,4 +117,5 @@ def _say(record: ServerlessRecord) -> str:
         return "Nothing was trained."
     first, last = record.epochs[0], record.epochs[-1]
     fleets = f"from {first.fleet} to {last.fleet}"
-    return f"{len(record.epochs)} epochs, {fleets}; the loss fell from {first.loss:.4g} to {last.loss:.4g}."
+    passes = sum(epoch.fleet.share for epoch in record.epochs)
+    return f"{passes:.3g} epochs, {fleets}; the loss fell from {first.loss:.4g} to {last.loss:.4g}."

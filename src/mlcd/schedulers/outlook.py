@@ -3,12 +3,16 @@
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from mlcd.functions import FunctionProblem
 from mlcd.models.epochs import PRIOR, EpochModel, EpochPrior, fit_epochs
-from mlcd.schedulers.planning import Fleets, candidates, cheapest_usd
+from mlcd.schedulers.planning import TIME_MARGIN, Fleets, candidates, cheapest_usd
 from mlcd.trial.epoch import Epoch, EpochLeft
-from mlcd.units import Usd
+from mlcd.units import Usd, format_seconds
 
+CHANCE = 1.15
+"""What a budget that is named has beyond the cheapest training: chance, and that fleets are chosen to be fast."""
 TOLD = 0.05
 """The general prior is far less certain of the epochs that are needed than this; one from earlier runs is more."""
 
@@ -64,38 +68,71 @@ class Outlook:
         if not (self.fleets.most_share >= self.least_share).any():
             return True
         share = self.model.epochs_left_deviation / max(self.model.epochs_left, 1.0)
-        if left.usd is None or (sum(e.fleet.share for e in history) < 2 and share > TOLD):
+        if sum(e.fleet.share for e in history) < 2 and share > TOLD:
             return False
-        doubt = min(0.5, 2 * share) + 0.05
-        return self.cheapest_usd * (1 - doubt) > left.usd.dollars
+        sure = 1 - min(0.5, 2 * share) - 0.05
+        if self.fewest_epochs * sure > left.epochs:
+            return True
+        return left.usd is not None and self.cheapest_usd * sure > left.usd.dollars
+
+    @property
+    def fewest_epochs(self) -> float:
+        """To the target, with whatever fleet brings most an epoch."""
+        gains = self.model.gain(self.fleets.functions, np.array((1 + self.model.stage) / 2))
+        return self.model.epochs_left / float(gains.max())
+
+    def _fewest_seconds(self) -> float:
+        """To the target, with the fastest fleet."""
+        gains = self.model.gain(self.fleets.functions, np.array((1 + self.model.stage) / 2))
+        return float((self.fleets.seconds * self.model.epochs_left / gains).min())
 
     def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...]) -> Usd | None:
-        """What the whole training would cost at least, with the ledger's reserve for its last epoch; 8% for chance."""
+        """What the whole training would cost at least, with the ledger's reserve for its last epoch; 15% for chance."""
         if not history and self.model.epochs_left_deviation > TOLD * self.model.epochs_left:
+            return None
+        if self.model.done + self.fewest_epochs > problem.max_epochs:
             return None
         whole = replace(self.model, done=0.0, epochs_left=self.model.done + self.model.epochs_left)
         dollars = cheapest_usd(problem, whole, self.fleets, smallest_mb=self.smallest_mb, least_share=self.least_share)
         if not math.isfinite(dollars):
             return None
-        if problem.goal.budget is not None and dollars * 1.08 < problem.goal.budget.dollars:
+        if problem.goal.budget is not None and dollars * CHANCE < problem.goal.budget.dollars:
             # The money would have done, and was spent otherwise: what this training lacks is said.
             dollars = self.spent_usd + self.cheapest_usd
         step = 10 ** math.floor(math.log10(dollars) - 1)
-        return Usd.of(round(math.ceil(dollars * 1.08 / step) * step, 6))
+        return Usd.of(round(math.ceil(dollars * CHANCE / step) * step, 6))
 
     def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
         """A clause: what is missing."""
         if left.epochs == 0:
             return f"{problem.max_epochs} epochs did not reach a loss of {problem.target_loss:.4g}"
+        if history and self.fewest_epochs > left.epochs:
+            return f"about {_about(self.fewest_epochs)} more would be needed, and max_epochs leaves {left.epochs:.3g}"
+        if left.seconds is not None and (left.usd is None or self._binds(left.seconds)):
+            least = format_seconds(self._fewest_seconds()) if history else "an unknown time"
+            return (
+                f"about {_about(self.model.epochs_left)} more would take {least} at least, and"
+                f" {format_seconds(max(left.seconds, 0.0))} is left until the deadline"
+            )
         if left.usd is None:
             return "no fleet can end an epoch in the time that is left"
         needed = self.smallest_budget(problem, history)
         if needed is None or not math.isfinite(self.cheapest_usd):
             return f"no fleet can end an epoch for the {left.usd} that is left"
         return (
-            f"about {math.ceil(self.model.epochs_left)} more epochs would cost {Usd.of(round(self.cheapest_usd, 2))} at"
-            f" least, and {left.usd} is left; a budget of about {needed} would suffice"
+            f"about {_about(self.model.epochs_left)} more would cost {Usd.of(f'{self.cheapest_usd:.2g}')} at least, and"
+            f" {left.usd} is left; a budget of about {needed} would suffice"
         )
+
+    def _binds(self, seconds: float) -> bool:
+        """Whether it is the time left that does not do: the fastest fleet would need more."""
+        return self._fewest_seconds() * TIME_MARGIN > seconds
+
+
+def _about(epochs: float) -> str:
+    """`1 epoch`, `12 epochs`."""
+    count = math.ceil(epochs - 0.05) if epochs > 1 else 1
+    return "1 epoch" if count == 1 else f"{count} epochs"
 
 
 def _smallest_mb(problem: FunctionProblem, history: tuple[Epoch, ...]) -> float:

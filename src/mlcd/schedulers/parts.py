@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlcd.functions import FunctionProblem
+from mlcd.goal import Objective
 from mlcd.models.epochs import EpochModel
 from mlcd.schedulers.planning import Fleets, frugal
 from mlcd.trial.epoch import LEAST_SHARE, EpochLeft, Fleet
@@ -64,7 +65,7 @@ def next_part(
         first = first if passes else _with_fewer(fleets, usable, first)
         share = max(SECOND, GROWTH * passes) if passes else LEAST_SHARE
     share = max(min(share, float(need[first])), _least(problem, model, fleets, first))
-    return fleets.fleet(first, min(share, float(fleets.most_share[first])))
+    return fleets.fleet(first, min(share, float(fleets.most_share[first]), left.epochs))
 
 
 def _doubt(model: EpochModel) -> float:
@@ -80,7 +81,9 @@ def _with_fewer(fleets: Fleets, usable: NDArray[np.bool_], first: int) -> int:
 
 
 def _least(problem: FunctionProblem, model: EpochModel, fleets: Fleets, index: int) -> float:
-    """The smallest part that makes starting the functions worth while."""
+    """The smallest part that makes starting the functions worth while: in time, since nobody pays for their start."""
+    if problem.goal.minimize is not Objective.TIME:
+        return max(LEAST_SHARE, STEPS * problem.batch / problem.samples)
     overhead = float(model.overhead(fleets.functions[index : index + 1])[0])
     worth = BUSY * overhead / max(float(fleets.seconds[index]) - overhead, 1e-9)
     return max(LEAST_SHARE, STEPS * problem.batch / problem.samples, worth)

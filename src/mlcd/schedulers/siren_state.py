@@ -100,7 +100,7 @@ def observe(problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLef
         *_last_features(problem, last, usd),
     ]
     least = min(max(OPENING, STEPS * problem.batch / problem.samples), 1.0)
-    share = least if last is None else min(max(BEYOND * epochs + SURE, LEAST_SHARE), 1.0)
+    share = min(least if last is None else max(BEYOND * epochs + SURE, LEAST_SHARE), 1.0, max(left.epochs, LEAST_SHARE))
     return SirenState(np.clip(np.array(features), -5, 5), share, epochs, even, work, update, memory)
 
 

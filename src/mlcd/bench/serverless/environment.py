@@ -96,7 +96,7 @@ class ServerlessTraining(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]
             return self._observe(), reward, ended, False, self._info(done=False)
         self._ledger = replace(before, epochs=(*before.epochs, epoch))
         done = epoch.loss <= self._problem.target_loss
-        ended = done or self._ledger.passes >= self._problem.max_epochs
+        ended = done or not self._ledger.epochs_left
         reward = -self._beta * epoch.seconds + (10.0 if done else -10.0 if ended else 0.0)
         return self._observe(), reward, ended, False, self._info(done=done)
 

@@ -156,8 +156,8 @@ class LithopsCloud:
         usd = problem.prices.charge(
             memory_mb=order.fleet.memory_mb,
             call_seconds=seconds,
-            puts=count * problem.puts_per_function,
-            gets=count * problem.gets_per_function,
+            puts=count * math.ceil(order.fleet.share * problem.puts_per_function),
+            gets=count * math.ceil(order.fleet.share * problem.gets_per_function),
         )
         return min(usd, order.usd)
 
@@ -304,7 +304,15 @@ class LithopsCloud:
         return EpochFailed(message, seconds=seconds, usd=self._usd(going), hopeless=isinstance(error, Broken))
 
     def _outcome(self, going: "_Going", watch: Watch, end_key: str, header: dict[str, Any], seconds: float) -> Epoch:
-        epoch = self._epoch(going, watch, float(header["loss"]), seconds)
+        loss = float(header["loss"])
+        if not math.isfinite(loss):
+            raise EpochFailed(
+                f"the loss is {loss} after epoch {going.order.number}; a smaller workload.rate may help",
+                seconds=seconds,
+                usd=self._usd(going),
+                hopeless=True,
+            )
+        epoch = self._epoch(going, watch, loss, seconds)
         record = {"parameters": end_key, "steps": header["steps"], "epoch": outcome_to_json(epoch)}
         self._shelf.put(outcome_key(going.order.run_id, epoch.number), json.dumps(record).encode())
         self._tidy(going.trial, end_key)
