@@ -109,13 +109,13 @@ class Outlook:
         if history and self.fewest_epochs > left.epochs:
             return f"about {_about(self.fewest_epochs)} more would be needed, and max_epochs leaves {left.epochs:.3g}"
         if left.seconds is not None and (left.usd is None or self._binds(left.seconds)):
-            least = format_seconds(self._fewest_seconds()) if history else "an unknown time"
-            return (
-                f"about {_about(self.model.epochs_left)} more would take {least} at least, and"
-                f" {format_seconds(max(left.seconds, 0.0))} is left until the deadline"
-            )
+            remains = f"{format_seconds(max(left.seconds, 0.0))} is left until the deadline"
+            if not history:
+                return f"no fleet can end an epoch in time: {remains}"
+            least = format_seconds(self._fewest_seconds())
+            return f"about {_about(self.model.epochs_left)} more would take {least} at least, and {remains}"
         if left.usd is None:
-            return "no fleet can end an epoch in the time that is left"
+            return "no fleet can end an epoch"
         needed = self.smallest_budget(problem, history)
         if needed is None or not math.isfinite(self.cheapest_usd):
             return f"no fleet can end an epoch for the {left.usd} that is left"
