@@ -124,14 +124,19 @@ def _epochs(record: ServerlessRecord) -> list[str]:
     return lines + [f"  epoch {each.number} failed: {each.message}" for each in record.failed]
 
 
+def lost_rows(record: ServerlessRecord) -> list[list[str]]:
+    """What of the training was for nothing: time and money of epochs that failed."""
+    if not record.failed:
+        return []
+    lost = Usd(sum(each.usd.micros for each in record.failed))
+    return [["  of which failed", format_seconds(sum(each.seconds for each in record.failed)), str(lost)]]
+
+
 def _receipt(record: ServerlessRecord) -> list[str]:
     goal, prices = record.problem.goal, record.problem.prices
     calls = sum(epoch.calls for epoch in record.epochs)
     repeated = sum(epoch.failed for epoch in record.epochs)
-    rows = [["training", format_seconds(record.training_seconds), str(record.total_usd)]]
-    if record.failed:
-        lost = Usd(sum(each.usd.micros for each in record.failed))
-        rows.append(["  of which failed", format_seconds(sum(each.seconds for each in record.failed)), str(lost)])
+    rows = [["training", format_seconds(record.training_seconds), str(record.total_usd)], *lost_rows(record)]
     if goal.budget is not None:
         rows.append(["budget", "", str(goal.budget)])
         rows.append(["left", "", str(goal.budget - record.total_usd)])

@@ -2,7 +2,7 @@
 
 from html import escape
 
-from mlcd.report.serverless import epoch_cells, goal_text, headline, instances_text, origin
+from mlcd.report.serverless import epoch_cells, goal_text, headline, instances_text, lost_rows, origin
 from mlcd.report.serverless_picture import serverless_picture
 from mlcd.report.stylesheet import CSS
 from mlcd.trial.epoch import Epoch
@@ -51,7 +51,7 @@ def _cells(row: EpochRow) -> list[str]:
 
 def _receipt(record: ServerlessRecord) -> str:
     goal = record.problem.goal
-    rows = [["training", format_seconds(record.training_seconds), str(record.total_usd)]]
+    rows = [["training", format_seconds(record.training_seconds), str(record.total_usd)], *lost_rows(record)]
     if goal.budget is not None:
         rows += [["budget", "", str(goal.budget)], ["left", "", str(goal.budget - record.total_usd)]]
     return _table("Receipt", ["", "time", "money"], rows)

@@ -16,6 +16,8 @@ SCHEDULERS = {
 }
 
 DEFAULT_SCHEDULER = "mpc"
+ONLY_SIMULATED = "oracle"
+"""Must know the truth: `mlcd bench serverless` makes it."""
 _NOT_TYPED = ("seed", "prior", "truth")
 """Fields that no user writes as an option."""
 
@@ -23,9 +25,10 @@ _NOT_TYPED = ("seed", "prior", "truth")
 def scheduler_class(name: str) -> Any:
     """The scheduler's class. Raises BadInput with the nearest name."""
     if name not in SCHEDULERS:
-        near = nearest(name, list(SCHEDULERS))
+        allowed = [known for known in SCHEDULERS if known != ONLY_SIMULATED]
+        near = nearest(name, allowed)
         hint = f"; did you mean {near!r}?" if near else ""
-        raise BadInput(f"search.strategy: unknown scheduler {name!r}; allowed: {', '.join(SCHEDULERS)}{hint}")
+        raise BadInput(f"search.strategy: unknown scheduler {name!r}; allowed: {', '.join(allowed)}{hint}")
     module, attribute = SCHEDULERS[name]
     return getattr(import_module(module), attribute)
 
