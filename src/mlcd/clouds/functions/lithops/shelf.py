@@ -1,11 +1,13 @@
 """Object storage as functions and driver see it: whole objects, ranges, listings; every request counted."""
 
+import errno
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any
 
 from mlcd.clouds.functions.lithops.objects import Part, Torn, Trial, unframe
+from mlcd.errors import ProviderError
 from mlcd.workloads.model import Floats
 
 AT_ONCE = 8
@@ -32,9 +34,16 @@ class Shelf:
         self.puts = self.gets = 0
 
     def put(self, key: str, data: bytes) -> None:
-        """Writes an object whole."""
+        """Writes an object whole. Raises ProviderError where there is no room for it."""
         self._count_put()
-        self._storage.put_object(self._bucket, key, data)
+        try:
+            self._storage.put_object(self._bucket, key, data)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            raise ProviderError(
+                f"the storage of the functions is full: {key} has {len(data):,} bytes ({error}); make room there"
+            ) from error
 
     def get(self, key: str, span: tuple[int, int] | None = None) -> bytes | None:
         """An object, or the bytes first..last of it; None where there is none."""
