@@ -105,6 +105,10 @@ class EpochModel:
         whole = self.done + self.epochs_left
         return min(1.0, self.done / whole) if whole > 0 else 1.0
 
+    def usual_gain(self, functions: Floats) -> Floats:
+        """Effective epochs that an epoch brings in the middle of the way left, elementwise."""
+        return self.gain(functions, np.array((1 + self.stage) / 2))
+
     def gain(self, functions: Floats, stage: Floats) -> Floats:
         """Effective epochs that an epoch brings; broadcasts."""
         return gain(functions, stage, early_gain=self.early_gain, staleness=self.staleness)

@@ -3,8 +3,6 @@
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from mlcd.functions import FunctionProblem
 from mlcd.models.epochs import PRIOR, EpochModel, EpochPrior, fit_epochs
 from mlcd.schedulers.planning import TIME_MARGIN, Fleets, candidates, cheapest_usd
@@ -71,26 +69,25 @@ class Outlook:
         if sum(e.fleet.share for e in history) < 2 and share > TOLD:
             return False
         sure = 1 - min(0.5, 2 * share) - 0.05
-        if self.fewest_epochs * sure > left.epochs:
+        if self._fewest_epochs() * sure > left.epochs:
             return True
         return left.usd is not None and self.cheapest_usd * sure > left.usd.dollars
 
-    @property
-    def fewest_epochs(self) -> float:
+    def _fewest_epochs(self) -> float:
         """To the target, with whatever fleet brings most an epoch."""
-        gains = self.model.gain(self.fleets.functions, np.array((1 + self.model.stage) / 2))
-        return self.model.epochs_left / float(gains.max())
+        return self.model.epochs_left / float(self.model.usual_gain(self.fleets.functions).max())
 
     def _fewest_seconds(self) -> float:
         """To the target, with the fastest fleet."""
-        gains = self.model.gain(self.fleets.functions, np.array((1 + self.model.stage) / 2))
-        return float((self.fleets.seconds * self.model.epochs_left / gains).min())
+        return self.model.epochs_left * float(
+            (self.fleets.seconds / self.model.usual_gain(self.fleets.functions)).min()
+        )
 
     def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...]) -> Usd | None:
         """What the whole training would cost at least, with the ledger's reserve for its last epoch; 15% for chance."""
         if not history and self.model.epochs_left_deviation > TOLD * self.model.epochs_left:
             return None
-        if self.model.done + self.fewest_epochs > problem.max_epochs:
+        if sum(epoch.fleet.share for epoch in history) + self._fewest_epochs() > problem.max_epochs:
             return None
         whole = replace(self.model, done=0.0, epochs_left=self.model.done + self.model.epochs_left)
         dollars = cheapest_usd(problem, whole, self.fleets, smallest_mb=self.smallest_mb, least_share=self.least_share)
@@ -106,8 +103,10 @@ class Outlook:
         """A clause: what is missing."""
         if left.epochs == 0:
             return f"{problem.max_epochs} epochs did not reach a loss of {problem.target_loss:.4g}"
-        if history and self.fewest_epochs > left.epochs:
-            return f"about {_about(self.fewest_epochs)} more would be needed, and max_epochs leaves {left.epochs:.3g}"
+        if history and self._fewest_epochs() > left.epochs:
+            return (
+                f"about {_about(self._fewest_epochs())} more would be needed, and max_epochs leaves {left.epochs:.3g}"
+            )
         if left.seconds is not None and (left.usd is None or self._binds(left.seconds)):
             remains = f"{format_seconds(max(left.seconds, 0.0))} is left until the deadline"
             if not history:

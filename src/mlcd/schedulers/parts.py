@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Objective
 from mlcd.models.epochs import EpochModel
-from mlcd.schedulers.planning import Fleets, frugal
+from mlcd.schedulers.planning import Fleets, frugal, least_part
 from mlcd.trial.epoch import LEAST_SHARE, EpochLeft, Fleet
 
 Floats = NDArray[np.float64]
@@ -37,9 +37,8 @@ FEWER = 4.0
 """The very first part has so many times fewer functions than planned: that many may cost time that nobody knows of."""
 SECOND, GROWTH = 0.05, 2.0
 """The least part after it; each is so many times as large as all before it."""
-BUSY, STEPS = 4.0, 8
-"""A part is not cut smaller than where its functions work so many times as long as the cloud takes to start them, nor
-than so many mini-batches."""
+BUSY = 4.0
+"""A part is not cut smaller than where its functions work so many times as long as the cloud takes to start them."""
 SURE = 1.0
 """Deviations that the last part goes beyond the target."""
 WORTH = 0.25
@@ -83,10 +82,10 @@ def _with_fewer(fleets: Fleets, usable: NDArray[np.bool_], first: int) -> int:
 def _least(problem: FunctionProblem, model: EpochModel, fleets: Fleets, index: int) -> float:
     """The smallest part that makes starting the functions worth while: in time, since nobody pays for their start."""
     if problem.goal.minimize is not Objective.TIME:
-        return max(LEAST_SHARE, STEPS * problem.batch / problem.samples)
+        return least_part(problem)
     overhead = float(model.overhead(fleets.functions[index : index + 1])[0])
     worth = BUSY * overhead / max(float(fleets.seconds[index]) - overhead, 1e-9)
-    return max(LEAST_SHARE, STEPS * problem.batch / problem.samples, worth)
+    return max(least_part(problem), worth)
 
 
 def _plan(
@@ -96,15 +95,11 @@ def _plan(
     if not usable.any():
         return None
     value, other, limit = fleets.sides(problem, left)
-    way = _way(model, float((limit / other * model.gain(fleets.functions, np.array(_middle(model))))[usable].max()))
+    way = _way(model, float((limit / other * model.usual_gain(fleets.functions))[usable].max()))
     stage = model.stage + (1 - model.stage) * (np.arange(STRETCHES) + 0.5) / STRETCHES
     epochs = way / STRETCHES / model.gain(fleets.functions[None, :], stage[:, None])
     worth = np.where(usable[None, :], value[None, :] * epochs, np.inf)
     return _under_limit(worth, other[None, :] * epochs, limit * way / (way + _aside(way)))
-
-
-def _middle(model: EpochModel) -> float:
-    return model.stage + (1 - model.stage) * 0.5
 
 
 def _aside(way: float) -> float:

@@ -20,6 +20,8 @@ TIME_MARGIN = 1.15
 """An epoch is planned only where it may take this much longer than predicted before its leave ends."""
 PART_MARGIN = 0.03
 """And a part of one where it may take this much of an epoch longer besides: a straggler's last round is not shorter."""
+STEPS = 8
+"""Mini-batches that a part of an epoch has at least."""
 LAST_PRICE = TIME_MARGIN * 1.04
 """What the last epoch counts more than its price: its worst case must fit in what is left then."""
 
@@ -84,6 +86,11 @@ def candidates(problem: FunctionProblem, model: EpochModel, left: EpochLeft, *, 
     return Fleets(functions=functions, memory_mb=memory, seconds=seconds, usd=usd, most_share=most)
 
 
+def least_part(problem: FunctionProblem) -> float:
+    """The smallest share of an epoch that is worth a barrier: enough mini-batches that what is measured tells."""
+    return min(max(LEAST_SHARE, STEPS * problem.batch / problem.samples), 1.0)
+
+
 def most_share(cap_seconds: Floats, seconds: Floats, overhead: Floats) -> Floats:
     """(A,) the part of an epoch of `seconds`, `overhead` of which any part has, that its leave outlasts."""
     busy = np.maximum(seconds - overhead, 1e-9)
@@ -107,9 +114,7 @@ def cheapest_usd(
     usable = (fleets.memory_mb >= smallest_mb) & (fleets.seconds * TIME_MARGIN <= problem.longest_epoch_seconds)
     if not usable.any():
         return float("inf")
-    stage = model.stage + (1 - model.stage) * 0.5
-    gains = model.gain(fleets.functions, np.array(stage))
-    epochs = np.maximum(model.epochs_left / gains, LEAST_SHARE)
+    epochs = np.maximum(model.epochs_left / model.usual_gain(fleets.functions), LEAST_SHARE)
     if least_share == 1:
         epochs = np.maximum(np.ceil(epochs - 0.05), 1.0)
     last = np.clip(epochs, least_share, 1.0)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from mlcd.functions import FunctionProblem
 from mlcd.models.epochs import PRIOR, REFERENCE_MB
+from mlcd.schedulers.planning import PART_MARGIN, least_part
 from mlcd.trial.epoch import LEAST_SHARE, Epoch, EpochLeft, Fleet
 
 Floats = NDArray[np.float64]
@@ -25,12 +26,12 @@ Floats = NDArray[np.float64]
 FEATURES = 18
 LOG_FUNCTIONS, LOG_MEMORY = 1.2, 1.5
 """How far an action of 1 goes: n is at most exp(1.2) times the even number or a share of it, m down to exp(-1.5)."""
-OPENING, STEPS = 0.05, 8
-"""The first part of an epoch; as many mini-batches at least."""
+OPENING = 0.05
+"""The first part of an epoch, at least."""
 BEYOND, SURE = 1.03, 0.02
 """The last part is so many times the epochs left by the curve, and this part of an epoch more."""
-TIME_MARGIN, PART_MARGIN = 1.12, 0.03
-"""Times that an epoch may take as long as predicted, and what of an epoch a part may take longer besides."""
+TIME_MARGIN = 1.12
+"""Times that an epoch may take as long as predicted."""
 LAST = 1.3
 """Epochs left by the curve below which the next one may be the last."""
 PAYABLE = 0.75
@@ -99,7 +100,7 @@ def observe(problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLef
         math.log(budget / max(cheapest, 1e-9)) - 1,
         *_last_features(problem, last, usd),
     ]
-    least = min(max(OPENING, STEPS * problem.batch / problem.samples), 1.0)
+    least = max(OPENING, least_part(problem))
     share = min(least if last is None else max(BEYOND * epochs + SURE, LEAST_SHARE), 1.0, max(left.epochs, LEAST_SHARE))
     return SirenState(np.clip(np.array(features), -5, 5), share, epochs, even, work, update, memory)
 
