@@ -86,13 +86,19 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedEpoch:
-    """An epoch that did not end, with what it cost: no loss, and the parameters are those before it."""
+    """An epoch that did not end, with what it cost: no loss, and the parameters are those before it.
+
+    hopeless  whether it would fail again on any functions, such as for a mistake in the user's model
+    lost      whether mlcd, not the functions, is the reason: it was ended while the epoch ran
+    """
 
     number: int
     fleet: Fleet
     seconds: float
     usd: Usd
     message: str
+    hopeless: bool = False
+    lost: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,52 @@
+"""Permission to start one step, and refusal of it: what both ledgers answer."""
+
+from dataclasses import dataclass
+
+from mlcd.space import Config
+from mlcd.trial.epoch import Fleet
+from mlcd.units import Usd
+
+Choice = Config | Fleet
+"""What a step runs on: a configuration of nodes or of a server, or the functions of an epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authorisation:
+    """Permission to start one step, charged for at most this much. `attempt` counts from 1 for each choice and role."""
+
+    choice: Choice
+    attempt: int
+    usd: Usd
+    seconds: float
+
+    @property
+    def config(self) -> Config:
+        """The choice of a trial, training or verification. Raises TypeError for an epoch."""
+        return as_config(self.choice)
+
+    @property
+    def fleet(self) -> Fleet:
+        """The choice of an epoch. Raises TypeError for any other step."""
+        return as_fleet(self.choice)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a step may not start, for the user."""
+
+    choice: Choice
+    reason: str
+
+
+def as_config(choice: Choice) -> Config:
+    """The configuration that `choice` is. Raises TypeError for the functions of an epoch."""
+    if not isinstance(choice, Config):
+        raise TypeError(f"{choice} is not a configuration of nodes")
+    return choice
+
+
+def as_fleet(choice: Choice) -> Fleet:
+    """The functions that `choice` is. Raises TypeError for a configuration of nodes."""
+    if not isinstance(choice, Fleet):
+        raise TypeError(f"{choice} is not a number of functions")
+    return choice

@@ -1,0 +1,246 @@
+"""Everything known of one run: what the store keeps, the engine continues, and reports show."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from mlcd.functions import FunctionProblem
+from mlcd.problem import Problem
+from mlcd.run.attempt import Attempt
+from mlcd.run.findings import Findings
+from mlcd.run.header import Header, ServingFacts
+from mlcd.run.kind import Kind
+from mlcd.run.step import Outcome, Role, Step
+from mlcd.run.verdict import Naive, PlainInstance, Relaxation, Verdict
+from mlcd.trial.epoch import Epoch, FailedEpoch
+from mlcd.trial.outcome import Status
+from mlcd.trial.plan import Plan
+from mlcd.trial.trial import History
+from mlcd.units import Usd
+
+P_co = TypeVar("P_co", bound=Problem | FunctionProblem, covariant=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(Generic[P_co]):
+    """A run, from its question to its receipt: frozen; each step makes a new one.
+
+    steps    in the order they were authorised, those in flight included
+    verdict  once the search, or the training on functions, has ended
+    findings what reports show of it, once it has ended
+    outputs  the folder with what the training brought home; "" where there is none
+    """
+
+    header: Header
+    problem: P_co
+    status: Status = Status.RUNNING
+    steps: tuple[Step, ...] = ()
+    verdict: Verdict | None = None
+    findings: Findings | None = None
+    outputs: str = ""
+
+    # ---- how it goes on
+
+    def with_started(self, steps: Sequence[Step]) -> "Run[P_co]":
+        """This run with these steps in flight."""
+        return replace(self, steps=(*self.steps, *steps))
+
+    def with_ended(self, number: int, outcome: Outcome) -> "Run[P_co]":
+        """This run with the outcome of one step in flight. Raises ValueError where that is not in flight."""
+        open_numbers = [step.number for step in self.in_flight]
+        if number not in open_numbers:
+            raise ValueError(f"step {number} is not in flight")
+        return replace(self, steps=tuple(step.ended(outcome) if step.number == number else step for step in self.steps))
+
+    # ---- the header's facts
+
+    @property
+    def run_id(self) -> str:
+        """Its name."""
+        return self.header.run_id
+
+    @property
+    def created(self) -> str:
+        """When it began, ISO 8601."""
+        return self.header.created
+
+    @property
+    def kind(self) -> Kind:
+        """Of job."""
+        return self.header.kind
+
+    @property
+    def cloud(self) -> str:
+        """Where it runs."""
+        return self.header.cloud
+
+    @property
+    def simulated(self) -> bool:
+        """Whether time and money are not real."""
+        return self.header.simulated
+
+    @property
+    def strategy(self) -> str:
+        """Who decides, as the user wrote it."""
+        return self.header.strategy
+
+    @property
+    def seed(self) -> int:
+        """Of every random choice."""
+        return self.header.seed
+
+    @property
+    def parallel(self) -> int:
+        """Trials side by side at most."""
+        return self.header.parallel
+
+    @property
+    def version(self) -> str:
+        """Of mlcd."""
+        return self.header.version
+
+    @property
+    def catalog_date(self) -> str:
+        """Of the prices."""
+        return self.header.catalog_date
+
+    @property
+    def serving(self) -> ServingFacts | None:
+        """The facts of a serving job."""
+        return self.header.serving
+
+    # ---- its steps
+
+    @property
+    def in_flight(self) -> tuple[Step, ...]:
+        """Steps that were authorised and have no outcome yet."""
+        return tuple(step for step in self.steps if step.outcome is None)
+
+    @property
+    def ended(self) -> tuple[Step, ...]:
+        """Steps with an outcome, in order."""
+        return tuple(step for step in self.steps if step.outcome is not None)
+
+    @property
+    def trials(self) -> tuple[Step, ...]:
+        """Trials that have ended, the failed ones too."""
+        return tuple(step for step in self.ended if step.role is Role.TRIAL)
+
+    @property
+    def history(self) -> History:
+        """The trials in order."""
+        return History(tuple(step.trial for step in self.trials))
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """Attempts at the training, or verifications, in order."""
+        return tuple(step.outcome for step in self.steps if isinstance(step.outcome, Attempt))
+
+    @property
+    def final(self) -> Attempt | None:
+        """The attempt that ended the run: done, failed or stopped; None while there is none."""
+        return next((attempt for attempt in self.attempts if not attempt.ending.is_begun_again), None)
+
+    @property
+    def earlier(self) -> tuple[Attempt, ...]:
+        """Attempts that another one followed: paid, and in the totals."""
+        return tuple(attempt for attempt in self.attempts if attempt.ending.is_begun_again)
+
+    @property
+    def epoch_steps(self) -> tuple[Step, ...]:
+        """Epochs on functions that have ended, the failed ones too."""
+        return tuple(step for step in self.ended if step.role is Role.EPOCH)
+
+    @property
+    def epochs(self) -> tuple[Epoch, ...]:
+        """Epochs on functions that came to their barrier."""
+        return tuple(step.outcome for step in self.steps if isinstance(step.outcome, Epoch))
+
+    @property
+    def failed_epochs(self) -> tuple[FailedEpoch, ...]:
+        """Epochs on functions that did not, paid all the same."""
+        return tuple(step.outcome for step in self.steps if isinstance(step.outcome, FailedEpoch))
+
+    # ---- what was decided
+
+    @property
+    def stopped(self) -> str:
+        """Why the search, or the training on functions, ended; "" before it has."""
+        return self.verdict.stopped if self.verdict else ""
+
+    @property
+    def choice(self) -> Plan | None:
+        """What was chosen."""
+        return self.verdict.choice if self.verdict else None
+
+    @property
+    def naive(self) -> tuple[Naive, ...]:
+        """What the choice is compared with."""
+        return self.verdict.naive if self.verdict else ()
+
+    @property
+    def relaxations(self) -> tuple[Relaxation, ...]:
+        """What would have helped where nothing fits."""
+        return self.verdict.relaxations if self.verdict else ()
+
+    @property
+    def smallest_budget(self) -> Usd | None:
+        """Functions: what would have sufficed."""
+        return self.verdict.smallest_budget if self.verdict else None
+
+    @property
+    def instances(self) -> tuple[PlainInstance, ...]:
+        """Functions: plain instances to compare with."""
+        return self.verdict.instances if self.verdict else ()
+
+    # ---- what it took
+
+    @property
+    def spent(self) -> Usd:
+        """Every step that has ended."""
+        return Usd(sum(step.outcome.usd.micros for step in self.steps if step.outcome is not None))
+
+    @property
+    def step_seconds(self) -> float:
+        """From the first start to the last end on the run's own clock: rounds follow each other."""
+        return max((s.started_seconds + s.outcome.seconds for s in self.steps if s.outcome is not None), default=0.0)
+
+    @property
+    def first_start(self) -> float | None:
+        """Wall clock of the first step's start: where a real deadline begins."""
+        return min((step.started_at for step in self.steps), default=None)
+
+    @property
+    def search_seconds(self) -> float:
+        """From the first start to the end of the search."""
+        if self.verdict is not None and self.kind is not Kind.SERVERLESS:
+            return self.verdict.search_seconds
+        trials = self.trials
+        return max((step.started_seconds + step.trial.seconds for step in trials), default=0.0)
+
+    @property
+    def search_usd(self) -> Usd:
+        """Every node-second of every trial."""
+        return Usd(sum(step.trial.usd.micros for step in self.trials))
+
+    @property
+    def total_usd(self) -> Usd:
+        """Search and run: every step that was charged."""
+        return self.spent
+
+    @property
+    def total_seconds(self) -> float:
+        """Search and run, on the wall clock (simulated time on simulated clouds)."""
+        return self.search_seconds + sum(attempt.seconds for attempt in self.attempts)
+
+    @property
+    def reached_samples(self) -> float:
+        """How far the training was saved by trials and earlier attempts."""
+        return max(self.history.reached_samples, *(attempt.reached_samples for attempt in self.earlier), 0.0)
+
+
+SearchRun = Run[Problem]
+"""A run of `mlcd train` or `mlcd serve`."""
+EpochRun = Run[FunctionProblem]
+"""A run of `mlcd serverless`."""
+AnyRun = Run[Problem] | Run[FunctionProblem]

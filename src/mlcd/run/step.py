@@ -1,0 +1,117 @@
+"""One authorised step of a run: a trial, a verification, a training attempt or an epoch on functions."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from mlcd.run.attempt import Attempt
+from mlcd.run.authorisation import Authorisation
+from mlcd.space import Config
+from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet
+from mlcd.trial.trial import Failure, Measurement, Trial
+from mlcd.units import Usd
+
+Outcome = Measurement | Failure | Attempt | Epoch | FailedEpoch
+"""What came of a step. Each has `seconds` and `usd`: what it is charged."""
+
+
+class Role(StrEnum):
+    """What a step is for."""
+
+    TRIAL = "trial"
+    VERIFICATION = "verification"
+    TRAINING = "training"
+    EPOCH = "epoch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A step that a decider wants started now; the ledger has authorised it.
+
+    reason        why this one, for the user
+    usd_per_hour  the price used; None for an epoch, whose prices are in its problem
+    """
+
+    role: Role
+    authorisation: Authorisation
+    reason: str = ""
+    usd_per_hour: Usd | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A step as the store keeps it; in flight as long as `outcome` is None.
+
+    number           from 1, over all steps of the run
+    round            steps of one round run side by side
+    started_seconds  after the run's first start, on the run's clock (simulated on simulated clouds)
+    started_at       wall clock, seconds since 1970
+    """
+
+    number: int
+    round: int
+    role: Role
+    authorisation: Authorisation
+    reason: str
+    usd_per_hour: Usd | None
+    started_seconds: float
+    started_at: float
+    outcome: Outcome | None = None
+
+    def __post_init__(self) -> None:
+        if self.number < 1 or self.round < 1:
+            raise ValueError("steps and rounds count from 1")
+        if self.outcome is not None and not isinstance(self.outcome, _OUTCOMES[self.role]):
+            raise ValueError(f"a {type(self.outcome).__name__} is not the outcome of a {self.role}")
+
+    @property
+    def config(self) -> Config:
+        """Where a trial, training or verification runs."""
+        return self.authorisation.config
+
+    @property
+    def fleet(self) -> Fleet:
+        """The functions of an epoch."""
+        return self.authorisation.fleet
+
+    @property
+    def authorised_usd(self) -> Usd:
+        """The most it may cost."""
+        return self.authorisation.usd
+
+    @property
+    def authorised_seconds(self) -> float:
+        """The longest it may take."""
+        return self.authorisation.seconds
+
+    @property
+    def trial(self) -> Trial:
+        """What came of a trial. Raises ValueError for a step that is no trial, or has not ended."""
+        if not isinstance(self.outcome, Measurement | Failure):
+            raise ValueError(f"step {self.number} is not a trial that has ended")
+        return self.outcome
+
+    @property
+    def final(self) -> Attempt:
+        """What came of a training or verification. Raises ValueError for other steps, or one that has not ended."""
+        if not isinstance(self.outcome, Attempt):
+            raise ValueError(f"step {self.number} is not a training or verification that has ended")
+        return self.outcome
+
+    @property
+    def epoch(self) -> Epoch | FailedEpoch:
+        """What came of an epoch. Raises ValueError for a step that is no epoch, or has not ended."""
+        if not isinstance(self.outcome, Epoch | FailedEpoch):
+            raise ValueError(f"step {self.number} is not an epoch that has ended")
+        return self.outcome
+
+    def ended(self, outcome: Outcome) -> "Step":
+        """The same step once it is known what came of it."""
+        return replace(self, outcome=outcome)
+
+
+_OUTCOMES: dict[Role, type[Trial] | tuple[type, ...]] = {
+    Role.TRIAL: (Measurement, Failure),
+    Role.VERIFICATION: (Attempt,),
+    Role.TRAINING: (Attempt,),
+    Role.EPOCH: (Epoch, FailedEpoch),
+}
