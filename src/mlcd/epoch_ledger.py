@@ -16,27 +16,11 @@ from decimal import Decimal
 import numpy as np
 
 from mlcd.functions import Floats, FunctionProblem
+from mlcd.run.authorisation import Authorisation, Refusal
 from mlcd.trial.epoch import LEAST_SHARE, Epoch, EpochLeft, FailedEpoch, Fleet
 from mlcd.units import Usd, format_seconds
 
 _ROUNDING = 1e-9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochLeave:
-    """Leave to run one epoch: for at most so long and so much."""
-
-    fleet: Fleet
-    seconds: float
-    usd: Usd
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochRefusal:
-    """Why an epoch may not start, for the user."""
-
-    fleet: Fleet
-    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,21 +86,22 @@ class EpochLedger:
             failed=self.failed,
         )
 
-    def authorise(self, fleet: Fleet, seconds: float | None = None) -> EpochLeave | EpochRefusal:
-        """Leave for one more epoch of at most `seconds` (without: as long as what is left pays for), or why not."""
+    def authorise(self, fleet: Fleet, seconds: float | None = None) -> Authorisation | Refusal:
+        """Permission for one more epoch of at most `seconds` (without: as long as what is left pays for), or why not."""
         problem = self.problem
         if fleet.functions not in problem.functions or fleet.memory_mb not in problem.memory_mb:
-            return EpochRefusal(fleet=fleet, reason="this number of functions or memory size is not to be chosen")
+            return Refusal(choice=fleet, reason="not among the allowed function counts and memory sizes")
         if fleet.share > self.epochs_left + _ROUNDING:
-            return EpochRefusal(fleet=fleet, reason=f"{problem.max_epochs} epochs are the most that are wanted")
+            return Refusal(choice=fleet, reason=f"{problem.max_epochs} epochs are the most that are wanted")
         cap = self._cap(fleet)
         wanted = cap if seconds is None else min(seconds, problem.longest_epoch_seconds)
         if not 0 < wanted <= cap:
-            return EpochRefusal(fleet=fleet, reason=self._reason(fleet, max(wanted, _granule(problem))))
+            return Refusal(choice=fleet, reason=self._reason(fleet, max(wanted, _granule(problem))))
         usd = self.worst_usd(fleet, wanted)
         if self.usd_left is not None and usd > self.usd_left:
-            return EpochRefusal(fleet=fleet, reason=self._reason(fleet, wanted))
-        return EpochLeave(fleet=fleet, seconds=wanted, usd=usd)
+            return Refusal(choice=fleet, reason=self._reason(fleet, wanted))
+        attempt = len(self.epochs) + len(self.failed) + 1
+        return Authorisation(choice=fleet, attempt=attempt, seconds=wanted, usd=usd)
 
     def smallest_worst_usd(self, seconds: Floats) -> Usd:
         """The least that a next epoch could be authorised for, were each fleet's epoch to take `seconds` (F, M)."""

@@ -10,28 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlcd.problem import Problem
+from mlcd.run.authorisation import Authorisation, Refusal
 from mlcd.space import Config
 from mlcd.trial.plan import Left, Plan, best_fitting
 from mlcd.trial.trial import History
 from mlcd.units import ZERO, Usd, format_seconds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Authorisation:
-    """Leave to start one trial (or the final run), charged for at most this much."""
-
-    config: Config
-    attempt: int
-    usd: Usd
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """Why a trial may not start, for the user."""
-
-    config: Config
-    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,23 +76,23 @@ class Ledger:
         return Left(usd=bare.usd, seconds=bare.seconds, allowed=allowed)
 
     def authorise(self, config: Config) -> Authorisation | Refusal:
-        """Leave for one more trial of `config` beside the open ones, or the reason why not."""
+        """Permission for one more trial of `config` beside the open ones, or the reason why not."""
         problem = self.problem
         index = problem.space.index[config]
         if not self.left().allowed[index]:
-            return Refusal(config=config, reason=self._reason(index))
+            return Refusal(choice=config, reason=self._reason(index))
         return Authorisation(
-            config=config,
+            choice=config,
             attempt=self.history.attempts(config) + 1,
             usd=Usd(int(problem.worst_trial_micros[index])),
             seconds=float(problem.worst_trial_seconds[index]),
         )
 
     def authorise_run(self, plan: Plan) -> Authorisation | Refusal:
-        """Leave for the final run: charged for at most its upper bound when guarded."""
+        """Permission for the training or verification: charged for at most its upper bound when guarded."""
         if not self._bare_left().fits(plan):
-            return Refusal(config=plan.config, reason="its upper bound is more than what is left")
-        return Authorisation(config=plan.config, attempt=1, usd=plan.worst_usd, seconds=plan.worst_seconds)
+            return Refusal(choice=plan.config, reason="its upper bound is more than what is left")
+        return Authorisation(choice=plan.config, attempt=1, usd=plan.worst_usd, seconds=plan.worst_seconds)
 
     def _bare_left(self) -> Left:
         everything = np.ones(len(self.problem.space), dtype=bool)

@@ -2,7 +2,7 @@
 
 from mlcd.ledger import Ledger
 from mlcd.trial.plan import Plan, plans
-from mlcd.trial.record import Relaxation
+from mlcd.run.verdict import Relaxation
 from mlcd.units import Usd, format_seconds
 
 

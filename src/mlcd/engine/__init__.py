@@ -1,5 +1,5 @@
-"""The only loop: ask the strategy, authorise, measure, store; then choose and train."""
+"""The only place that starts a step: one loop, and one performer for each kind of step."""
 
-from mlcd.engine.engine import Engine
+from mlcd.engine.loop import Engine
 
 __all__ = ["Engine"]

@@ -1,138 +1,124 @@
-"""Serving: the same loop with load tests as trials; then the choice is loaded for a while before it is recommended.
+"""Load tests of a server: the trials of `mlcd serve`, and the verification of what was chosen.
 
-A choice that does not hold in its verification falls: from then on it counts with the share of its rate that is left,
-and whatever is best then is verified next, authorised by the ledger each time. One that falls also says that the load
-tests were brighter than this machine is over a minute: less of the next one's rate is promised. Only what held is
-recommended.
+What is promised, and verified, is the lower bound of the measured rate less the headroom, and less again for each
+verification that failed before: the best of several noisy rates is likely to have been lucky, and the p99 latency of a
+minute is worse than that of seconds.
 """
 
 import math
-import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mlcd.clouds.serving.provider import ServingCloud
-from mlcd.engine.accounts import Accounts
-from mlcd.engine.engine import Engine
+from mlcd.deciders.account import Account, Accounts
+from mlcd.engine.performer import Situation, lost_seconds
+from mlcd.engine.trials import lost_trial
 from mlcd.events import RunProgress
-from mlcd.ledger import Refusal
+from mlcd.problem import Problem
 from mlcd.profiler.load import LoadTest, measure_load_trial, verify_load
+from mlcd.run.attempt import Attempt, Ending
+from mlcd.run.run import SearchRun
+from mlcd.run.step import Outcome, Role, Step
 from mlcd.space import Config
-from mlcd.store.store import StartedTrial
-from mlcd.trial.outcome import Status
-from mlcd.trial.plan import Plan, best_fitting
-from mlcd.trial.record import Ending, FinalRun, Naive
-from mlcd.trial.trial import History, Trial
+from mlcd.trial.call import FunctionCall
 
-FALL = 0.9
-"""What of its measured rate, or of the rate that was asked for, a configuration that fell counts with from then on."""
-DOUBT = 1.64
+FAILED_RATE_FACTOR = 0.9
+"""A configuration whose verification failed counts with this share of its measured, or the requested, rate."""
+PROMISE_Z = 1.64
 """Standard errors below the measured rate that a promise begins at: 95% of the time, more can be had."""
-CAUTION = 0.85
-"""What of a measured rate less the headroom is still promised, for each verification that fell before."""
-MOST_VERIFICATIONS = 5
-"""A search whose best choices all fall has measured something else than it serves."""
+DERATE_PER_FAILURE = 0.85
+"""Share of a measured rate, less the headroom, that is still promised, for each verification that failed before."""
 
 
 @dataclass(kw_only=True)
-class ServingEngine(Engine):
-    """One run of `mlcd serve`. `test` is how the server is loaded."""
+class LoadTestPerformer:
+    """Starts a server and loads it. `test` is how."""
 
     cloud: ServingCloud
     test: LoadTest
 
-    def __post_init__(self) -> None:
-        # Guarded whoever searches: what has to fit is the verification, which every trial leaves room for.
-        self._accounts = Accounts(
-            run_id=self.run_id, problem=self.problem, cloud=self.cloud, guarded=True, store=self.store
-        )
+    @property
+    def simulated(self) -> bool:
+        """See Performer."""
+        return self.cloud.simulated
 
-    def _measure(self, started: StartedTrial) -> Trial:
-        leave = started.authorisation
+    def restore(self, run: SearchRun) -> None:
+        """Servers end with the process that started them: there is nothing to restore."""
+
+    def perform(self, step: Step, situation: Situation[Problem]) -> Outcome:
+        """See Performer."""
+        if step.role is Role.VERIFICATION:
+            return self._verify(step, situation)
         return measure_load_trial(
             self.cloud,
-            leave.config,
-            attempt=leave.attempt,
-            policy=self.problem.trial,
-            usd_per_hour=started.usd_per_hour,
+            step.config,
+            attempt=step.authorisation.attempt,
+            policy=situation.run.problem.trial,
+            usd_per_hour=step.price,
             test=self.test,
-            run_id=self.run_id,
-            cancelled=self._stop.is_set,
+            run_id=situation.run.run_id,
+            cancelled=situation.stop.is_set,
         )
 
-    def _compare(self, history: History) -> tuple[Naive, ...]:  # noqa: ARG002 - nobody serves without a load test
+    def lost(self, step: Step, situation: Situation[Problem], *, interrupted: bool) -> Outcome:  # noqa: ARG002
+        """Charged for the time that went by."""
+        if step.role is Role.TRIAL:
+            return lost_trial(step)
+        seconds = lost_seconds(step)
+        return Attempt(
+            config=step.config,
+            seconds=seconds,
+            usd=step.price.for_seconds(seconds),
+            ending=Ending.LOST,
+            message="mlcd ended before the verification did",
+        )
+
+    def calls(self) -> tuple[FunctionCall, ...]:
+        """A server makes none."""
         return ()
 
-    def _finish(self, choice: Plan | None) -> None:
-        if choice is None:
-            super()._finish(None)
-            return
-        self._training(self.store.record(self.run_id)).settle_lost()
-        if not self.test.verify_seconds:
-            self.store.end_run(self.run_id, Status.DONE, None)
-            return
-        plan = self._next() if self._accounts.earlier else choice
-        while plan is not None:
-            final = self._verify(plan)
-            if final is None or final.is_done:
-                break
-            attempt = 1 + len(self._accounts.earlier)
-            self.store.end_attempt(self.run_id, attempt, final)
-            self._accounts.earlier.append(final)
-            plan = self._next() if attempt < MOST_VERIFICATIONS else None
-        if plan is None or final is None:
-            self.store.end_run(self.run_id, Status.NOTHING_FITS, None)
-        else:
-            self.store.end_run(self.run_id, Status.DONE, final, attempt=1 + len(self._accounts.earlier))
-
-    def _next(self) -> Plan | None:
-        """What is best now that some have fallen."""
-        ledger = self._accounts.ledger()
-        return best_fitting(ledger.problem, ledger.history, ledger.left())
-
-    def _verify(self, plan: Plan) -> FinalRun | None:
-        """One load test of the choice, authorised and written down; None where there is no room for it."""
-        accounts = self._accounts
-        leave = accounts.ledger().authorise_run(plan)
-        if isinstance(leave, Refusal):
-            return None
-        leave = replace(leave, attempt=1 + len(accounts.earlier))
-        self.store.start_final(self.run_id, leave, time.time())
-        price = self.problem.price(plan.config)
-        began = accounts.elapsed_seconds
-        asked = self.problem.goal.rate
-        measured = self.problem.work_samples / plan.seconds
+    def _verify(self, step: Step, situation: Situation[Problem]) -> Attempt:
+        """One load test of the choice at the promised rate."""
+        problem, config = situation.run.problem, step.config
+        price = step.price
+        account = Accounts().at(situation.run, step.started_seconds)
+        asked = problem.goal.rate
+        measured = _measured_rate(account, config)
 
         def told(fraction: float, seconds: float) -> None:
-            money = accounts.money_while_training(price.for_seconds(seconds), seconds, began)
-            self.observer(RunProgress(config=plan.config, fraction=fraction, money=money))
+            money = account.money_while_training(price.for_seconds(seconds), seconds, step.started_seconds)
+            situation.tell(RunProgress(config=config, fraction=fraction, money=money))
 
         seen = verify_load(
             self.cloud,
-            plan.config,
-            rate=self._promised(plan.config, measured) if asked is None else asked,
-            attempt=leave.attempt,
-            most_seconds=leave.seconds,
+            config,
+            rate=self._promised(account, config, measured) if asked is None else asked,
+            attempt=step.authorisation.attempt,
+            most_seconds=step.authorised_seconds,
             test=self.test,
-            run_id=self.run_id,
-            cancelled=self._stop.is_set,
+            run_id=situation.run.run_id,
+            cancelled=situation.stop.is_set,
             told=told,
         )
         told(1.0, seen.seconds)
-        return FinalRun(
-            config=plan.config,
+        failed_rate = (measured if asked is None else asked) * FAILED_RATE_FACTOR
+        return Attempt(
+            config=config,
             seconds=seen.seconds,
             usd=price.for_seconds(seen.seconds),
             ending=Ending.MOVED if seen.fault else Ending.DONE,
-            samples_per_second=(measured if asked is None else asked) * FALL if seen.fault else seen.rate,
+            samples_per_second=failed_rate if seen.fault else seen.rate,
             message=seen.fault,
             load=seen.load,
         )
 
-    def _promised(self, config: Config, measured: float) -> float:
-        """What is verified there: the lower bound of the measured rate, less the headroom.
+    def _promised(self, account: Account, config: Config, measured: float) -> float:
+        trials = [trial for trial in account.history.measured if trial.config == config]
+        error = max((trial.relative_error for trial in trials), default=0.0)
+        derate = DERATE_PER_FAILURE ** len(account.run.earlier)
+        return measured * math.exp(-PROMISE_Z * error) * (1 - self.test.headroom) * derate
 
-        The best of several noisy rates is likely to have been lucky, and p99 of a minute is worse than of seconds.
-        """
-        trials = [trial for trial in self._accounts.ledger().history.measured if trial.config == config]
-        doubt = max((trial.relative_error for trial in trials), default=0.0)
-        return measured * math.exp(-DOUBT * doubt) * (1 - self.test.headroom) * CAUTION ** len(self._accounts.earlier)
+
+def _measured_rate(account: Account, config: Config) -> float:
+    """Requests a second that `config` held in its load test, at most the rate that was asked for."""
+    rates = [trial.samples_per_second for trial in account.history.measured if trial.config == config]
+    return min(rates[-1], account.run.problem.goal.rate or math.inf)

@@ -243,4 +243,5 @@ SearchRun = Run[Problem]
 """A run of `mlcd train` or `mlcd serve`."""
 EpochRun = Run[FunctionProblem]
 """A run of `mlcd serverless`."""
-AnyRun = Run[Problem] | Run[FunctionProblem]
+AnyRun = Run[Problem | FunctionProblem]
+"""A run of any kind."""

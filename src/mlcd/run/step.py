@@ -84,6 +84,13 @@ class Step:
         return self.authorisation.seconds
 
     @property
+    def price(self) -> Usd:
+        """US dollars per hour, as used. Raises ValueError for an epoch, whose prices are in its problem."""
+        if self.usd_per_hour is None:
+            raise ValueError(f"step {self.number} has no price per hour")
+        return self.usd_per_hour
+
+    @property
     def trial(self) -> Trial:
         """What came of a trial. Raises ValueError for a step that is no trial, or has not ended."""
         if not isinstance(self.outcome, Measurement | Failure):

@@ -1,0 +1,131 @@
+"""Where a run stands at one instant: its trials, the work that remains, what is spent, and the ledger that follows."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from mlcd.ledger import Ledger
+from mlcd.models.standing import standing
+from mlcd.problem import Problem
+from mlcd.run.authorisation import Authorisation
+from mlcd.run.money import Money
+from mlcd.run.run import SearchRun
+from mlcd.trial.plan import Plan
+from mlcd.trial.trial import History, Measurement, Trial
+from mlcd.units import ZERO, Usd
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """A run at one instant of its clock.
+
+    remaining  the problem with the work that is still to do
+    guarded    False only for rivals on simulated clouds, to show what happens without the guarantee
+    """
+
+    run: SearchRun
+    elapsed_seconds: float
+    remaining: Problem
+    guarded: bool = True
+
+    @cached_property
+    def history(self) -> History:
+        """The trials; a speed that a training or verification showed later replaces what the trial had measured."""
+        history = self.run.history
+        seen = {attempt.config: attempt.samples_per_second for attempt in self.run.earlier}
+        if not seen:
+            return history
+        return History(tuple(_as_trained(trial, seen.get(trial.config)) for trial in history))
+
+    @property
+    def open(self) -> tuple[Authorisation, ...]:
+        """What is authorised and has not ended."""
+        return tuple(step.authorisation for step in self.run.in_flight)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """What may be spent now beside the steps in flight."""
+        return Ledger(
+            problem=self.remaining,
+            history=self.history,
+            spent=self.run.spent,
+            elapsed_seconds=self.elapsed_seconds,
+            open=self.open,
+            guarded=self.guarded,
+        )
+
+    @property
+    def noise_scale(self) -> float | None:
+        """Of the job's gradients: as the training showed last, else as the trials did."""
+        return trained_noise(self.run) or self.history.noise_scale
+
+    def incumbent(self) -> Plan | None:
+        """The best measured configuration that fits what is left."""
+        return self.ledger.incumbent()
+
+    def money(self) -> Money:
+        """For whoever watches the search."""
+        ledger = self.ledger
+        reserve = ledger.incumbent() if ledger.guarded else None
+        reserved = reserve.worst_usd if reserve else ZERO
+        reserved_seconds = reserve.worst_seconds if reserve else 0.0
+        return Money(
+            spent=ledger.spent,
+            reserved=reserved,
+            left=None if ledger.usd_left is None else ledger.usd_left - reserved,
+            elapsed_seconds=ledger.elapsed_seconds,
+            reserved_seconds=reserved_seconds,
+            seconds_left=None if ledger.seconds_left is None else ledger.seconds_left - reserved_seconds,
+        )
+
+    def money_while_training(self, usd: Usd, seconds: float, began_seconds: float) -> Money:
+        """For whoever watches the training, `seconds` and `usd` into it; it began at `began_seconds` of the run."""
+        goal, spent = self.run.problem.goal, self.run.spent + usd
+        elapsed = began_seconds + seconds
+        return Money(
+            spent=spent,
+            reserved=ZERO,
+            left=None if goal.budget is None else goal.budget - spent,
+            elapsed_seconds=elapsed,
+            reserved_seconds=0.0,
+            seconds_left=None if goal.deadline_seconds is None else goal.deadline_seconds - elapsed,
+        )
+
+
+@dataclass(kw_only=True)
+class Accounts:
+    """Accounts of one run. Remembers the last remaining problem: its arrays over the whole space are dear to make."""
+
+    guarded: bool = True
+    _last: Problem | None = field(default=None, init=False, repr=False)
+
+    def at(self, run: SearchRun, elapsed_seconds: float) -> Account:
+        """The account of `run` so many seconds after its first start."""
+        now = remaining_problem(run)
+        if self._last is None or _work_in(self._last) != _work_in(now):
+            self._last = now
+        return Account(run=run, elapsed_seconds=elapsed_seconds, remaining=self._last, guarded=self.guarded)
+
+
+def remaining_problem(run: SearchRun) -> Problem:
+    """The problem with the work that is still to do after the run's trials and attempts."""
+    history = run.history
+    problem = run.problem
+    if not problem.work_known and problem.target is None:
+        problem = problem.with_work_told(history.total_samples)
+    return standing(problem, history, run.earlier, noise_scale=trained_noise(run))
+
+
+def trained_noise(run: SearchRun) -> float | None:
+    """The noise scale that the training itself showed last; None where it showed none."""
+    return next((a.noise_scale for a in reversed(run.attempts) if a.noise_scale is not None), None)
+
+
+def _work_in(problem: Problem) -> tuple[object, ...]:
+    """All of a problem that changes in the course of a run."""
+    return problem.work_samples, problem.work_known, problem.work_error, problem.batching
+
+
+def _as_trained(trial: Trial, samples_per_second: float | None) -> Trial:
+    if samples_per_second is None or not isinstance(trial, Measurement):
+        return trial
+    return replace(trial, samples_per_second=samples_per_second)

@@ -1,0 +1,154 @@
+"""A training on functions: ask the scheduler before every epoch, authorise, start it; until the target's loss."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mlcd.deciders.decision import Decision, End, Start
+from mlcd.epoch_ledger import EpochLedger
+from mlcd.functions import FunctionProblem
+from mlcd.run.authorisation import Authorisation, Refusal
+from mlcd.run.money import Money
+from mlcd.run.run import EpochRun
+from mlcd.run.step import Request, Role
+from mlcd.run.verdict import PlainInstance, Verdict
+from mlcd.schedulers.scheduler import Scheduler
+from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet
+from mlcd.trial.outcome import Status
+from mlcd.trial.plan import Plan
+from mlcd.units import ZERO, Usd
+
+TIMEOUT_FACTOR = 6.0
+"""An epoch is ended when it takes so many times as long as the slowest so far would have taken on its functions ..."""
+LEAST_TIMEOUT_SECONDS = 60.0
+"""... but never before this."""
+MOST_FAILURES = 3
+"""So many epochs that fail one after another are a fault that more money does not mend."""
+
+
+def no_comparison(epochs: tuple[Epoch, ...]) -> Sequence[PlainInstance]:  # noqa: ARG001 - the signature of `compare`
+    """For drivers that compare with nothing."""
+    return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochDecider:
+    """One epoch after another, each on the functions that the scheduler chooses.
+
+    compare  what the same training would take on plain instances, for the verdict
+    """
+
+    scheduler: Scheduler
+    compare: Callable[[tuple[Epoch, ...]], Sequence[PlainInstance]] = no_comparison
+
+    def next(self, run: EpochRun, elapsed_seconds: float) -> Decision:
+        """See Decider."""
+        ledger = epoch_ledger(run, elapsed_seconds)
+        over = self._over(run, ledger)
+        if over is not None:
+            return over
+        left = ledger.left()
+        fleet = self.scheduler.decide(run.problem, ledger.epochs, left)
+        if fleet is None:
+            return self._short(run, ledger, self.scheduler.ending(run.problem, ledger.epochs, left))
+        answer = _authorised(ledger, fleet)
+        if isinstance(answer, Refusal):
+            return self._short(run, ledger, f"an epoch of {fleet} was refused: {answer.reason}")
+        return Start(requests=(Request(role=Role.EPOCH, authorisation=answer),))
+
+    def money(self, run: EpochRun, elapsed_seconds: float) -> Money:
+        """See Decider; nothing is reserved."""
+        ledger = epoch_ledger(run, elapsed_seconds)
+        return Money(
+            spent=ledger.spent,
+            reserved=ZERO,
+            left=ledger.usd_left,
+            elapsed_seconds=ledger.seconds,
+            reserved_seconds=0.0,
+            seconds_left=ledger.seconds_left,
+        )
+
+    def incumbent(self, run: EpochRun, elapsed_seconds: float) -> Plan | None:  # noqa: ARG002 - see Decider
+        """There is none: every epoch chooses anew."""
+        return None
+
+    # ---- the end
+
+    def _over(self, run: EpochRun, ledger: EpochLedger) -> End | None:
+        """The end of the run where its target is reached, or cannot be any more."""
+        problem, epochs = run.problem, ledger.epochs
+        if epochs and epochs[-1].loss <= problem.target_loss:
+            # A deadline counts what lies between the epochs, too, which nothing can authorise.
+            late = ledger.seconds_left is not None and ledger.seconds_left < 0
+            stopped = f"the loss of {epochs[-1].loss:.4g} has reached {problem.target_loss:.4g}"
+            return self._end(run, Status.OVERRAN if late else Status.DONE, stopped)
+        if not ledger.epochs_left:
+            lowest = min(epoch.loss for epoch in epochs)
+            most = "1 epoch" if problem.max_epochs == 1 else f"{problem.max_epochs} epochs"
+            stopped = f"{most}, the most that are wanted, brought the loss to {lowest:.4g} at best"
+            return self._end(run, Status.NOTHING_FITS, stopped)
+        failures = _failures_in_a_row(run)
+        if failures and failures[-1].hopeless:
+            return self._end(run, Status.RUN_FAILED, f"the model cannot be trained: {failures[-1].message}")
+        if len(failures) >= MOST_FAILURES:
+            status = Status.NOTHING_FITS if epochs else Status.ALL_FAILED
+            stopped = f"{len(failures)} epochs failed one after another; the last: {failures[-1].message}"
+            return self._end(run, status, stopped)
+        return None
+
+    def _short(self, run: EpochRun, ledger: EpochLedger, stopped: str) -> End:
+        """Without the target: nothing was ever started, or what is left does not suffice."""
+        status = Status.NOTHING_FITS if ledger.epochs or ledger.failed else Status.INFEASIBLE
+        if ledger.failed and not ledger.epochs:
+            status = Status.ALL_FAILED
+        smallest = self.scheduler.smallest_budget(run.problem, ledger.epochs, ledger.left())
+        budget = run.problem.goal.budget
+        told = smallest if smallest is not None and budget is not None and smallest > budget else None
+        return self._end(run, status, stopped, told)
+
+    def _end(self, run: EpochRun, status: Status, stopped: str, smallest_budget: Usd | None = None) -> End:
+        epochs = run.epochs
+        instances = tuple(self.compare(epochs)) if epochs else ()
+        return End(
+            status=status,
+            verdict=Verdict(stopped=stopped, smallest_budget=smallest_budget, instances=instances),
+        )
+
+
+def epoch_ledger(run: EpochRun, elapsed_seconds: float) -> EpochLedger:
+    """The account between two epochs."""
+    return EpochLedger(
+        problem=run.problem, epochs=run.epochs, failed=run.failed_epochs, elapsed_seconds=elapsed_seconds
+    )
+
+
+def first_fleet(problem: FunctionProblem, scheduler: Scheduler) -> Fleet | None:
+    """What the first epoch would run on; None where nothing fits. Raises BadInput where it cannot serve the goal."""
+    return scheduler.decide(problem, (), EpochLedger(problem=problem).left())
+
+
+def _authorised(ledger: EpochLedger, fleet: Fleet) -> Authorisation | Refusal:
+    """Permission for as long as is paid for, or until the timeout where that is shorter."""
+    answer = ledger.authorise(fleet)
+    if isinstance(answer, Refusal) or not ledger.epochs:
+        return answer
+    usual = max(
+        epoch.seconds
+        * max(1.0, fleet.share / epoch.fleet.share)
+        * max(1.0, epoch.fleet.functions / fleet.functions)
+        * max(1.0, epoch.fleet.memory_mb / fleet.memory_mb)
+        for epoch in ledger.epochs
+    )
+    timeout = max(TIMEOUT_FACTOR * usual, LEAST_TIMEOUT_SECONDS)
+    return answer if timeout >= answer.seconds else ledger.authorise(fleet, timeout)
+
+
+def _failures_in_a_row(run: EpochRun) -> tuple[FailedEpoch, ...]:
+    """The epochs that failed since the last one that came to its barrier, or that mlcd itself lost."""
+    failures: list[FailedEpoch] = []
+    for step in run.epoch_steps:
+        outcome = step.epoch
+        if isinstance(outcome, FailedEpoch) and not outcome.lost:
+            failures.append(outcome)
+        else:
+            failures.clear()
+    return tuple(failures)

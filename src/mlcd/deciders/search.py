@@ -1,0 +1,203 @@
+"""The search: ask the strategy, authorise, start a round of trials; then choose, and hand over to what follows."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from mlcd.deciders.account import Account, Accounts
+from mlcd.deciders.decision import Conclude, Decision, End, Start
+from mlcd.errors import BadInput
+from mlcd.ledger import Ledger
+from mlcd.models.speed import speed_model
+from mlcd.problem import Problem
+from mlcd.relaxation import relaxations
+from mlcd.run.authorisation import Refusal
+from mlcd.run.money import Money
+from mlcd.run.run import SearchRun
+from mlcd.run.step import Request, Role
+from mlcd.run.verdict import Naive, Verdict
+from mlcd.search.strategy import Strategy
+from mlcd.space import Config
+from mlcd.trial.outcome import Status
+from mlcd.trial.plan import Plan
+from mlcd.trial.trial import History, Measurement, Suggestion
+from mlcd.units import ZERO
+
+MODEL_TRIALS = 100
+"""Up to so many trials the comparisons of the receipt may ask the model; an exhaustive search has measured enough."""
+
+
+class Aftermath(Protocol):
+    """What follows a search that has chosen something: the training, or the verification of a server."""
+
+    def next(self, account: Account, choice: Plan) -> Start | End:
+        """The next attempt at `choice` or at what replaced it, or the end of the run."""
+        ...
+
+
+@dataclass(kw_only=True)
+class SearchDecider:
+    """Trials until the strategy ends the search or nothing more may start; then the verdict; then `aftermath`.
+
+    parallel  trials side by side at most
+    naive     (label, configuration) pairs that the receipt compares the choice with
+    guarded   whether the ledger keeps the limits; by default as the strategy says
+    """
+
+    strategy: Strategy
+    aftermath: Aftermath
+    parallel: int = 1
+    naive: Sequence[tuple[str, Config]] = ()
+    guarded: bool | None = None
+    accounts: Accounts = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.accounts = Accounts(guarded=self.strategy.guarded if self.guarded is None else self.guarded)
+
+    def next(self, run: SearchRun, elapsed_seconds: float) -> Decision:
+        """See Decider."""
+        account = self.accounts.at(run, elapsed_seconds)
+        if run.verdict is None:
+            requests, stopped = self.round(run, elapsed_seconds, self.parallel)
+            return Start(requests=requests) if requests else Conclude(verdict=self._verdict(account, stopped))
+        if run.verdict.choice is None:
+            return End(status=_status_without_choice(run))
+        return self.aftermath.next(account, run.verdict.choice)
+
+    def money(self, run: SearchRun, elapsed_seconds: float) -> Money:
+        """See Decider."""
+        return self.accounts.at(run, elapsed_seconds).money()
+
+    def incumbent(self, run: SearchRun, elapsed_seconds: float) -> Plan | None:
+        """See Decider."""
+        return self.accounts.at(run, elapsed_seconds).incumbent()
+
+    def round(self, run: SearchRun, elapsed_seconds: float, count: int) -> tuple[tuple[Request, ...], str]:
+        """At most `count` trials to start now beside those in flight, each authorised; or none, and why."""
+        account = self.accounts.at(run, elapsed_seconds)
+        ledger, problem = account.ledger, account.remaining
+        # Where trials are part of the training, each continues from the last: one at a time.
+        one_by_one = not problem.work_known or problem.batching is not None
+        most = 1 if one_by_one else count
+        room = min(most, problem.max_trials - len(ledger.history) - len(ledger.open))
+        if room <= 0:
+            return (), f"the limit of {problem.max_trials} trials is reached"
+        if not problem.work_known and ledger.history.measured and problem.target is None:
+            raise BadInput(
+                "the job did not say how much work there is: give job.samples, or mlcd.steps(loader, total=...)"
+            )
+        if _is_met(problem, ledger.history):
+            return (), "the target was met in a trial"
+        return self._authorised(ledger, *self._wanted(ledger, room))
+
+    def choice(self, run: SearchRun, elapsed_seconds: float) -> Plan | None:
+        """What would be chosen if the search ended now: measured and sure to fit where the limits are kept."""
+        account = self.accounts.at(run, elapsed_seconds)
+        ledger = account.ledger
+        plan = self.strategy.recommend(ledger.problem, ledger.history, ledger.left())
+        if plan is None or not ledger.guarded:
+            return plan
+        measured = {trial.config for trial in ledger.history.measured}
+        if plan.config not in measured or isinstance(ledger.authorise_run(plan), Refusal):
+            return None
+        return plan
+
+    # ---- a round
+
+    def _wanted(self, ledger: Ledger, room: int) -> tuple[list[Suggestion], str]:
+        """Trials that are worth it, repeated ones first; or none, and why."""
+        problem, history, left = ledger.problem, ledger.history, ledger.left()
+        running = [authorisation.config for authorisation in ledger.open]
+        again = history.to_retry(problem.trial.retries)
+        wanted = [
+            retry for retry in again if retry.config not in running and left.allowed[problem.space.index[retry.config]]
+        ][:room]
+        if running:
+            allowed = left.allowed.copy()
+            for config in (*running, *(retry.config for retry in wanted)):
+                allowed[problem.space.index[config]] = False
+            left = replace(left, allowed=allowed)
+        if len(wanted) < room:
+            wanted += self.strategy.suggest(problem, history, left, room - len(wanted))
+        return wanted, "" if wanted else self.strategy.ending(problem, history, left)
+
+    def _authorised(
+        self, ledger: Ledger, wanted: Sequence[Suggestion], stopped: str
+    ) -> tuple[tuple[Request, ...], str]:
+        """Those of the wanted trials that may start, each with the ones before it open."""
+        requests: list[Request] = []
+        for suggestion in wanted:
+            beside = replace(ledger, open=(*ledger.open, *(request.authorisation for request in requests)))
+            answer = beside.authorise(suggestion.config)
+            if isinstance(answer, Refusal):
+                stopped = f"a trial of {answer.choice} was refused: {answer.reason}"
+                continue
+            price = ledger.problem.price(suggestion.config)
+            requests.append(
+                Request(role=Role.TRIAL, authorisation=answer, reason=suggestion.reason, usd_per_hour=price)
+            )
+        return tuple(requests), stopped
+
+    # ---- the verdict
+
+    def _verdict(self, account: Account, stopped: str) -> Verdict:
+        ledger, problem = account.ledger, account.remaining
+        choice = self.choice(account.run, account.elapsed_seconds)
+        if choice is not None and not problem.work_known and problem.goal.is_limited:
+            choice, stopped = None, f"{stopped}; {end_unknown_message(problem)}"
+        return Verdict(
+            stopped=stopped,
+            search_seconds=account.elapsed_seconds,
+            choice=choice,
+            naive=self._compared(account),
+            relaxations=() if choice or not problem.work_known else relaxations(ledger),
+        )
+
+    def _compared(self, account: Account) -> tuple[Naive, ...]:
+        """What the naive choices would have taken: as measured where they were tried, else as the model expects."""
+        if not self.naive:
+            return ()
+        problem, history = account.remaining, account.history
+        by_config = {trial.config: trial for trial in history.measured}
+        model = speed_model(problem, history) if len(history.measured) <= MODEL_TRIALS else None
+        answers = []
+        for label, config in self.naive:
+            trial = by_config.get(config)
+            if trial is None and model is not None:
+                row = problem.space.index[config]
+                speed = problem.work_of(config) / math.exp(model.log_seconds[row])
+                trial = Measurement(
+                    config=config,
+                    attempt=1,
+                    samples_per_second=speed * problem.stretch_of(config),
+                    relative_error=float(model.variance[row]) ** 0.5,
+                    iterations=1,
+                    startup_seconds=0.0,
+                    seconds=0.0,
+                    usd=ZERO,
+                )
+            if trial is not None:
+                answers.append(Naive(label=label, plan=Plan.of(problem, trial), measured=config in by_config))
+        return tuple(answers)
+
+
+def end_unknown_message(problem: Problem) -> str:
+    """Why the end of a training cannot be promised."""
+    metric = problem.target.metric if problem.target else "metric"
+    return (
+        f"when the target will be met cannot be told from how the {metric} went in the trials: give job.epochs, the"
+        " most it may take, or longer trials (search.trial.minutes)"
+    )
+
+
+def _is_met(problem: Problem, history: History) -> bool:
+    target = problem.target
+    return target is not None and any(target.is_met_by(p.metric) for trial in history.measured for p in trial.learned)
+
+
+def _status_without_choice(run: SearchRun) -> Status:
+    history = run.history
+    if not len(history):
+        return Status.INFEASIBLE
+    return Status.NOTHING_FITS if history.measured else Status.ALL_FAILED

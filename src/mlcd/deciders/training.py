@@ -1,0 +1,71 @@
+"""The training after a search: one attempt after another, until it is done or nothing fits any more."""
+
+from dataclasses import dataclass, replace
+
+from mlcd.deciders.account import Account
+from mlcd.deciders.decision import End, Start
+from mlcd.run.attempt import Attempt, Ending
+from mlcd.run.authorisation import Refusal
+from mlcd.run.run import SearchRun
+from mlcd.run.step import Request, Role
+from mlcd.trial.outcome import Status
+from mlcd.trial.plan import Plan, best_fitting
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingDecider:
+    """Train on the choice; after an attempt that was begun again, where the rest fits best."""
+
+    def next(self, account: Account, choice: Plan) -> Start | End:
+        """See Aftermath."""
+        attempts = account.run.attempts
+        last = attempts[-1] if attempts else None
+        if last is not None and not last.ending.is_begun_again:
+            return End(status=_status(account.run, last, account.elapsed_seconds))
+        plan = _replanned(account, choice) if last is None else _onward(account, last)
+        return attempt_at(account, plan, role=Role.TRAINING)
+
+
+def attempt_at(account: Account, plan: Plan | None, *, role: Role) -> Start | End:
+    """Start the next attempt at `plan`, authorised; the end of the run where there is none, or it does not fit."""
+    if plan is None:
+        return End(status=Status.NOTHING_FITS)
+    answer = account.ledger.authorise_run(plan)
+    if isinstance(answer, Refusal):
+        return End(status=Status.NOTHING_FITS)
+    answer = replace(answer, attempt=1 + len(account.run.attempts))
+    price = account.run.problem.price(plan.config)
+    return Start(requests=(Request(role=role, authorisation=answer, usd_per_hour=price),))
+
+
+def _replanned(account: Account, choice: Plan) -> Plan:
+    """The choice with the work that remains now, where trials have done some of it."""
+    if not account.run.reached_samples:
+        return choice
+    return _plan_on(account, choice) or choice
+
+
+def _plan_on(account: Account, there: Plan | Attempt) -> Plan | None:
+    measured = [trial for trial in account.history.measured if trial.config == there.config]
+    return Plan.of(account.remaining, measured[-1]) if measured else None
+
+
+def _onward(account: Account, ended: Attempt) -> Plan | None:
+    """After a move where that led; after a restart or a loss the same place; else where the rest fits best."""
+    left = account.ledger.left()
+    if ended.next_plan is not None and left.fits(ended.next_plan):
+        return ended.next_plan
+    same = _plan_on(account, ended)
+    if ended.ending in (Ending.RESTARTED, Ending.LOST) and same is not None and left.fits(same):
+        return same
+    return best_fitting(account.remaining, account.history, left)
+
+
+def _status(run: SearchRun, final: Attempt, elapsed_seconds: float) -> Status:
+    goal = run.problem.goal
+    if final.ending is Ending.FAILED:
+        return Status.RUN_FAILED
+    over_time = goal.deadline_seconds is not None and elapsed_seconds > goal.deadline_seconds
+    over_money = goal.budget is not None and run.spent > goal.budget
+    stopped = final.ending is Ending.STOPPED
+    return Status.OVERRAN if over_time or over_money or stopped else Status.DONE

@@ -1,0 +1,36 @@
+"""The verification after a search for a server: load the choice for a while; what does not hold is replaced.
+
+A choice that does not hold counts from then on with FAILED_RATE_FACTOR of its rate, and whatever is best then is
+verified next, authorised by the ledger each time. Only what held is recommended.
+"""
+
+from dataclasses import dataclass
+
+from mlcd.deciders.account import Account
+from mlcd.deciders.decision import End, Start
+from mlcd.deciders.training import attempt_at
+from mlcd.run.step import Role
+from mlcd.trial.outcome import Status
+from mlcd.trial.plan import Plan, best_fitting
+
+MOST_VERIFICATIONS = 5
+"""A search whose best choices all fail has measured something else than it serves."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerificationDecider:
+    """Verify the choice, then the next best, until one holds. `seconds` 0: recommend what was measured."""
+
+    seconds: float
+
+    def next(self, account: Account, choice: Plan) -> Start | End:
+        """See Aftermath."""
+        attempts = account.run.attempts
+        if not self.seconds or (attempts and attempts[-1].is_done):
+            return End(status=Status.DONE)
+        if len(attempts) >= MOST_VERIFICATIONS:
+            return End(status=Status.NOTHING_FITS)
+        plan: Plan | None = choice
+        if attempts:
+            plan = best_fitting(account.remaining, account.history, account.ledger.left())
+        return attempt_at(account, plan, role=Role.VERIFICATION)

@@ -1,0 +1,190 @@
+"""The only loop: ask the decider, write down, start, settle; until it says that the run has ended.
+
+Nothing is started that the ledger has not authorised and the journal has not written down. Killed at any instant, a
+run continues from the journal: simulated steps in flight are run again (they give the same outcome), real ones are
+charged for the time that went by, or adopted where they ended unwatched.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
+from typing import Generic
+
+from mlcd.deciders.decision import Conclude, Decider, End, P
+from mlcd.engine.clock import Clock, clock_of
+from mlcd.engine.journal import Journal, NoJournal
+from mlcd.engine.performer import Performer, Situation
+from mlcd.errors import Interrupted
+from mlcd.events import Event, Observer, SearchEnded, StepEnded, StepStarted, ignore
+from mlcd.run.findings import Findings
+from mlcd.run.run import Run
+from mlcd.run.step import Outcome, Request, Role, Step
+from mlcd.trial.outcome import Status
+
+
+@dataclass(kw_only=True)
+class Engine(Generic[P]):
+    """One run, from where it stands to its end.
+
+    run       as it stands; `engine.run` is the newest state at any time
+    findings  what reports will say of the ended run, computed once and stored with it
+    clock     None: the wall clock, or simulated time where the performer is simulated
+    """
+
+    run: Run[P]
+    decider: Decider[P]
+    performer: Performer[P]
+    journal: Journal = field(default_factory=NoJournal)
+    observer: Observer = ignore
+    findings: Callable[[Run[P]], Findings | None] = lambda _run: None
+    clock: Clock | None = None
+    _stop: threading.Event = field(default_factory=threading.Event, init=False)
+    _told: SimpleQueue[Event] = field(default_factory=SimpleQueue, init=False)
+    _clock: Clock = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._clock = self.clock or clock_of(simulated=self.performer.simulated)
+
+    def drive(self) -> Run[P]:
+        """Go on until the run has ended; a run that has is only returned.
+
+        Raises Interrupted on Ctrl-C, with everything paid for in the journal; what the decider and performer raise.
+        """
+        if self.run.status.is_final:
+            return self.run
+        try:
+            if self.run.status is Status.INTERRUPTED:
+                self._set_status(Status.RUNNING)
+            self.performer.restore(self.run)
+            self._settle_in_flight(interrupted=False)
+            while not self.run.status.is_final:
+                self._advance()
+        except KeyboardInterrupt as error:
+            self._stop.set()
+            self._settle_in_flight(interrupted=True)
+            self._set_status(Status.INTERRUPTED)
+            raise Interrupted(
+                f"interrupted; nothing paid for is lost: `mlcd resume {self.run.run_id}` goes on"
+            ) from error
+        return self.run
+
+    def _advance(self) -> None:
+        """One decision, carried out."""
+        decision = self.decider.next(self.run, self._elapsed())
+        if isinstance(decision, End):
+            self._end(decision)
+        elif isinstance(decision, Conclude):
+            verdict = decision.verdict
+            self.journal.conclude(self.run.run_id, verdict)
+            self.run = replace(self.run, verdict=verdict)
+            money = self.decider.money(self.run, self._elapsed())
+            self.observer(SearchEnded(stopped=verdict.stopped, choice=verdict.choice, money=money))
+        else:
+            self._run_round(self._written(decision.requests))
+
+    # ---- starting
+
+    def _written(self, requests: Sequence[Request]) -> tuple[Step, ...]:
+        """The whole round at once: killed before or after, a resumed run has the same rounds as one left alone."""
+        steps = self.run.steps
+        elapsed, now = self._elapsed(), time.time()
+        round_number = 1 + max((step.round for step in steps), default=0)
+        started = tuple(
+            Step(
+                number=number,
+                round=round_number,
+                role=request.role,
+                authorisation=request.authorisation,
+                reason=request.reason,
+                usd_per_hour=request.usd_per_hour,
+                started_seconds=elapsed,
+                started_at=now,
+            )
+            for number, request in enumerate(requests, start=len(steps) + 1)
+        )
+        self.journal.start(self.run.run_id, started)
+        for step in started:
+            self.run = self.run.with_started([step])
+            self.observer(StepStarted(step=step, money=self.decider.money(self.run, elapsed)))
+        return started
+
+    def _run_round(self, started: Sequence[Step]) -> None:
+        """Side by side; each step is written down the moment it ends."""
+        situation = self._situation()
+        if len(started) == 1:
+            self._settle(started[0], self._performed(started[0], situation))
+            return
+        with ThreadPoolExecutor(max_workers=len(started)) as pool:
+            waiting: dict[Future[Outcome], Step] = {
+                pool.submit(self.performer.perform, step, situation): step for step in started
+            }
+            try:
+                for future in as_completed(tuple(waiting)):
+                    self._settle(waiting.pop(future), future.result())
+            except BaseException:
+                self._stop.set()  # the other steps end at their next sign of progress, and their nodes are released
+                for future in wait(waiting).done:
+                    if future.exception() is None:  # it had ended by then: paid, so kept
+                        self._settle(waiting[future], future.result())
+                raise
+
+    def _performed(self, step: Step, situation: Situation[P]) -> Outcome:
+        return self.performer.perform(step, situation)
+
+    def _situation(self) -> Situation[P]:
+        """What steps that start now know; events from other threads are told when a step is settled."""
+        in_flight = {step.number for step in self.run.in_flight}
+        known = replace(self.run, steps=tuple(step for step in self.run.steps if step.number not in in_flight))
+        alone = len(in_flight) <= 1
+        return Situation(
+            run=known,
+            elapsed_seconds=lambda: self._clock.elapsed_seconds(self.run),
+            tell=self.observer if alone else self._told.put,
+            stop=self._stop,
+        )
+
+    # ---- settling
+
+    def _settle(self, step: Step, outcome: Outcome) -> None:
+        ended = step.ended(outcome)
+        self.journal.end(self.run.run_id, ended, self.performer.calls() if step.role is Role.EPOCH else ())
+        self.run = self.run.with_ended(step.number, outcome)
+        elapsed = self._elapsed()
+        self.observer(
+            StepEnded(
+                step=ended,
+                incumbent=self.decider.incumbent(self.run, elapsed),
+                money=self.decider.money(self.run, elapsed),
+            )
+        )
+        while not self._told.empty():
+            self.observer(self._told.get())
+
+    def _settle_in_flight(self, *, interrupted: bool) -> None:
+        """Simulated steps are run again, or left for the next session; real ones are charged or adopted."""
+        for step in self.run.in_flight:
+            if not self.performer.simulated:
+                self._settle(step, self.performer.lost(step, self._situation(), interrupted=interrupted))
+            elif not interrupted:
+                self._settle(step, self._performed(step, self._situation()))
+
+    # ---- the end
+
+    def _end(self, end: End) -> None:
+        verdict = end.verdict or self.run.verdict
+        if end.verdict is not None:
+            self.journal.conclude(self.run.run_id, end.verdict)
+        over = replace(self.run, verdict=verdict, status=end.status)
+        findings = self.findings(over)
+        self.journal.finish(over.run_id, end.status, findings)
+        self.run = replace(over, findings=findings)
+
+    def _set_status(self, status: Status) -> None:
+        self.journal.set_status(self.run.run_id, status)
+        self.run = replace(self.run, status=status)
+
+    def _elapsed(self) -> float:
+        return self._clock.elapsed_seconds(self.run)

@@ -1,0 +1,57 @@
+"""Trials of a training on nodes: each is measured by the profiler."""
+
+from typing import Protocol, runtime_checkable
+
+from mlcd.clouds.provider import Cloud
+from mlcd.engine.performer import Situation, lost_seconds
+from mlcd.events import Warned
+from mlcd.problem import Problem
+from mlcd.profiler.measure import measure
+from mlcd.run.step import Step
+from mlcd.trial.trial import Failure, FailureKind, Trial
+
+
+@runtime_checkable
+class Checkpointed(Protocol):
+    """A cloud whose trials continue where the last one stopped."""
+
+    def reached_samples(self, run_id: str) -> float:
+        """How far the training of a run is saved."""
+        ...
+
+
+def saved_samples(cloud: Cloud, run_id: str) -> float:
+    """How far the training of a run is saved by the cloud itself: also what steps saved that died with mlcd."""
+    return cloud.reached_samples(run_id) if isinstance(cloud, Checkpointed) else 0.0
+
+
+def measure_trial(cloud: Cloud, step: Step, situation: Situation[Problem]) -> Trial:
+    """Run the job on the step's configuration for a few minutes. Raises Interrupted, ProviderError."""
+    run = situation.run
+    target = run.problem.target
+    return measure(
+        cloud,
+        step.config,
+        attempt=step.authorisation.attempt,
+        policy=run.problem.trial,
+        usd_per_hour=step.price,
+        run_id=run.run_id,
+        metric=target.metric if target else "",
+        known_noise=run.history.noise_scale,
+        cancelled=situation.stop.is_set,
+        warned=lambda text: situation.tell(Warned(text=text)),
+    )
+
+
+def lost_trial(step: Step, *, reached_samples: float = 0.0) -> Failure:
+    """A trial that died with mlcd, charged for the time that went by, at most for what was authorised."""
+    seconds = lost_seconds(step)
+    return Failure(
+        config=step.config,
+        attempt=step.authorisation.attempt,
+        kind=FailureKind.LOST,
+        message="mlcd ended before the trial did",
+        seconds=seconds,
+        usd=step.price.for_seconds(seconds),
+        reached_samples=reached_samples,
+    )
