@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Protocol
 
 from mlcd.catalog import Instance, load_catalog
 from mlcd.clouds.job import JobCloud, RealJob
@@ -32,13 +33,28 @@ def engine_for(kind: str, rest: str, home: Path, spec: TrainSpec | None = None) 
     return _ENGINES.get(kind, _skypilot)(kind, rest, home, spec)
 
 
-def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path) -> Setting:
-    """A job on `kind` nodes. Raises SpecError, ProviderError; starts nothing."""
-    engine = engine_for(kind, rest, home, spec)
+class TypesOffered(Protocol):
+    """Instance types to choose from: the part of a NodeEngine that says what there is."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    def offer(self) -> tuple[Instance, ...]:
+        """As NodeEngine.offer."""
+        ...
+
+    def most_nodes(self, instance: str) -> int | None:
+        """As NodeEngine.most_nodes."""
+        ...
+
+
+def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path, *, engine: NodeEngine | None = None) -> Setting:
+    """A job on `kind` nodes; `engine` where a plug-in gives them. Raises SpecError, ProviderError; starts nothing."""
+    engine = engine or engine_for(kind, rest, home, spec)
     job = _job(spec)
     _check_secrets(spec)
-    instances, counts, notes = _offer(spec, engine)
-    prices = {instance.name: _price(spec, instance) for instance in instances}
+    instances, counts, notes = types_and_counts(spec, engine)
+    prices = {instance.name: type_price(spec, instance) for instance in instances}
     usual = QUICK_TRIAL if kind in NOMINAL else USUAL_TRIAL
     noise = engine.noise if spec.search.noise is None else spec.search.noise
     work = spec.job.all_samples
@@ -61,7 +77,7 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path) -> Setting:
     )
 
 
-def _price(spec: TrainSpec, instance: Instance) -> Usd:
+def type_price(spec: TrainSpec, instance: Instance) -> Usd:
     """USD an hour of one node: the user's word, else spot where wanted and known, else on demand (never too little)."""
     own = spec.resources.prices.get(instance.name)
     return own or instance.price(spot=spec.resources.use_spot) or instance.usd_per_hour
@@ -81,7 +97,7 @@ def _job(spec: TrainSpec) -> RealJob:
         run=spec.run,
         setup=spec.setup,
         envs=spec.envs,
-        workdir=_workdir(spec),
+        workdir=workdir(spec),
         platform=spec.platform.name,
         topology=spec.platform.chosen_topology,
         batch=spec.job.batch,
@@ -95,7 +111,7 @@ def _job(spec: TrainSpec) -> RealJob:
     )
 
 
-def _workdir(spec: TrainSpec) -> Path | None:
+def workdir(spec: TrainSpec) -> Path | None:
     """The user's folder, seen from the job file's own."""
     if not spec.workdir:
         return None
@@ -112,8 +128,8 @@ def _check_secrets(spec: TrainSpec) -> None:
         raise spec.error("secrets", f"{missing[0]} is not in your environment", allowed=f"export {missing[0]}=...")
 
 
-def _offer(
-    spec: TrainSpec, engine: NodeEngine
+def types_and_counts(
+    spec: TrainSpec, engine: TypesOffered
 ) -> tuple[tuple[Instance, ...], Callable[[str], tuple[int, ...]], tuple[str, ...]]:
     """The types and node counts that the job may choose from here, and what was left out, in words."""
     offered = engine.offer()

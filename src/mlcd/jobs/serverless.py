@@ -24,9 +24,10 @@ from mlcd.events import EpochObserver, ignore_epochs
 from mlcd.functions import FunctionProblem
 from mlcd.jobs.function_data import module, samples
 from mlcd.jobs.plain_instances import plain_instances
+from mlcd.plugins import check_methods, check_object, is_object_name, object_missing, object_name
 from mlcd.schedulers.registry import scheduler
 from mlcd.schedulers.scheduler import Scheduler
-from mlcd.spec.functions import DEFAULT_BATCH, parse_serverless
+from mlcd.spec.functions import DEFAULT_BATCH, parse_serverless, with_function_flags
 from mlcd.spec.serverless import ServerlessSpec
 from mlcd.store.epochs import EpochBook
 from mlcd.store.store import Store, home
@@ -62,13 +63,14 @@ class PreparedTraining:
     laws: SimWorkload | None = None
 
 
-def prepare(spec: ServerlessSpec, *, seed: int = 0) -> PreparedTraining:
-    """Names become prices, data and a problem. Raises SpecError, BadInput, ProviderError; spends nothing."""
+def prepare(spec: ServerlessSpec, *, seed: int = 0, strategy: Scheduler | None = None) -> PreparedTraining:
+    """Names become prices, data and a problem. Raises SpecError, BadInput, ProviderError; spends nothing.
+
+    strategy  an object in place of the scheduler that the job names; `with_scheduler` says what is recorded then
+    """
+    spec = with_scheduler(spec, strategy)
     infra = spec.resources.infra
-    try:
-        chosen = scheduler(spec.search.strategy, seed=seed)
-    except BadInput as error:
-        raise spec.error("search.strategy", str(error).removeprefix("search.strategy: ")) from error
+    chosen = strategy or _scheduler(spec, seed)
     if infra == SIMULATED:
         laws = _simulated(spec)
         problem = _simulated_problem(spec, laws)
@@ -91,6 +93,27 @@ def prepare(spec: ServerlessSpec, *, seed: int = 0) -> PreparedTraining:
             problem=problem, scheduler=chosen, simulated=False, charged=backend != "localhost", workload=workload
         )
     )
+
+
+def with_scheduler(spec: ServerlessSpec, strategy: Scheduler | None) -> ServerlessSpec:
+    """The job as it is recorded when an object decides: it is named `python:module:Class`. Raises BadInput."""
+    check_methods(strategy, ("decide", "ending", "smallest_budget"), argument="strategy")
+    return spec if strategy is None else with_function_flags(spec, {"strategy": object_name(strategy)}, mark="")
+
+
+def check_scheduler(spec: ServerlessSpec, strategy: Scheduler | None) -> None:
+    """Whether the job, read back from its record, can continue with this object or without. Raises BadInput."""
+    check_object(spec.search.strategy, strategy, argument="strategy")
+
+
+def _scheduler(spec: ServerlessSpec, seed: int) -> Scheduler:
+    text = spec.search.strategy
+    if is_object_name(text):
+        raise spec.error("search.strategy", object_missing(text, argument="strategy"))
+    try:
+        return scheduler(text, seed=seed)
+    except BadInput as error:
+        raise spec.error("search.strategy", str(error).removeprefix("search.strategy: ")) from error
 
 
 def _tried(prepared: PreparedTraining) -> PreparedTraining:

@@ -10,15 +10,18 @@ from typing import Any
 
 from mlcd.catalog import Catalog, load_catalog
 from mlcd.clouds.job import JobCloud
+from mlcd.clouds.plugin import CloudPlugin
 from mlcd.engine import Engine
 from mlcd.errors import BadInput
 from mlcd.events import Observer, ignore
 from mlcd.jobs.known_jobs import known_jobs
+from mlcd.jobs.plugin import cloud_plugin, on_plugin
 from mlcd.jobs.real import on_nodes
 from mlcd.jobs.setting import Setting, replayed, simulated
-from mlcd.jobs.where import where
+from mlcd.jobs.where import BUILT_IN, where
 from mlcd.models.universal import KnownJob
-from mlcd.search.registry import strategy
+from mlcd.plugins import check_methods, check_object, is_object_name, object_missing, object_name
+from mlcd.search.registry import strategy as strategy_by_name
 from mlcd.search.strategy import Strategy
 from mlcd.spec import TrainSpec, parse_train, with_overrides
 from mlcd.store.store import FILE as STORE_FILE
@@ -40,25 +43,64 @@ class Prepared:
     catalog_date: str
 
 
-def prepare(spec: TrainSpec, *, seed: int = 0, catalog: Catalog | None = None, folder: Path | None = None) -> Prepared:
+def prepare(
+    spec: TrainSpec,
+    *,
+    seed: int = 0,
+    catalog: Catalog | None = None,
+    folder: Path | None = None,
+    strategy: Strategy | None = None,
+    cloud: CloudPlugin | None = None,
+) -> Prepared:
     """Names become machines and prices; a real job's files will lie under `folder` (None: $MLCD_HOME).
+
+    strategy, cloud  objects in place of those that the job names; `with_objects` says what such a run is recorded as
 
     Raises BadInput, SpecError, CatalogError, ProviderError; spends nothing.
     """
-    spec = with_usual_strategy(spec)
+    spec = with_objects(with_usual_strategy(spec), strategy=strategy, cloud=cloud)
     catalog = catalog or load_catalog()
-    kind, rest = where(spec, catalog)
-    chosen = strategy_of(spec, seed, folder=folder or home())
-    if kind == "sim":
+    folder = folder or home()
+    kind, rest = ("", "") if cloud is not None else where(spec, catalog)
+    chosen = strategy or strategy_of(spec, seed, folder=folder)
+    if cloud is not None:
+        setting = on_plugin(spec, cloud, where="", folder=folder, seed=seed)
+    elif kind == "sim":
         setting = simulated(spec, rest, catalog, seed)
     elif kind == "replay":
         setting = replayed(spec, rest, catalog)
+    elif kind in BUILT_IN:
+        setting = on_nodes(spec, kind, rest, folder)
     else:
-        setting = on_nodes(spec, kind, rest, folder or home())
+        setting = on_plugin(spec, cloud_plugin(kind, BUILT_IN), where=rest, folder=folder, seed=seed)
     if not chosen.guarded and setting.charged:
         problem = "does not keep limits and runs only where nobody is charged"
         raise spec.error("search.strategy", problem, value=spec.search.strategy)
     return Prepared(setting=setting, strategy=chosen, catalog_date=catalog.date.isoformat())
+
+
+def with_objects(spec: TrainSpec, *, strategy: Strategy | None = None, cloud: CloudPlugin | None = None) -> TrainSpec:
+    """The job as it is recorded when objects stand in place of names: each is named `python:module:Class`.
+
+    Raises BadInput for an object without the methods that are needed.
+    """
+    check_methods(strategy, ("suggest", "recommend", "ending"), argument="strategy")
+    check_methods(cloud, ("prepare",), argument="on")
+    return with_overrides(
+        spec,
+        strategy=None if strategy is None else object_name(strategy),
+        on=None if cloud is None else object_name(cloud),
+        mark="",
+    )
+
+
+def check_objects(spec: TrainSpec, *, strategy: Strategy | None = None, cloud: CloudPlugin | None = None) -> None:
+    """Whether the job, read back from its record, can continue with these objects. Raises BadInput that says why not.
+
+    A job that was recorded with an object continues with one of the same class, and one that was not, without.
+    """
+    check_object(spec.search.strategy, strategy, argument="strategy")
+    check_object(spec.resources.infra, cloud, argument="on")
 
 
 def with_usual_strategy(spec: TrainSpec) -> TrainSpec:
@@ -71,7 +113,10 @@ def with_usual_strategy(spec: TrainSpec) -> TrainSpec:
 
 def strategy_of(spec: TrainSpec, seed: int, *, folder: Path | None = None) -> Strategy:
     """The job's strategy; `folder` has the store of earlier runs. Raises SpecError at the place where it was named."""
-    name = spec.search.strategy.partition(":")[0]
+    text = spec.search.strategy
+    name = text.partition(":")[0]
+    if is_object_name(text):
+        raise spec.error("search.strategy", object_missing(text, argument="strategy"))
     if name.startswith("scavenger-") and spec.batch is None:
         raise spec.error("batch", f"is missing: {name} chooses it", allowed="such as batch: [64, 128, 256]")
     jobs: tuple[KnownJob, ...] = ()
@@ -79,7 +124,7 @@ def strategy_of(spec: TrainSpec, seed: int, *, folder: Path | None = None) -> St
         with Store(folder) as store:
             jobs = known_jobs(store, spec.resources.infra)
     try:
-        return strategy(spec.search.strategy, seed=seed, jobs=jobs)
+        return strategy_by_name(text, seed=seed, jobs=jobs)
     except BadInput as error:
         raise spec.error("search.strategy", str(error).removeprefix("search.strategy: ")) from error
 

@@ -2,6 +2,8 @@
 
 from mlcd.catalog import Catalog
 from mlcd.errors import ProviderError, SpecError, nearest
+from mlcd.jobs.plugin import cloud_names
+from mlcd.plugins import is_object_name, object_missing
 from mlcd.spec import TrainSpec
 
 HERE = ("local", "minicloud", "slurm")
@@ -10,6 +12,8 @@ SKYPILOT = ("aws", "gcp", "azure", "kubernetes", "k8s", "ssh", "lambda", "runpod
 """Clouds that are reached through SkyPilot, under its names."""
 LATER = {"lithops": "runs functions, which `mlcd serverless` trains on"}
 """Kinds of infra that are not for a training on nodes."""
+BUILT_IN = frozenset(("sim", "replay", *HERE, *SKYPILOT, *LATER))
+"""Names that no plug-in's cloud may use."""
 
 _INFRA = "resources.infra"
 
@@ -17,12 +21,16 @@ _INFRA = "resources.infra"
 def where(spec: TrainSpec, catalog: Catalog) -> tuple[str, str]:
     """(kind, which one of it): (`sim`, cloud), (`replay`, folder), (`local`, ""), (`aws`, region) ...
 
+    A kind that is not BUILT_IN is a plug-in's cloud.
+
     Raises SpecError for a mistake, ProviderError for what comes later.
     """
     infra = spec.resources.infra
     kind, _, rest = infra.partition("/")
     if kind in LATER:
         raise ProviderError(str(spec.error(_INFRA, f"{infra!r} {LATER[kind]}", allowed=_allowed(catalog))))
+    if is_object_name(infra):
+        raise spec.error(_INFRA, object_missing(infra, argument="on"))
     if kind in HERE and not rest:
         return kind, ""
     if kind in SKYPILOT:
@@ -31,6 +39,8 @@ def where(spec: TrainSpec, catalog: Catalog) -> tuple[str, str]:
         raise _error(spec, catalog, "say which cloud is simulated, as sim/CLOUD")
     if kind == "replay" and not rest:
         raise _error(spec, catalog, "say which folder of measured tables, as replay/FOLDER (docs/replay.md)")
+    if kind not in BUILT_IN and kind in cloud_names(BUILT_IN):
+        return kind, rest
     if kind not in ("sim", "replay") or (kind == "sim" and rest not in catalog.clouds):
         raise _error(spec, catalog, "there is no such cloud", near=_nearest(infra, catalog))
     return kind, rest
@@ -38,7 +48,7 @@ def where(spec: TrainSpec, catalog: Catalog) -> tuple[str, str]:
 
 def _allowed(catalog: Catalog) -> str:
     simulated = (f"sim/{cloud}" for cloud in catalog.clouds)
-    return ", ".join((*simulated, "replay/FOLDER", *HERE, *SKYPILOT[:4]))
+    return ", ".join((*simulated, "replay/FOLDER", *HERE, *SKYPILOT[:4], *cloud_names(BUILT_IN)))
 
 
 def _error(spec: TrainSpec, catalog: Catalog, problem: str, *, near: str = "") -> SpecError:
@@ -49,7 +59,8 @@ def _nearest(infra: str, catalog: Catalog) -> str:
     """The whole that is most like `infra`; else its first part set right, with what the user wrote behind it."""
     kind, slash, rest = infra.partition("/")
     simulated = [f"sim/{cloud}" for cloud in catalog.clouds]
-    if near := nearest(infra.lower(), (*simulated, *HERE, *SKYPILOT, *LATER)):
+    others = (*HERE, *SKYPILOT, *LATER, *cloud_names(BUILT_IN))
+    if near := nearest(infra.lower(), (*simulated, *others)):
         return near
-    near = nearest(kind.lower(), ("sim", "replay", *HERE, *SKYPILOT, *LATER))
+    near = nearest(kind.lower(), ("sim", "replay", *others))
     return f"{near}{slash}{rest}" if near and near != kind else ""

@@ -5,6 +5,8 @@ from importlib import import_module
 from typing import Any, get_type_hints
 
 from mlcd.errors import BadInput, nearest
+from mlcd.plugins import SCHEDULERS as PLUGIN_GROUP
+from mlcd.plugins import load_class, plugin_names
 from mlcd.schedulers.scheduler import Scheduler
 
 SCHEDULERS = {
@@ -22,15 +24,22 @@ _NOT_TYPED = ("seed", "prior", "truth")
 """Fields that no user writes as an option."""
 
 
+_PLUGIN_HAS = ("name", "decide", "ending", "smallest_budget")
+
+
 def scheduler_class(name: str) -> Any:
-    """The scheduler's class. Raises BadInput with the nearest name."""
-    if name not in SCHEDULERS:
-        allowed = [known for known in SCHEDULERS if known != ONLY_SIMULATED]
+    """The scheduler's class, built in or of a plug-in. Raises BadInput with the nearest name."""
+    if name in SCHEDULERS:
+        module, attribute = SCHEDULERS[name]
+        return getattr(import_module(module), attribute)
+    cls = load_class(PLUGIN_GROUP, name, needs=_PLUGIN_HAS, built_in=SCHEDULERS)
+    if cls is None:
+        built_in = [known for known in SCHEDULERS if known != ONLY_SIMULATED]
+        allowed = [*built_in, *plugin_names(PLUGIN_GROUP, built_in=SCHEDULERS)]
         near = nearest(name, allowed)
         hint = f"; did you mean {near!r}?" if near else ""
         raise BadInput(f"search.strategy: unknown scheduler {name!r}; allowed: {', '.join(allowed)}{hint}")
-    module, attribute = SCHEDULERS[name]
-    return getattr(import_module(module), attribute)
+    return cls
 
 
 def scheduler(text: str, *, seed: int = 0) -> Scheduler:

@@ -7,6 +7,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from mlcd.errors import BadInput, nearest
 from mlcd.known.tables import Known, Target
 from mlcd.models.universal import KnownJob
+from mlcd.plugins import STRATEGIES as PLUGIN_GROUP
+from mlcd.plugins import load_class, plugin_names
 from mlcd.search.strategy import Strategy
 
 STRATEGIES = {
@@ -45,16 +47,25 @@ _LACKS = {
 _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
 
 
+BUILT_IN = frozenset((*STRATEGIES, *SERVING))
+"""Names that no plug-in may use."""
+
+_PLUGIN_HAS = ("name", "guarded", "suggest", "recommend", "ending")
+
+
 def strategy_class(name: str, *, serving: bool = False) -> Any:
-    """The strategy's class. Raises BadInput with the nearest name."""
+    """The strategy's class, built in or of a plug-in. Raises BadInput with the nearest name."""
     found = {**STRATEGIES, **SERVING} if serving else {**SERVING, **STRATEGIES}
-    if name not in found:
-        allowed = list(found if serving else STRATEGIES)
+    if name in found:
+        module, attribute = found[name]
+        return getattr(import_module(module), attribute)
+    cls = load_class(PLUGIN_GROUP, name, needs=_PLUGIN_HAS, built_in=BUILT_IN)
+    if cls is None:
+        allowed = [*(found if serving else STRATEGIES), *plugin_names(PLUGIN_GROUP, built_in=BUILT_IN)]
         near = nearest(name, allowed)
         hint = f"; did you mean {near!r}?" if near else ""
         raise BadInput(f"search.strategy: unknown strategy {name!r}; allowed: {', '.join(allowed)}{hint}")
-    module, attribute = found[name]
-    return getattr(import_module(module), attribute)
+    return cls
 
 
 def strategy(

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from mlcd.errors import SpecError
+from mlcd.plugins import is_object_name
 from mlcd.spec.batches import LEARNING_RATE, TARGET, batches, pricing
 from mlcd.spec.counts import node_counts
 from mlcd.spec.document import document, read_text
@@ -58,9 +59,11 @@ def instance_types(node: Node) -> tuple[str, ...]:
 
 
 def strategy(node: Node) -> str:
-    """`NAME` or `NAME:OPTION=VALUE,...`; whether they exist is the strategies' to say."""
+    """`NAME`, `NAME:OPTION=VALUE,...`, or an object's name; whether they exist is the strategies' to say."""
     form = "NAME or NAME:OPTION=VALUE,..., such as heterbo:prune=off,start=2"
     value = node.text(allowed=form)
+    if is_object_name(value):
+        return value
     match = _STRATEGY.fullmatch(value)
     if match is None:
         raise node.error("is not a strategy with options", allowed=form)

@@ -1,0 +1,89 @@
+"""A training job on a cloud of a plug-in, or on one that was given as an object."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlcd.catalog import Instance
+from mlcd.clouds.plugin import CloudJob, CloudOffer, CloudPlugin
+from mlcd.errors import BadInput
+from mlcd.jobs.real import on_nodes, type_price, types_and_counts, workdir
+from mlcd.jobs.setting import Setting, deployments, naive_choices, problem_of, refuse_batches
+from mlcd.plugins import CLOUDS, is_object_name, load, plugin_names
+from mlcd.spec import TrainSpec
+
+
+def cloud_names(built_in: frozenset[str]) -> tuple[str, ...]:
+    """The clouds that plug-ins offer; nothing is imported."""
+    return plugin_names(CLOUDS, built_in=built_in)
+
+
+def cloud_plugin(name: str, built_in: frozenset[str]) -> CloudPlugin:
+    """The cloud of a plug-in. A class is called without arguments. Raises BadInput that names the package."""
+    loaded = load(CLOUDS, name, needs=("prepare",), built_in=built_in)
+    if loaded is None:
+        raise BadInput(f"resources.infra: no installed package offers a cloud {name!r}")
+    made: CloudPlugin = loaded() if isinstance(loaded, type) else loaded
+    return made
+
+
+def on_plugin(spec: TrainSpec, plugin: CloudPlugin, *, where: str, folder: Path, seed: int) -> Setting:
+    """A job on the plug-in's cloud. Raises SpecError, and what the plug-in raises; starts nothing."""
+    job = CloudJob(
+        name=spec.name,
+        where=where,
+        seed=seed,
+        folder=folder,
+        model=spec.job.model,
+        samples=spec.job.all_samples,
+        batch=spec.job.batch,
+        use_spot=spec.resources.use_spot,
+        run=spec.run,
+        setup=spec.setup,
+        envs=spec.envs,
+        workdir=workdir(spec),
+    )
+    offer = plugin.prepare(job)
+    if isinstance(offer, CloudOffer):
+        return _offered(spec, offer)
+    if not hasattr(offer, "start"):
+        raise BadInput(
+            f"{_name(spec)}: prepare() must return a CloudOffer or a NodeEngine (got {type(offer).__name__})"
+        )
+    return on_nodes(spec, offer.name, where, folder, engine=offer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Types:
+    """A CloudOffer's types, in the form that jobs on nodes are resolved against."""
+
+    name: str
+    offered: CloudOffer
+
+    def offer(self) -> tuple[Instance, ...]:
+        return tuple(self.offered.instances)
+
+    def most_nodes(self, instance: str) -> int | None:
+        return self.offered.most_nodes.get(instance)
+
+
+def _offered(spec: TrainSpec, offer: CloudOffer) -> Setting:
+    refuse_batches(spec)
+    work = spec.job.all_samples
+    if work is None:
+        raise spec.error("job.samples", "the number of samples is missing", allowed="a number more than 0")
+    instances, counts, notes = types_and_counts(spec, _Types(name=_name(spec), offered=offer))
+    prices = {instance.name: type_price(spec, instance) for instance in instances}
+    noise = offer.cloud.noise if spec.search.noise is None else spec.search.noise
+    space = deployments(instances, counts)
+    return Setting(
+        problem=problem_of(spec, space, prices, work_samples=work, noise=noise, trial=offer.trial),
+        cloud=offer.cloud,
+        naive=naive_choices(space, prices, ()),
+        notes=(*offer.notes, *notes),
+        charged=offer.charged,
+    )
+
+
+def _name(spec: TrainSpec) -> str:
+    infra = spec.resources.infra
+    return infra if is_object_name(infra) else infra.partition("/")[0]

@@ -1,0 +1,166 @@
+"""Plug-ins: strategies, schedulers and clouds that other installed packages offer through entry points.
+
+    [project.entry-points."mlcd.strategies"]
+    greedy = "my_package.greedy:Greedy"
+
+Entry points are read from the metadata of installed packages. A plug-in is imported only when its name is asked for.
+"""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mlcd.errors import BadInput
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+STRATEGIES, SCHEDULERS, CLOUDS = "mlcd.strategies", "mlcd.schedulers", "mlcd.clouds"
+"""The groups of entry points."""
+
+_NOUNS = {STRATEGIES: "strategy", SCHEDULERS: "scheduler", CLOUDS: "cloud"}
+_OBJECT = re.compile(r"python:[\w.]+:[\w.<>]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """An entry point of an installed package.
+
+    package  its name and version
+    target   `module:attribute`
+    problem  why it cannot be used, in words; "" for one that was not refused
+    """
+
+    group: str
+    name: str
+    package: str
+    target: str
+    problem: str = ""
+
+    @property
+    def noun(self) -> str:
+        """What it offers: strategy, scheduler or cloud."""
+        return _NOUNS[self.group]
+
+
+def plugins(group: str, *, built_in: Collection[str] = ()) -> tuple[Plugin, ...]:
+    """What is installed in this group, in the order of names; nothing is imported.
+
+    One that is named as a built-in, or as a plug-in of another package, has a `problem`: it cannot be used.
+    """
+    points = _points(group)
+    names = [point.name for point in points]
+    found = []
+    for point in points:
+        problem = ""
+        if point.name in built_in:
+            problem = f"{_NOUNS[group]} {point.name!r} is built into mlcd; a plug-in must use another name"
+        elif names.count(point.name) > 1:
+            others = ", ".join(_package(p) for p in points if p.name == point.name)
+            problem = f"more than one package offers a {_NOUNS[group]} {point.name!r}: {others}; uninstall all but one"
+        found.append(Plugin(group=group, name=point.name, package=_package(point), target=point.value, problem=problem))
+    return tuple(found)
+
+
+def plugin_names(group: str, *, built_in: Collection[str] = ()) -> tuple[str, ...]:
+    """The names that `load` can be asked for."""
+    return tuple(found.name for found in plugins(group, built_in=built_in) if not found.problem)
+
+
+def load(group: str, name: str, *, needs: Collection[str] = (), built_in: Collection[str] = ()) -> Any:
+    """What the plug-in's entry point refers to, or None when no package offers `name`.
+
+    needs     the attributes that the object must have
+
+    Raises BadInput, which names the package, for a name in `built_in` or offered twice, for a plug-in that cannot be
+    imported, and for one that lacks an attribute.
+    """
+    found = next((plugin for plugin in plugins(group, built_in=built_in) if plugin.name == name), None)
+    if found is None:
+        return None
+    if found.problem:
+        raise BadInput(f"plug-in package {found.package}: {found.problem}")
+    point = next(point for point in _points(group) if point.name == name)
+    try:
+        loaded = point.load()
+    except Exception as error:
+        # Importing somebody else's package may raise anything; it must not look like a fault of mlcd.
+        what = f"{found.noun} {name!r} ({found.target})"
+        raise BadInput(
+            f"plug-in package {found.package}: {what} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    if missing := [attribute for attribute in needs if not hasattr(loaded, attribute)]:
+        raise BadInput(
+            f"plug-in package {found.package}: {found.noun} {name!r} ({found.target}) lacks {', '.join(missing)};"
+            f" docs/plugins.md says what a {found.noun} must have"
+        )
+    return loaded
+
+
+def load_class(group: str, name: str, *, needs: Collection[str], built_in: Collection[str]) -> Any:
+    """As `load`, for what is made with a seed and with options: a dataclass whose other fields are the options."""
+    loaded = load(group, name, needs=needs, built_in=built_in)
+    if loaded is not None and "seed" not in getattr(loaded, "__dataclass_fields__", {}):
+        found = next(plugin for plugin in plugins(group) if plugin.name == name)
+        raise BadInput(
+            f"plug-in package {found.package}: {found.noun} {name!r} ({found.target}) must be a dataclass with a field"
+            " seed"
+        )
+    return loaded
+
+
+def check_methods(given: object | None, methods: Collection[str], *, argument: str) -> None:
+    """Raises BadInput for an object without one of these methods; None is no object."""
+    missing = [] if given is None else [name for name in methods if not callable(getattr(given, name, None))]
+    if missing:
+        hint = "; give an object, not the class" if isinstance(given, type) else ""
+        raise BadInput(f"{argument}: {given!r} has no method {missing[0]}(){hint} (docs/plugins.md)")
+
+
+def object_name(given: object) -> str:
+    """`python:module:Class` of an object that stands in place of a name: what a run is recorded with."""
+    cls = type(given)
+    return f"python:{cls.__module__}:{cls.__qualname__}"
+
+
+def is_object_name(text: str) -> bool:
+    """Whether it is what `object_name` gives; no name with options reads so, for each option has an equals sign."""
+    return _OBJECT.fullmatch(text) is not None
+
+
+def object_missing(text: str, *, argument: str) -> str:
+    """What to tell a user who has the name of an object and not the object."""
+    made = f"{argument}={text.rpartition(':')[2].rpartition('.')[2]}(...)"
+    return f"{text} is an object, which only Python can give: mlcd.train(job, {made}), or mlcd.resume(run, {made})"
+
+
+def check_object(recorded: str, given: object | None, *, argument: str) -> None:
+    """Whether a run that was recorded with `recorded` can continue with the object `given` (None: with a name).
+
+    Raises BadInput where an object made the run and none, or one of another class, is given; and where a name made the
+    run and an object is given.
+    """
+    if is_object_name(recorded):
+        if given is None:
+            raise BadInput(
+                f"{argument}: this run was started with an object: {object_missing(recorded, argument=argument)}"
+            )
+        if object_name(given) != recorded:
+            what = f"this run was started with an object of {recorded}"
+            raise BadInput(f"{argument}: {what}; it cannot continue with {object_name(given)}")
+    elif given is not None:
+        what = f"this run was started with {recorded!r}"
+        raise BadInput(f"{argument}: {what}; it cannot continue with {object_name(given)}: leave {argument} out")
+
+
+def _points(group: str) -> "list[EntryPoint]":
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and seldom needed
+
+    # A package that is on the path twice (an editable install beside its source) lists its entry points twice.
+    found = {(point.name, _package(point), point.value): point for point in entry_points(group=group)}
+    return [found[key] for key in sorted(found)]
+
+
+def _package(point: "EntryPoint") -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist is not None else point.module

@@ -1,0 +1,269 @@
+"""Plug-ins: found by entry points, refused with the package's name, never in the way of others; objects for names."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from tests.synthetic import Listed, SyntheticCloud
+
+from mlcd.catalog import Instance
+from mlcd.clouds.plugin import CloudJob, CloudOffer
+from mlcd.errors import BadInput, SpecError
+from mlcd.functions import FunctionProblem
+from mlcd.jobs.serverless import check_scheduler, with_scheduler
+from mlcd.jobs.serverless import prepare as prepare_functions
+from mlcd.jobs.train import check_objects, prepare, with_objects
+from mlcd.plugins import CLOUDS, SCHEDULERS, STRATEGIES, load, plugin_names, plugins
+from mlcd.schedulers.registry import scheduler
+from mlcd.search.registry import strategy
+from mlcd.spec import parse_train
+from mlcd.spec.functions import parse_serverless
+from mlcd.trial.epoch import Epoch, EpochLeft, Fleet
+from mlcd.units import Usd
+
+Install = Callable[..., None]
+
+GOOD = """
+from dataclasses import dataclass
+from typing import ClassVar
+from mlcd.schedulers.static import Static
+from mlcd.search.random import Random
+
+@dataclass(frozen=True, kw_only=True)
+class Mine(Random):
+    name: ClassVar[str] = "mine"
+    boldness: float = 1.0
+
+@dataclass(frozen=True, kw_only=True)
+class Ours(Static):
+    name: ClassVar[str] = "ours"
+
+class Bare:
+    name = "bare"
+    def suggest(self): ...
+
+class NoSeed:
+    name, guarded, suggest, recommend, ending = "no-seed", True, None, None, None
+"""
+
+TRAIN = """
+name: t
+resources: {infra: sim/aws, instance_type: [c5.xlarge, c5.2xlarge]}
+num_nodes: 1..4
+job: {model: resnet50, samples: 1e6}
+goal: {minimize: time}
+"""
+
+FUNCTIONS = """
+name: f
+resources: {infra: sim/lambda}
+workload: {model: logistic, target_loss: 0.4}
+goal: {minimize: time, budget: 5 USD}
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Writes a package with entry points, {group: {name: target}}, as an installer would."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def made(package: str, points: Mapping[str, Mapping[str, str]], **modules: str) -> None:
+        info = tmp_path / f"{package.replace('-', '_')}-1.2.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.2\n")
+        lines = [f"[{group}]\n" + "".join(f"{n} = {t}\n" for n, t in found.items()) for group, found in points.items()]
+        (info / "entry_points.txt").write_text("\n".join(lines))
+        for name, code in modules.items():
+            (tmp_path / f"{name}.py").write_text(code)
+
+    return made
+
+
+def test_a_strategy_and_a_scheduler_are_found_by_name_with_options(install: Install) -> None:
+    install(
+        "mlcd-mine",
+        {STRATEGIES: {"mine": "good_plugin_1:Mine"}, SCHEDULERS: {"ours": "good_plugin_1:Ours"}},
+        good_plugin_1=GOOD,
+    )
+    made = strategy("mine:boldness=2.5,steps=3", seed=4)
+    assert (made.name, made.boldness, made.steps, made.seed) == ("mine", 2.5, 3, 4)  # type: ignore[attr-defined]
+    fixed = scheduler("ours:functions=4,memory=512", seed=1)
+    assert (fixed.name, fixed.functions) == ("ours", 4)  # type: ignore[attr-defined]
+    with pytest.raises(BadInput, match=r"mine has no option 'boldnes=1'.*did you mean 'boldness'"):
+        strategy("mine:boldnes=1")
+    with pytest.raises(BadInput, match=r"unknown strategy 'mime'; allowed: heterbo.*, mine; did you mean 'mine'\?"):
+        strategy("mime")
+    with pytest.raises(BadInput, match=r"unknown scheduler 'our'; allowed: .*, ours; did you mean 'ours'\?"):
+        scheduler("our")
+
+
+def test_a_plug_in_that_cannot_be_imported_is_named_and_hides_no_other(install: Install) -> None:
+    install("mlcd-broken", {STRATEGIES: {"broken": "broken_plugin:It"}}, broken_plugin="raise RuntimeError('no GPU')")
+    install("mlcd-lost", {STRATEGIES: {"lost": "no_such_module_here:It"}})
+    install("mlcd-fine", {STRATEGIES: {"mine": "good_plugin_2:Mine"}}, good_plugin_2=GOOD)
+    assert {"broken", "lost", "mine"} <= set(plugin_names(STRATEGIES))
+    assert strategy("mine").name == "mine"
+    with pytest.raises(
+        BadInput, match=r"mlcd-broken 1\.2: strategy 'broken' .*cannot be imported: RuntimeError: no GPU"
+    ):
+        strategy("broken")
+    with pytest.raises(BadInput, match=r"mlcd-lost 1\.2: .*ModuleNotFoundError"):
+        strategy("lost")
+    with pytest.raises(BadInput, match=r"unknown strategy 'minne'"):
+        strategy("minne")
+
+
+def test_a_plug_in_that_is_no_strategy_is_refused(install: Install) -> None:
+    install(
+        "mlcd-bare", {STRATEGIES: {"bare": "good_plugin_3:Bare", "no-seed": "good_plugin_3:NoSeed"}}, good_plugin_3=GOOD
+    )
+    with pytest.raises(BadInput, match=r"'bare' \(good_plugin_3:Bare\) lacks guarded, recommend, ending"):
+        strategy("bare")
+    with pytest.raises(BadInput, match=r"'no-seed' .* must be a dataclass with a field seed"):
+        strategy("no-seed")
+
+
+def test_no_plug_in_shadows_a_built_in_or_another(install: Install) -> None:
+    install("mlcd-shadow", {STRATEGIES: {"heterbo": "good_plugin_4:Mine"}}, good_plugin_4=GOOD)
+    for package in ("mlcd-one", "mlcd-two"):
+        install(package, {STRATEGIES: {"twice": "good_plugin_4:Mine"}})
+    assert type(strategy("heterbo")).__module__ == "mlcd.search.heterbo"
+    found = {(p.package, p.name): p.problem for p in plugins(STRATEGIES, built_in={"heterbo"})}
+    assert "built into mlcd; a plug-in must use another name" in found["mlcd-shadow 1.2", "heterbo"]
+    with pytest.raises(BadInput, match=r"mlcd-shadow 1.2: strategy 'heterbo' is built into mlcd"):
+        load(STRATEGIES, "heterbo", built_in={"heterbo"})
+    with pytest.raises(BadInput, match=r"more than one package.*'twice': mlcd-one 1.2, mlcd-two 1.2; uninstall"):
+        strategy("twice")
+
+
+# ---- clouds
+
+
+class Own:
+    """Two types on the tests' own cloud."""
+
+    def __init__(self) -> None:
+        self.jobs: list[CloudJob] = []
+
+    def prepare(self, job: CloudJob) -> CloudOffer:
+        self.jobs.append(job)
+        types = tuple(
+            Instance(cloud="own", name=name, vcpus=4, memory_gib=8, network_gbps=1, usd_per_hour=Usd.of(price))
+            for name, price in (("c5.small", 0.17), ("c5.big", 0.68))
+        )
+        cloud = SyntheticCloud(noise=0.02, seed=job.seed)
+        return CloudOffer(cloud=cloud, instances=types, most_nodes={"c5.big": 3}, charged=False, notes=("A note.",))
+
+
+CLOUD = "from tests.unit.test_plugins import Own as MyCloud\nmade = MyCloud()\nbad = object()\n"
+
+
+def test_a_cloud_is_found_by_name(install: Install) -> None:
+    points = {"own": "cloud_plugin_1:made", "own-class": "cloud_plugin_1:MyCloud", "bad": "cloud_plugin_1:bad"}
+    install("mlcd-own", {CLOUDS: points}, cloud_plugin_1=CLOUD)
+    spec = parse_train(TRAIN.replace("sim/aws, instance_type: [c5.xlarge, c5.2xlarge]", "own/eu/a"))
+    setting = prepare(spec, seed=7).setting
+    assert {(c.instance, c.nodes) for c in setting.problem.space} == {
+        *(("c5.small", n) for n in (1, 2, 3, 4)),
+        *(("c5.big", n) for n in (1, 2, 3)),
+    }
+    assert setting.problem.usd_per_hour[0] == Usd.of("0.17")
+    assert setting.problem.noise == 0.02
+    assert setting.notes == ("A note.", "own has room for at most 3 x c5.big: more were left out")
+    assert not setting.charged
+    from cloud_plugin_1 import made  # type: ignore[import-not-found]
+
+    job = made.jobs[-1]
+    assert (job.name, job.where, job.seed, job.samples) == ("t", "eu/a", 7, 1e6)
+    named = parse_train(TRAIN.replace("sim/aws", "own-class").replace("c5.xlarge, c5.2xlarge", "c5.small"))
+    assert {c.instance for c in prepare(named).setting.problem.space} == {"c5.small"}
+    with pytest.raises(SpecError, match=r"own-class has no such type \(got 'c5.tiny'\); allowed: c5.small, c5.big"):
+        prepare(parse_train(TRAIN.replace("sim/aws", "own-class").replace("c5.xlarge, c5.2xlarge", "c5.tiny")))
+    with pytest.raises(BadInput, match=r"mlcd-own 1\.2: cloud 'bad' .* lacks prepare"):
+        prepare(parse_train(TRAIN.replace("sim/aws", "bad")))
+    with pytest.raises(SpecError, match=r"no such cloud.*own-class.*did you mean 'own-class'\?"):
+        prepare(parse_train(TRAIN.replace("sim/aws", "own-clas")))
+
+
+def test_an_offer_has_types_each_once() -> None:
+    offer = Own().prepare(CloudJob(name="t"))
+    with pytest.raises(ValueError, match=r"at least one instance type"):
+        CloudOffer(cloud=offer.cloud, instances=())
+    with pytest.raises(ValueError, match=r"each instance type once"):
+        CloudOffer(cloud=offer.cloud, instances=(*offer.instances, *offer.instances))
+
+
+# ---- objects in place of names
+
+
+class Fixed:
+    """One fleet, always."""
+
+    name: ClassVar[str] = "fixed"
+
+    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Fleet | None:
+        return Fleet(problem.functions[0], problem.memory_mb[0])
+
+    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
+        return "it is over"
+
+    def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Usd | None:
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Other(Listed):
+    """Another class."""
+
+
+def test_a_training_takes_objects_and_is_recorded_with_their_names() -> None:
+    spec = parse_train(TRAIN.replace("c5.xlarge, c5.2xlarge", "c5.small"))
+    mine, own = Listed(configs=()), Own()
+    prepared = prepare(spec, strategy=mine, cloud=own, seed=2)
+    assert prepared.strategy is mine
+    assert prepared.setting.cloud.name == "synthetic"
+    recorded = with_objects(spec, strategy=mine, cloud=own)
+    assert recorded.search.strategy == "python:tests.synthetic:Listed"
+    assert recorded.resources.infra == f"python:{__name__}:Own"
+    assert dict(recorded.overrides) == {"strategy": recorded.search.strategy, "on": recorded.resources.infra}
+    check_objects(recorded, strategy=mine, cloud=own)
+    check_objects(spec)
+    with pytest.raises(BadInput, match=r"strategy: this run was started with an object: .*strategy=Listed\(\.\.\.\)"):
+        check_objects(recorded, cloud=own)
+    with pytest.raises(BadInput, match=r"on: this run was started with an object: .*on=Own\(\.\.\.\)"):
+        check_objects(recorded, strategy=mine)
+    with pytest.raises(BadInput, match=rf"cannot continue with python:{__name__}:Other"):
+        check_objects(recorded, strategy=Other(configs=()), cloud=own)
+    with pytest.raises(BadInput, match=r"strategy: this run was started with 'heterbo'; .*leave strategy out"):
+        check_objects(spec, strategy=mine)
+    with pytest.raises(SpecError, match=r"python:tests.synthetic:Listed is an object, which only Python can give"):
+        prepare(recorded, cloud=own)
+    with pytest.raises(SpecError, match=rf"python:{__name__}:Own is an object, which only Python can give"):
+        prepare(recorded, strategy=mine)
+
+
+def test_what_is_no_object_of_the_kind_is_refused() -> None:
+    spec = parse_train(TRAIN)
+    with pytest.raises(BadInput, match=r"strategy: .* has no method suggest\(\)"):
+        prepare(spec, strategy=object())  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match=r"on: .* has no method prepare\(\)"):
+        prepare(spec, cloud=SyntheticCloud())  # type: ignore[arg-type]
+
+
+def test_a_training_on_functions_takes_a_scheduler() -> None:
+    spec = parse_serverless(FUNCTIONS)
+    fixed = Fixed()
+    assert prepare_functions(spec, strategy=fixed).scheduler is fixed
+    recorded = with_scheduler(spec, fixed)
+    assert recorded.search.strategy == f"python:{__name__}:Fixed"
+    assert parse_serverless(recorded.source).search.strategy == recorded.search.strategy
+    check_scheduler(recorded, fixed)
+    check_scheduler(spec, None)
+    with pytest.raises(BadInput, match=r"started with an object"):
+        check_scheduler(recorded, None)
+    with pytest.raises(SpecError, match=r"only Python can give"):
+        prepare_functions(recorded)
+    with pytest.raises(BadInput, match=r"has no method decide\(\)"):
+        prepare_functions(spec, strategy=object())  # type: ignore[arg-type]
