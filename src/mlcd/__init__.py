@@ -8,20 +8,26 @@ Names are loaded when they are first used, so that `import mlcd` is quick.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from mlcd.version import __version__
 
+TYPE_CHECKING = False  # typing itself is not imported here
 if TYPE_CHECKING:
+    from typing import Any
+
     from mlcd.api import Result, ServeResult, ServerlessResult, resume, serve, serverless, train
     from mlcd.asktell import Search
+    from mlcd.goal import Goal
     from mlcd.training.steps import checkpoint, learning_rate, score, share_of_batch, steps
+    from mlcd.units import Usd
 
 __all__ = [
+    "Goal",
     "Result",
     "Search",
     "ServeResult",
     "ServerlessResult",
+    "Usd",
     "__version__",
     "checkpoint",
     "learning_rate",
@@ -34,13 +40,22 @@ __all__ = [
     "train",
 ]
 
+_MODULES = {
+    "mlcd.api": ("Result", "ServeResult", "ServerlessResult", "resume", "serve", "serverless", "train"),
+    "mlcd.asktell": ("Search",),
+    "mlcd.goal": ("Goal",),
+    "mlcd.training.steps": ("checkpoint", "learning_rate", "score", "share_of_batch", "steps"),
+    "mlcd.units": ("Usd",),
+}
 
-def __getattr__(name: str) -> Any:
+
+def __getattr__(name: str) -> "Any":
     # Here is where the heavy parts are loaded.
-    if name in ("Result", "ServeResult", "ServerlessResult", "resume", "serve", "serverless", "train"):
-        return getattr(import_module("mlcd.api"), name)
-    if name == "Search":
-        return getattr(import_module("mlcd.asktell"), name)
-    if name in ("checkpoint", "learning_rate", "score", "share_of_batch", "steps"):
-        return getattr(import_module("mlcd.training.steps"), name)
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(module), name)
     raise AttributeError(f"module 'mlcd' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -115,3 +115,20 @@ class Goal:
         if self.budget is not None:
             limits.append(f"for at most {self.budget}")
         return " ".join([words[self.minimize], *limits])
+
+
+def goal_json(goal: Goal, *, text: str | None = None, serving: bool = False) -> dict[str, object]:
+    """A goal as every JSON output has it: budget in dollars, deadline in seconds, None where there is no limit.
+
+    text     the goal in words, left out where None
+    serving  also the latency limit and the rate, which only serving has
+    """
+    form: dict[str, object] = {} if text is None else {"text": text}
+    form["minimize"] = str(goal.minimize)
+    if serving:
+        form["slo_percentile"] = None if goal.slo is None else goal.slo.percentile
+        form["slo_seconds"] = None if goal.slo is None else goal.slo.seconds
+        form["requests_per_second"] = goal.rate
+    form["budget_usd"] = None if goal.budget is None else goal.budget.dollars
+    form["deadline_seconds"] = goal.deadline_seconds
+    return form

@@ -4,7 +4,9 @@ import math
 import re
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
-from typing import Self
+from fractions import Fraction
+from numbers import Rational, Real
+from typing import Literal, Self, overload
 
 MICROS = 1_000_000
 HOUR = 3600.0
@@ -12,42 +14,163 @@ HOUR = 3600.0
 _AMOUNT = r"([0-9][0-9_,]*(?:\.[0-9]+)?|\.[0-9]+)"
 _MONEY = re.compile(rf"^\s*(?:(?:USD|US\$|\$)\s*)?{_AMOUNT}\s*(?:USD|\$|dollars?)?\s*$", re.I)
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(days?|d|hours?|hrs?|h|minutes?|mins?|min|m|seconds?|secs?|s)", re.I)
+_ALIGNS = re.compile(r"(?:.?[<>^])?(?:[1-9][0-9]*)?s?", re.S)
 _SECONDS_PER = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 
+Number = int | float | Decimal | Fraction
+"""What an amount is compared with, multiplied and divided by; numbers of numpy count, too."""
 
-@dataclass(frozen=True, slots=True, order=True)
+
+@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
 class Usd:
-    """An exact amount of US dollars. May be negative (a difference); rates are "per hour" by their name."""
+    """An exact amount of US dollars, used like a number. May be negative (a difference).
+
+    `Usd("12.34")` and `Usd.of(12.34)` take dollars; `Usd(12_340_000)` takes micro-dollars. `repr` gives the first form.
+
+    Amounts are added to amounts only (and to 0, so that `sum` needs no start value): adding a bare number is a
+    TypeError, because nothing says that it is in dollars. They are multiplied and divided by numbers; the result is
+    rounded up to the micro-dollar, and a float counts as the decimal it is written as. An amount over an amount is a
+    float. Comparison with numbers, in dollars, is exact, as that of Decimal: `Usd("0.1") == Decimal("0.1")`, but the
+    float 0.1 is slightly more. $0 is false.
+    """
 
     micros: int
+
+    def __init__(self, micros: int | str) -> None:
+        """Micro-dollars as an int, or dollars as text. Raises TypeError for other types, ValueError for other text."""
+        if isinstance(micros, str):
+            micros = _micros_up(micros)
+        elif isinstance(micros, bool) or not isinstance(micros, int):
+            raise TypeError(f"Usd() takes micro-dollars or text, Usd.of() dollars as a number (got {micros!r})")
+        object.__setattr__(self, "micros", micros)
 
     @classmethod
     def of(cls, dollars: str | int | float | Decimal) -> Self:
         """The amount, rounded up to the micro-dollar. Raises ValueError for what is not a finite number."""
-        try:
-            exact = Decimal(str(dollars))
-            return cls(int((exact * MICROS).to_integral_value(rounding=ROUND_CEILING)))
-        except (InvalidOperation, OverflowError, ValueError) as error:
-            raise ValueError(f"not an amount of money: {dollars!r}") from error
+        return cls(_micros_up(dollars))
 
     @property
     def dollars(self) -> float:
         """For models and pictures; never for accounts."""
         return self.micros / MICROS
 
-    def __add__(self, other: "Usd") -> "Usd":
-        return Usd(self.micros + other.micros)
-
-    def __sub__(self, other: "Usd") -> "Usd":
-        return Usd(self.micros - other.micros)
-
-    def __mul__(self, count: int) -> "Usd":
-        return Usd(self.micros * count)
+    @property
+    def exact(self) -> Decimal:
+        """The dollars, exactly, without needless zeros at the end."""
+        return Decimal(self._digits())
 
     def for_seconds(self, seconds: float) -> "Usd":
         """What a rate per hour comes to over `seconds`, rounded up to the micro-dollar."""
         milliseconds = math.ceil(seconds * 1000 - 1e-6)
         return Usd(-(-self.micros * milliseconds // 3_600_000))
+
+    # ---- arithmetic
+
+    def __add__(self, other: "Usd | Literal[0]") -> "Usd":
+        if isinstance(other, Usd):
+            return Usd(self.micros + other.micros)
+        return self if _is_zero(other) else NotImplemented
+
+    def __radd__(self, other: int) -> "Usd":
+        return self if _is_zero(other) else NotImplemented
+
+    def __sub__(self, other: "Usd | Literal[0]") -> "Usd":
+        if isinstance(other, Usd):
+            return Usd(self.micros - other.micros)
+        return self if _is_zero(other) else NotImplemented
+
+    def __mul__(self, factor: Number) -> "Usd":
+        if isinstance(factor, int):
+            return Usd(self.micros * factor)
+        ratio = _ratio(factor)
+        return NotImplemented if ratio is None else Usd(-(-self.micros * ratio[0] // ratio[1]))
+
+    __rmul__ = __mul__
+
+    @overload
+    def __truediv__(self, other: "Usd") -> float: ...
+    @overload
+    def __truediv__(self, other: Number) -> "Usd": ...
+    def __truediv__(self, other: "Usd | Number") -> "Usd | float":
+        if isinstance(other, Usd):
+            return self.micros / other.micros
+        ratio = _ratio(other)
+        if ratio is None:
+            return NotImplemented
+        above, below = (-ratio[0], -ratio[1]) if ratio[0] < 0 else ratio
+        return Usd(-(-self.micros * below // above))
+
+    def __neg__(self) -> "Usd":
+        return Usd(-self.micros)
+
+    def __pos__(self) -> "Usd":
+        return self
+
+    def __abs__(self) -> "Usd":
+        return Usd(abs(self.micros))
+
+    def __bool__(self) -> bool:
+        return self.micros != 0
+
+    def __float__(self) -> float:
+        return self.dollars
+
+    @overload
+    def __round__(self, digits: None = None) -> int: ...
+    @overload
+    def __round__(self, digits: int) -> "Usd": ...
+    def __round__(self, digits: int | None = None) -> "Usd | int":
+        """To so many digits after the point, half to even; without `digits` the whole dollars, as an int."""
+        if digits is None:
+            return round(self.micros, -6) // MICROS
+        return Usd(round(self.micros, digits - 6))
+
+    # ---- comparison
+
+    def _order(self, other: object) -> int | float | None:
+        """A number with the sign of self - other (NaN where `other` is), or None for what is no amount."""
+        if isinstance(other, Usd):
+            return self.micros - other.micros
+        if isinstance(other, Rational):
+            return self.micros * int(other.denominator) - int(other.numerator) * MICROS
+        if not isinstance(other, Real | Decimal):
+            return None
+        if not math.isfinite(other):
+            return -float(other)
+        above, below = (other if isinstance(other, Decimal) else float(other)).as_integer_ratio()
+        return self.micros * below - above * MICROS
+
+    def __eq__(self, other: object) -> bool:
+        order = self._order(other)
+        return NotImplemented if order is None else order == 0
+
+    def __lt__(self, other: "Usd | Number") -> bool:
+        order = self._order(other)
+        return NotImplemented if order is None else order < 0
+
+    def __le__(self, other: "Usd | Number") -> bool:
+        order = self._order(other)
+        return NotImplemented if order is None else order <= 0
+
+    def __gt__(self, other: "Usd | Number") -> bool:
+        order = self._order(other)
+        return NotImplemented if order is None else order > 0
+
+    def __ge__(self, other: "Usd | Number") -> bool:
+        order = self._order(other)
+        return NotImplemented if order is None else order >= 0
+
+    def __hash__(self) -> int:
+        return hash(Fraction(self.micros, MICROS))  # that of every number that it equals
+
+    # ---- texts
+
+    def _digits(self) -> str:
+        whole, rest = divmod(abs(self.micros), MICROS)
+        return ("-" if self.micros < 0 else "") + f"{whole}.{rest:06d}".rstrip("0").rstrip(".")
+
+    def __repr__(self) -> str:
+        return f"Usd({self._digits()!r})"
 
     def __str__(self) -> str:
         amount = abs(self.micros) / MICROS
@@ -55,6 +178,37 @@ class Usd:
         if amount >= 1 or self.micros == 0:
             return f"{sign}${amount:,.2f}"
         return f"{sign}${amount:.4f}" if amount >= 0.0001 else f"{sign}${amount:.6f}"
+
+    def __format__(self, spec: str) -> str:
+        """`str()`, aligned, where the spec only aligns (`>12`); else the dollars as a number (`,.2f`)."""
+        return format(str(self), spec) if _ALIGNS.fullmatch(spec) else format(self.exact, spec)
+
+
+def _micros_up(dollars: str | int | float | Decimal) -> int:
+    try:
+        return int((Decimal(str(dollars)) * MICROS).to_integral_value(rounding=ROUND_CEILING))
+    except (InvalidOperation, OverflowError, ValueError) as error:
+        raise ValueError(f"not an amount of money: {dollars!r}") from error
+
+
+def _ratio(number: object) -> tuple[int, int] | None:
+    """`number` as a fraction, a float as the decimal it is written as; None for what is no number.
+
+    Raises ValueError for infinities and NaN.
+    """
+    if isinstance(number, Rational):
+        return int(number.numerator), int(number.denominator)
+    if isinstance(number, Real):
+        number = Decimal(repr(float(number)))
+    if not isinstance(number, Decimal):
+        return None
+    if not number.is_finite():
+        raise ValueError(f"not a finite number: {number}")
+    return number.as_integer_ratio()
+
+
+def _is_zero(other: object) -> bool:
+    return isinstance(other, int) and other == 0
 
 
 ZERO = Usd(0)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import click
 
 from mlcd.cli.output import print_json, table, wants_colour
+from mlcd.goal import goal_json
 from mlcd.jobs.train import Prepared
 from mlcd.ledger import Authorisation, Ledger
 from mlcd.problem import Problem
@@ -99,19 +100,13 @@ def _json(
 ) -> dict[str, object]:
     problem, cloud = prepared.setting.problem, prepared.setting.cloud
     low, high, worst_low, worst_high = _prices(problem)
-    budget = problem.goal.budget
     return {
         "dry_run": True,
         "name": problem.name,
         "cloud": cloud.name,
         "simulated": cloud.simulated,
         "catalog_date": prepared.catalog_date,
-        "goal": {
-            "text": str(problem.goal),
-            "minimize": str(problem.goal.minimize),
-            "budget_usd": None if budget is None else budget.dollars,
-            "deadline_seconds": problem.goal.deadline_seconds,
-        },
+        "goal": goal_json(problem.goal, text=str(problem.goal)),
         "strategy": spec.search.strategy,
         "max_trials": problem.max_trials,
         "parallel": spec.search.parallel,

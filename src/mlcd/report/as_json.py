@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import cast
 
-from mlcd.goal import Goal
+from mlcd.goal import goal_json
 from mlcd.models.standing import standing
 from mlcd.problem import Problem
 from mlcd.report.explain import WhyNot, why_not
@@ -42,7 +42,7 @@ def record_json(record: RunRecord) -> Json:
         "parallel": record.parallel,
         "version": record.version,
         "catalog_date": record.catalog_date,
-        "goal": _goal(record.problem.goal),
+        "goal": goal_json(record.problem.goal, text=str(record.problem.goal)),
         "settings": _settings(record.problem),
         "stopped": record.stopped,
         "choice": _choice(record),
@@ -72,15 +72,6 @@ def schema() -> Json:
 
 def _usd(usd: Usd | None) -> float | None:
     return None if usd is None else usd.dollars
-
-
-def _goal(goal: Goal) -> Json:
-    return {
-        "text": str(goal),
-        "minimize": str(goal.minimize),
-        "budget_usd": _usd(goal.budget),
-        "deadline_seconds": goal.deadline_seconds,
-    }
 
 
 def _settings(problem: Problem) -> Json:

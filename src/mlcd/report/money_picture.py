@@ -17,14 +17,15 @@ def money_picture(record: RunRecord, width: float) -> str:
     """The SVG: a step a trial, then the training itself."""
     height = 340.0
     paid, cap = receipt(record), record.problem.goal.budget
+    predicted = " (predicted)" if paid.run_is_predicted else ""
     drawing = Drawing(
         key=f"money-{width:.0f}",
         width=width,
         height=height,
         title="Money spent and reserved after each trial",
         description=f"The search took {paid.search_usd}"
-        + (f", the training {paid.run_usd}{' (predicted)' if paid.run_is_predicted else ''}" if paid.run_usd else "")
-        + (f"; the cap is {cap}." if cap else "; there is no cap."),
+        + (f", the training {paid.run_usd}{predicted}" if paid.run_usd is not None else "")
+        + (f"; the cap is {cap}." if cap is not None else "; there is no cap."),
     )
     steps = account(record)
     if not steps:

@@ -5,6 +5,7 @@ from functools import cache
 from importlib.resources import files
 from typing import cast
 
+from mlcd.goal import goal_json
 from mlcd.report.serverless import better_instance, instances_text
 from mlcd.trial.epoch import Epoch, Phase
 from mlcd.trial.serverless import EpochRow, PlainInstance, ServerlessRecord
@@ -34,9 +35,7 @@ def serverless_json(record: ServerlessRecord) -> Json:
         "seed": record.seed,
         "version": record.version,
         "goal": {
-            "minimize": str(goal.minimize),
-            "budget_usd": _usd(goal.budget),
-            "deadline_seconds": goal.deadline_seconds,
+            **goal_json(goal),
             "target_loss": problem.target_loss,
             "max_epochs": problem.max_epochs,
         },

@@ -9,6 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import cast
 
+from mlcd.goal import goal_json
 from mlcd.report.serving import goal_text
 from mlcd.report.serving_facts import Loser, chosen, losers, nearest_miss, untried
 from mlcd.trial.record import FinalRun, RunRecord, TrialRow
@@ -21,7 +22,7 @@ Json = dict[str, object]
 
 def serving_json(record: RunRecord) -> Json:
     """The whole record, ready for json.dumps; `mlcd serve -o json`."""
-    goal, facts = record.problem.goal, record.serving
+    facts = record.serving
     return {
         "schema": SCHEMA,
         "kind": "serve",
@@ -36,15 +37,7 @@ def serving_json(record: RunRecord) -> Json:
         "seed": record.seed,
         "version": record.version,
         "model": facts.model if facts else None,
-        "goal": {
-            "text": goal_text(record),
-            "minimize": str(goal.minimize),
-            "slo_percentile": goal.slo.percentile if goal.slo else None,
-            "slo_seconds": goal.slo.seconds if goal.slo else None,
-            "requests_per_second": goal.rate,
-            "budget_usd": _usd(goal.budget),
-            "deadline_seconds": goal.deadline_seconds,
-        },
+        "goal": goal_json(record.problem.goal, text=goal_text(record), serving=True),
         "load": {
             "scenario": facts.scenario if facts else None,
             "headroom": facts.headroom if facts else None,
