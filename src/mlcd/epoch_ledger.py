@@ -103,15 +103,6 @@ class EpochLedger:
         attempt = len(self.epochs) + len(self.failed) + 1
         return Authorisation(choice=fleet, attempt=attempt, seconds=wanted, usd=usd)
 
-    def smallest_worst_usd(self, seconds: Floats) -> Usd:
-        """The least that a next epoch could be authorised for, were each fleet's epoch to take `seconds` (F, M)."""
-        problem = self.problem
-        worst = np.ceil(problem.repeat_share * problem.functions_array - _ROUNDING) + problem.functions_array
-        fixed, per_second = self.problem.slot_term_arrays
-        at = np.unravel_index(int(np.argmin(worst * (fixed + per_second * seconds))), problem.shape)
-        fleet = Fleet(problem.functions[at[0]], problem.memory_mb[at[1]])
-        return self.worst_usd(fleet, float(seconds[at]))
-
     def _cap(self, fleet: Fleet) -> float:
         fixed, per_second = self.problem.slot_terms[self.problem.memory_mb.index(fleet.memory_mb)]
         functions = np.array([[float(fleet.functions)]])

@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from mlcd.bench.case import GoalKind, Row, is_unseen
 from mlcd.bench.paper.experiment import Entry, Experiment, Settings, best_promised, free_optimum, runs, within
 from mlcd.bench.paper.figures import FIGURES, figure_names
+from mlcd.bench.tasks import run_tasks
 from mlcd.bench.train import summarise
 from mlcd.bench.workloads import table_truth, table_workloads
 from mlcd.cli.main import run
@@ -263,6 +265,51 @@ def test_a_summary_by_hand() -> None:
     assert summary.mean_trials == pytest.approx(4.5)
     low, high = summary.ratio_interval
     assert 1.2 <= low <= summary.mean_ratio <= high <= 3.0
+
+
+# ---- processes
+
+
+@pytest.fixture
+def no_joblib(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "joblib", None)
+
+
+@pytest.mark.usefixtures("no_joblib")
+def test_one_process_needs_no_joblib(mlcd: Mlcd, tables: Path) -> None:
+    assert train(mlcd, tables, "--strategies", "random").code == 0
+    words = (
+        "--budgets",
+        "300",
+        "--schedulers",
+        "static-n",
+        "--workloads",
+        "lenet-mnist",
+        "--seeds",
+        "1",
+        "--jobs",
+        "1",
+    )
+    answer = mlcd("bench", "serverless", *words)
+    assert answer.code == 0, answer.err
+
+
+@pytest.mark.usefixtures("no_joblib")
+@pytest.mark.parametrize("jobs", ["-1", "2"])
+def test_several_processes_without_joblib_name_the_extra(mlcd: Mlcd, tables: Path, jobs: str) -> None:
+    answer = train(mlcd, tables, "--jobs", jobs)
+    assert answer.code == 2
+    assert f"--jobs: {jobs} needs joblib" in answer.err
+    assert "pip install 'mlcd[bench]'" in answer.err
+
+
+def test_no_processes_are_refused(mlcd: Mlcd, tables: Path) -> None:
+    assert "--jobs: must be" in train(mlcd, tables, "--jobs", "0").err
+
+
+def test_tasks_give_the_same_in_the_same_order_in_several_processes() -> None:
+    tasks = [(2, n) for n in range(8)]
+    assert run_tasks(pow, tasks, jobs=2) == run_tasks(pow, tasks, jobs=1) == [2**n for n in range(8)]
 
 
 # ---- bench suggest

@@ -23,7 +23,7 @@ from mlcd.load import LoadInput, Scenario, measure_load
 from mlcd.server import Precision, RunningServer, ServerOptions, start_server
 
 pytest.importorskip("onnxruntime")
-pytest.importorskip("fastapi")
+pytest.importorskip("starlette")
 serving_models = import_module("benchmarks.serving_models")
 
 

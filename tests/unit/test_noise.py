@@ -7,11 +7,8 @@ from mlcd.errors import BadInput
 from mlcd.models.noise import (
     NoiseMeter,
     Norms,
-    efficiency,
     gamma,
     halves,
-    normalised_gamma,
-    phi_from_gamma,
     successive,
 )
 
@@ -78,15 +75,8 @@ def test_gamma_lies_between_one_and_the_workers() -> None:
     assert gamma(0.0, 8, 64) == 1
     assert gamma(math.inf, 8, 64) == 8
     assert gamma(50.0, 1, 64) == 1
-    shares = [normalised_gamma(500.0, 8, batch) for batch in (8, 64, 512, 4096)]
+    shares = [gamma(500.0, 8, batch) for batch in (8, 64, 512, 4096)]
     assert shares == sorted(shares, reverse=True)
-    assert all(phi_from_gamma(gamma(phi, 4, 32), 4, 32) == pytest.approx(phi) for phi in (0.0, 1.0, 300.0))
-    assert phi_from_gamma(4.0, 4, 32) == math.inf
-
-
-def test_efficiency_falls_with_the_batch_and_is_one_at_the_reference() -> None:
-    assert efficiency(100.0, 64, 64) == 1
-    assert efficiency(100.0, 512, 64) < efficiency(1000.0, 512, 64) < efficiency(math.inf, 512, 64) == 1
 
 
 def test_the_volatile_start_is_skipped_and_a_drift_is_not_stable() -> None:
@@ -140,9 +130,5 @@ def test_bad_questions_are_refused() -> None:
         gamma(-1.0, 2, 8)
     with pytest.raises(BadInput):
         gamma(1.0, 8, 4)
-    with pytest.raises(BadInput):
-        phi_from_gamma(1.0, 1, 8)
-    with pytest.raises(BadInput):
-        phi_from_gamma(5.0, 4, 8)
     with pytest.raises(BadInput):
         NoiseMeter(decay=1.0)

@@ -11,7 +11,6 @@ from mlcd.models.parallel import (
     Refined,
     Setting,
     StepTime,
-    aicc,
     check_centre,
     choose,
     fit,
@@ -98,12 +97,9 @@ def test_with_too_few_runs_the_first_law_is_taken() -> None:
     assert choose(timed(CORNERS[:3]), [Law.RING, Law.OVERLAP]).law is Law.RING
 
 
-def test_a_wrong_law_has_the_larger_left_out_error_and_criterion() -> None:
+def test_a_wrong_law_has_the_larger_left_out_error() -> None:
     runs = timed(GRID, overlap, noise=0.01)
     assert left_out_error(runs, Law.OVERLAP, 4) < left_out_error(runs, Law.PARAMETER_SERVER, 4)
-    right, wrong = (fit(runs, law, workers_per_node=4) for law in (Law.OVERLAP, Law.PARAMETER_SERVER))
-    assert aicc(right) < aicc(wrong)
-    assert aicc(fit(runs[:4], Law.PARAMETER_SERVER)) == math.inf
 
 
 @pytest.mark.parametrize("law", [Law.PARAMETER_SERVER, Law.OVERLAP])

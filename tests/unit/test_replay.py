@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mlcd.clouds.provider import LeaseFailed, Order, Purpose
-from mlcd.clouds.replay import ReplayCloud, ReplayInstance, Workload, load_workload, load_workloads
+from mlcd.clouds.replay import ReplayCloud, ReplayInstance, Workload, load_workloads
 from mlcd.errors import BadInput
 from mlcd.jobs.setting import replay_space
 from mlcd.space import Config
@@ -29,7 +29,7 @@ def folder(tmp_path: Path, **files: str) -> Path:
 
 
 def test_repeats_are_averaged_and_a_row_fails_when_all_do(tmp_path: Path) -> None:
-    workload = load_workload(folder(tmp_path, job=JOB), "job")
+    workload = load_workloads(folder(tmp_path, job=JOB))["job"]
     assert workload.seconds == {D("a", 2): 400.0, D("a", 4): 200.0, D("b", 2): None}
     assert list(workload.seconds) == [D("a", 2), D("a", 4), D("b", 2)]
     assert workload.fastest_seconds == 200
@@ -37,12 +37,12 @@ def test_repeats_are_averaged_and_a_row_fails_when_all_do(tmp_path: Path) -> Non
 
 
 def test_a_job_is_scaled_to_hours(tmp_path: Path) -> None:
-    workload = load_workload(folder(tmp_path, job=JOB), "job").scaled(2)
+    workload = load_workloads(folder(tmp_path, job=JOB))["job"].scaled(2)
     assert workload.seconds == {D("a", 2): pytest.approx(14_400), D("a", 4): pytest.approx(7200), D("b", 2): None}
 
 
 def test_a_table_without_status_is_all_well(tmp_path: Path) -> None:
-    workload = load_workload(folder(tmp_path, job="instance,nodes,seconds\na,1,10\n"), "job")
+    workload = load_workloads(folder(tmp_path, job="instance,nodes,seconds\na,1,10\n"))["job"]
     assert workload.seconds == {D("a", 1): 10.0}
 
 
@@ -58,7 +58,7 @@ def test_a_family_is_a_workload_for_each_setting_at_the_most_samples(tmp_path: P
 
 
 def test_the_cloud_answers_with_the_row(tmp_path: Path) -> None:
-    cloud = ReplayCloud(load_workload(folder(tmp_path, job=JOB), "job"), folder="made")
+    cloud = ReplayCloud(load_workloads(folder(tmp_path, job=JOB))["job"], folder="made")
     assert (cloud.name, cloud.simulated, cloud.noise) == ("replay/made", True, 0.0)
     assert cloud.true_samples_per_second(D("a", 4)) == pytest.approx(1 / 200)
     assert cloud.true_samples_per_second(D("b", 2)) is None
@@ -83,10 +83,10 @@ def test_features_are_logarithms_of_what_is_known() -> None:
 
 
 def test_the_space_has_sizes_only_where_all_are_known(tmp_path: Path) -> None:
-    workload = load_workload(folder(tmp_path, job=JOB), "job")
+    workload = load_workloads(folder(tmp_path, job=JOB))["job"]
     assert replay_space(workload.instances, tuple(workload.seconds)).encoding.totals.shape == (3, 1)
     (tmp_path / "instances.csv").write_text("instance,usd_per_hour\na,0.1\nb,0.2\n")
-    workload = load_workload(tmp_path, "job")
+    workload = load_workloads(tmp_path)["job"]
     assert replay_space(workload.instances, tuple(workload.seconds)).encoding.totals.shape == (3, 0)
 
 
@@ -123,14 +123,6 @@ def test_missing_and_unreadable_files(tmp_path: Path) -> None:
     (folder(tmp_path) / "job.csv").write_bytes(b"instance,nodes\n\xff\xfe\x00,1\n")
     with pytest.raises(BadInput, match="cannot be read as a table"):
         load_workloads(tmp_path)
-
-
-def test_an_unknown_workload_has_a_nearest_name(tmp_path: Path) -> None:
-    folder(tmp_path, kmeans=JOB)
-    with pytest.raises(BadInput, match="no workload 'kmean'; did you mean 'kmeans'"):
-        load_workload(tmp_path, "kmean")
-    with pytest.raises(BadInput, match="no workload 'zzz'; there are kmeans"):
-        load_workload(tmp_path, "zzz")
 
 
 def tables(name: str) -> dict[str, Workload]:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from mlcd.bench.case import GoalKind, Row, is_unseen, row, search
+from mlcd.bench.tasks import run_tasks
 from mlcd.bench.workloads import sim_case, sim_workloads, table_cloud, table_truth, table_workloads
 from mlcd.clouds.provider import Cloud
 from mlcd.clouds.replay import Workload
@@ -63,13 +63,13 @@ def compare(comparison: Comparison) -> list[Row]:
         strategy(text)  # a wrong name or option is said before the first run
     sources = _sources(comparison)
     tasks = [
-        (source, hours, text, comparison.first_seed + seed)
+        (comparison, source, hours, text, comparison.first_seed + seed)
         for hours in comparison.hours
         for text in comparison.strategies
         for source in sources
         for seed in range(comparison.seeds)
     ]
-    rows = Parallel(n_jobs=comparison.jobs)(delayed(_run)(comparison, *task) for task in tasks)
+    rows = run_tasks(_run, tasks, jobs=comparison.jobs)
     return [r for r in rows if r is not None]
 
 

@@ -39,7 +39,7 @@ bench.add_command(serve)
 @click.option("--noise", type=click.FloatRange(0, 0.5), default=0.03, help="Relative deviation between two trials.")
 @click.option("--noisy-run", type=click.FloatRange(0, 0.5), default=0.0, help="The same on the final run: apart.")
 @click.option("--parallel", type=click.IntRange(min=1), default=1, help="Trials side by side.")
-@click.option("--jobs", type=int, default=-1, help="Processes, through joblib; -1 is one a core.")
+@click.option("--jobs", type=int, default=-1, help="Processes; -1 is one a core. Other than 1 needs mlcd[bench].")
 @click.option("--unseen", type=click.Choice(["all", "only", "no"]), default="all", help="Held-out workloads.")
 @output_option
 def train(  # noqa: PLR0917 - click passes options by name
@@ -123,7 +123,7 @@ def suggest(candidates: int, observations: int, repeats: int, output: str) -> No
 @bench.command()
 @click.option("--figures", default="all", metavar="A,B", help="Such as 1b,9,10; all of them without.")
 @click.option("--seeds", type=click.IntRange(min=1), default=5, help="Runs of each search; 200 for the record.")
-@click.option("--jobs", type=int, default=-1, help="Processes, through joblib; -1 is one a core.")
+@click.option("--jobs", type=int, default=-1, help="Processes; -1 is one a core. Other than 1 needs mlcd[bench].")
 @output_option
 def paper(figures: str, seeds: int, jobs: int, output: str) -> None:
     """The results of HeterBO's paper (Yi et al., IPDPS 2020) beside what the simulator gives.

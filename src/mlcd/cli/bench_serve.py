@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--targets", default="*", metavar="GLOB", help="Search only for models that match.")
 @click.option("--leave", type=click.Choice(["model", "family"]), default="model", help="What is not known of a target.")
 @click.option("--noise", type=click.FloatRange(0, 0.5), default=0.01, help="Relative deviation of a trial's latency.")
-@click.option("--jobs", type=int, default=-1, help="Processes, through joblib; -1 is one a core.")
+@click.option("--jobs", type=int, default=-1, help="Processes; -1 is one a core. Other than 1 needs mlcd[bench].")
 @click.option("--evaluations", default="", metavar="N,N", help="Those of Falcon's paper, 1 to 7 or `all`, instead.")
 @click.option("--pictures", type=click.Path(path_type=Path), metavar="DIR", help="Where the evaluations' pictures go.")
 @output_option

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     metavar="A,B",
     help="Also: mpc-first, mpc-again, oracle-whole.",
 )
-@click.option("--jobs", type=int, default=-1, help="Processes, through joblib; -1 is one a core.")
+@click.option("--jobs", type=int, default=-1, help="Processes; -1 is one a core. Other than 1 needs mlcd[bench].")
 @click.option("--toy", is_flag=True, help="The paper's toy table instead.")
 @click.option("--ec2", is_flag=True, help="The comparison with instances instead.")
 @output_option

@@ -15,6 +15,7 @@ from mlcd.version import __version__
 
 EXTRAS = {
     "torch": ("torch", "PyTorch, for jobs that use it on this machine"),
+    "bench": ("joblib", "joblib, for `mlcd bench` in several processes"),
     "compare": ("sklearn", "scikit-learn, timed beside ours by `mlcd bench suggest`"),
     "lithops": ("lithops", "Lithops, for `mlcd serverless` on real functions"),
 }

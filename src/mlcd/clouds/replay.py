@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from mlcd.clouds.provider import Lease, LeaseFailed, Order, Progress, Settled
-from mlcd.errors import BadInput, nearest
+from mlcd.errors import BadInput
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
 from mlcd.units import Usd
@@ -122,16 +122,6 @@ def load_workloads(folder: Path) -> dict[str, Workload]:
     if not workloads:
         raise BadInput(f"{folder}: holds no workload (a CSV beside instances.csv)")
     return workloads
-
-
-def load_workload(folder: Path, name: str) -> Workload:
-    """One workload by name. Raises BadInput with the nearest name."""
-    workloads = load_workloads(folder)
-    if name not in workloads:
-        near = nearest(name, list(workloads))
-        hint = f"; did you mean {near!r}?" if near else f"; there are {', '.join(list(workloads)[:8])} ..."
-        raise BadInput(f"{folder}: no workload {name!r}{hint}")
-    return workloads[name]
 
 
 @dataclass(frozen=True, slots=True)

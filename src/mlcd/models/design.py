@@ -36,12 +36,6 @@ def corners_and_centre(settings: Sequence[Setting]) -> tuple[Setting, ...]:
     return tuple(dict.fromkeys([*ends, centre]))
 
 
-def every_size(settings: Sequence[Setting]) -> tuple[Setting, ...]:
-    """Scavenger's full search where step times are concerned: every K at three batches."""
-    batches = three_batches(settings)
-    return tuple(s for s in settings if s.batch in batches)
-
-
 def most_doubtful(
     model: ParallelModel, settings: Sequence[Setting], tried: Sequence[Setting], count: int = 1
 ) -> tuple[Setting, ...]:

@@ -80,25 +80,6 @@ def gamma(phi: float, workers: int, batch: float) -> float:
     return float(workers) if math.isinf(phi) else (batch + workers * phi) / (batch + phi)
 
 
-def normalised_gamma(phi: float, workers: int, batch: float) -> float:
-    """gamma / K, by which different batches are compared; it falls as B grows."""
-    return gamma(phi, workers, batch) / workers
-
-
-def phi_from_gamma(value: float, workers: int, batch: float) -> float:
-    """The noise scale that gives this gamma; infinite at gamma = K. Raises BadInput for one worker."""
-    if workers < 2:
-        raise BadInput("gamma is 1 for one worker whatever the noise: it says nothing of phi")
-    if not 1 <= value <= workers:
-        raise BadInput(f"gamma lies between 1 and {workers} (got {value!r})")
-    return math.inf if value == workers else batch * (value - 1) / (workers - value)
-
-
-def efficiency(phi: float, batch: float, reference: float) -> float:
-    """Pollux's statistical efficiency: progress of a sample at `batch` over that at `reference`."""
-    return 1.0 if math.isinf(phi) else (phi + reference) / (phi + batch)
-
-
 @dataclass(slots=True, kw_only=True)
 class NoiseMeter:
     """Averages norms step by step. `add` each step; then `phi`, `gamma` and whether they can be trusted."""

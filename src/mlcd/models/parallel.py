@@ -85,13 +85,7 @@ class ParallelModel:
     scatter: float
     freedom: float
     covariance: Floats = field(repr=False)
-    residual_squares: float
     runs: int
-
-    @property
-    def parameters(self) -> int:
-        """Coefficients that took part in the fit."""
-        return int(np.count_nonzero(np.diag(self.covariance)))
 
     def seconds(self, setting: Setting) -> float:
         """The step's expected seconds."""
@@ -141,7 +135,6 @@ def fit(runs: Sequence[StepTime], law: Law, *, workers_per_node: int = 1) -> Par
         scatter=scatter,
         freedom=freedom,
         covariance=covariance,
-        residual_squares=squares,
         runs=len(runs),
     )
 
@@ -166,15 +159,6 @@ def left_out_error(runs: Sequence[StepTime], law: Law, workers_per_node: int = 1
         model = fit([*runs[:at], *runs[at + 1 :]], law, workers_per_node=workers_per_node)
         errors.append(math.log(max(model.seconds(run.setting), 1e-12) / run.seconds))
     return math.sqrt(float(np.mean(np.square(errors))))
-
-
-def aicc(model: ParallelModel) -> float:
-    """Akaike's criterion, corrected for few runs; infinite where there are no runs to spare."""
-    count, size = model.runs, model.parameters + 1
-    if count - size - 1 <= 0:
-        return math.inf
-    mean = max(model.residual_squares / count, 1e-12)
-    return count * math.log(mean) + 2 * size + 2 * size * (size + 1) / (count - size - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,7 +109,6 @@ def universal(
         scatter=median(job.parallel.scatter for job in jobs),
         freedom=max(2.0, len(jobs) - 1.0),
         covariance=np.diag(spreads**2),
-        residual_squares=0.0,
         runs=0,
     )
     ratio = math.exp(median(math.log(max(j.convergence.critical, 1e-9) / j.first_batch) for j in jobs))

@@ -45,13 +45,6 @@ def goal_text(record: ServerlessRecord) -> str:
     )
 
 
-def fleets_text(epochs: tuple[Epoch, ...]) -> str:
-    """`4-16 functions of 512-1,769 MB`."""
-    functions = [epoch.fleet.functions for epoch in epochs]
-    memory = [epoch.fleet.memory_mb for epoch in epochs]
-    return f"{_span(functions)} functions of {_span(memory)} MB"
-
-
 def better_instance(record: ServerlessRecord) -> PlainInstance | None:
     """The plain instance that serves the goal better: cheaper and no slower, or as cheap and faster."""
     if not record.reached:
@@ -143,11 +136,6 @@ def _receipt(record: ServerlessRecord) -> list[str]:
     head = f"Receipt (prices of {prices.name}, {prices.date.isoformat()})"
     tail = f"  {calls:,} calls, {repeated:,} of them repeated; {record.sync}; scheduled by {record.strategy}"
     return [head, *text_table(rows, "<>>"), tail]
-
-
-def _span(numbers: list[int]) -> str:
-    low, high = min(numbers), max(numbers)
-    return f"{low:,}" if low == high else f"{low:,}-{high:,}"
 
 
 def _at(plan: PlainInstance) -> str:

@@ -17,7 +17,6 @@ SCHEDULERS = {
     "oracle": ("mlcd.schedulers.oracle", "Oracle"),
 }
 
-DEFAULT_SCHEDULER = "mpc"
 ONLY_SIMULATED = "oracle"
 """Must know the truth: `mlcd bench serverless` makes it."""
 _NOT_TYPED = ("seed", "prior", "truth")

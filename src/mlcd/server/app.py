@@ -1,4 +1,4 @@
-"""The endpoints: Open Inference Protocol v2 over HTTP, with FastAPI."""
+"""The endpoints: Open Inference Protocol v2 over HTTP, with Starlette."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,30 +12,38 @@ from mlcd.server.stats import as_json, as_prometheus
 from mlcd.version import __version__
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI, Request, Response
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.requests import Request
+    from starlette.responses import Response
 
 _MODEL = "/v2/models/{model}"
 
 
-def make_app(options: ServerOptions, model: Model) -> "FastAPI":
+def make_app(options: ServerOptions, model: Model) -> "Starlette":
     """An application that serves `model`; requests are batched while it runs."""
-    from fastapi import FastAPI  # noqa: PLC0415
+    from starlette.applications import Starlette  # noqa: PLC0415
+    from starlette.exceptions import HTTPException  # noqa: PLC0415
+    from starlette.routing import Route  # noqa: PLC0415
 
     endpoints = _Endpoints(options, model)
-    app = FastAPI(title="mlcd server", lifespan=endpoints.lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-    _answer_errors(app)
-    # Plain routes: what FastAPI would read from a signature, `protocol` reads from the body, with better messages.
-    app.add_route("/v2", _json_of(endpoints.about))
-    app.add_route("/v2/health/live", _json_of(lambda _: {"live": True}))
-    app.add_route("/v2/health/ready", _json_of(lambda _: {"ready": True}))
-    app.add_route("/metrics", endpoints.metrics)
+    routes = [
+        Route("/v2", _json_of(endpoints.about)),
+        Route("/v2/health/live", _json_of(lambda _: {"live": True})),
+        Route("/v2/health/ready", _json_of(lambda _: {"ready": True})),
+        Route("/metrics", endpoints.metrics),
+    ]
     for place in (_MODEL, f"{_MODEL}/versions/{{version}}"):
-        app.add_route(place, _json_of(endpoints.facts))
-        app.add_route(f"{place}/ready", _json_of(endpoints.ready))
-        app.add_route(f"{place}/stats", _json_of(endpoints.stats))
-        app.add_route(f"{place}/config", _json_of(endpoints.config))
-        app.add_route(f"{place}/infer", endpoints.infer, methods=["POST"])
-    return app
+        routes += [
+            Route(place, _json_of(endpoints.facts)),
+            Route(f"{place}/ready", _json_of(endpoints.ready)),
+            Route(f"{place}/stats", _json_of(endpoints.stats)),
+            Route(f"{place}/config", _json_of(endpoints.config)),
+            Route(f"{place}/infer", endpoints.infer, methods=["POST"]),
+        ]
+    # Every error is JSON with one line, as the protocol asks.
+    errors: dict[Any, Any] = {BadRequest: _refuse, HTTPException: _no_such}
+    return Starlette(routes=routes, lifespan=endpoints.lifespan, exception_handlers=errors)
 
 
 class _Endpoints:
@@ -45,7 +53,7 @@ class _Endpoints:
         self._options, self._model = options, model
 
     @asynccontextmanager
-    async def lifespan(self, _: "FastAPI") -> AsyncIterator[None]:
+    async def lifespan(self, _: "Starlette") -> AsyncIterator[None]:
         options = self._options
         self._batcher = Batcher(
             self._model.run,
@@ -58,7 +66,7 @@ class _Endpoints:
         self._batcher.close()
 
     async def infer(self, request: "Request") -> "Response":
-        from fastapi import Response  # noqa: PLC0415
+        from starlette.responses import Response  # noqa: PLC0415
 
         self._check_model(request)
         body = await _body(request, self._options.request_bytes)
@@ -72,7 +80,7 @@ class _Endpoints:
         return Response(content, media_type="application/octet-stream", headers={HEADER: str(length)})
 
     async def metrics(self, _: "Request") -> "Response":
-        from fastapi.responses import PlainTextResponse  # noqa: PLC0415
+        from starlette.responses import PlainTextResponse  # noqa: PLC0415
 
         return PlainTextResponse(as_prometheus(self._batcher.counts, self._options))
 
@@ -111,7 +119,7 @@ class _Endpoints:
 
 
 def _json_of(make: Callable[["Request"], dict[str, Any]]) -> Callable[["Request"], Any]:
-    from fastapi.responses import JSONResponse  # noqa: PLC0415
+    from starlette.responses import JSONResponse  # noqa: PLC0415
 
     async def endpoint(request: "Request") -> "Response":
         return JSONResponse(make(request))
@@ -119,19 +127,17 @@ def _json_of(make: Callable[["Request"], dict[str, Any]]) -> Callable[["Request"
     return endpoint
 
 
-def _answer_errors(app: "FastAPI") -> None:
-    """Every error is JSON with one line, as the protocol asks."""
-    from fastapi.responses import JSONResponse  # noqa: PLC0415
-    from starlette.exceptions import HTTPException  # noqa: PLC0415
+async def _refuse(_: "Request", error: BadRequest) -> "Response":
+    from starlette.responses import JSONResponse  # noqa: PLC0415
 
-    @app.exception_handler(BadRequest)
-    async def refuse(_: "Request", error: BadRequest) -> "Response":
-        return JSONResponse({"error": error.problem}, status_code=error.status)
+    return JSONResponse({"error": error.problem}, status_code=error.status)
 
-    @app.exception_handler(HTTPException)
-    async def no_such(request: "Request", error: HTTPException) -> "Response":
-        problem = f"{request.method} {request.url.path[:200]}: {error.detail}"
-        return JSONResponse({"error": problem}, status_code=error.status_code, headers=error.headers)
+
+async def _no_such(request: "Request", error: "HTTPException") -> "Response":
+    from starlette.responses import JSONResponse  # noqa: PLC0415
+
+    problem = f"{request.method} {request.url.path[:200]}: {error.detail}"
+    return JSONResponse({"error": problem}, status_code=error.status_code, headers=error.headers)
 
 
 async def _body(request: "Request", limit: int) -> bytes:

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from joblib import Parallel, delayed
-
 from mlcd.bench.case import search
+from mlcd.bench.tasks import run_tasks
 from mlcd.catalog import load_catalog
 from mlcd.clouds.sim import PAPER_JOBS, SimCloud
 from mlcd.goal import Goal
@@ -110,9 +109,8 @@ class Outcome:
 
 
 def runs(experiment: Experiment, strategy: str, settings: Settings) -> list[Outcome]:
-    """Seeds 0 .. seeds - 1, through joblib."""
-    found = Parallel(n_jobs=settings.jobs)(delayed(_run)(experiment, strategy, seed) for seed in range(settings.seeds))
-    return list(found)
+    """Seeds 0 .. seeds - 1."""
+    return run_tasks(_run, [(experiment, strategy, seed) for seed in range(settings.seeds)], jobs=settings.jobs)
 
 
 def _run(experiment: Experiment, strategy: str, seed: int) -> Outcome:

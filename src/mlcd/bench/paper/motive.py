@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from joblib import Parallel, delayed
-
 from mlcd.bench.case import search
 from mlcd.bench.paper.experiment import (
     Entry,
@@ -18,6 +16,7 @@ from mlcd.bench.paper.experiment import (
     runs,
     true_seconds,
 )
+from mlcd.bench.tasks import run_tasks
 from mlcd.catalog import load_catalog
 from mlcd.clouds.sim import SimCloud
 from mlcd.goal import Goal, Objective
@@ -201,9 +200,7 @@ def fig7(settings: Settings) -> list[Entry]:
     entries = []
     for label, goal in goals:
         experiment = Experiment(job="resnet-scale-out", goal=goal)
-        found: list[_Next] = Parallel(n_jobs=settings.jobs)(
-            delayed(_next)(experiment, seed) for seed in range(settings.seeds)
-        )
+        found = run_tasks(_next, [(experiment, seed) for seed in range(settings.seeds)], jobs=settings.jobs)
         both = [n for n in found if n.heterbo_usd is not None and n.convbo_usd is not None]
         ours, theirs = mean(n.heterbo_usd for n in both), mean(n.convbo_usd for n in both)
         share = per_cent(ours, theirs)

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from mlcd.bench.serve.case import Bed, Case, Walk, searcher, walk
 from mlcd.bench.serve.pictures import cold_start_picture, path_picture, sweep_picture
+from mlcd.bench.tasks import run_tasks
 from mlcd.errors import BadInput
 from mlcd.space import Config
 
@@ -91,7 +91,7 @@ def search_all(setting: Setting, texts: Sequence[str]) -> Walks:
     if not names:
         raise BadInput(f"--slo: nothing serves any of these models within {setting.slo_ms:g} ms")
     tasks = [(text, name) for text in texts for name in names]
-    found = Parallel(n_jobs=setting.jobs)(delayed(_searches)(setting, text, name) for text, name in tasks)
+    found = run_tasks(_searches, [(setting, *task) for task in tasks], jobs=setting.jobs)
     return dict(zip(tasks, found, strict=True))
 
 

@@ -76,7 +76,6 @@ _MEASURED_AS = {
     "tanh": "tanh",
     "subtract": "subtract",
 }
-_COMPUTE = ("conv2d", "dense")
 _FILTERS, _WINDOW, _CHANNELS, _OUTPUTS = 32, 9, 3, 50
 _REFERENCE = Config.of({"cpus": 4, "gpu": "V100", "gpu_memory": 2.4, "batch": 32, "power": 1.0})
 

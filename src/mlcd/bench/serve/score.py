@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from mlcd.bench.case import is_unseen
 from mlcd.bench.serve.case import Bed, Case, Leave, searcher, walk
+from mlcd.bench.tasks import run_tasks
 from mlcd.errors import BadInput
 from mlcd.search.registry import strategy_class
 
@@ -91,7 +91,7 @@ def compare(comparison: Comparison, beds: Sequence[Bed]) -> list[Row]:
     ]
     if not tasks:
         raise BadInput(f"--targets: none matches {comparison.targets!r}")
-    found = Parallel(n_jobs=comparison.jobs)(delayed(_in_worker)(*task) for task in tasks)
+    found = run_tasks(_in_worker, tasks, jobs=comparison.jobs)
     return [row for rows in found for row in rows]
 
 

@@ -7,11 +7,11 @@ from functools import lru_cache
 from statistics import fmean
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from mlcd.bench.serverless.episode import run_episode
 from mlcd.bench.serverless.grid import grid_search
 from mlcd.bench.serverless.past import past_prior
+from mlcd.bench.tasks import run_tasks
 from mlcd.clouds.functions.sim import SimFunctionCloud
 from mlcd.clouds.functions.sim.laws import REFERENCE_MB, FunctionLaws
 from mlcd.clouds.functions.sim.workloads import PAPER, UNSEEN_COUNT, SimWorkload, workload
@@ -163,7 +163,7 @@ def compare(comparison: Comparison) -> list[Row]:
         for budget in comparison.budgets
         for seed in range(comparison.seeds)
     ]
-    return list(Parallel(n_jobs=comparison.jobs)(delayed(run_one)(*task) for task in tasks))
+    return run_tasks(run_one, tasks, jobs=comparison.jobs)
 
 
 def run_one(name: str, scheduler: str, budget: float, seed: int) -> Row:

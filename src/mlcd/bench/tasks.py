@@ -1,0 +1,31 @@
+"""Independent tasks of a benchmark: one after another, or in several processes."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar, TypeVarTuple
+
+from mlcd.errors import BadInput
+
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
+
+
+def run_tasks(
+    function: Callable[[*Arguments], Result], tasks: Iterable[tuple[*Arguments]], *, jobs: int
+) -> list[Result]:
+    """`function` of every task's arguments, in the order of the tasks.
+
+    jobs  processes, through joblib; 1 runs the tasks in this process and needs no joblib; -1 is one process a core
+
+    Raises BadInput for 0, and where joblib is needed and not installed.
+    """
+    if jobs == 0:
+        raise BadInput("--jobs: must be the number of processes, or -1 for one a core (got 0)")
+    if jobs == 1:
+        return [function(*task) for task in tasks]
+    try:
+        from joblib import Parallel, delayed  # noqa: PLC0415
+    except ImportError as error:
+        raise BadInput(
+            f"--jobs: {jobs} needs joblib, the extra `bench`: pip install 'mlcd[bench]'; --jobs 1 does without"
+        ) from error
+    return list(Parallel(n_jobs=jobs)(delayed(function)(*task) for task in tasks))
