@@ -4,8 +4,9 @@ from mlcd.models.convergence import ConvergenceModel
 from mlcd.models.parallel import Law, fit
 from mlcd.models.timed import setting_of, timed
 from mlcd.models.universal import KnownJob
+from mlcd.problem import Problem
+from mlcd.run.run import AnyRun
 from mlcd.store.store import Store
-from mlcd.trial.record import RunRecord
 
 FEWEST_RUNS = 4
 """Below that an earlier run says too little of step times."""
@@ -16,19 +17,20 @@ def known_jobs(store: Store, cloud: str) -> tuple[KnownJob, ...]:
     found = []
     for summary in store.runs():
         if summary.cloud == cloud:
-            record = store.record(summary.run_id)
-            job = _job(record) if record.problem.batching is not None else None
+            job = _job(store.load(summary.run_id))
             found += [job] if job is not None else []
     return tuple(found)
 
 
-def _job(record: RunRecord) -> KnownJob | None:
-    history = record.history
+def _job(run: AnyRun) -> KnownJob | None:
+    if not isinstance(run.problem, Problem) or run.problem.batching is None:
+        return None
+    history = run.history
     instances = [trial.config.instance for trial in history.measured]
     runs = timed(history, max(set(instances), key=instances.count)) if instances else ()
     if len(runs) < FEWEST_RUNS:
         return None
-    settings = [setting_of(config) for config in record.problem.space]
+    settings = [setting_of(config) for config in run.problem.space]
     noise = history.noise_scale
     return KnownJob(
         first_batch=min(s.batch for s in settings),

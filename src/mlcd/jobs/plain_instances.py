@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from mlcd.catalog import Catalog
 from mlcd.trial.epoch import Epoch
-from mlcd.trial.serverless import PlainInstance
+from mlcd.run.verdict import PlainInstance
 
 START_SECONDS = 90.0
 """From the order to the first sample: an instance's start and its libraries' (EC2, usual)."""

@@ -1,6 +1,5 @@
-"""The serving job: from a model or a job file to a run, and from a stored run back to work."""
+"""The serving job: from a model or a job file to all that a run needs."""
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -8,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from mlcd.clouds.serving import LocalServing
-from mlcd.engine.serving import ServingEngine
+from mlcd.deciders.search import SearchDecider
+from mlcd.deciders.verification import VerificationDecider
+from mlcd.engine.serving import LoadTestPerformer
 from mlcd.errors import BadInput, ProviderError, nearest
-from mlcd.events import Observer, ignore
+from mlcd.jobs.prepared import Prepared
 from mlcd.jobs.served_model import ServedModel, read_model
 from mlcd.jobs.serving_space import SERVING_TRIAL, verification_seconds, work
 from mlcd.known import Known
@@ -18,15 +19,13 @@ from mlcd.known.cpu import cpu, cpu_noise
 from mlcd.known.resemblance import resemblance
 from mlcd.problem import Problem
 from mlcd.profiler.load import LoadTest
+from mlcd.run.header import ServingFacts
+from mlcd.run.kind import Kind
 from mlcd.search.registry import strategy
 from mlcd.search.strategy import Strategy
 from mlcd.spec.serve import ServeSpec
 from mlcd.spec.serving import parse_serve
-from mlcd.store.serving_codec import serving_to_json
-from mlcd.store.store import Store, home
-from mlcd.trial.outcome import Status
-from mlcd.trial.record import RunRecord, ServingFacts
-from mlcd.version import __version__
+from mlcd.store.store import home
 
 REQUESTS = 1e6
 """What plans are made for: a million requests."""
@@ -34,14 +33,15 @@ PRICES_DATE = "nominal"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreparedServing:
-    """A job resolved against this machine: all that a run needs."""
+class PreparedServing(Prepared[Problem]):
+    """A serving job resolved against this machine.
 
-    problem: Problem
-    cloud: LocalServing
-    strategy: Strategy
+    server  what starts servers, also the one that stays after the run
+    test    how they are loaded
+    """
+
+    server: LocalServing
     test: LoadTest
-    facts: ServingFacts
 
 
 def prepare(spec: ServeSpec, *, seed: int = 0, folder: Path | None = None) -> PreparedServing:
@@ -71,71 +71,40 @@ def prepare(spec: ServeSpec, *, seed: int = 0, folder: Path | None = None) -> Pr
         resemblance=resemblance(known, model.target) if known is not None and model.target is not None else None,
         notes=notes,
     )
-    return PreparedServing(
-        problem=problem,
-        cloud=LocalServing(model.path, home=folder or home(), noise=noise, sizes=spec.sizes),
-        strategy=_strategy(spec, seed, known, model),
-        test=LoadTest(
-            inputs=model.inputs,
-            scenario=spec.scenario,
-            slo=spec.goal.slo,
-            rate=spec.goal.rate,
-            headroom=spec.load.headroom,
-            verify_seconds=spec.load.verify_seconds,
-            seed=seed,
-        ),
-        facts=facts,
-    )
-
-
-def serve(spec: ServeSpec, *, store: Store, seed: int = 0, observer: Observer = ignore) -> RunRecord:
-    """Search, choose, verify; everything is in the store. Raises what `prepare` raises, StoreError, Interrupted."""
-    prepared = prepare(spec, seed=seed, folder=store.folder)
-    return serve_prepared(spec, prepared, store=store, seed=seed, observer=observer)
-
-
-def serve_prepared(
-    spec: ServeSpec, prepared: PreparedServing, *, store: Store, seed: int = 0, observer: Observer = ignore
-) -> RunRecord:
-    """`serve` of a job that was prepared for this store's folder."""
     now = datetime.now(UTC)
-    record = RunRecord(
-        run_id=f"{spec.name}-{secrets.token_hex(3)}",
-        created=now.isoformat(timespec="seconds"),
-        cloud=prepared.cloud.name,
+    server = LocalServing(model.path, home=folder or home(), noise=noise, sizes=spec.sizes)
+    test = LoadTest(
+        inputs=model.inputs,
+        scenario=spec.scenario,
+        slo=spec.goal.slo,
+        rate=spec.goal.rate,
+        headroom=spec.load.headroom,
+        verify_seconds=spec.load.verify_seconds,
+        seed=seed,
+    )
+    return PreparedServing(
+        kind=Kind.SERVE,
+        name=spec.name,
+        problem=problem,
+        # Guarded whoever searches: what has to fit is the verification, which every trial leaves room for.
+        decider=SearchDecider(
+            strategy=_strategy(spec, seed, known, model),
+            aftermath=VerificationDecider(seconds=spec.load.verify_seconds),
+            guarded=True,
+        ),
+        connect=lambda _problem, _leaving: LoadTestPerformer(cloud=server, test=test),
+        cloud=server.name,
         simulated=False,
+        charged=False,
         strategy=spec.search.strategy,
         seed=seed,
-        parallel=1,
-        version=__version__,
         catalog_date=PRICES_DATE,
-        problem=prepared.problem,
-        status=Status.RUNNING,
-        kind="serve",
-        serving=prepared.facts,
-    )
-    store.add_run(record, kind="serve", spec=_spec_to_json(spec, prepared.facts, now))
-    return _engine(record, prepared, store, observer).run()
-
-
-def resume(run_id: str, *, store: Store, observer: Observer = ignore) -> RunRecord:
-    """Go on with a run from where the store says it stands; a finished run is only shown again."""
-    record = store.record(run_id)
-    if record.status.is_final:
-        return record
-    spec = _spec_from_json(store.spec(record.run_id))
-    return _engine(record, prepare(spec, seed=record.seed, folder=store.folder), store, observer).run()
-
-
-def _engine(record: RunRecord, prepared: PreparedServing, store: Store, observer: Observer) -> ServingEngine:
-    return ServingEngine(
-        run_id=record.run_id,
-        problem=record.problem,
-        cloud=prepared.cloud,
-        strategy=prepared.strategy,
-        store=store,
-        observer=observer,
-        test=prepared.test,
+        spec=_spec_to_json(spec, now),
+        notes=notes,
+        serving=facts,
+        now=now,
+        server=server,
+        test=test,
     )
 
 
@@ -160,10 +129,11 @@ def _elsewhere(spec: ServeSpec) -> Exception:
     return error if near or "/" not in infra else ProviderError(str(error))
 
 
-def _spec_to_json(spec: ServeSpec, facts: ServingFacts, now: datetime) -> dict[str, Any]:
+def _spec_to_json(spec: ServeSpec, now: datetime) -> dict[str, Any]:
     file = str(Path(spec.file or "job.yaml").resolve())  # also without a file its paths are seen from here, later
-    return {"source": spec.source, "file": file, "now": now.isoformat(), "serving": serving_to_json(facts)}
+    return {"source": spec.source, "file": file, "now": now.isoformat()}
 
 
-def _spec_from_json(data: Mapping[str, Any]) -> ServeSpec:
+def stored_spec(data: Mapping[str, Any]) -> ServeSpec:
+    """The job of a stored run."""
     return parse_serve(data["source"], file=data["file"] or "job.yaml", now=datetime.fromisoformat(data["now"]))

@@ -1,10 +1,9 @@
-"""The job of training on functions: from a job file to a run, and from a stored run back to work."""
+"""The serverless job: from a job file to all that a run needs."""
 
 import math
-import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,28 +12,28 @@ from mlcd.catalog import load_catalog
 from mlcd.catalog.functions import DEFAULT_PRICES, FunctionPrices, all_function_prices, function_prices
 from mlcd.clouds.functions.lithops.call import Sync
 from mlcd.clouds.functions.lithops.cloud import LithopsCloud, Workload
-from mlcd.clouds.functions.provider import FunctionCloud
 from mlcd.clouds.functions.sim import SimFunctionCloud
 from mlcd.clouds.functions.sim.workloads import SimWorkload
 from mlcd.clouds.functions.sim.workloads import workload as simulated_workload
-from mlcd.engine.epochs import EpochEngine
-from mlcd.epoch_ledger import EpochLedger
+from mlcd.deciders.epochs import EpochDecider, first_fleet
+from mlcd.engine.epochs import EpochPerformer
 from mlcd.errors import BadInput, ProviderError, nearest
-from mlcd.events import EpochObserver, ignore_epochs
 from mlcd.functions import FunctionProblem
+from mlcd.jobs.earlier_trainings import earlier_trainings, epochs_of, prior_of
 from mlcd.jobs.function_data import module, samples
 from mlcd.jobs.plain_instances import plain_instances
+from mlcd.jobs.prepared import Prepared
+from mlcd.models.epochs import EpochPrior
 from mlcd.plugins import check_methods, check_object, is_object_name, object_missing, object_name
+from mlcd.run.header import FunctionFacts
+from mlcd.run.kind import Kind
+from mlcd.run.verdict import PlainInstance
 from mlcd.schedulers.registry import scheduler
 from mlcd.schedulers.scheduler import Scheduler
 from mlcd.spec.functions import DEFAULT_BATCH, parse_serverless, with_function_flags
 from mlcd.spec.serverless import ServerlessSpec
-from mlcd.store.epochs import EpochBook
-from mlcd.store.store import Store, home
+from mlcd.store.store import home
 from mlcd.trial.epoch import Epoch
-from mlcd.trial.outcome import Status
-from mlcd.trial.serverless import PlainInstance, ServerlessRecord
-from mlcd.version import __version__
 from mlcd.workloads.data import Samples
 from mlcd.workloads.model import BUILT_IN
 
@@ -51,47 +50,68 @@ DRIVER_PUTS, DRIVER_GETS = 16, 8
 """What mlcd itself asks of the storage in an epoch, counted as a function's, which is too much where there are many."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PreparedTraining:
-    """A job resolved: the problem, and all that is needed to run it; nothing is connected to yet."""
-
-    problem: FunctionProblem
-    scheduler: Scheduler
-    simulated: bool
-    charged: bool
-    workload: Workload | None = None
-    laws: SimWorkload | None = None
-
-
-def prepare(spec: ServerlessSpec, *, seed: int = 0, strategy: Scheduler | None = None) -> PreparedTraining:
+def prepare(
+    spec: ServerlessSpec,
+    *,
+    seed: int = 0,
+    folder: Path | None = None,
+    strategy: Scheduler | None = None,
+    earlier: tuple[str, ...] | None = None,
+) -> Prepared[FunctionProblem]:
     """Names become prices, data and a problem. Raises SpecError, BadInput, ProviderError; spends nothing.
 
+    folder    has the store of earlier runs, and will have the objects of functions on this machine (None: $MLCD_HOME)
     strategy  an object in place of the scheduler that the job names; `with_scheduler` says what is recorded then
+    earlier   the runs that the scheduler may learn from; None: those in the store that trained the same
     """
     spec = with_scheduler(spec, strategy)
-    infra = spec.resources.infra
-    chosen = strategy or _scheduler(spec, seed)
-    if infra == SIMULATED:
+    folder = folder or home()
+    laws, workload, backend = None, None, ""
+    if spec.resources.infra == SIMULATED:
         laws = _simulated(spec)
         problem = _simulated_problem(spec, laws)
-        return _tried(PreparedTraining(problem=problem, scheduler=chosen, simulated=True, charged=False, laws=laws))
-    backend = _backend(spec)
-    code, found = module(spec), samples(spec)
-    workload = Workload(
-        model=spec.workload.model,
-        samples=found,
-        rate=_rate(spec),
-        sync=Sync(spec.sync),
-        seed=seed,
-        pushes=spec.search.pushes,
-        fan_in=spec.search.fan_in,
-        module=code,
-    )
-    problem = _real_problem(spec, found, backend)
-    return _tried(
-        PreparedTraining(
-            problem=problem, scheduler=chosen, simulated=False, charged=backend != "localhost", workload=workload
+    else:
+        backend = _backend(spec)
+        code, found = module(spec), samples(spec)
+        workload = Workload(
+            model=spec.workload.model,
+            samples=found,
+            rate=_rate(spec),
+            sync=Sync(spec.sync),
+            seed=seed,
+            pushes=spec.search.pushes,
+            fan_in=spec.search.fan_in,
+            module=code,
         )
+        problem = _real_problem(spec, found, backend)
+    facts = FunctionFacts(model=spec.workload.model, sync=spec.sync)
+    if earlier is None:
+        earlier = earlier_trainings(folder, spec.resources.infra, facts, problem)
+    facts = replace(facts, earlier=earlier)
+    chosen = strategy or _scheduler(spec, seed, prior_of(epochs_of(folder, earlier), problem))
+    first_fleet(problem, chosen)  # a scheduler that cannot serve the goal is refused before there is a run
+    now = datetime.now(UTC)
+
+    def connect(problem: FunctionProblem, leaving: ExitStack) -> EpochPerformer:
+        if laws is not None:
+            return EpochPerformer(cloud=SimFunctionCloud(problem=problem, laws=laws.laws, seed=seed))
+        return EpochPerformer(cloud=_lithops(spec, problem, workload, folder, leaving))
+
+    return Prepared(
+        kind=Kind.SERVERLESS,
+        name=spec.name,
+        problem=problem,
+        decider=EpochDecider(scheduler=chosen, compare=_compared),
+        connect=connect,
+        cloud=spec.resources.infra,
+        simulated=laws is not None,
+        charged=laws is None and backend != "localhost",
+        strategy=spec.search.strategy,
+        seed=seed,
+        catalog_date=problem.prices.date.isoformat(),
+        spec=_spec_to_json(spec, now),
+        functions=facts,
+        now=now,
     )
 
 
@@ -106,96 +126,31 @@ def check_scheduler(spec: ServerlessSpec, strategy: Scheduler | None) -> None:
     check_object(spec.search.strategy, strategy, argument="strategy")
 
 
-def _scheduler(spec: ServerlessSpec, seed: int) -> Scheduler:
+def _scheduler(spec: ServerlessSpec, seed: int, prior: EpochPrior | None) -> Scheduler:
     text = spec.search.strategy
     if is_object_name(text):
         raise spec.error("search.strategy", object_missing(text, argument="strategy"))
     try:
-        return scheduler(text, seed=seed)
+        return scheduler(text, seed=seed, prior=prior)
     except BadInput as error:
         raise spec.error("search.strategy", str(error).removeprefix("search.strategy: ")) from error
 
 
-def _tried(prepared: PreparedTraining) -> PreparedTraining:
-    """As it is, once its scheduler has decided something: one that cannot is refused before there is a run."""
-    prepared.scheduler.decide(prepared.problem, (), EpochLedger(problem=prepared.problem).left())
-    return prepared
-
-
-def train(
-    spec: ServerlessSpec, *, store: Store, seed: int = 0, observer: EpochObserver = ignore_epochs
-) -> ServerlessRecord:
-    """To the target loss inside the limits, all of it in the store. Raises as `prepare`, StoreError, Interrupted."""
-    prepared = prepare(spec, seed=seed)
-    now = datetime.now(UTC)
-    with ExitStack() as leaving:
-        cloud = connect(spec, prepared, folder=store.folder, seed=seed, leaving=leaving)
-        record = ServerlessRecord(
-            run_id=f"{spec.name}-{secrets.token_hex(3)}",
-            created=now.isoformat(timespec="seconds"),
-            cloud=cloud.name,
-            simulated=cloud.simulated,
-            strategy=spec.search.strategy,
-            seed=seed,
-            version=__version__,
-            sync=spec.sync,
-            model=spec.workload.model,
-            problem=prepared.problem,
-            status=Status.RUNNING,
-        )
-        book = EpochBook(store)
-        book.add_run(record, spec=_spec_to_json(spec, now))
-        return _engine(record, prepared, cloud, book, observer).run()
-
-
-def resume(run_id: str, *, store: Store, observer: EpochObserver = ignore_epochs) -> ServerlessRecord:
-    """Go on with a run from where the store says it stands; a finished run is only shown again."""
-    book = EpochBook(store)
-    record = book.record(run_id)
-    if record.status.is_final:
-        return record
-    spec = _spec_from_json(store.spec(record.run_id))
-    prepared = replace(prepare(spec, seed=record.seed), problem=record.problem)
-    with ExitStack() as leaving:
-        cloud = connect(spec, prepared, folder=store.folder, seed=record.seed, leaving=leaving)
-        return _engine(record, prepared, cloud, book, observer).run()
-
-
-def connect(
-    spec: ServerlessSpec, prepared: PreparedTraining, *, folder: Path | None, seed: int, leaving: ExitStack
-) -> FunctionCloud:
-    """The cloud that the job names; `leaving` closes it. Raises ProviderError where it cannot be used."""
-    if prepared.laws is not None:
-        return SimFunctionCloud(problem=prepared.problem, laws=prepared.laws.laws, seed=seed)
-    if prepared.workload is None:
+def _lithops(
+    spec: ServerlessSpec, problem: FunctionProblem, workload: Workload | None, folder: Path, leaving: ExitStack
+) -> LithopsCloud:
+    """Raises ProviderError where it cannot be used."""
+    if workload is None:
         raise ValueError("a job on real functions has a workload")
     cloud = LithopsCloud(
         backend=_backend(spec),
-        problem=prepared.problem,
-        workload=prepared.workload,
-        folder=(folder or home()) / "functions",
+        problem=problem,
+        workload=workload,
+        folder=folder / "functions",
         settings=_settings(spec),
     )
     leaving.callback(cloud.close)
     return cloud
-
-
-def _engine(
-    record: ServerlessRecord,
-    prepared: PreparedTraining,
-    cloud: FunctionCloud,
-    book: EpochBook,
-    observer: EpochObserver,
-) -> EpochEngine:
-    return EpochEngine(
-        run_id=record.run_id,
-        problem=record.problem,
-        cloud=cloud,
-        scheduler=prepared.scheduler,
-        book=book,
-        observer=observer,
-        compare=_compared,
-    )
 
 
 def _compared(epochs: tuple[Epoch, ...]) -> Sequence[PlainInstance]:
@@ -348,6 +303,7 @@ def _simulated_problem(spec: ServerlessSpec, laws: SimWorkload) -> FunctionProbl
         batch=base.batch if spec.workload.batch is None else spec.workload.batch,
         model_bytes=base.model_bytes,
         target_loss=base.target_loss if target is None else target,
+        first_loss=base.first_loss,
         max_epochs=spec.workload.max_epochs,
         goal=spec.goal,
         prices=_prices(spec, usual) if "memory" in spec.places or spec.resources.prices else base.prices,
@@ -364,5 +320,6 @@ def _spec_to_json(spec: ServerlessSpec, now: datetime) -> dict[str, Any]:
     return {"source": spec.source, "file": file, "now": now.isoformat()}
 
 
-def _spec_from_json(data: Mapping[str, Any]) -> ServerlessSpec:
+def stored_spec(data: Mapping[str, Any]) -> ServerlessSpec:
+    """The job of a stored run."""
     return parse_serverless(data["source"], file=data["file"] or "job.yaml", now=datetime.fromisoformat(data["now"]))

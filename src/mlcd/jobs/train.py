@@ -1,9 +1,8 @@
-"""The training job: from a job file to a run, and from a stored run back to work."""
+"""The training job: from a job file to all that a run needs."""
 
-import secrets
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,36 +10,28 @@ from typing import Any
 from mlcd.catalog import Catalog, load_catalog
 from mlcd.clouds.job import JobCloud
 from mlcd.clouds.plugin import CloudPlugin
-from mlcd.engine import Engine
+from mlcd.deciders.search import SearchDecider
+from mlcd.deciders.training import TrainingDecider
+from mlcd.engine.on_nodes import NodePerformer
 from mlcd.errors import BadInput
-from mlcd.events import Observer, ignore
 from mlcd.jobs.known_jobs import known_jobs
 from mlcd.jobs.plugin import cloud_plugin, on_plugin
+from mlcd.jobs.prepared import Prepared
 from mlcd.jobs.real import on_nodes
-from mlcd.jobs.setting import Setting, replayed, simulated
+from mlcd.jobs.setting import replayed, simulated
 from mlcd.jobs.where import BUILT_IN, where
 from mlcd.models.universal import KnownJob
 from mlcd.plugins import check_methods, check_object, is_object_name, object_missing, object_name
+from mlcd.problem import Problem
+from mlcd.run.kind import Kind
 from mlcd.search.registry import strategy as strategy_by_name
-from mlcd.search.strategy import Strategy
+from mlcd.search.strategy import Elastic, Strategy
 from mlcd.spec import TrainSpec, parse_train, with_overrides
 from mlcd.store.store import FILE as STORE_FILE
 from mlcd.store.store import Store, home
-from mlcd.trial.outcome import Status
-from mlcd.trial.record import RunRecord
-from mlcd.version import __version__
 
 USUAL_WITH_BATCH = "scavenger-goodput"
 """The strategy of a job that leaves its batch open and names none."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prepared:
-    """A job resolved against catalog and cloud: all that a run needs."""
-
-    setting: Setting
-    strategy: Strategy
-    catalog_date: str
 
 
 def prepare(
@@ -51,7 +42,7 @@ def prepare(
     folder: Path | None = None,
     strategy: Strategy | None = None,
     cloud: CloudPlugin | None = None,
-) -> Prepared:
+) -> Prepared[Problem]:
     """Names become machines and prices; a real job's files will lie under `folder` (None: $MLCD_HOME).
 
     strategy, cloud  objects in place of those that the job names; `with_objects` says what such a run is recorded as
@@ -76,7 +67,33 @@ def prepare(
     if not chosen.guarded and setting.charged:
         problem = "does not keep limits and runs only where nobody is charged"
         raise spec.error("search.strategy", problem, value=spec.search.strategy)
-    return Prepared(setting=setting, strategy=chosen, catalog_date=catalog.date.isoformat())
+    now = datetime.now(UTC)
+
+    def connect(_: Problem, leaving: ExitStack) -> NodePerformer:
+        if isinstance(setting.cloud, JobCloud):
+            leaving.callback(setting.cloud.close)
+        elastic = chosen if isinstance(chosen, Elastic) else None
+        return NodePerformer(cloud=setting.cloud, guarded=chosen.guarded, elastic=elastic)
+
+    return Prepared(
+        kind=Kind.TRAIN,
+        name=spec.name,
+        problem=setting.problem,
+        decider=SearchDecider(
+            strategy=chosen, aftermath=TrainingDecider(), parallel=spec.search.parallel, naive=setting.naive
+        ),
+        connect=connect,
+        cloud=setting.cloud.name,
+        simulated=setting.cloud.simulated,
+        charged=setting.charged,
+        strategy=spec.search.strategy,
+        seed=seed,
+        catalog_date=catalog.date.isoformat(),
+        spec=_spec_to_json(_anchored(spec), now),
+        parallel=spec.search.parallel,
+        notes=setting.notes,
+        now=now,
+    )
 
 
 def with_objects(spec: TrainSpec, *, strategy: Strategy | None = None, cloud: CloudPlugin | None = None) -> TrainSpec:
@@ -129,57 +146,6 @@ def strategy_of(spec: TrainSpec, seed: int, *, folder: Path | None = None) -> St
         raise spec.error("search.strategy", str(error).removeprefix("search.strategy: ")) from error
 
 
-def train(spec: TrainSpec, *, store: Store, seed: int = 0, observer: Observer = ignore) -> RunRecord:
-    """Search, choose, train; everything is in the store. Raises what `prepare` raises, StoreError, Interrupted."""
-    now = datetime.now(UTC)
-    prepared = prepare(spec, seed=seed, folder=store.folder)
-    spec = _anchored(with_usual_strategy(spec))
-    record = RunRecord(
-        run_id=f"{spec.name}-{secrets.token_hex(3)}",
-        created=now.isoformat(timespec="seconds"),
-        cloud=prepared.setting.cloud.name,
-        simulated=prepared.setting.cloud.simulated,
-        strategy=spec.search.strategy,
-        seed=seed,
-        parallel=spec.search.parallel,
-        version=__version__,
-        catalog_date=prepared.catalog_date,
-        problem=prepared.setting.problem,
-        status=Status.RUNNING,
-    )
-    store.add_run(record, kind="train", spec=_spec_to_json(spec, now))
-    return _run(record, prepared, store, observer)
-
-
-def resume(run_id: str, *, store: Store, observer: Observer = ignore) -> RunRecord:
-    """Go on with a run from where the store says it stands; a finished run is only shown again."""
-    record = store.record(run_id)
-    if record.status.is_final:
-        return record
-    spec = _spec_from_json(store.spec(record.run_id))
-    return _run(record, prepare(spec, seed=record.seed, folder=store.folder), store, observer)
-
-
-def _run(record: RunRecord, prepared: Prepared, store: Store, observer: Observer) -> RunRecord:
-    with ExitStack() as leaving:
-        if isinstance(prepared.setting.cloud, JobCloud):
-            leaving.callback(prepared.setting.cloud.close)
-        return _engine(record, prepared, store, observer).run()
-
-
-def _engine(record: RunRecord, prepared: Prepared, store: Store, observer: Observer) -> Engine:
-    return Engine(
-        run_id=record.run_id,
-        problem=record.problem,
-        cloud=prepared.setting.cloud,
-        strategy=prepared.strategy,
-        store=store,
-        parallel=record.parallel,
-        naive=prepared.setting.naive,
-        observer=observer,
-    )
-
-
 def _anchored(spec: TrainSpec) -> TrainSpec:
     """A folder named from here, so that the run can be resumed from anywhere."""
     kind, _, folder = spec.resources.infra.partition("/")
@@ -193,6 +159,7 @@ def _spec_to_json(spec: TrainSpec, now: datetime) -> dict[str, Any]:
     return {"source": spec.source, "file": file, "overrides": dict(spec.overrides), "now": now.isoformat()}
 
 
-def _spec_from_json(data: Mapping[str, Any]) -> TrainSpec:
+def stored_spec(data: Mapping[str, Any]) -> TrainSpec:
+    """The job of a stored run."""
     now = datetime.fromisoformat(data["now"])
     return with_overrides(parse_train(data["source"], file=data["file"], now=now), now=now, **data["overrides"])

@@ -28,10 +28,16 @@ class ServingFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionFacts:
-    """What of a serverless job is not part of its problem: the model trained, and how functions keep in step."""
+    """What of a serverless job is not part of its problem.
+
+    model    that is trained
+    sync     how functions keep in step
+    earlier  the runs that the scheduler knew when this one began
+    """
 
     model: str
     sync: str
+    earlier: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

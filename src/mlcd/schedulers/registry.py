@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import Any, get_type_hints
 
 from mlcd.errors import BadInput, nearest
+from mlcd.models.epochs import EpochPrior
 from mlcd.plugins import SCHEDULERS as PLUGIN_GROUP
 from mlcd.plugins import load_class, plugin_names
 from mlcd.schedulers.scheduler import Scheduler
@@ -41,10 +42,12 @@ def scheduler_class(name: str) -> Any:
     return cls
 
 
-def scheduler(text: str, *, seed: int = 0) -> Scheduler:
+def scheduler(text: str, *, seed: int = 0, prior: EpochPrior | None = None) -> Scheduler:
     """The scheduler that `name[:option=value,...]` describes. Raises BadInput naming the option and what is allowed.
 
-    `oracle` is not to be had by name alone: it needs the truth, which only a simulated cloud knows.
+    prior  what earlier trainings tell, for the schedulers that begin with it
+
+    `oracle` cannot be made by name alone: it needs the truth, which only a simulated cloud knows.
     """
     name, _, tail = text.partition(":")
     cls = scheduler_class(name.strip())
@@ -62,6 +65,8 @@ def scheduler(text: str, *, seed: int = 0) -> Scheduler:
             raise BadInput(f"search.strategy: {name} has no option {part!r}; allowed: {allowed}{hint}")
         values[fields[option]] = _convert(f"search.strategy: {name}:{option}", value, hints[fields[option]])
     try:
+        if prior is not None and any(f.name == "prior" for f in dataclasses.fields(cls)):
+            values["prior"] = prior
         made: Scheduler = cls(seed=seed, **values)
     except ValueError as error:
         raise BadInput(f"search.strategy: {text}: {error}") from error

@@ -1,0 +1,64 @@
+"""What earlier runs in the store have shown of a serverless training: `mpc` begins with that as its prior."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from mlcd.functions import FunctionProblem
+from mlcd.models.epochs import EpochPrior
+from mlcd.models.experience import prior_from_runs
+from mlcd.run.header import FunctionFacts
+from mlcd.run.kind import Kind
+from mlcd.run.run import AnyRun, EpochRun
+from mlcd.store.store import FILE, Store
+from mlcd.trial.epoch import Epoch
+
+MOST_RUNS = 8
+"""The newest trainings that count: more add little to a fitted curve."""
+
+
+def earlier_trainings(folder: Path, cloud: str, facts: FunctionFacts, problem: FunctionProblem) -> tuple[str, ...]:
+    """The names of earlier runs that trained the same model on the same samples in the same place, newest first."""
+    if not (folder / FILE).exists():
+        return ()
+    found: list[str] = []
+    with Store(folder) as store:
+        for summary in store.runs():
+            if summary.kind is Kind.SERVERLESS and summary.cloud == cloud and summary.trials:
+                run = store.load(summary.run_id)
+                found += [run.run_id] if run.epochs and _is_same_work(run, facts, problem) else []
+            if len(found) == MOST_RUNS:
+                break
+    return tuple(found)
+
+
+def epochs_of(folder: Path, names: Sequence[str]) -> tuple[tuple[Epoch, ...], ...]:
+    """The epochs of each of these runs."""
+    if not names:
+        return ()
+    with Store(folder) as store:
+        return tuple(store.load(name).epochs for name in names)
+
+
+def prior_of(trainings: Sequence[Sequence[Epoch]], problem: FunctionProblem) -> EpochPrior | None:
+    """What they tell of the next training; None where there are none."""
+    if not trainings:
+        return None
+    return prior_from_runs(
+        trainings,
+        samples=problem.samples,
+        puts=problem.puts_per_function,
+        target_loss=problem.target_loss,
+        first_loss=problem.first_loss,
+    )
+
+
+def _is_same_work(run: AnyRun | EpochRun, facts: FunctionFacts, problem: FunctionProblem) -> bool:
+    other, seen = run.problem, run.header.functions
+    if not isinstance(other, FunctionProblem) or seen is None or (seen.model, seen.sync) != (facts.model, facts.sync):
+        return False
+    return (other.name, other.samples, other.batch, other.target_loss) == (
+        problem.name,
+        problem.samples,
+        problem.batch,
+        problem.target_loss,
+    )

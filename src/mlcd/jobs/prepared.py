@@ -1,0 +1,110 @@
+"""A job of any kind, resolved against catalog, cloud and data; and the one way from there to a run."""
+
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Generic, cast
+
+from mlcd.deciders.decision import Decider, P
+from mlcd.engine import Engine
+from mlcd.engine.performer import Performer
+from mlcd.events import Observer, ignore
+from mlcd.run.header import FunctionFacts, Header, ServingFacts
+from mlcd.run.kind import Kind
+from mlcd.run.run import Run
+from mlcd.store.store import Store
+from mlcd.version import __version__
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared(Generic[P]):
+    """All that a run needs; nothing is started or connected to yet.
+
+    decider       says what comes next
+    connect       makes what carries steps out for a problem; the stack closes it
+    cloud         as in `resources.infra`
+    charged       whether somebody is charged for what runs there
+    strategy      as the user wrote it, or as it is recorded where an object was given
+    catalog_date  of the prices
+    spec          what prepares the same job again, from anywhere
+    notes         what of the job's wishes is left out, and why
+    """
+
+    kind: Kind
+    name: str
+    problem: P
+    decider: Decider[P]
+    connect: Callable[[P, ExitStack], Performer[P]]
+    cloud: str
+    simulated: bool
+    charged: bool
+    strategy: str
+    seed: int
+    catalog_date: str
+    spec: Mapping[str, Any]
+    parallel: int = 1
+    notes: tuple[str, ...] = ()
+    serving: ServingFacts | None = None
+    functions: FunctionFacts | None = None
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def new_run(self) -> Run[P]:
+        """The run before its first step, under a new name."""
+        return Run(
+            header=Header(
+                run_id=f"{self.name}-{secrets.token_hex(3)}",
+                created=self.now.isoformat(timespec="seconds"),
+                kind=self.kind,
+                cloud=self.cloud,
+                simulated=self.simulated,
+                strategy=self.strategy,
+                seed=self.seed,
+                version=__version__,
+                catalog_date=self.catalog_date,
+                parallel=self.parallel,
+                serving=self.serving,
+                functions=self.functions,
+            ),
+            problem=self.problem,
+        )
+
+
+def begin(prepared: Prepared[P], *, store: Store, observer: Observer = ignore) -> Run[P]:
+    """Begin a run and take it to its end; everything is in the store.
+
+    Raises StoreError, ProviderError, BadInput, and Interrupted on Ctrl-C.
+    """
+    with ExitStack() as leaving:
+        performer = prepared.connect(prepared.problem, leaving)  # what cannot be reached leaves no run behind
+        run = prepared.new_run()
+        store.add(run, spec=dict(prepared.spec))
+        with store.lock(run.run_id):
+            return _drive(run, prepared, performer, store, observer)
+
+
+def go_on(run: Run[P], prepared: Prepared[P], *, store: Store, observer: Observer = ignore) -> Run[P]:
+    """Take a stored run to its end, from where the store says it stands; one that has ended is only read again.
+
+    Raises as `begin` does, and RunBusy where another process works on it.
+    """
+    with store.lock(run.run_id), ExitStack() as leaving:
+        now = cast(Run[P], store.load(run.run_id))  # another process may have continued it meanwhile
+        if now.status.is_final:
+            return now
+        return _drive(now, prepared, prepared.connect(now.problem, leaving), store, observer)
+
+
+def _drive(
+    run: Run[P], prepared: Prepared[P], performer: Performer[P], store: Store, observer: Observer
+) -> Run[P]:
+    engine = Engine(
+        run=run,
+        decider=prepared.decider,
+        performer=performer,
+        journal=store,
+        observer=observer,
+    )
+    engine.drive()
+    return cast(Run[P], store.load(run.run_id))
