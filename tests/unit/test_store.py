@@ -1,30 +1,162 @@
+import math
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from tests.synthetic import SyntheticCloud, make_problem, make_record, measured
 
-from mlcd.clouds.provider import Cloud
+from mlcd.catalog.functions import function_prices
 from mlcd.errors import BadInput, RunBusy, StoreError
+from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal, Objective
-from mlcd.ledger import Authorisation
 from mlcd.problem import Problem
-from mlcd.space import Config
-from mlcd.store import codec
-from mlcd.store.store import FILE, SCHEMA, StartedFinal, StartedTrial, Store, home
+from mlcd.run.attempt import Attempt, Ending
+from mlcd.run.authorisation import Authorisation
+from mlcd.run.findings import Findings
+from mlcd.run.header import FunctionFacts, Header
+from mlcd.run.kind import Kind
+from mlcd.run.run import AnyRun, Run
+from mlcd.run.step import Role, Step
+from mlcd.run.verdict import Naive, PlainInstance, Relaxation, Verdict
+from mlcd.space import Config, Knob, Space
+from mlcd.store.store import FILE, SCHEMA, Store, home
+from mlcd.trial.call import FunctionCall
+from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet, Phase
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
-from mlcd.trial.record import Ending, FinalRun, Naive, Relaxation
 from mlcd.trial.trial import Failure, FailureKind, Measurement
 from mlcd.units import Usd
 
 SMALL = Config.deployment("c5.small", 1)
-CLOUD: Cloud = SyntheticCloud()
+LARGE = Config.deployment("c5.small", 4)
+FASTEST = Goal(minimize=Objective.TIME)
+FLEET = Fleet(3, 1024, 0.5)
+FUNCTIONS = FunctionProblem(
+    name="bow",
+    functions=(1, 2, 3, 7, 8, 10),
+    memory_mb=(1024, 2048),
+    samples=1000,
+    batch=10,
+    model_bytes=4000,
+    target_loss=0.3,
+    max_epochs=20,
+    goal=Goal(minimize=Objective.TIME, budget=Usd.of(3)),
+    prices=function_prices("aws-lambda"),
+    first_loss=math.log(2),
+)
+
+
+def nodes_problem(*, goal: Goal = FASTEST, work_known: bool = True) -> Problem:
+    knobs = (
+        Knob(name="instance", values=("c5.small",), features={"c5.small": (1.0, 2.0)}, log2_sizes={"c5.small": 4.0}),
+        Knob(name="nodes", values=(1, 4)),
+    )
+    space = Space(knobs, (SMALL, LARGE))
+    prices = (Usd.of(1), Usd.of(4))
+    return Problem(
+        name="tiny", work_samples=2e6, space=space, goal=goal, usd_per_hour=prices, work_known=work_known, noise=0.01
+    )
+
+
+def header(run_id: str, kind: Kind = Kind.TRAIN) -> Header:
+    return Header(
+        run_id=run_id,
+        created="2026-08-01T10:00:00+00:00",
+        kind=kind,
+        cloud="sim/aws",
+        simulated=True,
+        strategy="heterbo",
+        seed=7,
+        version="0.2.0",
+        catalog_date="2026-08-01",
+        parallel=2,
+        functions=FunctionFacts(model="logistic", sync="bsp") if kind is Kind.SERVERLESS else None,
+    )
+
+
+def add(store: Store, run_id: str, problem: Problem | None = None) -> Run[Problem]:
+    run = Run(header=header(run_id), problem=problem or nodes_problem())
+    store.add(run, spec={"a": [1, "ü"]})
+    return run
+
+
+def step(number: int, *, role: Role = Role.TRIAL, config: Config = SMALL, attempt: int = 1, at: float = 1000.0) -> Step:
+    return Step(
+        number=number,
+        round=number,
+        role=role,
+        authorisation=Authorisation(choice=config, attempt=attempt, usd=Usd.of(1), seconds=1020.0),
+        reason="because",
+        usd_per_hour=Usd.of(1),
+        started_seconds=600.0 * (number - 1),
+        started_at=at,
+    )
+
+
+def measured(config: Config = SMALL, speed: float = 12.5, *, total_samples: float | None = None) -> Measurement:
+    return Measurement(
+        config=config,
+        attempt=1,
+        samples_per_second=speed,
+        relative_error=0.01,
+        iterations=50,
+        startup_seconds=40.0,
+        seconds=600.0,
+        usd=Usd(166_667),
+        total_samples=total_samples,
+    )
+
+
+def epoch_step(number: int) -> Step:
+    return Step(
+        number=number,
+        round=number,
+        role=Role.EPOCH,
+        authorisation=Authorisation(choice=FLEET, attempt=1, usd=Usd.of(1), seconds=math.inf),
+        reason="first",
+        usd_per_hour=None,
+        started_seconds=0.0,
+        started_at=5.0,
+    )
+
+
+def epoch(number: int) -> Epoch:
+    phase = Phase(mean_seconds=1.0, max_seconds=2.0)
+    return Epoch(
+        number=number,
+        fleet=FLEET,
+        loss=0.5,
+        seconds=9.0,
+        usd=Usd(70),
+        fetch=phase,
+        compute=phase,
+        update=phase,
+        calls=3,
+    )
+
+
+def call(shard: int, attempt: int = 1) -> FunctionCall:
+    return FunctionCall(
+        epoch=1,
+        shard=shard,
+        attempt=attempt,
+        memory_mb=1024,
+        seconds=8.5,
+        usd=Decimal("0.0000123456789012"),
+        fetch_seconds=1.0,
+        compute_seconds=2.0,
+        update_seconds=3.0,
+        waited_seconds=2.5,
+        puts=1,
+        gets=2,
+        cold=shard == 0,
+        ending="done",
+        peak_mb=None if shard else 700.5,
+        message="ü",
+    )
 
 
 @pytest.fixture
@@ -33,127 +165,188 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def add(store: Store, run_id: str, problem: Problem | None = None) -> Problem:
-    problem = problem or make_problem()
-    store.add_run(
-        make_record(problem, CLOUD, "heterbo", run_id=run_id, seed=7, parallel=2), kind="train", spec={"a": [1, "ü"]}
-    )
-    return problem
-
-
-def started(problem: Problem, number: int, *, config: Config = SMALL, at: float = 1000.0) -> StartedTrial:
-    leave = Authorisation(config=config, attempt=1, usd=Usd.of(1), seconds=1020.0)
-    return StartedTrial(
-        number=number,
-        round=number,
-        reason="because",
-        usd_per_hour=problem.price(config),
-        authorisation=leave,
-        started_seconds=600.0 * (number - 1),
-        started_at=at,
-    )
-
-
 def test_a_run_comes_back_as_it_was_written(store: Store) -> None:
     goal = Goal(minimize=Objective.KNEE, budget=Usd.of(9), deadline_seconds=7000.5)
-    problem = add(store, "a-run", make_problem(goal=goal, stretch=tuple(1.0 + i / 100 for i in range(24))))
-    assert store.record("a-run").problem == problem
+    run: AnyRun = add(store, "a-run", nodes_problem(goal=goal))
+    assert store.load("a-run") == run
     assert store.spec("a-run") == {"a": [1, "ü"]}
-    record = store.record("a-run")
-    assert (record.status, record.seed, record.parallel, record.rows) == (Status.RUNNING, 7, 2, ())
-    first, second = started(problem, 1), started(problem, 2, at=2000.0)
-    assert store.first_start("a-run") is None
-    store.start_trials("a-run", [first, second])
-    assert store.in_flight("a-run") == (first, second)
-    assert store.first_start("a-run") == 1000.0
-    trial = measured(problem, SMALL, 12.5)
-    store.end_trial("a-run", 2, trial)
-    assert store.in_flight("a-run") == (first,)
-    assert store.rows("a-run") == (second.ended(trial),)
-    assert store.record("a-run").search_seconds == 600 + trial.seconds
-    plan = Plan.of(problem, trial)
-    naive = (Naive(label="x", plan=plan, measured=False),)
-    relaxed = (Relaxation(text="more", budget=Usd.of(3)), Relaxation(text="longer", deadline_seconds=60.0))
-    store.set_verdict("a-run", search_seconds=5.0, stopped="done", choice=plan, naive=naive, relaxations=relaxed)
-    leave = Authorisation(config=SMALL, attempt=1, usd=Usd.of(3), seconds=9.0)
-    store.start_final("a-run", leave, 5.0)
-    assert store.final_in_flight("a-run") == StartedFinal(authorisation=leave, started_at=5.0)
-    lost = FinalRun(
-        config=SMALL,
-        seconds=1.5,
-        usd=Usd.of(1),
-        ending=Ending.LOST,
-        reached_samples=7.0,
-        samples_per_second=3.0,
-        message="mlcd died",
+    first, second = step(1), step(2, at=2000.0)
+    store.start("a-run", [first, second])
+    run = run.with_started([first, second])
+    assert store.load("a-run") == run
+    failed = Failure(
+        config=SMALL, attempt=1, kind=FailureKind.HANG, message="silent", seconds=5.0, usd=Usd(9), reached_samples=1.0
     )
-    store.end_attempt("a-run", 1, lost)
-    assert store.final_in_flight("a-run") is None
-    store.start_final("a-run", replace(leave, attempt=2), 6.0)
-    store.end_run("a-run", Status.DONE, FinalRun(config=SMALL, seconds=3.5, usd=Usd.of(2)), attempt=2)
-    record = store.record("a-run")
-    assert (record.choice, record.naive, record.relaxations) == (plan, naive, relaxed)
-    assert (record.stopped, record.search_seconds) == ("done", 5.0)
-    assert record.final == FinalRun(config=SMALL, seconds=3.5, usd=Usd.of(2))
-    assert record.earlier == (lost,)
-    assert record.total_usd == trial.usd + Usd.of(3)
-    assert record.total_seconds == 5.0 + 1.5 + 3.5
-    assert record.status is Status.DONE
+    for number, outcome in ((2, measured()), (1, failed)):
+        run = run.with_ended(number, outcome)
+        store.end("a-run", run.steps[number - 1])
+        assert store.load("a-run") == run
+    plan = Plan.of(run.problem, measured())
+    verdict = Verdict(
+        stopped="enough",
+        search_seconds=5.0,
+        choice=plan,
+        naive=(Naive(label="x", plan=plan, measured=False),),
+        relaxations=(Relaxation(text="more", budget=Usd.of(3)), Relaxation(text="longer", deadline_seconds=60.0)),
+    )
+    store.conclude("a-run", Verdict(stopped="first thought"))
+    store.conclude("a-run", verdict)
+    run = replace(run, verdict=verdict)
+    assert store.load("a-run") == run
+    attempts = (
+        Attempt(
+            config=SMALL,
+            seconds=1.5,
+            usd=Usd.of(1),
+            ending=Ending.LOST,
+            reached_samples=7.0,
+            samples_per_second=3.0,
+            message="mlcd died",
+            next_plan=plan,
+            noise_scale=math.inf,
+        ),
+        Attempt(config=SMALL, seconds=3.5, usd=Usd.of(2)),
+    )
+    for number, attempt in enumerate(attempts, start=3):
+        started = step(number, role=Role.TRAINING, attempt=number - 2)
+        store.start("a-run", [started])
+        store.end("a-run", started.ended(attempt))
+        run = run.with_started([started]).with_ended(number, attempt)
+    store.set_status("a-run", Status.INTERRUPTED)
+    assert store.status("a-run") is Status.INTERRUPTED
+    store.finish("a-run", Status.DONE, Findings())
+    run = replace(run, status=Status.DONE, findings=Findings())
+    assert store.load("a-run") == run
     (line,) = store.runs()
-    assert (line.run_id, line.status, line.trials, line.spent) == ("a-run", Status.DONE, 1, trial.usd + Usd.of(3))
+    assert (line.run_id, line.status, line.kind) == ("a-run", Status.DONE, Kind.TRAIN)
+    assert (line.trials, line.spent) == (2, run.spent)
+
+
+def test_a_training_on_functions_comes_back_with_its_calls(store: Store) -> None:
+    run: AnyRun = Run(header=header("f", Kind.SERVERLESS), problem=FUNCTIONS)
+    store.add(run, spec={})
+    assert store.kind("f") is Kind.SERVERLESS
+    first, second, third = epoch_step(1), epoch_step(2), epoch_step(3)
+    store.start("f", [first])
+    store.end("f", first.ended(epoch(1)), [call(1), call(0), call(0, 2)])
+    store.start("f", [second])
+    broken = FailedEpoch(number=2, fleet=FLEET, seconds=1.0, usd=Usd(5), message="m", hopeless=True, lost=True)
+    store.end("f", second.ended(broken))
+    store.start("f", [third])
+    instances = (PlainInstance(name="c5", usd_per_hour=Usd(5), seconds=1.0, usd=Usd(7)),)
+    verdict = Verdict(stopped="budget", smallest_budget=Usd(8), instances=instances)
+    store.conclude("f", verdict)
+    steps = (first.ended(epoch(1)), second.ended(broken), third)
+    assert store.load("f") == replace(run, steps=steps, verdict=verdict)
+    assert store.calls("f") == (call(0), call(0, 2), call(1))
+    assert store.runs()[0].trials == 2
+    assert store.runs()[0].spent == Usd(75)
+
+
+def test_a_new_run_has_no_steps(store: Store) -> None:
+    with pytest.raises(ValueError, match="a new run has no steps"):
+        store.add(Run(header=header("r"), problem=nodes_problem(), steps=(step(1),)), spec={})
+    assert store.runs() == ()
+
+
+def test_work_that_the_job_told_is_part_of_the_problem(store: Store) -> None:
+    add(store, "r", nodes_problem(work_known=False))
+    assert not store.load("r").problem.work_known  # type: ignore[union-attr]
+    store.start("r", [step(1)])
+    store.end("r", step(1).ended(measured(total_samples=500.0)))
+    problem = store.load("r").problem
+    assert isinstance(problem, Problem)
+    assert (problem.work_known, problem.work_samples) == (True, 500.0)
 
 
 def test_nothing_is_written_twice(store: Store) -> None:
-    problem = add(store, "once")
-    store.start_trials("once", [started(problem, 1)])
-    store.end_trial("once", 1, measured(problem, SMALL, 12.5))
-    store.set_verdict("once", search_seconds=1, stopped="s", choice=None, naive=(), relaxations=())
-    store.start_final("once", Authorisation(config=SMALL, attempt=1, usd=Usd(1), seconds=1.0), 5.0)
-    store.end_run("once", Status.DONE, FinalRun(config=SMALL, seconds=1, usd=Usd(1)))
+    add(store, "once")
+    store.start("once", [step(1)])
+    store.end("once", step(1).ended(measured()))
+    store.finish("once", Status.DONE, Findings())
     with pytest.raises(StoreError, match="UNIQUE"):
         add(store, "once")
     with pytest.raises(StoreError, match="UNIQUE"):
-        store.start_trials("once", [started(problem, 1)])
+        store.start("once", [step(1)])
     with pytest.raises(StoreError, match="UNIQUE"):
-        store.end_trial("once", 1, measured(problem, SMALL, 99.0))
+        store.end("once", step(1).ended(measured(speed=99.0)))
     with pytest.raises(StoreError, match="UNIQUE"):
-        store.set_verdict("once", search_seconds=2, stopped="t", choice=None, naive=(), relaxations=())
-    with pytest.raises(StoreError, match="UNIQUE"):
-        store.end_run("once", Status.OVERRAN, FinalRun(config=SMALL, seconds=1, usd=Usd(1)))
-    assert store.status("once") is Status.DONE
-    assert store.rows("once")[0].trial == measured(problem, SMALL, 12.5)
+        store.finish("once", Status.OVERRAN, Findings())
+    run = store.load("once")
+    assert run.status is Status.DONE
+    assert run.steps == (step(1).ended(measured()),)
 
 
 def test_a_round_is_all_or_nothing(store: Store) -> None:
-    problem = add(store, "round")
+    add(store, "round")
     with pytest.raises(StoreError):
-        store.start_trials("round", [started(problem, 1), started(problem, 1)])
-    assert store.in_flight("round") == ()
+        store.start("round", [step(1), step(1)])
+    assert store.load("round").steps == ()
 
 
-def test_an_end_needs_a_start(store: Store) -> None:
-    problem = add(store, "r")
+def test_an_end_and_its_calls_are_all_or_nothing(store: Store) -> None:
+    store.add(Run(header=header("f", Kind.SERVERLESS), problem=FUNCTIONS), spec={})
+    store.start("f", [epoch_step(1)])
+    with pytest.raises(StoreError, match="UNIQUE"):
+        store.end("f", epoch_step(1).ended(epoch(1)), [call(0), call(0)])
+    assert (store.load("f").steps, store.calls("f")) == ((epoch_step(1),), ())
+
+
+def test_an_end_needs_a_start_and_an_outcome(store: Store) -> None:
+    add(store, "r")
     with pytest.raises(StoreError, match="FOREIGN KEY"):
-        store.end_trial("r", 5, measured(problem, SMALL, 12.5))
+        store.end("r", step(5).ended(measured()))
+    with pytest.raises(ValueError, match="step 5 has no outcome"):
+        store.end("r", step(5))
 
 
-def test_the_newest_run_comes_first_and_part_of_a_name_will_do(store: Store) -> None:
+def test_a_step_needs_a_run(store: Store) -> None:
+    with pytest.raises(StoreError, match="FOREIGN KEY"):
+        store.start("nobody", [step(1)])
+
+
+def test_what_cannot_be_read_names_run_and_field(store: Store) -> None:
+    add(store, "r")
+    store.start("r", [step(1)])
+    store.end("r", step(1).ended(measured()))
+    store._db.execute("UPDATE steps_ended SET outcome = replace(outcome, 'iterations', 'rounds')")
+    with pytest.raises(StoreError, match=rf"{FILE}: run r: outcome of step 1: iterations: is missing; .* upgrade mlcd"):
+        store.load("r")
+    store._db.execute('UPDATE runs SET header = replace(header, \'"seed":7\', \'"seed":"x"\')')
+    with pytest.raises(StoreError, match="run r: header: seed: invalid literal"):
+        store.runs()
+
+
+def test_fields_of_a_later_version_are_ignored(store: Store) -> None:
+    run = add(store, "r")
+    store._db.execute('UPDATE runs SET header = replace(header, \'"seed":7\', \'"seed":7,"mood":[1]\')')
+    assert store.load("r") == run
+
+
+def test_the_newest_run_comes_first_and_part_of_a_name_is_enough(store: Store) -> None:
     add(store, "resnet-aa1")
     add(store, "resnet-ab2")
     assert [line.run_id for line in store.runs()] == ["resnet-ab2", "resnet-aa1"]
-    assert store.record("resnet-ab").run_id == "resnet-ab2"
+    assert store.load("resnet-ab").run_id == "resnet-ab2"
+    assert store.status("resnet-ab") is Status.RUNNING
     with pytest.raises(BadInput, match="'resnet-a' begins the names of 2 runs"):
-        store.record("resnet-a")
+        store.load("resnet-a")
     with pytest.raises(BadInput, match="`mlcd runs` lists them"):
-        store.record("zzz")
+        store.load("zzz")
+    with pytest.raises(BadInput, match="did you mean 'resnet-ab2'"):
+        store.spec("resmet-ab2")
 
 
 def test_a_run_is_held_by_one_at_a_time(tmp_path: Path) -> None:
     with Store(tmp_path) as one, Store(tmp_path) as two:
+        assert not one.is_live("r")
         with one.lock("r"), two.lock("other"), pytest.raises(RunBusy, match="run r is being worked on"), two.lock("r"):
             pytest.fail("held twice")
+        with one.lock("r"):
+            assert two.is_live("r")
         with two.lock("r"):
             pass
+        assert not one.is_live("r")
 
 
 def test_in_memory_there_is_nobody_to_share_with() -> None:
@@ -167,6 +360,13 @@ def test_a_newer_schema_is_left_alone(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / FILE)) as db:
         db.execute(f"PRAGMA user_version = {SCHEMA + 1}")
     with pytest.raises(StoreError, match=rf"newer mlcd \(schema {SCHEMA + 1}, this one knows {SCHEMA}\): upgrade"):
+        Store(tmp_path)
+
+
+def test_the_schema_before_the_first_release_is_left_alone(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / FILE)) as db:
+        db.execute("PRAGMA user_version = 1")
+    with pytest.raises(StoreError, match="before the first release"):
         Store(tmp_path)
 
 
@@ -198,17 +398,17 @@ def _fill(store: Store) -> None:
 
 def test_a_full_disk_says_what_to_do_and_loses_nothing(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        problem = add(store, "first")
-        store.start_trials("first", [started(problem, 1)])
+        run = add(store, "first")
+        store.start("first", [step(1)])
         pages = store._db.execute("PRAGMA page_count").fetchone()[0]
         store._db.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(StoreError, match="the disk is full: free some space, then `mlcd resume`"):
             _fill(store)
-        assert store.record("first").problem == problem
+        assert store.load("first").problem == run.problem
         store._db.execute("PRAGMA max_page_count = 100000")
-        store.end_trial("first", 1, measured(problem, SMALL, 3.0))
+        store.end("first", step(1).ended(measured()))
     with Store(tmp_path) as store:
-        assert len(store.rows("first")) == 1
+        assert len(store.load("first").trials) == 1
 
 
 def test_a_home_that_cannot_be_used_says_what_to_do(tmp_path: Path) -> None:
@@ -230,87 +430,19 @@ def test_a_store_held_too_long_by_another_says_what_to_do(tmp_path: Path) -> Non
         add(store, "r")
 
 
+def test_a_run_can_be_read_while_another_process_writes(tmp_path: Path) -> None:
+    with Store(tmp_path) as store, closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
+        add(store, "r")
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("INSERT INTO statuses (run_id, status, at) VALUES ('r', 'done', 1.0)")
+        assert store.load("r").status is Status.RUNNING
+        other.execute("COMMIT")
+        assert store.load("r").status is Status.DONE
+
+
 def test_home_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MLCD_HOME", str(tmp_path / "x"))
     assert home() == tmp_path / "x"
     monkeypatch.setenv("MLCD_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert home() == tmp_path / ".mlcd"
-
-
-# ---- values as JSON and back
-
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
-configs = st.builds(Config.deployment, texts, st.integers(1, 10**6))
-micros = st.builds(Usd, st.integers(0, 10**15))
-seconds = st.floats(0, 1e9)
-plans = st.builds(Plan, config=configs, seconds=seconds, usd=micros, worst_seconds=seconds, worst_usd=micros)
-
-
-@st.composite
-def trials(draw: st.DrawFn) -> Measurement | Failure:
-    took = draw(seconds)
-    if draw(st.booleans()):
-        return Failure(
-            config=draw(configs),
-            attempt=draw(st.integers(1, 9)),
-            kind=draw(st.sampled_from(FailureKind)),
-            message=draw(texts),
-            seconds=took,
-            usd=draw(micros),
-        )
-    return Measurement(
-        config=draw(configs),
-        attempt=draw(st.integers(1, 9)),
-        samples_per_second=draw(st.floats(1e-12, 1e12)),
-        relative_error=draw(st.floats(0, 10)),
-        iterations=draw(st.integers(1, 10**6)),
-        startup_seconds=took * draw(st.floats(0, 1)),
-        seconds=took,
-        usd=draw(micros),
-        extended=draw(st.booleans()),
-    )
-
-
-def through_text(value: dict[str, object]) -> dict[str, object]:
-    import json
-
-    loaded: dict[str, object] = json.loads(codec.dump(value))
-    return loaded
-
-
-@given(trials())
-def test_trials_round_trip(trial: Measurement | Failure) -> None:
-    assert codec.trial_from_json(through_text(codec.trial_to_json(trial))) == trial
-
-
-@given(plans, texts, st.booleans())
-def test_plans_and_naive_choices_round_trip(plan: Plan, label: str, was_measured: bool) -> None:
-    assert codec.plan_from_json(through_text(codec.plan_to_json(plan))) == plan
-    naive = Naive(label=label, plan=plan, measured=was_measured)
-    assert codec.naive_from_json(through_text(codec.naive_to_json(naive))) == naive
-
-
-@given(st.builds(Relaxation, text=texts, budget=st.none() | micros, deadline_seconds=st.none() | seconds))
-def test_relaxations_round_trip(relaxation: Relaxation) -> None:
-    assert codec.relaxation_from_json(through_text(codec.relaxation_to_json(relaxation))) == relaxation
-
-
-@settings(max_examples=40)
-@given(
-    st.sampled_from(Objective),
-    st.none() | st.integers(1, 10**14),
-    st.none() | st.floats(0.001, 1e9),
-    st.floats(1e-3, 1e15),
-    st.booleans(),
-    st.lists(st.integers(1, 500), min_size=1, max_size=6, unique=True),
-)
-def test_problems_round_trip(
-    minimize: Objective, budget: int | None, deadline: float | None, work: float, sizes: bool, counts: list[int]
-) -> None:
-    goal = Goal(minimize=minimize, budget=None if budget is None else Usd(budget), deadline_seconds=deadline)
-    problem = make_problem(goal=goal, work_samples=work, sizes=sizes, counts=counts)
-    again = codec.problem_from_json(through_text(codec.problem_to_json(problem)))
-    assert again == problem
-    assert again.space.index == problem.space.index
-    assert (again.worst_trial_micros == problem.worst_trial_micros).all()

@@ -1,82 +1,78 @@
--- Append-only. A trial is two rows: leave to start it, written before it starts, and what came of it.
+-- Append-only. A step is two rows: permission to start it, written before it starts, and what came of it.
 -- A started row without an ended row was in flight when the process died.
+-- JSON is in the form that mlcd.codec describes; money is in micro-dollars.
 
 CREATE TABLE runs (
-    run_id        TEXT PRIMARY KEY,
-    created       TEXT NOT NULL,
-    name          TEXT NOT NULL,
-    kind          TEXT NOT NULL,             -- train, serve, serverless
-    cloud         TEXT NOT NULL,
-    simulated     INTEGER NOT NULL,
-    strategy      TEXT NOT NULL,
-    seed          INTEGER NOT NULL,
-    parallel      INTEGER NOT NULL,
-    version       TEXT NOT NULL,
-    catalog_date  TEXT NOT NULL,
-    problem       TEXT NOT NULL,             -- JSON, prices included
-    spec          TEXT NOT NULL              -- the job as the user wrote it, JSON
+    run_id   TEXT PRIMARY KEY,
+    header   TEXT NOT NULL,                  -- JSON: Header
+    problem  TEXT NOT NULL,                  -- JSON: Problem or FunctionProblem, prices included
+    spec     TEXT NOT NULL                   -- JSON: the job as the user wrote it
 ) STRICT;
 
-CREATE TABLE trials_started (
+CREATE TABLE steps_started (
     run_id                 TEXT NOT NULL REFERENCES runs,
     number                 INTEGER NOT NULL,
     round                  INTEGER NOT NULL,
-    config                 TEXT NOT NULL,    -- JSON
+    role                   TEXT NOT NULL,    -- trial, verification, training, epoch
+    choice                 TEXT NOT NULL,    -- JSON: Config or Fleet
     attempt                INTEGER NOT NULL,
     reason                 TEXT NOT NULL,
-    usd_per_hour_micros    INTEGER NOT NULL, -- the price used
+    usd_per_hour_micros    INTEGER,          -- the price used; NULL for an epoch
     authorised_usd_micros  INTEGER NOT NULL,
-    authorised_seconds     REAL NOT NULL,
+    authorised_seconds     REAL NOT NULL,    -- Infinity where nothing limits it
     started_seconds        REAL NOT NULL,    -- after the run's first start
     started_at             REAL NOT NULL,    -- wall clock, seconds since 1970
     PRIMARY KEY (run_id, number)
 ) STRICT;
 
-CREATE TABLE trials_ended (
+CREATE TABLE steps_ended (
     run_id      TEXT NOT NULL,
     number      INTEGER NOT NULL,
-    kind        TEXT NOT NULL,               -- measured, or the kind of failure
+    kind        TEXT NOT NULL,               -- measured or the kind of failure; how an attempt ended; done, failed
     seconds     REAL NOT NULL,
     usd_micros  INTEGER NOT NULL,
-    outcome     TEXT NOT NULL,               -- JSON
+    outcome     TEXT NOT NULL,               -- JSON: Outcome
     PRIMARY KEY (run_id, number),
-    FOREIGN KEY (run_id, number) REFERENCES trials_started
+    FOREIGN KEY (run_id, number) REFERENCES steps_started
 ) STRICT;
 
-CREATE TABLE verdicts (
-    run_id          TEXT PRIMARY KEY REFERENCES runs,
-    search_seconds  REAL NOT NULL,
-    stopped         TEXT NOT NULL,
-    choice          TEXT,                    -- JSON, NULL when nothing fits
-    naive           TEXT NOT NULL,           -- JSON
-    relaxations     TEXT NOT NULL            -- JSON
+CREATE TABLE calls (                         -- of functions; the columns are the fields of FunctionCall
+    run_id           TEXT NOT NULL,
+    number           INTEGER NOT NULL,       -- of the step
+    epoch            INTEGER NOT NULL,
+    shard            INTEGER NOT NULL,
+    attempt          INTEGER NOT NULL,
+    memory_mb        INTEGER NOT NULL,
+    seconds          REAL NOT NULL,
+    usd              TEXT NOT NULL,          -- exact, by the prices in runs.problem
+    fetch_seconds    REAL NOT NULL,
+    compute_seconds  REAL NOT NULL,
+    update_seconds   REAL NOT NULL,
+    waited_seconds   REAL NOT NULL,
+    puts             INTEGER NOT NULL,
+    gets             INTEGER NOT NULL,
+    cold             INTEGER NOT NULL,
+    ending           TEXT NOT NULL,          -- done, handed-over, failed, overtaken
+    peak_mb          REAL,
+    message          TEXT NOT NULL,
+    PRIMARY KEY (run_id, number, shard, attempt),
+    FOREIGN KEY (run_id, number) REFERENCES steps_started
 ) STRICT;
 
-CREATE TABLE finals_started (
-    run_id                 TEXT NOT NULL REFERENCES runs,
-    attempt                INTEGER NOT NULL, -- from 1; more than one where it was begun again
-    config                 TEXT NOT NULL,    -- JSON
-    authorised_usd_micros  INTEGER NOT NULL,
-    authorised_seconds     REAL NOT NULL,
-    started_at             REAL NOT NULL,    -- wall clock, seconds since 1970
-    PRIMARY KEY (run_id, attempt)
+CREATE TABLE verdicts (                      -- the last one of a run counts
+    id       INTEGER PRIMARY KEY,
+    run_id   TEXT NOT NULL REFERENCES runs,
+    verdict  TEXT NOT NULL                   -- JSON: Verdict
 ) STRICT;
 
-CREATE TABLE finals_ended (
-    run_id      TEXT NOT NULL,
-    attempt     INTEGER NOT NULL,
-    kind        TEXT NOT NULL,               -- done, failed, stopped; begun again: lost, restarted, moved
-    seconds     REAL NOT NULL,
-    usd_micros  INTEGER NOT NULL,
-    reached_samples     REAL NOT NULL DEFAULT 0,   -- how far the training was saved then
-    samples_per_second  REAL,                      -- as measured while it trained
-    message             TEXT NOT NULL DEFAULT '',
-    load                TEXT,                      -- JSON: what the verification of a served model saw
-    PRIMARY KEY (run_id, attempt),
-    FOREIGN KEY (run_id, attempt) REFERENCES finals_started
+CREATE INDEX verdicts_by_run ON verdicts (run_id, id);
+
+CREATE TABLE findings (
+    run_id    TEXT PRIMARY KEY REFERENCES runs,
+    findings  TEXT NOT NULL                  -- JSON: Findings
 ) STRICT;
 
-CREATE TABLE statuses (
+CREATE TABLE statuses (                      -- the last one of a run counts
     id      INTEGER PRIMARY KEY,
     run_id  TEXT NOT NULL REFERENCES runs,
     status  TEXT NOT NULL,

@@ -1,48 +1,51 @@
-"""What happened: one SQLite file in WAL mode under $MLCD_HOME, append-only, one transaction a trial."""
+"""What happened: one SQLite file in WAL mode under $MLCD_HOME, append-only, one transaction for each change."""
 
 import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from decimal import Decimal
 from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar, cast, overload
 
 from filelock import FileLock, Timeout
 
+from mlcd import codec
 from mlcd.errors import BadInput, RunBusy, StoreError, nearest
-from mlcd.ledger import Authorisation
-from mlcd.store import codec
-from mlcd.store.epoch_tables import TABLES, added_columns
-from mlcd.store.serving_codec import serving_from_json
+from mlcd.functions import FunctionProblem
+from mlcd.problem import Problem
+from mlcd.run.attempt import Attempt
+from mlcd.run.authorisation import Authorisation, Choice
+from mlcd.run.findings import Findings
+from mlcd.run.header import Header
+from mlcd.run.kind import Kind
+from mlcd.run.run import AnyRun, Run
+from mlcd.run.step import Outcome, Role, Step
+from mlcd.run.verdict import Verdict
+from mlcd.trial.call import FunctionCall
+from mlcd.trial.epoch import Epoch
 from mlcd.trial.outcome import Status
-from mlcd.trial.plan import Plan
-from mlcd.trial.record import Ending, FinalRun, Naive, Relaxation, RunRecord, TrialRow
-from mlcd.trial.trial import History, Trial
+from mlcd.trial.trial import Failure, Measurement
 from mlcd.units import Usd
 
-SCHEMA = 5
-"""1 was that of versions before the first release; 2 knew one training a run; 3 knew no load tests; 4 knew no parts of
-epochs."""
-_FROM_3 = ("ALTER TABLE finals_ended ADD COLUMN load TEXT",)
-_FROM_2 = (
-    "ALTER TABLE finals_ended ADD COLUMN reached_samples REAL NOT NULL DEFAULT 0",
-    "ALTER TABLE finals_ended ADD COLUMN samples_per_second REAL",
-    "ALTER TABLE finals_ended ADD COLUMN message TEXT NOT NULL DEFAULT ''",
-    *_FROM_3,
-)
-_CHANGES: Mapping[int, tuple[str, ...]] = {2: _FROM_2, 3: _FROM_3, 4: ()}
+SCHEMA = 6
+"""1 was that of versions before the first release; 2 to 5 those of 0.1, which had tables for each kind of step."""
 FILE = "mlcd.sqlite3"
-_END_FINAL = "INSERT INTO finals_ended VALUES (?,?,?,?,?,?,?,?,?)"
+_CALL_FIELDS = tuple(field.name for field in fields(FunctionCall))
+_INSERT_CALL = f"INSERT INTO calls (run_id, number, {', '.join(_CALL_FIELDS)}) VALUES (?, ?{', ?' * len(_CALL_FIELDS)})"  # noqa: S608 - only names and marks
+_STATUS = "(SELECT status FROM statuses s WHERE s.run_id = r.run_id ORDER BY id DESC LIMIT 1) AS status"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """One line of `mlcd runs`."""
+    """One line of `mlcd runs`. `trials` counts the trials and epochs that have ended, `spent` is for all steps."""
 
     run_id: str
     created: str
@@ -51,41 +54,7 @@ class RunSummary:
     status: Status
     trials: int
     spent: Usd
-    kind: str = "train"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartedTrial:
-    """A trial that was authorised; in flight until it has ended."""
-
-    number: int
-    round: int
-    reason: str
-    usd_per_hour: Usd
-    authorisation: Authorisation
-    started_seconds: float
-    started_at: float
-
-    def ended(self, trial: Trial) -> TrialRow:
-        """The whole row, once it is known what came of it."""
-        return TrialRow(
-            number=self.number,
-            round=self.round,
-            reason=self.reason,
-            usd_per_hour=self.usd_per_hour,
-            authorised_usd=self.authorisation.usd,
-            authorised_seconds=self.authorisation.seconds,
-            started_seconds=self.started_seconds,
-            trial=trial,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartedFinal:
-    """A training that was authorised; in flight until it has ended."""
-
-    authorisation: Authorisation
-    started_at: float
+    kind: Kind = Kind.TRAIN
 
 
 def home() -> Path:
@@ -94,7 +63,7 @@ def home() -> Path:
 
 
 class Store:
-    """The runs on one home. Raises StoreError with what to do; two processes may use one home at a time."""
+    """The runs of one home. Raises StoreError with what to do; several processes may use one home at a time."""
 
     def __init__(self, folder: Path | None) -> None:
         """Open or create the store in `folder`; None keeps it in memory (benchmarks)."""
@@ -117,224 +86,136 @@ class Store:
 
     # ---- writing: each call is one transaction
 
-    def add_run(self, record: RunRecord, *, kind: str, spec: dict[str, Any]) -> None:
-        """A new run, before its first trial."""
-        values = (
-            record.run_id, record.created, record.problem.name, kind, record.cloud, int(record.simulated),
-            record.strategy, record.seed, record.parallel, record.version, record.catalog_date,
-            codec.dump(codec.problem_to_json(record.problem)), codec.dump(spec),
-        )  # fmt: skip
-        with self._transaction() as db:
-            db.execute(f"INSERT INTO runs VALUES ({','.join('?' * len(values))})", values)  # noqa: S608 - only marks
-            self._set_status(db, record.run_id, record.status)
-
-    def start_trials(self, run_id: str, trials: Sequence[StartedTrial]) -> None:
-        """Leave to start a round of trials side by side, all or none, written before anything is spent."""
-        values = [
-            (
-                run_id, t.number, t.round, codec.dump(codec.config_to_json(t.authorisation.config)),
-                t.authorisation.attempt, t.reason, t.usd_per_hour.micros, t.authorisation.usd.micros,
-                t.authorisation.seconds, t.started_seconds, t.started_at,
+    def add(self, run: AnyRun, *, spec: dict[str, Any]) -> None:
+        """A new run, before its first step, with the job as it was written. Raises ValueError where it has steps."""
+        if run.steps or run.verdict is not None or run.findings is not None:
+            raise ValueError(
+                "a new run has no steps, verdict or findings; write those with start, end, conclude, finish"
             )
-            for t in trials
-        ]  # fmt: skip
+        values = (
+            run.run_id,
+            codec.encode(run.header),
+            codec.encode(run.problem, Problem | FunctionProblem),
+            codec.dump(spec),
+        )
         with self._transaction() as db:
-            db.executemany("INSERT INTO trials_started VALUES (?,?,?,?,?,?,?,?,?,?,?)", values)
+            db.execute("INSERT INTO runs (run_id, header, problem, spec) VALUES (?, ?, ?, ?)", values)
+            _add_status(db, run.run_id, run.status)
 
-    def end_trial(self, run_id: str, number: int, trial: Trial) -> None:
-        """What came of it; from here on it is never run or paid again."""
-        outcome = codec.trial_to_json(trial)
-        values = (run_id, number, outcome["kind"], trial.seconds, trial.usd.micros, codec.dump(outcome))
+    def start(self, run_id: str, steps: Sequence[Step]) -> None:
+        """Permission to start these steps side by side, all or none; call it before anything is spent on them."""
+        values = [_started(run_id, step) for step in steps]
         with self._transaction() as db:
-            db.execute("INSERT INTO trials_ended VALUES (?,?,?,?,?,?)", values)
+            db.executemany("INSERT INTO steps_started VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
-    def set_verdict(
-        self,
-        run_id: str,
-        *,
-        search_seconds: float,
-        stopped: str,
-        choice: Plan | None,
-        naive: tuple[Naive, ...],
-        relaxations: tuple[Relaxation, ...],
-    ) -> None:
-        """The search's end. A second verdict for a run is refused by the table."""
+    def end(self, run_id: str, step: Step, calls: Sequence[FunctionCall] = ()) -> None:
+        """What came of a step, with the calls of an epoch; from here on it is never run or paid again.
+
+        Raises ValueError for a step without an outcome.
+        """
+        if step.outcome is None:
+            raise ValueError(f"step {step.number} has no outcome yet")
+        outcome = step.outcome
         values = (
             run_id,
-            search_seconds,
-            stopped,
-            codec.dump(codec.plan_to_json(choice)) if choice else None,
-            codec.dump([codec.naive_to_json(n) for n in naive]),
-            codec.dump([codec.relaxation_to_json(r) for r in relaxations]),
+            step.number,
+            _short_kind(outcome),
+            outcome.seconds,
+            outcome.usd.micros,
+            codec.encode(outcome, Outcome),
         )
         with self._transaction() as db:
-            db.execute("INSERT INTO verdicts VALUES (?,?,?,?,?,?)", values)
+            db.execute("INSERT INTO steps_ended VALUES (?, ?, ?, ?, ?, ?)", values)
+            if calls:
+                db.executemany(_INSERT_CALL, [(run_id, step.number, *_call_values(call)) for call in calls])
 
-    def start_final(self, run_id: str, leave: Authorisation, started_at: float) -> None:
-        """Leave to train, written before anything is spent on it."""
-        config = codec.dump(codec.config_to_json(leave.config))
-        values = (run_id, leave.attempt, config, leave.usd.micros, leave.seconds, started_at)
+    def conclude(self, run_id: str, verdict: Verdict) -> None:
+        """What was decided when the search, or a training on functions, ended. A later verdict replaces it."""
         with self._transaction() as db:
-            db.execute("INSERT INTO finals_started VALUES (?,?,?,?,?,?)", values)
-
-    def end_attempt(self, run_id: str, attempt: int, run: FinalRun) -> None:
-        """An attempt at the training that is begun again: what it cost until then."""
-        with self._transaction() as db:
-            db.execute(_END_FINAL, (run_id, attempt, *_ended(run)))
-
-    def end_run(self, run_id: str, status: Status, final: FinalRun | None, *, attempt: int = 1) -> None:
-        """The training's end, or the end without one."""
-        with self._transaction() as db:
-            if final is not None:
-                db.execute(_END_FINAL, (run_id, attempt, *_ended(final)))
-            self._set_status(db, run_id, status)
+            db.execute("INSERT INTO verdicts (run_id, verdict) VALUES (?, ?)", (run_id, codec.encode(verdict)))
 
     def set_status(self, run_id: str, status: Status) -> None:
-        """A change of state without a result."""
+        """A change of state."""
         with self._transaction() as db:
-            self._set_status(db, run_id, status)
+            _add_status(db, run_id, status)
 
-    # ---- reading
+    def finish(self, run_id: str, status: Status, findings: Findings | None) -> None:
+        """The last state, with what reports show of the run. A run has findings once: a second time is refused."""
+        with self._transaction() as db:
+            if findings is not None:
+                db.execute("INSERT INTO findings VALUES (?, ?)", (run_id, codec.encode(findings)))
+            _add_status(db, run_id, status)
 
-    def record(self, run_id: str) -> RunRecord:
+    # ---- reading: a run is found by its name, or by the beginning of one that begins no other
+
+    def load(self, run_id: str) -> AnyRun:
         """Everything known of a run. Raises BadInput with the nearest name when there is none."""
-        run = self._run_row(run_id)
-        with self._explained():
-            verdict = self._one("SELECT * FROM verdicts WHERE run_id = ?", run["run_id"])
-            finals = self._db.execute(
-                "SELECT s.config, e.* FROM finals_started s JOIN finals_ended e USING (run_id, attempt)"
-                " WHERE run_id = ? ORDER BY attempt",
-                (run["run_id"],),
+        with self._snapshot():
+            run = self._run_row(run_id)
+            name: str = run["run_id"]
+            status = self._status(name)
+            steps = self._db.execute(
+                "SELECT s.*, e.outcome FROM steps_started s LEFT JOIN steps_ended e USING (run_id, number)"
+                " WHERE run_id = ? ORDER BY number",
+                (name,),
             ).fetchall()
-        attempts = tuple(map(_final, finals))
-        rows = self.rows(run["run_id"])
-        told = History(tuple(row.trial for row in rows)).total_samples
-        return RunRecord(
-            run_id=run["run_id"],
-            created=run["created"],
-            cloud=run["cloud"],
-            simulated=bool(run["simulated"]),
-            strategy=run["strategy"],
-            seed=run["seed"],
-            parallel=run["parallel"],
-            version=run["version"],
-            catalog_date=run["catalog_date"],
-            problem=codec.problem_from_json(json.loads(run["problem"])).with_work_told(told),
-            status=self.status(run["run_id"]),
-            rows=rows,
-            search_seconds=verdict["search_seconds"] if verdict else simulated_elapsed(rows),
-            stopped=verdict["stopped"] if verdict else "",
-            choice=codec.plan_from_json(json.loads(verdict["choice"])) if verdict and verdict["choice"] else None,
-            naive=tuple(codec.naive_from_json(n) for n in json.loads(verdict["naive"])) if verdict else (),
-            relaxations=tuple(codec.relaxation_from_json(r) for r in json.loads(verdict["relaxations"]))
-            if verdict
-            else (),
-            final=next((run for run in attempts if not run.ending.is_begun_again), None),
-            earlier=tuple(run for run in attempts if run.ending.is_begun_again),
-            outputs=self._outputs(run["run_id"]),
-            kind=run["kind"],
-            serving=serving_from_json(json.loads(run["spec"]).get("serving")),
+            verdict = self._one("SELECT verdict FROM verdicts WHERE run_id = ? ORDER BY id DESC LIMIT 1", name)
+            findings = self._one("SELECT findings FROM findings WHERE run_id = ?", name)
+        loaded = Run(
+            header=self._decoded(name, "header", run["header"], Header),
+            problem=cast(
+                Problem | FunctionProblem,
+                self._decoded(name, "problem", run["problem"], Problem | FunctionProblem),
+            ),
+            status=status,
+            steps=tuple(self._step(name, row) for row in steps),
+            verdict=None if verdict is None else self._decoded(name, "verdict", verdict["verdict"], Verdict),
+            findings=None if findings is None else self._decoded(name, "findings", findings["findings"], Findings),
+            outputs=self._outputs(name),
         )
+        return _with_work_told(loaded)
 
     def spec(self, run_id: str) -> dict[str, Any]:
         """The job as it was written, for resuming."""
-        data: dict[str, Any] = json.loads(self._run_row(run_id)["spec"])
+        with self._explained():
+            data: dict[str, Any] = json.loads(self._run_row(run_id)["spec"])
         return data
 
-    def rows(self, run_id: str) -> tuple[TrialRow, ...]:
-        """The trials that ended, in order."""
+    def calls(self, run_id: str) -> tuple[FunctionCall, ...]:
+        """Every call of a function with its price, in order."""
         with self._explained():
+            name = self._run_row(run_id)["run_id"]
             found = self._db.execute(
-                "SELECT s.*, e.outcome FROM trials_started s JOIN trials_ended e USING (run_id, number)"
-                " WHERE run_id = ? ORDER BY number",
-                (run_id,),
+                f"SELECT {', '.join(_CALL_FIELDS)} FROM calls WHERE run_id = ? ORDER BY number, shard, attempt",  # noqa: S608 - only names
+                (name,),
             ).fetchall()
-        return tuple(_started(row).ended(codec.trial_from_json(json.loads(row["outcome"]))) for row in found)
+        return tuple(codec.from_json(dict(row), FunctionCall) for row in found)
 
-    def in_flight(self, run_id: str) -> tuple[StartedTrial, ...]:
-        """The trials that were started and have no end."""
+    def kind(self, run_id: str) -> Kind:
+        """Of job."""
         with self._explained():
-            found = self._db.execute(
-                "SELECT s.* FROM trials_started s LEFT JOIN trials_ended e USING (run_id, number)"
-                " WHERE run_id = ? AND e.number IS NULL ORDER BY number",
-                (run_id,),
-            ).fetchall()
-        return tuple(_started(row) for row in found)
-
-    def final_in_flight(self, run_id: str) -> StartedFinal | None:
-        """The training that was started and has no end."""
-        with self._explained():
-            row = self._one(
-                "SELECT s.* FROM finals_started s LEFT JOIN finals_ended e USING (run_id, attempt)"
-                " WHERE run_id = ? AND e.attempt IS NULL",
-                run_id,
-            )
-        return None if row is None else StartedFinal(authorisation=_leave(row), started_at=row["started_at"])
-
-    def first_start(self, run_id: str) -> float | None:
-        """Wall clock of the first trial's start: where a real deadline begins."""
-        with self._explained():
-            row = self._one("SELECT min(started_at) AS at FROM trials_started WHERE run_id = ?", run_id)
-        return row["at"] if row else None
+            row = self._run_row(run_id)
+        return self._decoded(row["run_id"], "header", row["header"], Header).kind
 
     def status(self, run_id: str) -> Status:
         """The run's present state."""
         with self._explained():
-            row = self._one("SELECT status FROM statuses WHERE run_id = ? ORDER BY id DESC LIMIT 1", run_id)
-        return Status(row["status"]) if row else Status.RUNNING
+            return self._status(self._run_row(run_id)["run_id"])
 
     def runs(self) -> tuple[RunSummary, ...]:
         """All runs, the newest first."""
         with self._explained():
             found = self._db.execute(
-                "SELECT r.run_id, r.created, r.kind, r.cloud, r.strategy,"
-                " (SELECT status FROM statuses s WHERE s.run_id = r.run_id ORDER BY id DESC LIMIT 1) AS status,"
-                " (SELECT count(*) FROM trials_ended e WHERE e.run_id = r.run_id)"
-                " + (SELECT count(*) FROM epochs_ended e WHERE e.run_id = r.run_id) AS trials,"
-                " (SELECT total(usd_micros) FROM trials_ended e WHERE e.run_id = r.run_id)"
-                " + (SELECT total(usd_micros) FROM finals_ended f WHERE f.run_id = r.run_id)"
-                " + (SELECT total(usd_micros) FROM epochs_ended e WHERE e.run_id = r.run_id) AS spent"
-                " FROM runs r ORDER BY r.created DESC, r.rowid DESC"
+                f"SELECT r.run_id, r.header, {_STATUS},"  # noqa: S608 - a constant
+                " (SELECT count(*) FROM steps_started s JOIN steps_ended e USING (run_id, number)"
+                "  WHERE s.run_id = r.run_id AND s.role IN (?, ?)) AS trials,"
+                " (SELECT coalesce(sum(usd_micros), 0) FROM steps_ended e WHERE e.run_id = r.run_id) AS spent"
+                " FROM runs r ORDER BY r.rowid DESC",
+                (Role.TRIAL.value, Role.EPOCH.value),
             ).fetchall()
-        return tuple(
-            RunSummary(
-                run_id=row["run_id"],
-                created=row["created"],
-                cloud=row["cloud"],
-                strategy=row["strategy"],
-                status=Status(row["status"]),
-                trials=row["trials"],
-                spent=Usd(int(row["spent"])),
-                kind=row["kind"],
-            )
-            for row in found
-        )
+        return tuple(sorted(map(self._summary, found), key=lambda line: line.created, reverse=True))
 
-    # ---- for the other files of this room
-
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing."""
-        with self._transaction() as db:
-            yield db
-
-    def select(self, query: str, *values: object) -> list[sqlite3.Row]:
-        """Rows by a query of our own."""
-        with self._explained():
-            return self._db.execute(query, values).fetchall()
-
-    def run_row(self, run_id: str) -> sqlite3.Row:
-        """A run by its name, or the beginning of one that is no other's. Raises BadInput."""
-        return self._run_row(run_id)
-
-    def note_status(self, db: sqlite3.Connection, run_id: str, status: Status) -> None:
-        """A change of state inside a transaction."""
-        self._set_status(db, run_id, status)
-
-    def kind(self, run_id: str) -> str:
-        """train, serve or serverless."""
-        kind: str = self._run_row(run_id)["kind"]
-        return kind
+    # ---- one process at a time
 
     @contextmanager
     def lock(self, run_id: str) -> Iterator[None]:
@@ -377,17 +258,7 @@ class Store:
         if version == 0:
             with self._transaction() as db:
                 if self._version() == 0:  # another process may have been quicker
-                    for statement in files("mlcd.store").joinpath("schema.sql").read_text().split(";\n"):
-                        db.execute(statement)
-                    db.execute(f"PRAGMA user_version = {SCHEMA}")
-        elif version in _CHANGES:
-            with self._transaction() as db:
-                if self._version() == version:
-                    for statement in _CHANGES[version]:
-                        db.execute(statement)
-                    for statement in added_columns(db):
-                        db.execute(statement)
-                    db.execute(f"PRAGMA user_version = {SCHEMA}")
+                    create_tables(db)
         elif version < SCHEMA:
             raise StoreError(
                 f"{self.path} was written by a version before the first release (schema {version}, this one needs"
@@ -398,24 +269,21 @@ class Store:
                 f"{self.path} was written by a newer mlcd (schema {version}, this one knows {SCHEMA}): upgrade mlcd, or"
                 " set MLCD_HOME to another folder"
             )
-        for table in TABLES:
-            self._db.execute(table)
+
+    def _version(self) -> int:
+        with closing(self._db.execute("PRAGMA user_version")) as cursor:
+            return int(cursor.fetchone()[0])
 
     def _outputs(self, run_id: str) -> str:
         """Where a run's outputs lie, once it has some."""
         path = self.folder / "work" / run_id / "outputs" if self.folder else None
         return str(path) if path is not None and path.is_dir() else ""
 
-    def _version(self) -> int:
-        with closing(self._db.execute("PRAGMA user_version")) as cursor:
-            return int(cursor.fetchone()[0])
-
     def _run_row(self, run_id: str) -> sqlite3.Row:
-        with self._explained():
-            row = self._one("SELECT * FROM runs WHERE run_id = ?", run_id)
-            if row is not None:
-                return row
-            names = [r["run_id"] for r in self._db.execute("SELECT run_id FROM runs").fetchall()]
+        row = self._one("SELECT * FROM runs WHERE run_id = ?", run_id)
+        if row is not None:
+            return row
+        names = [r["run_id"] for r in self._db.execute("SELECT run_id FROM runs").fetchall()]
         matches = [name for name in names if name.startswith(run_id)]
         if len(matches) == 1:
             return self._run_row(matches[0])
@@ -427,16 +295,63 @@ class Store:
         hint = f"; did you mean {near!r}?" if near else "; `mlcd runs` lists them"
         raise BadInput(f"there is no run {run_id!r}{hint}")
 
+    def _status(self, run_id: str) -> Status:
+        row = self._one("SELECT status FROM statuses WHERE run_id = ? ORDER BY id DESC LIMIT 1", run_id)
+        return Status(row["status"]) if row else Status.RUNNING
+
+    def _step(self, run_id: str, row: sqlite3.Row) -> Step:
+        number, rate, outcome = row["number"], row["usd_per_hour_micros"], row["outcome"]
+        return Step(
+            number=number,
+            round=row["round"],
+            role=Role(row["role"]),
+            authorisation=Authorisation(
+                choice=self._decoded(run_id, f"choice of step {number}", row["choice"], Choice),
+                attempt=row["attempt"],
+                usd=Usd(row["authorised_usd_micros"]),
+                seconds=row["authorised_seconds"],
+            ),
+            reason=row["reason"],
+            usd_per_hour=None if rate is None else Usd(rate),
+            started_seconds=row["started_seconds"],
+            started_at=row["started_at"],
+            outcome=None if outcome is None else self._decoded(run_id, f"outcome of step {number}", outcome, Outcome),
+        )
+
+    def _summary(self, row: sqlite3.Row) -> RunSummary:
+        header = self._decoded(row["run_id"], "header", row["header"], Header)
+        return RunSummary(
+            run_id=row["run_id"],
+            created=header.created,
+            cloud=header.cloud,
+            strategy=header.strategy,
+            status=Status(row["status"]),
+            trials=row["trials"],
+            spent=Usd(row["spent"]),
+            kind=header.kind,
+        )
+
+    @overload
+    def _decoded(self, run_id: str, what: str, text: str, as_type: type[T]) -> T: ...
+    @overload
+    def _decoded(self, run_id: str, what: str, text: str, as_type: Any) -> Any: ...
+    def _decoded(self, run_id: str, what: str, text: str, as_type: Any) -> Any:
+        """A stored value. Raises StoreError naming the run and the field."""
+        try:
+            return codec.decode(text, as_type)
+        except codec.DecodeError as error:
+            raise StoreError(
+                f"{self._where}: run {run_id}: {what}: {error}; this version of mlcd cannot read it: upgrade mlcd, or"
+                " restore the file from a copy"
+            ) from error
+
     def _one(self, query: str, *values: object) -> sqlite3.Row | None:
         row: sqlite3.Row | None = self._db.execute(query, values).fetchone()
         return row
 
-    @staticmethod
-    def _set_status(db: sqlite3.Connection, run_id: str, status: Status) -> None:
-        db.execute("INSERT INTO statuses (run_id, status, at) VALUES (?,?,?)", (run_id, status.value, time.time()))
-
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing."""
         with self._explained():
             try:
                 self._db.execute("BEGIN IMMEDIATE")
@@ -447,68 +362,82 @@ class Store:
                     self._db.execute("ROLLBACK")
 
     @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        """Several queries that see the same moment."""
+        with self._explained():
+            self._db.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._db.execute("ROLLBACK")
+
+    @property
+    def _where(self) -> str:
+        return str(self.path or "the store in memory")
+
+    @contextmanager
     def _explained(self) -> Iterator[None]:
         """SQLite's and the system's errors as one message that says what to do."""
-        where = self.path or "the store in memory"
         try:
             yield
         except sqlite3.Error as error:
-            raise StoreError(f"{where}: {_advice(str(error))}") from error
+            raise StoreError(f"{self._where}: {_advice(str(error))}") from error
         except OSError as error:
             raise StoreError(
-                f"{where}: {error.strerror or error}; set MLCD_HOME to a folder that can be written"
+                f"{self._where}: {error.strerror or error}; set MLCD_HOME to a folder that can be written"
             ) from error
 
 
-def simulated_elapsed(rows: tuple[TrialRow, ...]) -> float:
-    """Seconds from the first start to the last end on a simulated clock: rounds follow each other."""
-    return max((row.started_seconds + row.trial.seconds for row in rows), default=0.0)
+def create_tables(db: sqlite3.Connection) -> None:
+    """The tables of this schema in an empty database, inside the caller's transaction."""
+    for statement in files("mlcd.store").joinpath("schema.sql").read_text(encoding="utf-8").split(";\n"):
+        db.execute(statement)
+    db.execute(f"PRAGMA user_version = {SCHEMA}")
 
 
-def _started(row: sqlite3.Row) -> StartedTrial:
-    return StartedTrial(
-        number=row["number"],
-        round=row["round"],
-        reason=row["reason"],
-        usd_per_hour=Usd(row["usd_per_hour_micros"]),
-        authorisation=_leave(row),
-        started_seconds=row["started_seconds"],
-        started_at=row["started_at"],
-    )
+def _add_status(db: sqlite3.Connection, run_id: str, status: Status) -> None:
+    db.execute("INSERT INTO statuses (run_id, status, at) VALUES (?, ?, ?)", (run_id, status.value, time.time()))
 
 
-def _leave(row: sqlite3.Row) -> Authorisation:
-    return Authorisation(
-        config=codec.config_from_json(json.loads(row["config"])),
-        attempt=row["attempt"],
-        usd=Usd(row["authorised_usd_micros"]),
-        seconds=row["authorised_seconds"],
-    )
-
-
-def _final(row: sqlite3.Row) -> FinalRun:
-    return FinalRun(
-        config=codec.config_from_json(json.loads(row["config"])),
-        seconds=row["seconds"],
-        usd=Usd(row["usd_micros"]),
-        ending=Ending(row["kind"]),
-        reached_samples=row["reached_samples"],
-        samples_per_second=row["samples_per_second"],
-        message=row["message"],
-        load=codec.load_from_json(json.loads(row["load"])) if row["load"] else None,
-    )
-
-
-def _ended(run: FinalRun) -> tuple[str, float, int, float, float | None, str, str | None]:
+def _started(run_id: str, step: Step) -> tuple[object, ...]:
+    permission = step.authorisation
     return (
-        run.ending.value,
-        run.seconds,
-        run.usd.micros,
-        run.reached_samples,
-        run.samples_per_second,
-        run.message,
-        codec.dump(codec.load_to_json(run.load)) if run.load else None,
+        run_id,
+        step.number,
+        step.round,
+        step.role.value,
+        codec.encode(permission.choice, Choice),
+        permission.attempt,
+        step.reason,
+        None if step.usd_per_hour is None else step.usd_per_hour.micros,
+        permission.usd.micros,
+        permission.seconds,
+        step.started_seconds,
+        step.started_at,
     )
+
+
+def _short_kind(outcome: Outcome) -> str:
+    if isinstance(outcome, Measurement):
+        return "measured"
+    if isinstance(outcome, Failure):
+        return outcome.kind.value
+    if isinstance(outcome, Attempt):
+        return outcome.ending.value
+    return "done" if isinstance(outcome, Epoch) else "failed"
+
+
+def _call_values(call: FunctionCall) -> tuple[object, ...]:
+    values = (getattr(call, name) for name in _CALL_FIELDS)
+    return tuple(str(value) if isinstance(value, Decimal) else value for value in values)
+
+
+def _with_work_told(run: Run[Problem | FunctionProblem]) -> AnyRun:
+    """The run with the work that its job has told meanwhile."""
+    if isinstance(run.problem, FunctionProblem):
+        return cast(Run[FunctionProblem], run)
+    told = run.history.total_samples
+    return cast(Run[Problem], replace(run, problem=run.problem.with_work_told(told)))
 
 
 def _advice(message: str) -> str:

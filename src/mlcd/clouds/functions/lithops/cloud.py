@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mlcd import codec
 from mlcd.clouds.functions.lithops.call import CallOrder, Faults, Source, Sync
 from mlcd.clouds.functions.lithops.invoker import Call, Invoker
 from mlcd.clouds.functions.lithops.objects import Part, Trial, data_key, outcome_key, run_prefix
@@ -20,7 +21,7 @@ from mlcd.errors import MlcdError, ProviderError
 from mlcd.functions import FunctionProblem
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch, Phase
-from mlcd.trial.epoch_json import outcome_from_json, outcome_to_json
+from mlcd.trial.epoch_0_1 import epoch_from_0_1
 from mlcd.units import Usd
 from mlcd.workloads.data import Layout, Samples
 
@@ -133,8 +134,7 @@ class LithopsCloud:
     def finished(self, run_id: str, number: int) -> Epoch | None:
         """An epoch that had come to its barrier when mlcd died: paid, and not to be run again."""
         found = self._shelf.get(outcome_key(run_id, number))
-        done = None if found is None else outcome_from_json(json.loads(found)["epoch"])
-        return done if isinstance(done, Epoch) else None
+        return None if found is None else codec.from_json(epoch_from_0_1(json.loads(found)["epoch"]), Epoch)
 
     def lost(self, order: EpochOrder, *, elapsed_seconds: float) -> Usd:
         """What the calls of an epoch cost that nobody waited for: as long as they told last, and as long again.
@@ -313,7 +313,7 @@ class LithopsCloud:
                 hopeless=True,
             )
         epoch = self._epoch(going, watch, loss, seconds)
-        record = {"parameters": end_key, "steps": header["steps"], "epoch": outcome_to_json(epoch)}
+        record = {"parameters": end_key, "steps": header["steps"], "epoch": codec.to_json(epoch)}
         self._shelf.put(outcome_key(going.order.run_id, epoch.number), json.dumps(record).encode())
         self._tidy(going.trial, end_key)
         return epoch
