@@ -1,0 +1,35 @@
+"""`mlcd serve`."""
+
+from typing import TextIO
+
+from mlcd.events import Observer
+from mlcd.jobs.serve import prepare, stored_spec
+from mlcd.kinds.job_kind import JobKind
+from mlcd.problem import Problem
+from mlcd.report.serving import serving_verdict
+from mlcd.report.serving_html import serving_html
+from mlcd.report.serving_json import serving_json
+from mlcd.report.serving_progress import ServingProgress
+from mlcd.run.kind import Kind
+from mlcd.run.run import SearchRun
+
+
+def _progress(stream: TextIO, problem: Problem, _: str) -> Observer:
+    return ServingProgress(stream, problem.goal)
+
+
+def _no_picture(_: SearchRun, name: str) -> str:
+    raise ValueError(f"a served model has no picture {name!r}")
+
+
+ROW = JobKind(
+    kind=Kind.SERVE,
+    read=stored_spec,
+    prepare=prepare,
+    progress=_progress,
+    text=serving_verdict,
+    json=serving_json,
+    html=serving_html,
+    pictures=lambda _: (),
+    picture=_no_picture,
+)

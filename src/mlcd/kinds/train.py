@@ -1,0 +1,31 @@
+"""`mlcd train`."""
+
+from typing import TextIO
+
+from mlcd.events import Observer
+from mlcd.jobs.train import prepare, stored_spec
+from mlcd.kinds.job_kind import JobKind
+from mlcd.problem import Problem
+from mlcd.report.as_json import record_json
+from mlcd.report.html import html_report
+from mlcd.report.pictures import kinds_of, picture
+from mlcd.report.progress import ProgressLines
+from mlcd.report.verdict import verdict
+from mlcd.run.kind import Kind
+
+
+def _progress(stream: TextIO, _: Problem, cloud: str) -> Observer:
+    return ProgressLines(stream, replayed=cloud.startswith("replay/"))
+
+
+ROW = JobKind(
+    kind=Kind.TRAIN,
+    read=stored_spec,
+    prepare=prepare,
+    progress=_progress,
+    text=verdict,
+    json=record_json,
+    html=html_report,
+    pictures=lambda run: tuple(map(str, kinds_of(run))),
+    picture=picture,
+)
