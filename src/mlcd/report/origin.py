@@ -1,6 +1,11 @@
-"""Where a run's times and prices come from: rented machines, a simulator, or a measured table."""
+"""Where a run's times and prices come from: rented machines, a simulator, a measured table, or this machine."""
 
 from mlcd.trial.record import RunRecord
+from mlcd.trial.serverless import ServerlessRecord
+
+NOMINAL = "NOMINAL"
+LOCAL_SERVING = "local runs on this machine: its prices are nominal, and nobody is charged."
+LOCAL_FUNCTIONS = "functions ran on this machine: prices are those that the table has, and nobody is charged."
 
 
 def is_replayed(record: RunRecord) -> bool:
@@ -10,19 +15,26 @@ def is_replayed(record: RunRecord) -> bool:
 
 def origin_word(record: RunRecord) -> str:
     """`SIMULATED`, `REPLAYED`, or nothing where machines were rented."""
-    if is_replayed(record):
-        return "REPLAYED"
-    return "SIMULATED" if record.simulated else ""
+    return origin(record)[0]
 
 
 def origin_text(record: RunRecord) -> str:
     """What the word means for this run; empty where there is no word."""
-    if is_replayed(record):
+    return origin(record)[1]
+
+
+def origin(record: RunRecord | ServerlessRecord) -> tuple[str, str]:
+    """(word, sentence) where time or money is not real; both empty otherwise."""
+    if record.cloud.startswith("replay/"):
         table = record.cloud.removeprefix("replay/")
-        return f"times and prices are those of the measured table {table}; nothing was rented or paid."
+        return "REPLAYED", f"times and prices are those of the measured table {table}; nothing was rented or paid."
     if record.simulated:
-        return f"all time and money here is {record.cloud}'s; nothing was rented and nothing was paid."
-    return ""
+        return "SIMULATED", f"all time and money here is {record.cloud}'s; nothing was rented and nothing was paid."
+    if record.cloud == "lithops/localhost":
+        return NOMINAL, LOCAL_FUNCTIONS
+    if isinstance(record, RunRecord) and record.kind == "serve" and record.cloud == "local":
+        return NOMINAL, LOCAL_SERVING
+    return "", ""
 
 
 def prices_text(record: RunRecord) -> str:

@@ -1,12 +1,13 @@
 """What a training on functions says: how it ended, its epochs, its receipt, and whether instances had been better."""
 
+from mlcd.report.origin import origin
+from mlcd.report.receipt_lines import serverless_lines
 from mlcd.report.text_table import text_table
 from mlcd.trial.epoch import Epoch, FailedEpoch
 from mlcd.trial.outcome import Status
 from mlcd.trial.serverless import PlainInstance, ServerlessRecord
 from mlcd.units import Usd, format_seconds
 
-LOCAL = "functions ran on this machine: prices are those that the table has, and nobody is charged."
 _HEADLINES = {
     Status.RUNNING: "Not finished: `mlcd resume {run}` goes on.",
     Status.INTERRUPTED: "Interrupted: `mlcd resume {run}` goes on.",
@@ -17,15 +18,6 @@ _HEADLINES = {
     Status.ALL_FAILED: "Every epoch failed.",
     Status.RUN_FAILED: "The training failed.",
 }
-
-
-def origin(record: ServerlessRecord) -> tuple[str, str]:
-    """(word, sentence) where time or money is not real; both empty otherwise."""
-    if record.simulated:
-        return "SIMULATED", f"all time and money here is {record.cloud}'s; nothing was rented and nothing was paid."
-    if record.cloud == "lithops/localhost":
-        return "NOMINAL", LOCAL
-    return "", ""
 
 
 def headline(record: ServerlessRecord) -> str:
@@ -124,22 +116,11 @@ def _epochs(record: ServerlessRecord) -> list[str]:
     return lines + [f"  epoch {each.number} failed: {each.message}" for each in record.failed]
 
 
-def lost_rows(record: ServerlessRecord) -> list[list[str]]:
-    """What of the training was for nothing: time and money of epochs that failed."""
-    if not record.failed:
-        return []
-    lost = Usd(sum(each.usd.micros for each in record.failed))
-    return [["  of which failed", format_seconds(sum(each.seconds for each in record.failed)), str(lost)]]
-
-
 def _receipt(record: ServerlessRecord) -> list[str]:
-    goal, prices = record.problem.goal, record.problem.prices
+    prices = record.problem.prices
     calls = sum(epoch.calls for epoch in record.epochs)
     repeated = sum(epoch.failed for epoch in record.epochs)
-    rows = [["training", format_seconds(record.training_seconds), str(record.total_usd)], *lost_rows(record)]
-    if goal.budget is not None:
-        rows.append(["budget", "", str(goal.budget)])
-        rows.append(["left", "", str(goal.budget - record.total_usd)])
+    rows = [line.cells(missing="") for line in serverless_lines(record)]
     head = f"Receipt (prices of {prices.name}, {prices.date.isoformat()})"
     tail = f"  {calls:,} calls, {repeated:,} of them repeated; {record.sync}; scheduled by {record.strategy}"
     return [head, *text_table(rows, "<>>"), tail]

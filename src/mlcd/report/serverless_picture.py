@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from mlcd.report.frame import axes, empty, left_margin, legend
 from mlcd.report.labels import Box
-from mlcd.report.serverless import origin
+from mlcd.report.origin import origin
 from mlcd.report.svg import Drawing
 from mlcd.report.ticks import Scale, Tick, fitted_scale, money_ticks, number_ticks, time_ticks
 from mlcd.trial.epoch import Epoch

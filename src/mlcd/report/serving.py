@@ -2,15 +2,16 @@
 
 from textwrap import wrap
 
+from mlcd.report.origin import LOCAL_SERVING
+from mlcd.report.receipt_lines import serving_lines
 from mlcd.report.serving_facts import Choice, Loser, chosen, fallen, losers, nearest_miss, untried
 from mlcd.report.text_table import text_table
 from mlcd.report.wording import plural, speed_text
 from mlcd.trial.outcome import Status
-from mlcd.trial.record import Ending, RunRecord
-from mlcd.units import Usd, format_seconds
+from mlcd.trial.record import RunRecord
+from mlcd.units import format_seconds
 
 WIDTH = 100
-NOMINAL = "local runs on this machine: its prices are nominal, and nobody is charged."
 
 
 def serving_verdict(record: RunRecord) -> str:
@@ -110,30 +111,12 @@ def _known(record: RunRecord) -> list[str]:
 def _receipt(record: RunRecord) -> list[str]:
     if not record.rows:
         return []
-    failed = f", {len(record.history.failures)} failed" if record.history.failures else ""
     rows = [["Receipt", "time", "money"]]
-    rows.append(
-        [
-            f"  search ({plural(len(record.rows), 'load test')}{failed})",
-            *_both(record.search_seconds, record.search_usd),
-        ]
-    )
-    for run in record.earlier:
-        word = "lost with mlcd" if run.ending is Ending.LOST else "not held"
-        rows.append([f"  verification of {run.config}, {word}", *_both(run.seconds, run.usd)])
-    if record.final is not None:
-        rows.append(["  verification", *_both(record.final.seconds, record.final.usd)])
-    rows.append(["  total" if record.status.is_final else "  so far", *_both(record.total_seconds, record.total_usd)])
-    goal = record.problem.goal
-    if goal.budget is not None or goal.deadline_seconds is not None:
-        cap = "-" if goal.deadline_seconds is None else format_seconds(goal.deadline_seconds)
-        rows.append(["  cap", cap, "-" if goal.budget is None else str(goal.budget)])
+    for line in serving_lines(record):
+        label, *amounts = line.cells()
+        rows.append([f"  {label}", *amounts])
     lines = text_table(rows, "<>>", indent=0)
-    return [*lines, f"  {NOMINAL}"] if record.cloud == "local" else lines
-
-
-def _both(seconds: float, usd: Usd) -> list[str]:
-    return [format_seconds(seconds), str(usd)]
+    return [*lines, f"  {LOCAL_SERVING}"] if record.cloud == "local" else lines
 
 
 def _others(record: RunRecord) -> list[str]:

@@ -6,9 +6,10 @@ from mlcd.report.batches import batch_notes, share_done
 from mlcd.report.explain import Lost, over, ranked, why_not
 from mlcd.report.origin import is_replayed, origin_text, origin_word
 from mlcd.report.receipt import Receipt, Saving, intervals, receipt
+from mlcd.report.receipt_lines import train_lines
 from mlcd.report.text_plot import text_plot
 from mlcd.report.text_table import text_table
-from mlcd.report.wording import assurance_text, begun_again, plural, speed_text
+from mlcd.report.wording import assurance_text, plural, speed_text
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
 from mlcd.trial.record import Ending, RunRecord
@@ -119,17 +120,10 @@ def _failures(record: RunRecord) -> list[str]:
 
 
 def _receipt(paid: Receipt, *, gone: bool) -> list[str]:
-    failed = f", {paid.failed} failed" if paid.failed else ""
     rows = [["Receipt", "time", "money"]]
-    rows.append([f"  search ({plural(paid.trials, 'trial')}{failed})", *_both(paid.search_seconds, paid.search_usd)])
-    rows += [[f"  training {begun_again(run)}", *_both(run.seconds, run.usd)] for run in paid.earlier]
-    if paid.run_seconds is not None:
-        word = " (predicted)" if paid.run_is_predicted else " (failed)" if paid.run_failed else ""
-        rows.append([f"  run{word}", *_both(paid.run_seconds, paid.run_usd)])
-    rows.append(["  total" if gone else "  so far", *_both(paid.total_seconds, paid.total_usd)])
-    if paid.cap_seconds is not None or paid.cap_usd is not None:
-        rows.append(["  cap", *_both(paid.cap_seconds, paid.cap_usd)])
-        rows.append(["  left", *_both(paid.left_seconds, paid.left_usd)])
+    for line in train_lines(paid, is_final=gone):
+        label, *amounts = line.cells()
+        rows.append([f"  {label}", *amounts])
     lines = text_table(rows, "<>>", indent=0)
     if paid.savings:
         lines.append("Saved, search included, against training without a search on")
@@ -152,10 +146,6 @@ def _saving(saving: Saving) -> list[str]:
         *spread,
         f"      {about}{_saved_time(saving.seconds)}, {about}{_saved_usd(saving.usd)}{warning}",
     ]
-
-
-def _both(seconds: float | None, usd: Usd | None) -> list[str]:
-    return ["-" if seconds is None else format_seconds(seconds), "-" if usd is None else str(usd)]
 
 
 def _saved_time(seconds: float) -> str:

@@ -70,6 +70,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def sentence(text: str) -> str:
+    """`text` with a capital at its beginning."""
+    return text[:1].upper() + text[1:]
+
+
 def begun_again(run: FinalRun) -> str:
     """Why an attempt at the training was not the last: `lost with mlcd`, `restarted (node 1 is gone)`."""
     words = {Ending.LOST: "lost with mlcd", Ending.RESTARTED: "restarted", Ending.MOVED: f"moved off {run.config}"}
