@@ -23,11 +23,11 @@ from mlcd.report.serving_html import serving_html
 from mlcd.report.serving_json import serving_json
 from mlcd.report.verdict import verdict
 from mlcd.report.wording import plural
+from mlcd.run.run import EpochRun, SearchRun
+from mlcd.run.step import Step
 from mlcd.trial.epoch import Epoch
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
-from mlcd.trial.record import RunRecord, TrialRow
-from mlcd.trial.serverless import ServerlessRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Picture:
 class _Shown(ABC):
     """What every result can: its name, how it ended, and the three ways to look at it."""
 
-    record: RunRecord | ServerlessRecord
+    record: SearchRun | EpochRun
 
     @property
     def run_id(self) -> str:
@@ -87,7 +87,7 @@ class _Shown(ABC):
 class Result(_Shown):
     """A run as the store has it. Printing it gives the verdict."""
 
-    record: RunRecord
+    record: SearchRun
 
     @property
     def best(self) -> Plan | None:
@@ -95,9 +95,9 @@ class Result(_Shown):
         return self.record.choice
 
     @property
-    def trials(self) -> tuple[TrialRow, ...]:
+    def trials(self) -> tuple[Step, ...]:
         """Every trial in order, the failed ones too."""
-        return self.record.rows
+        return self.record.trials
 
     @property
     def receipt(self) -> Receipt:
@@ -140,7 +140,7 @@ class Result(_Shown):
 class ServeResult(_Shown):
     """A serving run as the store has it. Printing it gives the answer in words."""
 
-    record: RunRecord
+    record: SearchRun
 
     @property
     def best(self) -> Choice | None:
@@ -148,9 +148,9 @@ class ServeResult(_Shown):
         return chosen(self.record)
 
     @property
-    def trials(self) -> tuple[TrialRow, ...]:
+    def trials(self) -> tuple[Step, ...]:
         """Every load test in order, the failed ones too."""
-        return self.record.rows
+        return self.record.trials
 
     def explain(self) -> str:
         """The answer in words: the choice, what it holds, the receipt, why not the others."""
@@ -171,7 +171,7 @@ class ServeResult(_Shown):
 class ServerlessResult(_Shown):
     """A training on functions as the store has it. Printing it gives the answer in words."""
 
-    record: ServerlessRecord
+    record: EpochRun
 
     @property
     def epochs(self) -> tuple[Epoch, ...]:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from mlcd.errors import BadInput
+from mlcd.run.run import EpochRun, SearchRun
 
 if TYPE_CHECKING:
     from mlcd.events import Observer
-    from mlcd.trial.record import RunRecord
-    from mlcd.trial.serverless import ServerlessRecord
 
 _HEADINGS = (
     "Chosen:",
@@ -47,7 +46,7 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def print_record(record: "RunRecord", output: str) -> None:
+def print_record(record: "SearchRun", output: str) -> None:
     """A run as its verdict or as JSON."""
     if record.kind == "serve":
         _print_served(record, output)
@@ -65,7 +64,7 @@ def print_record(record: "RunRecord", output: str) -> None:
     click.echo("\n".join(lines))
 
 
-def _print_served(record: "RunRecord", output: str) -> None:
+def _print_served(record: "SearchRun", output: str) -> None:
     if output == "json":
         from mlcd.report.serving_json import serving_json
 
@@ -77,7 +76,7 @@ def _print_served(record: "RunRecord", output: str) -> None:
     click.echo("\n".join(map(_emphasised, lines) if wants_colour(sys.stdout) else lines))
 
 
-def print_training(record: "ServerlessRecord", output: str) -> None:
+def print_training(record: "EpochRun", output: str) -> None:
     """A training on functions as its answer or as JSON."""
     if output == "json":
         from mlcd.report.serverless_json import serverless_json

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 import click
 
 from mlcd.cli.output import output_option, print_record, progress
+from mlcd.run.run import SearchRun
 
 if TYPE_CHECKING:
     from mlcd.store.store import Store
-    from mlcd.trial.record import RunRecord
 
 
 @click.command()
@@ -36,7 +36,7 @@ def resume(ctx: click.Context, run: str, output: str) -> None:
     ctx.exit(record.status.exit_code)
 
 
-def _served(before: "RunRecord", store: "Store") -> "RunRecord":
+def _served(before: "SearchRun", store: "Store") -> "SearchRun":
     from mlcd.jobs.serve import resume as resume_serving
     from mlcd.report.serving_progress import ServingProgress
 

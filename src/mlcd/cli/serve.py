@@ -7,12 +7,12 @@ import click
 
 from mlcd.cli.output import output_option, print_json
 from mlcd.errors import BadInput
+from mlcd.run.run import SearchRun
 
 if TYPE_CHECKING:
     from mlcd.clouds.serving.deploy import Deployed
     from mlcd.jobs.serve import PreparedServing
     from mlcd.spec.serve import ServeSpec
-    from mlcd.trial.record import RunRecord
 
 _KINDS = ("compose", "kubernetes", "triton")
 
@@ -109,7 +109,7 @@ def _size(text: str) -> tuple[str, int]:
 
 
 def _use(
-    record: "RunRecord",
+    record: "SearchRun",
     prepared: "PreparedServing",
     *,
     deploy: tuple[str, int] | None,
@@ -131,7 +131,7 @@ def _use(
     return start(prepared.cloud, choice.config, run_id=record.run_id, host=host, port=port), written
 
 
-def _print(record: "RunRecord", output: str, deployed: "Deployed | None", written: list[Path]) -> None:
+def _print(record: "SearchRun", output: str, deployed: "Deployed | None", written: list[Path]) -> None:
     if output == "json":
         from mlcd.report.serving_json import serving_json
 
