@@ -36,7 +36,9 @@ class JobKind:
     pictures: Callable[[Run[Any]], tuple[str, ...]]
     picture: Callable[[Run[Any], str], str]
 
-    def prepare_again(self, run: Run[Any], stored: Mapping[str, Any], folder: Path | None, **objects: Any) -> Prepared[Any]:
+    def prepare_again(
+        self, run: Run[Any], stored: Mapping[str, Any], folder: Path | None, **objects: Any
+    ) -> Prepared[Any]:
         """A stored run's job, prepared to go on. `objects` as `prepare` takes them, such as strategy=...
 
         Raises BadInput where the run was begun with an object and none is given now.

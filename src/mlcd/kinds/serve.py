@@ -22,12 +22,16 @@ def _no_picture(_: SearchRun, name: str) -> str:
     raise ValueError(f"a served model has no picture {name!r}")
 
 
+def _text(run: SearchRun, *, plain: bool = False) -> str:  # noqa: ARG001 - it has no drawing
+    return serving_verdict(run)
+
+
 ROW = JobKind(
     kind=Kind.SERVE,
     read=stored_spec,
     prepare=prepare,
     progress=_progress,
-    text=serving_verdict,
+    text=_text,
     json=serving_json,
     html=serving_html,
     pictures=lambda _: (),

@@ -26,12 +26,16 @@ def _picture(run: EpochRun, _: str) -> str:
     return serverless_picture(run)
 
 
+def _text(run: EpochRun, *, plain: bool = False) -> str:  # noqa: ARG001 - it has no drawing
+    return serverless_verdict(run)
+
+
 ROW = JobKind(
     kind=Kind.SERVERLESS,
     read=stored_spec,
     prepare=prepare,
     progress=_progress,
-    text=serverless_verdict,
+    text=_text,
     json=serverless_json,
     html=serverless_html,
     pictures=lambda _: (PICTURE,),

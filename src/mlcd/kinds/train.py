@@ -1,5 +1,6 @@
 """`mlcd train`."""
 
+import os
 from typing import TextIO
 
 from mlcd.events import Observer
@@ -14,8 +15,13 @@ from mlcd.report.verdict import verdict
 from mlcd.run.kind import Kind
 
 
+def wants_colour(stream: TextIO) -> bool:
+    """A terminal, unless NO_COLOR is set or it is a dumb one."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
 def _progress(stream: TextIO, _: Problem, cloud: str) -> Observer:
-    return ProgressLines(stream, replayed=cloud.startswith("replay/"))
+    return ProgressLines(stream, wants_colour(stream), replayed=cloud.startswith("replay/"))
 
 
 ROW = JobKind(

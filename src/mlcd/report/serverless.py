@@ -33,9 +33,8 @@ def goal_text(record: EpochRun) -> str:
     limits = [f"within {goal.budget}"] if goal.budget is not None else []
     if goal.deadline_seconds is not None:
         limits.append(f"in {format_seconds(goal.deadline_seconds)}")
-    return (
-        f"{problem.name}: {record.function_facts.model} to a loss of {problem.target_loss:.4g}, {least} {' and '.join(limits)}".strip()
-    )
+    what = f"{problem.name}: {record.function_facts.model} to a loss of {problem.target_loss:.4g}"
+    return f"{what}, {least} {' and '.join(limits)}".strip()
 
 
 def better_instance(record: EpochRun) -> PlainInstance | None:
@@ -116,7 +115,8 @@ def _receipt(record: EpochRun) -> list[str]:
     repeated = sum(epoch.failed for epoch in record.epochs)
     rows = [line.cells(missing="") for line in serverless_lines(record)]
     head = f"Receipt (prices of {prices.name}, {prices.date.isoformat()})"
-    tail = f"  {calls:,} calls, {repeated:,} of them repeated; {record.function_facts.sync}; scheduled by {record.strategy}"
+    sync = record.function_facts.sync
+    tail = f"  {calls:,} calls, {repeated:,} of them repeated; {sync}; scheduled by {record.strategy}"
     return [head, *text_table(rows, "<>>"), tail]
 
 

@@ -252,7 +252,9 @@ class Run(Generic[P_co]):
         if self.simulated or not ended or self.first_start is None:
             return self.step_seconds
         last = ended[-1]
-        return max(self.epoch_seconds, last.started_at + (last.outcome.seconds if last.outcome else 0.0) - self.first_start)
+        return max(
+            self.epoch_seconds, last.started_at + (last.outcome.seconds if last.outcome else 0.0) - self.first_start
+        )
 
     @property
     def is_target_reached(self) -> bool:
