@@ -8,7 +8,7 @@ from mlcd.clouds.plugin import CloudJob, CloudOffer, CloudPlugin
 from mlcd.errors import BadInput
 from mlcd.jobs.real import on_nodes, type_price, types_and_counts, workdir
 from mlcd.jobs.setting import Setting, deployments, naive_choices, problem_of, refuse_batches
-from mlcd.plugins import CLOUDS, is_object_name, load, plugin_names
+from mlcd.plugins import CLOUDS, is_object_name, load_object, plugin_names
 from mlcd.spec import TrainSpec
 
 
@@ -19,10 +19,9 @@ def cloud_names(built_in: frozenset[str]) -> tuple[str, ...]:
 
 def cloud_plugin(name: str, built_in: frozenset[str]) -> CloudPlugin:
     """The cloud of a plug-in. A class is called without arguments. Raises BadInput that names the package."""
-    loaded = load(CLOUDS, name, needs=("prepare",), built_in=built_in)
-    if loaded is None:
+    made: CloudPlugin | None = load_object(CLOUDS, name, needs=("prepare",), built_in=built_in)
+    if made is None:
         raise BadInput(f"resources.infra: no installed package offers a cloud {name!r}")
-    made: CloudPlugin = loaded() if isinstance(loaded, type) else loaded
     return made
 
 
