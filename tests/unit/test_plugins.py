@@ -9,9 +9,13 @@ import pytest
 from tests.synthetic import Listed, SyntheticCloud
 
 from mlcd.catalog import Instance
+from mlcd.clouds.job import JobCloud
+from mlcd.clouds.local import Local
+from mlcd.clouds.nodes import Leftover
 from mlcd.clouds.plugin import CloudJob, CloudOffer
 from mlcd.errors import BadInput, SpecError
 from mlcd.functions import FunctionProblem
+from mlcd.jobs.down import end_all, leftovers
 from mlcd.jobs.serverless import check_scheduler, with_scheduler
 from mlcd.jobs.serverless import prepare as prepare_functions
 from mlcd.jobs.train import check_objects, prepare, with_objects
@@ -185,6 +189,37 @@ def test_a_cloud_is_found_by_name(install: Install) -> None:
         prepare(parse_train(TRAIN.replace("sim/aws", "bad")))
     with pytest.raises(SpecError, match=r"no such cloud.*own-class.*did you mean 'own-class'\?"):
         prepare(parse_train(TRAIN.replace("sim/aws", "own-clas")))
+
+
+class OnNodes:
+    """A plug-in that only starts nodes."""
+
+    def prepare(self, job: CloudJob) -> Local:
+        return Local(job.folder, cpus=(0, 0))
+
+
+def test_a_plug_in_may_give_nodes_and_mlcd_runs_the_job_there(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("mlcd-nodes", {CLOUDS: {"my-nodes": f"{__name__}:OnNodes", "lost": "no_such_module_here:It"}})
+    spec = parse_train("name: t\nresources: {infra: my-nodes}\nrun: 'true'\ngoal: {minimize: time}\n")
+    setting = prepare(spec, folder=tmp_path).setting
+    assert isinstance(setting.cloud, JobCloud)
+    assert isinstance(setting.cloud.engine, Local)
+    assert setting.charged
+    left = Leftover(cloud="my-nodes", lease_id="mlcd-x", what="1 process")
+    ended: list[Leftover] = []
+    monkeypatch.setattr(Local, "leftovers", lambda self: (left,))
+    monkeypatch.setattr(Local, "end", lambda self, found: ended.append(found))
+    assert leftovers(tmp_path, on="my-nodes") == ((left,), ())
+    assert end_all(tmp_path, (left,)) == ()
+    assert ended == [left]
+    with pytest.raises(BadInput, match=r"mlcd-nodes 1\.2: cloud 'lost'"):
+        leftovers(tmp_path, on="lost")
+    monkeypatch.setattr("mlcd.jobs.down.EVERYWHERE", ())
+    found, silent = leftovers(tmp_path)
+    assert found == (left,)
+    assert [kind for kind, _ in silent] == ["lost"]
 
 
 def test_an_offer_has_types_each_once() -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlcd.catalog import Instance
+from mlcd.clouds.nodes import NodeEngine
 from mlcd.clouds.plugin import CloudJob, CloudOffer, CloudPlugin
 from mlcd.errors import BadInput
 from mlcd.jobs.real import on_nodes, type_price, types_and_counts, workdir
@@ -48,7 +49,13 @@ def on_plugin(spec: TrainSpec, plugin: CloudPlugin, *, where: str, folder: Path,
         raise BadInput(
             f"{_name(spec)}: prepare() must return a CloudOffer or a NodeEngine (got {type(offer).__name__})"
         )
-    return on_nodes(spec, offer.name, where, folder, engine=offer)
+    return on_nodes(spec, _name(spec), where, folder, engine=offer)
+
+
+def plugin_engine(name: str, built_in: frozenset[str], folder: Path) -> NodeEngine | None:
+    """The engine of a plug-in's nodes, without a job: to find what is left of earlier ones. None where it has none."""
+    offer = cloud_plugin(name, built_in).prepare(CloudJob(name="", folder=folder))
+    return None if isinstance(offer, CloudOffer) else offer
 
 
 @dataclass(frozen=True, kw_only=True)
