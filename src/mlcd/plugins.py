@@ -9,12 +9,14 @@ Entry points are read from the metadata of installed packages. A plug-in is impo
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mlcd.errors import BadInput
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+Given = TypeVar("Given")
 
 STRATEGIES, SCHEDULERS, CLOUDS = "mlcd.strategies", "mlcd.schedulers", "mlcd.clouds"
 """The groups of entry points."""
@@ -116,6 +118,11 @@ def load_object(group: str, name: str, *, needs: Collection[str], built_in: Coll
 
 def _refusal(found: Plugin, why: str) -> BadInput:
     return BadInput(f"plug-in package {found.package}: {found.noun} {found.name!r} ({found.target}) {why}")
+
+
+def name_or_object(given: str | Given | None) -> tuple[str | None, Given | None]:
+    """(name, object) of an argument that may be either; the other is None. An object is checked where it is used."""
+    return (given, None) if given is None or isinstance(given, str) else (None, given)
 
 
 def check_methods(given: object | None, methods: Collection[str], *, argument: str) -> None:

@@ -16,10 +16,11 @@ from mlcd.clouds.plugin import CloudJob, CloudOffer
 from mlcd.errors import BadInput, SpecError
 from mlcd.functions import FunctionProblem
 from mlcd.jobs.down import end_all, leftovers
+from mlcd.jobs.given import serve_spec
 from mlcd.jobs.serverless import check_scheduler, with_scheduler
 from mlcd.jobs.serverless import prepare as prepare_functions
 from mlcd.jobs.train import check_objects, prepare, with_objects
-from mlcd.plugins import CLOUDS, SCHEDULERS, STRATEGIES, load, plugin_names, plugins
+from mlcd.plugins import CLOUDS, SCHEDULERS, STRATEGIES, load, name_or_object, plugin_names, plugins
 from mlcd.schedulers.registry import scheduler
 from mlcd.search.registry import strategy
 from mlcd.spec import parse_train
@@ -302,3 +303,29 @@ def test_a_training_on_functions_takes_a_scheduler() -> None:
         prepare_functions(recorded)
     with pytest.raises(BadInput, match=r"has no method decide\(\)"):
         prepare_functions(spec, strategy=object())  # type: ignore[arg-type]
+
+
+def test_serving_takes_a_strategy(tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    from tests.tiny_onnx import write_mlp
+
+    from mlcd.jobs.serve import check_strategy, with_strategy
+    from mlcd.jobs.serve import prepare as prepare_serving
+
+    spec = serve_spec(str(write_mlp(tmp_path / "m.onnx")), slo="p99=50ms")
+    mine = Listed(configs=())
+    assert prepare_serving(spec, strategy=mine, folder=tmp_path).strategy is mine
+    recorded = with_strategy(spec, mine)
+    assert recorded.search.strategy == "python:tests.synthetic:Listed"
+    check_strategy(recorded, mine)
+    with pytest.raises(BadInput, match=r"strategy: this run was started with an object"):
+        check_strategy(recorded, None)
+    with pytest.raises(SpecError, match=r"only Python can give"):
+        prepare_serving(recorded, folder=tmp_path)
+
+
+def test_an_argument_is_a_name_or_an_object() -> None:
+    mine = Listed(configs=())
+    assert name_or_object("heterbo") == ("heterbo", None)
+    assert name_or_object(mine) == (None, mine)
+    assert name_or_object(None) == (None, None)
