@@ -77,7 +77,7 @@ def serve(
     trials: int | None = None,
     budget: str | float | Usd | None = None,
     deadline: str | timedelta | None = None,
-    strategy: str | None = None,
+    strategy: str | Strategy | None = None,
     sizes: Mapping[str, int] | None = None,
     seed: int = 0,
     home: Home = None,
@@ -100,10 +100,10 @@ def serve(
     Raises BadInput (SpecError), ProviderError, StoreError, and Interrupted on Ctrl-C.
     """
     spec = serve_spec(
-        job, slo=slo, rate=rate, trials=trials, budget=budget, deadline=deadline, strategy=strategy, sizes=sizes
+        job, slo=slo, rate=rate, trials=trials, budget=budget, deadline=deadline, strategy=_text(strategy), sizes=sizes
     )
     check_seed(seed)
-    prepared = kind_of(Kind.SERVE).prepare(spec, seed=seed, folder=_home(home))
+    prepared = kind_of(Kind.SERVE).prepare(spec, seed=seed, folder=_home(home), strategy=_object(strategy))
     return ServeResult(_begun(prepared, home, progress, observer, yes=True))
 
 

@@ -121,7 +121,7 @@ def with_scheduler(spec: ServerlessSpec, strategy: Scheduler | None) -> Serverle
     return spec if strategy is None else with_function_flags(spec, {"strategy": object_name(strategy)}, mark="")
 
 
-def check_scheduler(spec: ServerlessSpec, strategy: Scheduler | None) -> None:
+def check_scheduler(spec: ServerlessSpec, strategy: Scheduler | None = None) -> None:
     """Whether the job, read back from its record, can continue with this object or without. Raises BadInput."""
     check_object(spec.search.strategy, strategy, argument="strategy")
 

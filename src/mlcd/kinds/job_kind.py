@@ -18,6 +18,7 @@ class JobKind:
 
     read      the job of a stored run, from what the store keeps of it
     prepare   names become machines, prices and a problem; see mlcd.jobs
+    check     whether a stored job can go on with the given objects, by name, or without; raises BadInput
     progress  an observer that writes progress to a stream, for a problem on a cloud
     text      the answer in words; `plain` for streams that have no more than ASCII
     json      the same for programs; docs/output.md lists the fields
@@ -29,6 +30,7 @@ class JobKind:
     kind: Kind
     read: Callable[[Mapping[str, Any]], Any]
     prepare: Callable[..., Prepared[Any]]
+    check: Callable[..., None]
     progress: Callable[[TextIO, Any, str], Observer]
     text: Callable[..., str]
     json: Callable[[Run[Any]], dict[str, object]]
@@ -43,8 +45,10 @@ class JobKind:
 
         Raises BadInput where the run was begun with an object and none is given now.
         """
+        spec = self.read(stored)
+        self.check(spec, **objects)
         known = {"earlier": run.header.functions.earlier} if run.header.functions is not None else {}
-        return self.prepare(self.read(stored), seed=run.seed, folder=folder, **known, **objects)
+        return self.prepare(spec, seed=run.seed, folder=folder, **known, **objects)
 
 
 def kind_of(kind: Kind) -> JobKind:

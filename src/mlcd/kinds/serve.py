@@ -3,7 +3,7 @@
 from typing import TextIO
 
 from mlcd.events import Observer
-from mlcd.jobs.serve import prepare, stored_spec
+from mlcd.jobs.serve import check_strategy, prepare, stored_spec
 from mlcd.kinds.job_kind import JobKind
 from mlcd.problem import Problem
 from mlcd.report.serving import serving_verdict
@@ -30,6 +30,7 @@ ROW = JobKind(
     kind=Kind.SERVE,
     read=stored_spec,
     prepare=prepare,
+    check=check_strategy,
     progress=_progress,
     text=_text,
     json=serving_json,

@@ -4,7 +4,7 @@ from typing import TextIO
 
 from mlcd.events import Observer
 from mlcd.functions import FunctionProblem
-from mlcd.jobs.serverless import prepare, stored_spec
+from mlcd.jobs.serverless import check_scheduler, prepare, stored_spec
 from mlcd.kinds.job_kind import JobKind
 from mlcd.report.serverless import serverless_verdict
 from mlcd.report.serverless_html import serverless_html
@@ -34,6 +34,7 @@ ROW = JobKind(
     kind=Kind.SERVERLESS,
     read=stored_spec,
     prepare=prepare,
+    check=check_scheduler,
     progress=_progress,
     text=_text,
     json=serverless_json,

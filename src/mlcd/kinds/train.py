@@ -4,7 +4,7 @@ import os
 from typing import TextIO
 
 from mlcd.events import Observer
-from mlcd.jobs.train import prepare, stored_spec
+from mlcd.jobs.train import check_objects, prepare, stored_spec
 from mlcd.kinds.job_kind import JobKind
 from mlcd.problem import Problem
 from mlcd.report.as_json import record_json
@@ -28,6 +28,7 @@ ROW = JobKind(
     kind=Kind.TRAIN,
     read=stored_spec,
     prepare=prepare,
+    check=check_objects,
     progress=_progress,
     text=verdict,
     json=record_json,

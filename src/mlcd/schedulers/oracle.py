@@ -1,13 +1,14 @@
 """The limit: dynamic programming on the simulator's truth, over the progress made and the money left."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mlcd.errors import BadInput
 from mlcd.functions import FunctionProblem
 from mlcd.schedulers.planning import spread_over
 from mlcd.trial.epoch import LEAST_SHARE, Epoch, EpochLeft, Fleet
@@ -81,7 +82,7 @@ class Oracle:
         share = _share(self.truth.target_epochs + SURE - done, gains, self.least_share)
         rows = np.minimum(((done + gains * share) / step + 1e-9).astype(int), ROWS)
         after = _interpolate(values[rows], dollars - fleets.usd * share, self._budget(problem))
-        total = fleets.part_seconds(share) + after
+        total = np.where(_allowed(problem, left, fleets), fleets.part_seconds(share) + after, NEVER)
         for spare in (SPARE, 0.0):  # what was kept for the end is used there
             paid = np.where(fleets.worst_usd * (share + spare) <= dollars, total, NEVER)
             best = int(paid.argmin())
@@ -113,21 +114,27 @@ class Oracle:
 
     def _budget(self, problem: FunctionProblem) -> float:
         if problem.goal.budget is None:
-            raise ValueError("the oracle plans for a budget")
+            raise BadInput("goal.budget: is missing: the oracle plans for a budget")
         return problem.goal.budget.dollars
 
     def _table(self, problem: FunctionProblem) -> tuple[_Fleets, Floats, float]:
         return _solve(self.truth, _Key(problem), self._budget(problem), self.least_share)
 
 
+_FIELDS = tuple(field.name for field in fields(FunctionProblem) if field.name != "goal")
+
+
 class _Key:
-    """A problem as a key of the cache: two problems of one name are alike but for the goal."""
+    """A problem as a key of the cache; the goal is no part of it."""
 
     def __init__(self, problem: FunctionProblem) -> None:
         self.problem = problem
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and other.problem.name == self.problem.name
+        if not isinstance(other, _Key):
+            return False
+        mine, its = self.problem, other.problem
+        return mine is its or all(getattr(mine, name) == getattr(its, name) for name in _FIELDS)
 
     def __hash__(self) -> int:
         return hash(self.problem.name)
@@ -151,6 +158,13 @@ def _solve(truth: Truth, key: _Key, budget: float, least_share: float) -> tuple[
         total = np.where(refused, NEVER, fleets.part_seconds(share)[:, None] + then)
         values[row] = np.minimum(total.min(axis=0), NEVER)
     return fleets, values, step
+
+
+def _allowed(problem: FunctionProblem, left: EpochLeft, fleets: _Fleets) -> NDArray[np.bool_]:
+    """(A,) whether the ledger would let an epoch of each fleet start now."""
+    rows = np.searchsorted(problem.functions_array[:, 0], fleets.functions)
+    columns = np.searchsorted(problem.memory_array[0], fleets.memory_mb)
+    return left.allowed[rows, columns]
 
 
 def _share(left: float, gains: Floats, least: float) -> Floats:

@@ -1,4 +1,4 @@
-"""What every strategy promises. Subclass with a `text` fixture, as a user would write the strategy."""
+"""What every strategy promises: the contract of mlcd.search.strategy.Strategy."""
 
 import builtins
 import os
@@ -7,20 +7,18 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 import pytest
-from tests.synthetic import MACHINES, batched, failed, make_problem, true_trial
 
 from mlcd.goal import Goal, Objective
 from mlcd.ledger import Ledger
-from mlcd.models.convergence import ConvergenceModel
-from mlcd.models.parallel import Law, Setting, StepTime, fit
-from mlcd.models.universal import KnownJob
 from mlcd.problem import Problem
 from mlcd.search.registry import strategy
 from mlcd.search.strategy import Strategy
 from mlcd.space import Config
+from mlcd.testing.made import MACHINES, batched, failed, make_problem, true_trial
 from mlcd.trial.plan import Left, Plan, plans, tie
 from mlcd.trial.trial import FailureKind, History, Suggestion, Trial
 from mlcd.units import Usd
@@ -39,55 +37,33 @@ GOALS = {
 COUNTS = (1, 2, 4, 8, 16)
 
 
-@cache
-def problem_for(goal: str) -> Problem:
-    """The same object each time, so that fits of equal histories are remembered from test to test."""
-    return make_problem(goal=GOALS[goal], counts=COUNTS)
-
-
-def fresh_problem(text: str, goal: str, *, counts: tuple[int, ...] = COUNTS) -> Problem:
-    """What `text` may be asked: those that choose a batch, too, are given batches."""
+def fresh_problem(goal: str, *, batches: bool = False, counts: tuple[int, ...] = COUNTS) -> Problem:
+    """Three made-up instance types under one of GOALS; with a global batch to choose, too, where `batches`."""
     problem = make_problem(goal=GOALS[goal], counts=counts)
-    return batched(problem) if text.startswith("scavenger-") else problem
+    return batched(problem) if batches else problem
 
 
 @cache
-def known_problem(text: str, goal: str) -> Problem:
-    """The same object each time; see problem_for."""
-    return fresh_problem(text, goal)
-
-
-@cache
-def earlier_jobs() -> tuple[KnownJob, ...]:
-    """What scavenger-universal goes by: another job on such machines."""
-    runs = [
-        StepTime(setting=Setting(workers=k, batch=b), seconds=0.05 + 0.09 * b / k + 0.02 * (k - 1))
-        for k in (1, 2, 4, 8)
-        for b in (64.0, 256.0)
-    ]
-    convergence = ConvergenceModel(floor=1.0, critical=500.0, exponent=1.0)
-    return (
-        KnownJob(first_batch=64, largest_local_batch=256, parallel=fit(runs, Law.OVERLAP), convergence=convergence),
-    )
-
-
-def strategy_of(text: str, seed: int = 0) -> Strategy:
-    """As the product makes it."""
-    return strategy(text, seed=seed, jobs=earlier_jobs() if text.startswith("scavenger-universal") else ())
+def known_problem(goal: str, *, batches: bool = False) -> Problem:
+    """The same object each time, so that fits of equal histories are remembered from test to test."""
+    return fresh_problem(goal, batches=batches)
 
 
 Outcome = Callable[[Problem, Config, int], Trial]
 
 
 def succeeds(problem: Problem, config: Config, attempt: int) -> Trial:
+    """Every trial brings what the made-up machines do."""
     return true_trial(problem, config, attempt=attempt)
 
 
 def fails_as(kind: FailureKind) -> Outcome:
+    """Every trial fails in this way."""
     return lambda problem, config, attempt: failed(problem, config, kind, attempt=attempt)
 
 
 def fails_now_and_then(problem: Problem, config: Config, attempt: int) -> Trial:
+    """Two of five trials fail, in any way."""
     chance = random.Random(f"{config}|{attempt}")
     if chance.random() < 0.4:
         return failed(problem, config, chance.choice(list(FailureKind)), attempt=attempt)
@@ -104,6 +80,7 @@ class Step:
 
 
 def ledger_of(problem: Problem, history: History, *, guarded: bool) -> Ledger:
+    """The account after these trials, one after the other."""
     return Ledger(
         problem=problem,
         history=history,
@@ -135,23 +112,49 @@ def walk(chosen: Strategy, problem: Problem, *, outcome: Outcome = succeeds, cou
 
 
 def all_answers(steps: list[Step]) -> list[tuple[str, ...]]:
+    """What was suggested at each step."""
     return [tuple(str(s.config) for s in step.answer) for step in steps]
 
 
 class StrategyContract:
-    """Each test holds for every strategy and every set of options."""
+    """Each test holds for every strategy and every set of options.
+
+    text                 fixture: the strategy as a user writes it, `NAME[:OPTION=VALUE,...]`
+    make                 how it is made of `text` and a seed; override it for one that has no name
+    chooses_batch        whether its problems have a batch to choose
+    needs_trials         False for one that recommends what was never measured
+    knee_by_product      False for one whose knee is another than the least product of time and cost
+    """
+
+    chooses_batch: ClassVar[bool] = False
+    needs_trials: ClassVar[bool] = True
+    knee_by_product: ClassVar[bool] = True
 
     @pytest.fixture
     def text(self) -> str:
         raise NotImplementedError
 
+    def make(self, text: str, seed: int = 0) -> Strategy:
+        return strategy(text, seed=seed)
+
+    def fresh(self, goal: str) -> Problem:
+        return fresh_problem(goal, batches=self.chooses_batch)
+
+    def known(self, goal: str) -> Problem:
+        return known_problem(goal, batches=self.chooses_batch)
+
     @pytest.fixture(params=["fastest", "knee", "both", "budget", "hopeless"])
-    def problem(self, request: pytest.FixtureRequest, text: str) -> Problem:
-        return known_problem(text, request.param)
+    def problem(self, request: pytest.FixtureRequest) -> Problem:
+        return self.known(request.param)
+
+    def test_says_what_it_is(self, text: str) -> None:
+        chosen = self.make(text)
+        assert chosen.name.strip() == chosen.name != ""
+        assert isinstance(chosen.guarded, bool)
 
     @pytest.mark.parametrize("count", [1, 3])
     def test_stays_inside_the_space_repeats_nothing_and_ends(self, text: str, problem: Problem, count: int) -> None:
-        chosen = strategy_of(text, 1)
+        chosen = self.make(text, 1)
         steps = list(walk(chosen, problem, count=count))
         assert not steps[-1].answer or not ledger_of(problem, steps[-1].history, guarded=True).left().allowed.all()
         for step in steps:
@@ -164,7 +167,7 @@ class StrategyContract:
                 assert suggestion.reason.strip()
 
     def test_never_suggests_what_the_ledger_refuses(self, text: str, problem: Problem) -> None:
-        chosen = strategy_of(text, 1)
+        chosen = self.make(text, 1)
         if not chosen.guarded:
             pytest.skip("looks at no limit")
         rng = np.random.default_rng(7)
@@ -181,7 +184,7 @@ class StrategyContract:
             history = history.with_trials(true_trial(problem, problem.space.configs[int(rng.choice(free))]))
 
     def test_nothing_allowed_means_done(self, text: str, problem: Problem) -> None:
-        chosen = strategy_of(text)
+        chosen = self.make(text)
         for history in (History(), _some_history(problem)):
             none = Left(usd=Usd(0), seconds=0.0, allowed=np.zeros(len(problem.space), dtype=bool))
             if chosen.guarded:
@@ -189,7 +192,7 @@ class StrategyContract:
 
     def test_the_same_question_gets_the_same_answer(self, text: str) -> None:
         def ask() -> list[tuple[str, ...]]:
-            return all_answers(list(walk(strategy_of(text, 1), fresh_problem(text, "both"), count=2)))
+            return all_answers(list(walk(self.make(text, 1), self.fresh("both"), count=2)))
 
         random.seed(1)
         np.random.seed(1)
@@ -201,16 +204,16 @@ class StrategyContract:
         assert states == (random.getstate(), _global_state())
 
     def test_an_answer_does_not_depend_on_what_was_asked_before(self, text: str) -> None:
-        problem = known_problem(text, "budget")
-        asked_in_order = list(walk(strategy_of(text, 1), problem))
-        again = fresh_problem(text, "budget")
+        problem = self.known("budget")
+        asked_in_order = list(walk(self.make(text, 1), problem))
+        again = self.fresh("budget")
         for step in reversed(asked_in_order):
-            assert strategy_of(text, 1).suggest(again, step.history, step.left, 1) == step.answer
+            assert self.make(text, 1).suggest(again, step.history, step.left, 1) == step.answer
 
     def test_is_pure(self, text: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-        list(walk(strategy_of(text, 1), known_problem(text, "both")))  # whatever is imported late is there now
-        problem = fresh_problem(text, "both")
-        chosen = strategy_of(text)
+        list(walk(self.make(text, 1), self.known("both")))  # whatever is imported late is there now
+        problem = self.fresh("both")
+        chosen = self.make(text)
         history = _some_history(problem)
         before = history.trials
         left = ledger_of(problem, history, guarded=chosen.guarded).left()
@@ -233,45 +236,44 @@ class StrategyContract:
 
     @pytest.mark.parametrize("kind", list(FailureKind))
     def test_survives_trials_that_all_fail(self, text: str, kind: FailureKind) -> None:
-        problem = known_problem(text, "both")
-        chosen = strategy_of(text, 1)
+        problem = self.known("both")
+        chosen = self.make(text, 1)
         steps = list(walk(chosen, problem, outcome=fails_as(kind), count=2))
         last = steps[-1]
-        if chosen.name != "paleo":
+        if self.needs_trials:
             assert len(last.history) >= 1
             assert chosen.recommend(problem, last.history, last.left) is None
 
     def test_survives_failures_among_successes(self, text: str, problem: Problem) -> None:
-        for step in walk(strategy_of(text, 1), problem, outcome=fails_now_and_then, count=2):
+        for step in walk(self.make(text, 1), problem, outcome=fails_now_and_then, count=2):
             assert not {s.config for s in step.answer} & step.history.tried
 
     def test_an_empty_answer_means_done(self, text: str, problem: Problem) -> None:
-        last = list(walk(strategy_of(text, 1), problem))[-1]
+        last = list(walk(self.make(text, 1), problem))[-1]
         if not last.answer:
             for count in (1, 4):
-                assert strategy_of(text, 1).suggest(problem, last.history, last.left, count) == ()
-            assert strategy_of(text, 1).ending(problem, last.history, last.left).strip(" .")
+                assert self.make(text, 1).suggest(problem, last.history, last.left, count) == ()
+            assert self.make(text, 1).ending(problem, last.history, last.left).strip(" .")
 
     def test_recommends_what_was_measured_and_fits(self, text: str, problem: Problem) -> None:
-        chosen = strategy_of(text, 1)
+        chosen = self.make(text, 1)
         for step in walk(chosen, problem):
             plan = chosen.recommend(problem, step.history, step.left)
-            if chosen.name == "paleo":
+            if not self.needs_trials:
                 assert plan is None or step.left.fits(plan)
                 continue
             fitting = [p for p in plans(problem, step.history) if step.left.fits(p)]
             assert (plan is None) == (not fitting)
             if plan is not None:
                 assert plan in fitting
-                if not (chosen.name.startswith("scavenger-") and problem.goal.minimize is Objective.KNEE):
-                    # Scavenger's knee is that of the curve, and not the least product of time and cost.
+                if self.knee_by_product or problem.goal.minimize is not Objective.KNEE:
                     assert plan.value(problem) <= min(p.value(problem) for p in fitting) * (1 + tie(problem))
                 _check_guarantee(chosen, problem, step, plan)
 
     def test_a_space_of_one_point(self, text: str) -> None:
         problem = make_problem(machines={"c5.small": MACHINES["c5.small"]}, counts=(1,), sizes=False)
-        problem = batched(problem, (64,)) if text.startswith("scavenger-") else problem
-        steps = list(walk(strategy_of(text), problem, count=3))
+        problem = batched(problem, (64,)) if self.chooses_batch else problem
+        steps = list(walk(self.make(text), problem, count=3))
         assert len(steps[-1].history) <= 1
 
 

@@ -1,8 +1,4 @@
-"""What every cloud promises. Subclass, name the cloud, and say how to make one with a given seed.
-
-`pytest --cloud NAME` runs the contract on one cloud only. A later cloud (a container, a Slurm cluster) plugs in by a
-subclass in test_clouds.py.
-"""
+"""What every simulated cloud promises: the contract of mlcd.clouds.provider.Cloud. Real ones keep RealCloudContract."""
 
 import math
 from itertools import islice, pairwise
@@ -22,7 +18,7 @@ PRICE = Usd.of(3)
 
 
 class CloudContract:
-    """Each test holds for every cloud.
+    """Each test holds for every cloud. A subclass names the cloud and says how to make one with a given seed.
 
     good     configurations on which the job runs
     broken   configurations on which it always fails

@@ -1,7 +1,7 @@
 """What every real cloud promises: any NodeEngine, through JobCloud, as the profiler and the training use it.
 
-Subclass, name the cloud and its configurations, and give an `engine` fixture; `pytest --cloud NAME` runs one cloud
-only. No test looks at how long something takes, only at the order in which things happen.
+Subclass, name the cloud and its configurations, and give an `engine` fixture. No test looks at how long something
+takes, only at the order in which things happen.
 """
 
 import json
