@@ -7,7 +7,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from mlcd.units import Usd, format_seconds
+from mlcd.units import Usd, duration_text, format_seconds
 
 Floats = NDArray[np.float64]
 
@@ -132,3 +132,17 @@ def goal_json(goal: Goal, *, text: str | None = None, serving: bool = False) -> 
     form["budget_usd"] = None if goal.budget is None else goal.budget.dollars
     form["deadline_seconds"] = goal.deadline_seconds
     return form
+
+
+def goal_fields(goal: Goal) -> dict[str, object]:
+    """A goal as a job file has it: the `goal` section, without what is not limited."""
+    fields: dict[str, object] = {"minimize": str(goal.minimize)}
+    if goal.deadline_seconds is not None:
+        fields["deadline"] = duration_text(goal.deadline_seconds)
+    if goal.budget is not None:
+        fields["budget"] = f"{goal.budget.exact:f} USD"
+    if goal.slo is not None:
+        fields["slo"] = {f"p{goal.slo.percentile}": duration_text(goal.slo.seconds)}
+    if goal.rate is not None:
+        fields["rate"] = goal.rate
+    return fields

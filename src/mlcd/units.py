@@ -247,6 +247,11 @@ def parse_seconds(text: str) -> float:
     return total
 
 
+def duration_text(seconds: float) -> str:
+    """`seconds` as `parse_seconds` reads them: all digits, without an exponent, which durations do not have."""
+    return f"{Decimal(repr(float(seconds))):f}s"
+
+
 def format_seconds(seconds: float) -> str:
     """`7 h 40 min`, `12 min 5 s`, `8.2 s`: two units at most."""
     if seconds < 0:

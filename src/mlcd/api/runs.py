@@ -10,6 +10,7 @@ from mlcd.api.results import Result, ServeResult, ServerlessResult
 from mlcd.errors import BadInput
 from mlcd.events import EpochObserver, Observer, ignore, ignore_epochs
 from mlcd.goal import Goal
+from mlcd.jobs.arguments import check_flag, check_path, check_text
 from mlcd.jobs.given import GoalLike, Job, ServeJob, ServerlessJob, check_seed, job_spec, serve_spec, serverless_spec
 from mlcd.jobs.serve import resume as resume_serving
 from mlcd.jobs.serve import serve as serve_job
@@ -53,7 +54,8 @@ def train(
     """
     spec = job_spec(job, goal, on=on, budget=budget, deadline=deadline, strategy=strategy, parallel=parallel)
     check_seed(seed)
-    if not yes and prepare_training(spec, seed=seed, folder=_home(home)).setting.charged:
+    check_flag("progress", progress)
+    if not check_flag("yes", yes) and prepare_training(spec, seed=seed, folder=_home(home)).setting.charged:
         raise _no_leave(spec.resources.infra, spec.goal)
     with Store(_home(home)) as store:
         return Result(train_job(spec, store=store, seed=seed, observer=_trials(progress, spec.resources.infra)))
@@ -91,6 +93,7 @@ def serve(
         job, slo=slo, rate=rate, trials=trials, budget=budget, deadline=deadline, strategy=strategy, sizes=sizes
     )
     check_seed(seed)
+    check_flag("progress", progress)
     with Store(_home(home)) as store:
         return ServeResult(serve_job(spec, store=store, seed=seed, observer=_load_tests(progress, spec.goal)))
 
@@ -133,10 +136,13 @@ def serverless(
         memory=memory,
     )
     check_seed(seed)
+    check_flag("progress", progress)
+    check_flag("yes", yes)
+    folder = _home(home)
     prepared = prepare_functions(spec, seed=seed)
     if prepared.charged and not yes:
         raise _no_leave(spec.resources.infra, spec.goal)
-    with Store(_home(home)) as store:
+    with Store(folder) as store:
         observer = _epochs(progress, prepared.problem.target_loss)
         return ServerlessResult(train_on_functions(spec, store=store, seed=seed, observer=observer))
 
@@ -149,6 +155,8 @@ def resume(
     Returns what the function that began the run returns. Raises what that raises, and RunBusy where another process
     works on the run.
     """
+    check_text("run_id", run_id, allowed="a run's name, such as `mlcd runs` lists them")
+    check_flag("progress", progress)
     with Store(_home(home)) as store:
         if store.kind(run_id) == "serverless":
             target = EpochBook(store).record(run_id).problem.target_loss
@@ -180,4 +188,4 @@ def _epochs(progress: bool, target_loss: float) -> EpochObserver:
 
 
 def _home(home: str | os.PathLike[str] | None) -> Path:
-    return default_home() if home is None else Path(home).expanduser()
+    return default_home() if home is None else Path(check_path("home", home)).expanduser()

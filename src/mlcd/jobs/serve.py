@@ -162,8 +162,10 @@ def _elsewhere(spec: ServeSpec) -> Exception:
 
 def _spec_to_json(spec: ServeSpec, facts: ServingFacts, now: datetime) -> dict[str, Any]:
     file = str(Path(spec.file or "job.yaml").resolve())  # also without a file its paths are seen from here, later
-    return {"source": spec.source, "file": file, "now": now.isoformat(), "serving": serving_to_json(facts)}
+    said = {"overrides": dict(spec.overrides), "now": now.isoformat(), "serving": serving_to_json(facts)}
+    return {"source": spec.source, "file": file, **said}
 
 
 def _spec_from_json(data: Mapping[str, Any]) -> ServeSpec:
-    return parse_serve(data["source"], file=data["file"] or "job.yaml", now=datetime.fromisoformat(data["now"]))
+    now, flags = datetime.fromisoformat(data["now"]), data.get("overrides")  # once, the source said what flags said
+    return parse_serve(data["source"], file=data["file"] or "job.yaml", now=now, flags=flags)

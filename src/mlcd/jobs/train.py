@@ -150,4 +150,4 @@ def _spec_to_json(spec: TrainSpec, now: datetime) -> dict[str, Any]:
 
 def _spec_from_json(data: Mapping[str, Any]) -> TrainSpec:
     now = datetime.fromisoformat(data["now"])
-    return with_overrides(parse_train(data["source"], file=data["file"], now=now), now=now, **data["overrides"])
+    return parse_train(data["source"], file=data["file"], now=now, flags=data["overrides"])
