@@ -179,9 +179,7 @@ def test_a_range_is_the_list_of_its_numbers(first: int, last: int) -> None:
     assert CHOICES(node) == CHOICES(tree(range(first, last + 1))) == tuple(range(first, last + 1))
 
 
-@given(
-    st.sets(st.integers(min_value=1, max_value=1000), min_size=1).flatmap(lambda some: st.permutations(list(some)))
-)
+@given(st.sets(st.integers(min_value=1, max_value=1000), min_size=1).flatmap(lambda some: st.permutations(list(some))))
 def test_a_list_is_sorted_and_a_number_is_a_list_of_one(numbers: list[int]) -> None:
     assert CHOICES(tree(numbers)) == tuple(sorted(numbers))
     assert CHOICES(tree(numbers[0])) == (numbers[0],)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlcd.errors import BadInput, nearest
+from mlcd.jobs.arguments import check_path
 from mlcd.report.as_json import record_json
 from mlcd.report.html import html_report
 from mlcd.report.pareto import pareto
@@ -122,7 +123,7 @@ class Result(_Shown):
         """
         kinds = [str(known) for known in PictureKind]
         if kind not in kinds:
-            raise BadInput(f"there is no picture {kind!r}; allowed: {', '.join(kinds)}{_meant(kind, kinds)}")
+            raise BadInput(f"there is no picture {kind!r}; allowed: {', '.join(kinds)}{_meant(str(kind), kinds)}")
         return Picture(picture(self.record, kind))
 
     def _data(self) -> Mapping[str, object]:
@@ -198,7 +199,7 @@ class ServerlessResult(_Shown):
 
 
 def _written(path: str | os.PathLike[str], text: str) -> Path:
-    file = Path(path)
+    file = Path(check_path("path", path))
     file.write_text(text, encoding="utf-8")
     return file
 

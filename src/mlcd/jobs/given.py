@@ -95,10 +95,10 @@ def serverless_spec(
 
 
 def _served(job: ServeJob, sizes: Mapping[str, int] | None) -> ServeSpec:
-    if isinstance(job, str | os.PathLike) and not _is_text(job) and not is_job_file(job):
-        return model_job(job, sizes)
     if sizes is not None and not isinstance(sizes, Mapping):
         raise SpecError("must be a mapping", field="sizes", value=sizes, allowed='such as {"sequence": 128}')
+    if isinstance(job, str | os.PathLike) and not _is_text(job) and not is_job_file(job):
+        return model_job(job, sizes)
     if sizes:
         raise BadInput("sizes: goes with a model's path; in a job write sizes: {AXIS: N}")
     return _given(SERVE, job, ServeSpec)
