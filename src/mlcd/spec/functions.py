@@ -7,7 +7,7 @@ from datetime import datetime
 from mlcd.goal import Objective
 from mlcd.spec.choices import Choices
 from mlcd.spec.goals import goal_record
-from mlcd.spec.job_file import Flag, JobFile
+from mlcd.spec.job_file import Flag, JobFile, as_written
 from mlcd.spec.node import Bounds, Node
 from mlcd.spec.parse import job_name, strategy
 from mlcd.spec.quantity import line_of_text, number, whole
@@ -150,11 +150,6 @@ def _checked(spec: ServerlessSpec) -> ServerlessSpec:
 DEFAULT_BATCH = 256
 
 
-def _spelled(value: object) -> object:
-    """A number that is given as text, or what was given."""
-    return int(value) if isinstance(value, str) and value.strip().isdigit() else value
-
-
 def _sizes(value: object) -> object:
     return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
@@ -164,11 +159,11 @@ SERVERLESS = JobFile(
     check=_checked,
     flags={
         "on": Flag(path="resources.infra"),
-        "budget": Flag(path="goal.budget", spell=_spelled),
-        "deadline": Flag(path="goal.deadline", spell=_spelled),
+        "budget": Flag(path="goal.budget"),
+        "deadline": Flag(path="goal.deadline"),
         "strategy": Flag(path="search.strategy"),
         "sync": Flag(path="sync"),
-        "functions": Flag(path="functions", spell=_spelled),
+        "functions": Flag(path="functions", spell=as_written),
         "memory": Flag(path="memory", spell=_sizes),
     },
     sample="docs/serverless.md shows one",

@@ -12,6 +12,7 @@ from mlcd.spec.mapping import as_text, tree
 from mlcd.spec.node import Node
 from mlcd.spec.place import Place, PlacedSpec, places_of
 from mlcd.spec.record import Record
+from mlcd.spec.scalar import scalar
 
 Job = TypeVar("Job", bound=PlacedSpec)
 
@@ -138,6 +139,11 @@ class JobFile(Generic[Job]):
                     error.problem, field=mark + name, value=shown, allowed=error.allowed, nearest=error.nearest
                 )
         return error
+
+
+def as_written(value: object) -> object:
+    """For numbers that a command line gives as text: what that text is in a job file."""
+    return scalar(value) if isinstance(value, str) else value
 
 
 def _given(flags: Mapping[str, object] | None) -> dict[str, object]:

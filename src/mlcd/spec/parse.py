@@ -7,12 +7,11 @@ from datetime import datetime
 from mlcd.spec.batches import LEARNING_RATE, TARGET, batches, pricing
 from mlcd.spec.counts import node_counts
 from mlcd.spec.goals import goal_record
-from mlcd.spec.job_file import Flag, JobFile
+from mlcd.spec.job_file import Flag, JobFile, as_written
 from mlcd.spec.node import Node
 from mlcd.spec.quantity import flag, line_of_text, minutes, number, text, whole
 from mlcd.spec.real import file_mounts, platform, prices, progress, relative_paths, secret_names
 from mlcd.spec.record import Field, Record
-from mlcd.spec.scalar import scalar
 from mlcd.spec.train import Resources, SearchSettings, TrainSpec, TrialRules, Work
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
@@ -187,21 +186,16 @@ def _slug(name: str) -> str:
     return slug if _NAME.fullmatch(slug) else ""
 
 
-def _number(value: object) -> object:
-    """What text would be in a job file."""
-    return scalar(value) if isinstance(value, str) else value
-
-
 TRAIN = JobFile(
     record=train_record,
     check=_checked,
     flags={
         "goal": Flag(path="goal"),
         "on": Flag(path="resources.infra"),
-        "budget": Flag(path="goal.budget", spell=_number),
+        "budget": Flag(path="goal.budget", spell=as_written),
         "deadline": Flag(path="goal.deadline"),
         "strategy": Flag(path="search.strategy"),
-        "parallel": Flag(path="search.parallel", spell=_number),
+        "parallel": Flag(path="search.parallel", spell=as_written),
     },
     sample="`mlcd init` writes one",
 )

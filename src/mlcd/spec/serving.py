@@ -12,7 +12,7 @@ from mlcd.errors import SpecError, nearest
 from mlcd.goal import Goal, Objective, Slo
 from mlcd.load.plan import Scenario
 from mlcd.spec.choices import Choices
-from mlcd.spec.job_file import Flag, JobFile
+from mlcd.spec.job_file import Flag, JobFile, as_written
 from mlcd.spec.node import Bounds, Node
 from mlcd.spec.parse import job_name, strategy
 from mlcd.spec.quantity import budget, deadline, line_of_text, number, whole
@@ -282,11 +282,6 @@ def _limit(value: object) -> object:
     return {percentile.strip(): limit.strip()}
 
 
-def _number(value: object) -> object:
-    """A number that is given as text, or what was given."""
-    return int(value) if isinstance(value, str) and value.strip().isdigit() else value
-
-
 SERVE = JobFile(
     record=serve_record,
     check=_checked,
@@ -298,7 +293,7 @@ SERVE = JobFile(
         "budget": Flag(path="goal.budget"),
         "deadline": Flag(path="goal.deadline"),
         "strategy": Flag(path="search.strategy"),
-        "trials": Flag(path="search.max_trials", spell=_number),
+        "trials": Flag(path="search.max_trials", spell=as_written),
     },
     sample="docs/serve.md shows one",
 )
