@@ -11,6 +11,7 @@ from mlcd.api.results import Result, ServeResult, ServerlessResult, result_of
 from mlcd.clouds.plugin import CloudPlugin
 from mlcd.errors import BadInput
 from mlcd.events import Event, Observer
+from mlcd.jobs.arguments import check_flag, check_path, check_text
 from mlcd.jobs.given import GoalLike, Job, ServeJob, ServerlessJob, check_seed, job_spec, serve_spec, serverless_spec
 from mlcd.jobs.prepared import Prepared, begin, go_on
 from mlcd.kinds import kind_of
@@ -24,6 +25,7 @@ from mlcd.units import Usd
 
 Home = str | os.PathLike[str] | None
 """Where runs are kept; None is $MLCD_HOME, else ~/.mlcd."""
+RUN_NAME = "a run's name, such as `mlcd runs` lists them"
 
 
 def train(
@@ -168,7 +170,7 @@ def resume(
     Returns what the function that began the run returns. Raises what that raises, and RunBusy where another process
     works on the run.
     """
-    check_run_id(run_id)
+    check_text("run_id", run_id, allowed=RUN_NAME)
     with Store(_home(home)) as store:
         run = store.load(run_id)
         if run.status.is_final:
@@ -188,19 +190,13 @@ def runs(*, home: Home = None) -> tuple[RunSummary, ...]:
 
 def load(run_id: str, *, home: Home = None) -> Result | ServeResult | ServerlessResult:
     """A run as the store has it, ended or not; nothing is continued or spent. Raises BadInput for an unknown name."""
-    check_run_id(run_id)
+    check_text("run_id", run_id, allowed=RUN_NAME)
     with Store(_home(home)) as store:
         return result_of(store.load(run_id))
 
 
-def check_run_id(run_id: object) -> None:
-    """Raises BadInput for what cannot be the name of a run."""
-    if not isinstance(run_id, str) or not run_id:
-        raise BadInput(f"run_id: must be the name of a run, such as one of mlcd.runs() (got {run_id!r})")
-
-
 def _begun(prepared: Prepared[Any], home: Home, progress: bool, observer: Observer | None, *, yes: bool) -> Run[Any]:
-    if prepared.charged and not yes:
+    if not check_flag("yes", yes) and prepared.charged:
         most = prepared.problem.goal.most_spent
         raise BadInput(f"this would spend real money on {prepared.cloud} ({most}): give yes=True")
     with Store(_home(home)) as store:
@@ -208,8 +204,10 @@ def _begun(prepared: Prepared[Any], home: Home, progress: bool, observer: Observ
 
 
 def _observer(prepared: Prepared[Any], progress: bool, observer: Observer | None) -> Observer:
+    if observer is not None and not callable(observer):
+        raise BadInput(f"observer: must be a function of one event (got {observer!r})")
     watching = [observer] if observer is not None else []
-    if progress:
+    if check_flag("progress", progress):
         watching.append(kind_of(prepared.kind).progress(sys.stderr, prepared.problem, prepared.cloud))
 
     def tell(event: Event) -> None:
@@ -229,4 +227,4 @@ def _object(value: Any) -> Any:
 
 
 def _home(home: Home) -> Path:
-    return default_home() if home is None else Path(home).expanduser()
+    return default_home() if home is None else Path(check_path("home", home)).expanduser()

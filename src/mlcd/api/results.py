@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from mlcd.errors import BadInput, nearest
+from mlcd.jobs.arguments import check_path
 from mlcd.kinds import JobKind, kind_of
 from mlcd.report.pareto import pareto
 from mlcd.report.receipt import Receipt, receipt
@@ -93,7 +94,7 @@ class _Shown:
         Raises BadInput for a picture that there is not.
         """
         names = list(self._kind.pictures(self.record))
-        wanted = kind if kind is not None else next(iter(names), "")
+        wanted = next(iter(names), "") if kind is None else str(kind)
         if wanted not in names:
             near = nearest(wanted, names)
             hint = f"; did you mean {near!r}?" if near else ""
@@ -189,6 +190,6 @@ def result_of(run: Run[Any]) -> Result | ServeResult | ServerlessResult:
 
 
 def _written(path: str | os.PathLike[str], text: str) -> Path:
-    file = Path(path)
+    file = Path(check_path("path", path))
     file.write_text(text, encoding="utf-8")
     return file

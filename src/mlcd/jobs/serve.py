@@ -151,9 +151,11 @@ def _elsewhere(spec: ServeSpec) -> Exception:
 
 def _spec_to_json(spec: ServeSpec, now: datetime) -> dict[str, Any]:
     file = str(Path(spec.file or "job.yaml").resolve())  # also without a file its paths are seen from here, later
-    return {"source": spec.source, "file": file, "now": now.isoformat()}
+    said = {"overrides": dict(spec.overrides), "now": now.isoformat()}
+    return {"source": spec.source, "file": file, **said}
 
 
 def stored_spec(data: Mapping[str, Any]) -> ServeSpec:
     """The job of a stored run."""
-    return parse_serve(data["source"], file=data["file"] or "job.yaml", now=datetime.fromisoformat(data["now"]))
+    now, flags = datetime.fromisoformat(data["now"]), data.get("overrides")  # once, the source said what flags said
+    return parse_serve(data["source"], file=data["file"] or "job.yaml", now=now, flags=flags)

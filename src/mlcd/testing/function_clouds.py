@@ -6,8 +6,9 @@ from typing import ClassVar, cast
 import pytest
 
 from mlcd.clouds.functions.provider import EpochFailed, EpochOrder, FunctionCloud
-from mlcd.epoch_ledger import EpochLeave, EpochLedger
+from mlcd.epoch_ledger import EpochLedger
 from mlcd.functions import FunctionProblem
+from mlcd.run.authorisation import Authorisation
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch, Fleet
 from mlcd.units import Usd
@@ -64,7 +65,7 @@ class FunctionCloudContract:
     ) -> EpochOrder:
         """As the engine orders it: with what an epoch of `fleet` is authorised for."""
         leave = EpochLedger(problem=problem).authorise(fleet, seconds)
-        assert isinstance(leave, EpochLeave), f"the contract's problem must pay for {fleet}: {leave.reason}"
+        assert isinstance(leave, Authorisation), f"the contract's problem must pay for {fleet}: {leave.reason}"
         return EpochOrder(number=number, fleet=fleet, seconds=leave.seconds, usd=leave.usd, run_id=run_id)
 
     def check_epoch(self, order: EpochOrder, epoch: Epoch) -> None:

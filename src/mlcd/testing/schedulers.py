@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from mlcd.catalog.functions import function_prices
-from mlcd.epoch_ledger import EpochLeave, EpochLedger
+from mlcd.epoch_ledger import EpochLedger
 from mlcd.errors import BadInput
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal, Objective
+from mlcd.run.authorisation import Authorisation
 from mlcd.schedulers.registry import scheduler
 from mlcd.schedulers.scheduler import Scheduler
 from mlcd.trial.epoch import Epoch, EpochLeft, FailedEpoch, Fleet, Phase
@@ -59,11 +60,11 @@ def made_problem(goal: str) -> FunctionProblem:
     )
 
 
-Outcome = Callable[[FunctionProblem, EpochLeave, int, tuple[Epoch, ...]], Epoch | FailedEpoch]
+Outcome = Callable[[FunctionProblem, Authorisation, int, tuple[Epoch, ...]], Epoch | FailedEpoch]
 
 
 def succeeds(
-    problem: FunctionProblem, leave: EpochLeave, number: int, history: tuple[Epoch, ...]
+    problem: FunctionProblem, leave: Authorisation, number: int, history: tuple[Epoch, ...]
 ) -> Epoch | FailedEpoch:
     """seconds = share x (900 / (n min(1, m / 1,769)) + 4), loss = floor + (loss before - floor) x 0.75^share.
 
@@ -93,7 +94,7 @@ def succeeds(
     )
 
 
-def fails(problem: FunctionProblem, leave: EpochLeave, number: int, history: tuple[Epoch, ...]) -> FailedEpoch:
+def fails(problem: FunctionProblem, leave: Authorisation, number: int, history: tuple[Epoch, ...]) -> FailedEpoch:
     """Every epoch fails after ten seconds."""
     ended = min(10.0, leave.seconds)
     usd = min(leave.usd, _price(problem, leave.fleet, ended))
@@ -136,7 +137,7 @@ def walk(decides: Scheduler, problem: FunctionProblem, *, outcome: Outcome = suc
         if fleet is None:
             return
         leave = ledger.authorise(fleet)
-        assert isinstance(leave, EpochLeave), f"an epoch of {fleet} was refused: {leave.reason}"
+        assert isinstance(leave, Authorisation), f"an epoch of {fleet} was refused: {leave.reason}"
         came = outcome(problem, leave, len(epochs) + 1, epochs)
         if isinstance(came, Epoch):
             epochs, in_a_row = (*epochs, came), 0
@@ -286,7 +287,7 @@ class SchedulerContract:
         epochs: tuple[Epoch, ...] = ()
         for fleet in (Fleet(16, 1769), Fleet(8, 1769, 0.5)):
             leave = EpochLedger(problem=problem, epochs=epochs).authorise(fleet)
-            if isinstance(leave, EpochLeave):
+            if isinstance(leave, Authorisation):
                 came = succeeds(problem, leave, len(epochs) + 1, epochs)
                 epochs = (*epochs, came) if isinstance(came, Epoch) else epochs
         return epochs
