@@ -4,7 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlcd.bench.case import search
-from mlcd.bench.paper.experiment import (
+from mlcd.bench.tasks import run_tasks
+from mlcd.catalog import load_catalog
+from mlcd.clouds.sim import SimCloud
+from mlcd.goal import Goal, Objective
+from mlcd.ledger import Ledger
+from mlcd.problem import Problem
+from mlcd.search.registry import strategy
+from mlcd.space import Config
+from mlcd.units import HOUR, Usd
+from papers.heterbo_figures.experiment import (
     Entry,
     Experiment,
     Outcome,
@@ -16,15 +25,6 @@ from mlcd.bench.paper.experiment import (
     runs,
     true_seconds,
 )
-from mlcd.bench.tasks import run_tasks
-from mlcd.catalog import load_catalog
-from mlcd.clouds.sim import SimCloud
-from mlcd.goal import Goal, Objective
-from mlcd.ledger import Ledger
-from mlcd.problem import Problem
-from mlcd.search.registry import strategy
-from mlcd.space import Config
-from mlcd.units import HOUR, Usd
 
 FASTEST = Goal(minimize=Objective.TIME)
 

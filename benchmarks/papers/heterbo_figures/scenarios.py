@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from mlcd.bench.paper.experiment import (
+from mlcd.goal import Goal, Objective
+from mlcd.units import HOUR, Usd
+from papers.heterbo_figures.experiment import (
     Entry,
     Experiment,
     Outcome,
@@ -19,8 +21,6 @@ from mlcd.bench.paper.experiment import (
     spread,
     within,
 )
-from mlcd.goal import Goal, Objective
-from mlcd.units import HOUR, Usd
 
 FASTEST = Goal(minimize=Objective.TIME)
 CONVBO = ("convbo", "convbo:target=speed", "convbo:threshold=0")

@@ -1,9 +1,9 @@
 """Figs. 15 to 17: how HeterBO finds Char-RNN's and BERT's deployment, over types and nodes together."""
 
-from mlcd.bench.paper.experiment import Entry, Experiment, Settings, count, hours, mean, runs
-from mlcd.bench.paper.scenarios import choice_entries
 from mlcd.goal import Goal, Objective
 from mlcd.units import Usd
+from papers.heterbo_figures.experiment import Entry, Experiment, Settings, count, hours, mean, runs
+from papers.heterbo_figures.scenarios import choice_entries
 
 STARTS = ("heterbo", "heterbo:start=all")
 """Our default, and the paper's start with a single node of every type."""

@@ -22,7 +22,7 @@ from mlcd.trial.trial import Measurement, Trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One line of `mlcd bench paper`: a figure's statement, the paper's value and ours. Always simulated."""
+    """One line of `heterbo.py`: a figure's statement, the paper's value and ours. Always simulated."""
 
     figure: str
     what: str

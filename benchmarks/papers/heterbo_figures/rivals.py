@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from mlcd.bench.paper.experiment import (
+from mlcd.clouds.sim import MODELS, PAPER_JOBS
+from mlcd.goal import Goal, Objective
+from mlcd.units import HOUR, Usd
+from papers.heterbo_figures.experiment import (
     Entry,
     Experiment,
     Outcome,
@@ -15,10 +18,7 @@ from mlcd.bench.paper.experiment import (
     per_cent,
     runs,
 )
-from mlcd.bench.paper.scenarios import choice_entries
-from mlcd.clouds.sim import MODELS, PAPER_JOBS
-from mlcd.goal import Goal, Objective
-from mlcd.units import HOUR, Usd
+from papers.heterbo_figures.scenarios import choice_entries
 
 BUDGETS = (60, 80, 100, 150, 200, 300)
 """Dollars; the paper's are in a picture only."""

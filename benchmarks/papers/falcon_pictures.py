@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from mlcd.report.curve_picture import Curve, curve_picture
+from papers.curve_picture import Curve, curve_picture
 
 
 def cold_start_picture(accuracies: Mapping[str, Sequence[float]], origin: str) -> str:

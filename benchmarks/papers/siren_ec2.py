@@ -126,7 +126,7 @@ def findings() -> list[Finding]:
 
 
 def as_json() -> dict[str, object]:
-    """As `mlcd bench serverless --ec2 -o json` prints it."""
+    """As `siren.py -o json` prints it under `ec2`."""
     return {
         "simulated": True,
         "findings": [{**asdict(f), "speedup": f.speedup, "cheaper": f.cheaper} for f in findings()],

@@ -47,7 +47,7 @@ def toy_table() -> list[ToyRow]:
 
 
 def as_json() -> dict[str, object]:
-    """As `mlcd bench serverless --toy -o json` prints it."""
+    """As `siren.py -o json` prints it under `toy`."""
     return {"simulated": True, "rows": [asdict(row) for row in toy_table()]}
 
 

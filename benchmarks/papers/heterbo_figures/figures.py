@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 
-from mlcd.bench.paper import motive, paths, rivals, scenarios
-from mlcd.bench.paper.experiment import Entry, Settings
 from mlcd.errors import BadInput
+from papers.heterbo_figures import motive, paths, rivals, scenarios
+from papers.heterbo_figures.experiment import Entry, Settings
 
 FIGURES: dict[str, Callable[[Settings], list[Entry]]] = {
     "1a": motive.fig1a,
@@ -45,11 +45,11 @@ def run_figures(names: Sequence[str], settings: Settings) -> list[Entry]:
     """The entries of each figure, with the command and seeds that give them."""
     entries = []
     for name in names:
-        command = f"mlcd bench paper --figures {name} --seeds {settings.seeds}"
+        command = f"benchmarks/papers/heterbo.py --figures {name} --seeds {settings.seeds}"
         entries += [replace(entry, command=command, seeds=settings.seeds) for entry in FIGURES[name](settings)]
     return entries
 
 
 def as_json(entries: Sequence[Entry]) -> dict[str, object]:
-    """As `mlcd bench paper -o json` prints it."""
+    """As `heterbo.py -o json` prints it."""
     return {"figures": [asdict(entry) for entry in entries]}

@@ -19,8 +19,8 @@ from mlcd.clouds.sim.physics import waiting_factor
 from mlcd.models import convergence, parallel
 from mlcd.models.convergence import Reached
 from mlcd.models.parallel import Refined, Setting, StepTime
-from mlcd.models.pricing import ByMemory, PerNode, PricePolicy, Pricing
 from mlcd.report.batch_picture import BatchCurve, BatchPoint, batch_picture
+from papers.scavenger_pricing import ByMemory, PerNode, PricePolicy, Pricing
 
 WORKERS = (8, 12, 16, 20)
 BATCHES = (240, 480, 960, 1920)
