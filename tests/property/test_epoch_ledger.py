@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlcd.bench.serverless.episode import run_episode
+from mlcd.bench.serverless.training import train
 from mlcd.catalog.functions import function_prices
 from mlcd.clouds.functions.provider import EpochFailed, EpochOrder
 from mlcd.clouds.functions.sim import Chance, SimFunctionCloud
 from mlcd.clouds.functions.sim.workloads import PAPER
-from mlcd.epoch_ledger import EpochLeave, EpochLedger, EpochRefusal
+from mlcd.epoch_ledger import EpochLedger
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal, Objective
+from mlcd.run.authorisation import Authorisation, Refusal
 from mlcd.trial.epoch import Epoch, EpochLeft, FailedEpoch, Fleet
 from mlcd.units import Usd
 
@@ -65,9 +66,12 @@ def test_no_scheduler_overspends_on_a_wild_cloud(
 ) -> None:
     problem = problem_of(budget, repeat_share=share)
     cloud = SimFunctionCloud(problem=problem, laws=replace(PAPER.laws, chance=WILD), seed=seed)
-    episode = run_episode(problem, cloud, Careless(wishes))
+    run = train(problem, cloud, Careless(wishes))
     assert problem.goal.budget is not None
-    assert episode.usd <= problem.goal.budget
+    assert run.spent <= problem.goal.budget
+    for step in run.epoch_steps:
+        assert step.epoch.usd <= step.authorised_usd
+        assert step.epoch.seconds <= step.authorised_seconds
 
 
 @settings(max_examples=150, deadline=None)
@@ -85,7 +89,7 @@ def test_a_leave_covers_everything_that_its_calls_can_cost(
     problem = replace(problem_of(budget), memory_mb=(512, 1024), prices=table, limit_seconds=table.limit_seconds)
     ledger = EpochLedger(problem=problem)
     leave = ledger.authorise(Fleet(number, size), seconds)
-    if isinstance(leave, EpochRefusal):
+    if isinstance(leave, Refusal):
         assert ledger.worst_usd(Fleet(number, size), seconds) > Usd.of(round(budget * 0.999, 6)) - Usd(2)
         return
     assert problem.goal.budget is not None
@@ -110,8 +114,8 @@ def test_what_left_allows_is_authorised_and_nothing_else(budget: float) -> None:
     for row, number in enumerate(FUNCTIONS):
         for column, size in enumerate(MEMORY):
             leave = ledger.authorise(Fleet(number, size))
-            assert isinstance(leave, EpochLeave) == bool(left.allowed[row, column])
-            if isinstance(leave, EpochLeave):
+            assert isinstance(leave, Authorisation) == bool(left.allowed[row, column])
+            if isinstance(leave, Authorisation):
                 assert leave.seconds == pytest.approx(left.cap_seconds[row, column])
 
 
@@ -123,16 +127,16 @@ def test_failed_epochs_are_paid_for_and_a_deadline_caps_epochs() -> None:
     limited = replace(problem, goal=replace(problem.goal, deadline_seconds=100.0))
     later = EpochLedger(problem=limited, failed=(failure,))
     assert later.left().cap_seconds.max() <= 40.0
-    assert isinstance(later.authorise(Fleet(138, 1536), 41.0), EpochRefusal)
+    assert isinstance(later.authorise(Fleet(138, 1536), 41.0), Refusal)
 
 
 def test_refusals_say_why() -> None:
     ledger = EpochLedger(problem=problem_of(1.0))
     refusal = ledger.authorise(Fleet(3000, 3008), 600.0)
-    assert isinstance(refusal, EpochRefusal)
+    assert isinstance(refusal, Refusal)
     assert "3000 x 3,008 MB" in refusal.reason
     assert "$1.00 left" in refusal.reason
-    assert isinstance(ledger.authorise(Fleet(5, 1536)), EpochRefusal), "five is not to be chosen"
+    assert isinstance(ledger.authorise(Fleet(5, 1536)), Refusal), "five is not to be chosen"
 
 
 def test_an_epoch_that_outlasts_its_leave_is_ended_and_charged_no_more() -> None:

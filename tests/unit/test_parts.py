@@ -2,31 +2,31 @@
 
 import itertools
 import math
-import sqlite3
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mlcd.bench.serverless.compare import LawsOfRun
-from mlcd.bench.serverless.episode import Episode, run_episode
+from mlcd.bench.serverless.training import train as train_on
 from mlcd.clouds.functions.provider import EpochOrder
 from mlcd.clouds.functions.sim import CALM, SimFunctionCloud
 from mlcd.clouds.functions.sim.workloads import LOCALHOST, PAPER, SimWorkload, training_workload
-from mlcd.epoch_ledger import EpochLedger, EpochRefusal
+from mlcd.codec import from_json, to_json
+from mlcd.epoch_ledger import EpochLedger
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal, Objective
 from mlcd.models.epochs import fit_epochs
+from mlcd.run.authorisation import Refusal
+from mlcd.run.run import EpochRun
 from mlcd.schedulers.mpc import Mpc
 from mlcd.schedulers.oracle import Oracle
 from mlcd.schedulers.outlook import Outlook
 from mlcd.schedulers.scheduler import Scheduler
 from mlcd.schedulers.siren import Siren
-from mlcd.store.epochs import EpochBook, StartedEpoch
-from mlcd.store.store import FILE, SCHEMA, Store
 from mlcd.trial.epoch import Epoch, Fleet
-from mlcd.trial.epoch_json import outcome_from_json, outcome_to_json
+from mlcd.trial.epoch_0_1 import epoch_from_0_1
+from mlcd.trial.outcome import Status
 from mlcd.units import Usd
 
 CALM_PAPER = replace(PAPER, laws=replace(PAPER.laws, chance=CALM))
@@ -36,8 +36,12 @@ def problem_of(usd: float, made: SimWorkload = PAPER) -> FunctionProblem:
     return made.problem(Goal(minimize=Objective.TIME, budget=Usd.of(usd)))
 
 
-def train(decides: Scheduler, problem: FunctionProblem, made: SimWorkload = PAPER, *, seed: int = 0) -> Episode:
-    return run_episode(problem, SimFunctionCloud(problem=problem, laws=made.laws, seed=seed), decides)
+def fleets(run: EpochRun) -> tuple[Fleet, ...]:
+    return tuple(epoch.fleet for epoch in run.epochs)
+
+
+def train(decides: Scheduler, problem: FunctionProblem, made: SimWorkload = PAPER, *, seed: int = 0) -> EpochRun:
+    return train_on(problem, SimFunctionCloud(problem=problem, laws=made.laws, seed=seed), decides)
 
 
 def epochs_of(made: SimWorkload, fleets: tuple[Fleet, ...], *, seed: int = 0) -> list[Epoch]:
@@ -93,11 +97,11 @@ def test_parts_count_as_what_they_are_against_max_epochs() -> None:
     tenths = tuple(epochs_of(PAPER, (Fleet(100, 3008, 0.1),) * 10))
     nine = EpochLedger(problem=problem, epochs=tenths[:9])
     assert nine.left().epochs == pytest.approx(0.1)
-    assert not isinstance(nine.authorise(Fleet(100, 3008, 0.09)), EpochRefusal)
-    assert isinstance(nine.authorise(Fleet(100, 3008)), EpochRefusal)
+    assert not isinstance(nine.authorise(Fleet(100, 3008, 0.09)), Refusal)
+    assert isinstance(nine.authorise(Fleet(100, 3008)), Refusal)
     ten = EpochLedger(problem=problem, epochs=tenths)
     assert ten.left().epochs == 0
-    assert isinstance(ten.authorise(Fleet(100, 3008, 0.1)), EpochRefusal)
+    assert isinstance(ten.authorise(Fleet(100, 3008, 0.1)), Refusal)
     assert not ten.left().allowed.any()
 
 
@@ -105,16 +109,16 @@ def test_parts_count_as_what_they_are_against_max_epochs() -> None:
 def test_no_more_epochs_are_run_than_are_wanted(decides: Scheduler) -> None:
     problem = replace(problem_of(300), max_epochs=2)
     episode = train(decides, problem, seed=63)
-    assert not episode.done
-    assert sum(fleet.share for fleet in episode.fleets) <= 2 + 1e-9
+    assert episode.status is not Status.DONE
+    assert sum(fleet.share for fleet in fleets(episode)) <= 2 + 1e-9
 
 
 def test_epochs_that_will_not_do_end_it_early_and_no_budget_is_named() -> None:
     problem = replace(problem_of(300), max_epochs=5)
     episode = train(Mpc(), problem, seed=64)
-    assert not episode.done
-    assert sum(fleet.share for fleet in episode.fleets) < 4
-    assert "max_epochs leaves" in episode.ending
+    assert episode.status is not Status.DONE
+    assert sum(fleet.share for fleet in fleets(episode)) < 4
+    assert "max_epochs leaves" in episode.stopped
     assert episode.smallest_budget is None
 
 
@@ -122,9 +126,9 @@ def test_a_deadline_that_does_not_do_is_named() -> None:
     goal = Goal(minimize=Objective.TIME, budget=Usd.of(300), deadline_seconds=400.0)
     problem = PAPER.problem(goal)
     episode = train(Mpc(), problem, seed=65)
-    assert not episode.done
-    assert episode.seconds <= 400
-    assert "is left until the deadline" in episode.ending
+    assert episode.status is not Status.DONE
+    assert episode.step_seconds <= 400
+    assert "is left until the deadline" in episode.stopped
 
 
 def test_the_fit_reads_parts_as_the_epochs_that_they_are_of() -> None:
@@ -146,8 +150,8 @@ def test_the_fit_reads_parts_as_the_epochs_that_they_are_of() -> None:
 def test_mpc_opens_with_a_hundredth_and_ends_near_the_target(budget: float) -> None:
     made = training_workload(40_000)
     episode = train(Mpc(), problem_of(budget, made), made, seed=61)
-    assert episode.done, episode.ending
-    shares = [fleet.share for fleet in episode.fleets]
+    assert episode.status is Status.DONE, episode.stopped
+    shares = [fleet.share for fleet in fleets(episode)]
     assert shares[0] == 0.01
     assert all(later >= earlier for earlier, later in itertools.pairwise(shares[:5])), "parts grow"
     assert 1.0 in shares
@@ -158,9 +162,9 @@ def test_mpc_opens_with_a_hundredth_and_ends_near_the_target(budget: float) -> N
 def test_mpc_runs_whole_epochs_where_starting_functions_takes_longest() -> None:
     problem = problem_of(3, LOCALHOST)
     episode = train(Mpc(), problem, LOCALHOST, seed=62)
-    assert episode.done, episode.ending
-    assert {fleet.share for fleet in episode.fleets[1:-1]} <= {1.0}
-    assert episode.fleets[0].share >= 8 * problem.batch / problem.samples
+    assert episode.status is Status.DONE, episode.stopped
+    assert {fleet.share for fleet in fleets(episode)[1:-1]} <= {1.0}
+    assert fleets(episode)[0].share >= 8 * problem.batch / problem.samples
 
 
 def test_a_target_that_is_just_missed_costs_a_small_part_and_no_epoch() -> None:
@@ -190,37 +194,15 @@ def test_the_oracle_cuts_its_last_epoch_and_is_the_faster_for_it() -> None:
     problem = problem_of(150)
     truth = LawsOfRun(SimFunctionCloud(problem=problem, laws=PAPER.laws, seed=7).run_laws)
     cut, whole = (train(Oracle(truth=truth, least_share=least), problem, seed=7) for least in (0.01, 1.0))
-    assert cut.done
-    assert whole.done
-    assert {fleet.share for fleet in whole.fleets} == {1.0}
-    assert min(fleet.share for fleet in cut.fleets) < 1
-    assert cut.seconds < whole.seconds
+    assert cut.status is Status.DONE
+    assert whole.status is Status.DONE
+    assert {fleet.share for fleet in fleets(whole)} == {1.0}
+    assert min(fleet.share for fleet in fleets(cut)) < 1
+    assert cut.step_seconds < whole.step_seconds
 
 
 def test_parts_are_kept() -> None:
     (part,) = epochs_of(PAPER, (Fleet(20, 3008, 0.125),))
-    data = outcome_to_json(part)
-    assert outcome_from_json(data) == part
-    del data["share"]  # as runs of older versions have it
-    assert outcome_from_json(data).fleet == Fleet(20, 3008)
-
-
-def test_a_store_of_before_parts_is_brought_up(tmp_path: Path) -> None:
-    with Store(tmp_path):
-        pass
-    with sqlite3.connect(tmp_path / FILE) as db:
-        db.execute("ALTER TABLE epochs_started DROP COLUMN share")
-        db.execute("INSERT INTO runs VALUES ('r','','','serverless','',1,'mpc',0,1,'','','{}','{}')")
-        db.execute("INSERT INTO epochs_started VALUES ('r',1,1,8,512,5,1.0,0.0)")
-        db.execute("PRAGMA user_version = 4")
-    with Store(tmp_path) as store:
-        book = EpochBook(store)
-        old = book.in_flight("r")
-        assert old is not None
-        assert old.fleet == Fleet(8, 512)
-        fleet = Fleet(4, 512, 0.25)
-        new = StartedEpoch(go=2, number=2, fleet=fleet, authorised_usd=Usd(5), authorised_seconds=1.0, started_at=0.0)
-        book.start("r", new)
-        kept = store.select("SELECT share FROM epochs_started WHERE run_id = 'r' ORDER BY go")
-        assert [row["share"] for row in kept] == [1.0, 0.25]
-        assert store.select("PRAGMA user_version")[0][0] == SCHEMA
+    assert from_json(to_json(part), Epoch) == part
+    data = {"functions": 20, "memory_mb": 3008, "usd_micros": 5, "number": 1}  # as runs of older versions have it
+    assert from_json(epoch_from_0_1(data)["fleet"], Fleet) == Fleet(20, 3008)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from mlcd.bench.serverless.compare import LawsOfRun
-from mlcd.bench.serverless.episode import Episode, run_episode
 from mlcd.bench.serverless.grid import grid_search
 from mlcd.bench.serverless.past import past_prior, past_runs
+from mlcd.bench.serverless.training import train
 from mlcd.clouds.functions.sim import CALM, SimFunctionCloud
 from mlcd.clouds.functions.sim.workloads import PAPER, SimWorkload, training_workload
 from mlcd.epoch_ledger import EpochLedger
@@ -20,6 +20,7 @@ from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal, Objective
 from mlcd.models.epochs import PRIOR, fit_epochs
 from mlcd.models.experience import prior_from_runs
+from mlcd.run.run import EpochRun
 from mlcd.schedulers.mpc import Mpc
 from mlcd.schedulers.oracle import Oracle
 from mlcd.schedulers.planning import spread_over
@@ -30,6 +31,7 @@ from mlcd.schedulers.siren_state import FEATURES, observe
 from mlcd.schedulers.static import Static
 from mlcd.schedulers.static_n import StaticN
 from mlcd.trial.epoch import Epoch, EpochLeft, FailedEpoch, Fleet
+from mlcd.trial.outcome import Status
 from mlcd.units import Usd
 
 COUNTS = tuple(range(1, 60)) + tuple(range(60, 3001, 20))
@@ -42,8 +44,12 @@ def problem_of(usd: float | None, *, made: SimWorkload = PAPER, seconds: float |
     return made.problem(goal, functions=COUNTS, memory_mb=SIZES)
 
 
-def run(decides: Scheduler, problem: FunctionProblem, *, seed: int = 0, made: SimWorkload = PAPER) -> Episode:
-    return run_episode(problem, SimFunctionCloud(problem=problem, laws=made.laws, seed=seed), decides)
+def run(decides: Scheduler, problem: FunctionProblem, *, seed: int = 0, made: SimWorkload = PAPER) -> EpochRun:
+    return train(problem, SimFunctionCloud(problem=problem, laws=made.laws, seed=seed), decides)
+
+
+def fleets(run: EpochRun) -> tuple[Fleet, ...]:
+    return tuple(epoch.fleet for epoch in run.epochs)
 
 
 def all_schedulers(problem: FunctionProblem, seed: int) -> list[Scheduler]:
@@ -55,9 +61,9 @@ def all_schedulers(problem: FunctionProblem, seed: int) -> list[Scheduler]:
 def test_every_scheduler_trains_within_its_budget(index: int) -> None:
     problem = problem_of(200.0)
     episode = run(all_schedulers(problem, 31)[index], problem, seed=31)
-    assert episode.done, episode.ending
-    assert episode.usd <= Usd.of(200)
-    assert all(fleet.functions in COUNTS and fleet.memory_mb in SIZES for fleet in episode.fleets)
+    assert episode.status is Status.DONE, episode.stopped
+    assert episode.spent <= Usd.of(200)
+    assert all(fleet.functions in COUNTS and fleet.memory_mb in SIZES for fleet in fleets(episode))
 
 
 @pytest.mark.parametrize("index", range(5))
@@ -69,7 +75,7 @@ def test_decisions_are_functions_of_their_arguments(index: int) -> None:
         history = episode.epochs[:count]
         left = EpochLedger(problem=problem, epochs=history).left()
         decided = decides.decide(problem, history, left)
-        assert decided == decides.decide(problem, history, left) == episode.fleets[count]
+        assert decided == decides.decide(problem, history, left) == fleets(episode)[count]
         assert decided is not None
         assert left.allowed[COUNTS.index(decided.functions), SIZES.index(decided.memory_mb)]
 
@@ -80,10 +86,10 @@ def test_mpc_beats_a_fixed_fleet_from_a_grid_search_and_nears_the_oracle() -> No
     assert fleet is not None
     fixed, planned, limit = [], [], []
     for seed in (41, 42, 43):
-        fixed.append(run(Static(functions=fleet.functions, memory=fleet.memory_mb), problem, seed=seed).seconds)
-        planned.append(run(Mpc(prior=past_prior(PAPER)), problem, seed=seed).seconds)
+        fixed.append(run(Static(functions=fleet.functions, memory=fleet.memory_mb), problem, seed=seed).step_seconds)
+        planned.append(run(scheduler("mpc", prior=past_prior(PAPER)), problem, seed=seed).step_seconds)
         truth = SimFunctionCloud(problem=problem, laws=PAPER.laws, seed=seed).run_laws
-        limit.append(run(Oracle(truth=LawsOfRun(truth)), problem, seed=seed).seconds)
+        limit.append(run(Oracle(truth=LawsOfRun(truth)), problem, seed=seed).step_seconds)
     assert sum(planned) < sum(fixed)
     assert sum(planned) < 1.2 * sum(limit), "three runs; over twenty it is within 5%"
 
@@ -91,30 +97,33 @@ def test_mpc_beats_a_fixed_fleet_from_a_grid_search_and_nears_the_oracle() -> No
 def test_a_budget_that_cannot_do_is_answered_early_with_one_that_can() -> None:
     problem = problem_of(50.0)
     episode = run(Mpc(), problem, seed=51)
-    assert not episode.done
-    assert episode.usd < Usd.of(35), "it does not spend all of it to find out"
-    assert "would suffice" in episode.ending
+    assert episode.status is not Status.DONE
+    assert episode.spent < Usd.of(35), "it does not spend all of it to find out"
+    assert "would suffice" in episode.stopped
     assert episode.smallest_budget is not None
     assert 60 < episode.smallest_budget.dollars < 90
     enough = run(Mpc(), problem_of(episode.smallest_budget.dollars), seed=51)
-    assert enough.done
+    assert enough.status is Status.DONE
 
 
 def test_experience_refuses_a_hopeless_budget_before_spending_anything() -> None:
-    episode = run(Mpc(prior=past_prior(PAPER)), problem_of(50.0), seed=52)
+    episode = run(scheduler("mpc", prior=past_prior(PAPER)), problem_of(50.0), seed=52)
     assert not episode.epochs
-    assert episode.usd == Usd(0)
+    assert episode.spent == Usd(0)
     assert episode.smallest_budget is not None
-    assert run(Mpc(prior=past_prior(PAPER)), problem_of(episode.smallest_budget.dollars), seed=52).done
+    assert (
+        run(scheduler("mpc", prior=past_prior(PAPER)), problem_of(episode.smallest_budget.dollars), seed=52).status
+        is Status.DONE
+    )
 
 
 def test_a_tight_budget_does_not_drive_mpc_to_small_slow_functions() -> None:
     made = training_workload(15)  # needs few epochs that cost much: by the prior's number of them, $100 could not do
     episode = run(Mpc(), problem_of(100.0, made=made), seed=115, made=made)
-    assert episode.done, episode.ending
-    assert min(fleet.memory_mb for fleet in episode.fleets) >= 1536
+    assert episode.status is Status.DONE, episode.stopped
+    assert min(fleet.memory_mb for fleet in fleets(episode)) >= 1536
     longest = max(epoch.seconds for epoch in episode.epochs)
-    assert longest < 0.5 * episode.seconds, "no single epoch of a few functions takes most of the time"
+    assert longest < 0.5 * episode.step_seconds, "no single epoch of a few functions takes most of the time"
 
 
 def test_little_memory_is_slow_in_proportion() -> None:
@@ -130,20 +139,20 @@ def test_little_memory_is_slow_in_proportion() -> None:
 
 def test_the_cheapest_before_a_deadline() -> None:
     slow, quick = (run(Mpc(), problem_of(None, seconds=seconds), seed=53) for seconds in (8000.0, 1900.0))
-    assert slow.done
-    assert quick.done
-    assert slow.seconds <= 8000
-    assert quick.seconds <= 1900
-    assert slow.usd < quick.usd
+    assert slow.status is Status.DONE
+    assert quick.status is Status.DONE
+    assert slow.step_seconds <= 8000
+    assert quick.step_seconds <= 1900
+    assert slow.spent < quick.spent
 
 
 def test_static_keeps_its_fleet_and_shrinks_when_the_money_ends() -> None:
     problem = problem_of(220.0)
     given = run(Static(functions=400, memory=3008), problem, seed=54)
-    assert set(given.fleets[:-2]) == {Fleet(400, 3008)}
+    assert set(fleets(given)[:-2]) == {Fleet(400, 3008)}
     greedy = run(Static(functions=600, memory=3008), problem, seed=54)
-    assert greedy.usd <= Usd.of(220)
-    assert greedy.fleets[0] == Fleet(600, 3008)
+    assert greedy.spent <= Usd.of(220)
+    assert fleets(greedy)[0] == Fleet(600, 3008)
     left = EpochLedger(problem=problem).left()
     assert StaticN(functions=140).decide(problem, (), left) == Fleet(140, 1536)
     with pytest.raises(BadInput, match="138 x 1,536 MB is not to be chosen"):
@@ -189,6 +198,7 @@ def test_a_loss_that_does_not_fall_leaves_the_prior() -> None:
 def test_experience_without_runs_is_the_general_prior() -> None:
     assert prior_from_runs([], samples=1, puts=1, target_loss=0.1) == PRIOR
     learnt = past_prior(PAPER)
+    assert learnt is not None
     assert learnt.epochs[1] < PRIOR.epochs[1]
 
 

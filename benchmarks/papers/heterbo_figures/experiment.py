@@ -12,11 +12,11 @@ from mlcd.clouds.sim import PAPER_JOBS, SimCloud
 from mlcd.goal import Goal
 from mlcd.jobs.setting import Setting, simulated
 from mlcd.problem import Problem
+from mlcd.run.run import SearchRun
 from mlcd.space import Config
 from mlcd.spec import NodeCounts, Resources, SearchSettings, TrainSpec, Work
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan, margin_sigmas
-from mlcd.trial.record import RunRecord
 from mlcd.trial.trial import Measurement, Trial
 
 
@@ -118,12 +118,12 @@ def _run(experiment: Experiment, strategy: str, seed: int) -> Outcome:
     return _outcome(search(setting.problem, setting.cloud, strategy, seed=seed))
 
 
-def _outcome(record: RunRecord) -> Outcome:
+def _outcome(record: SearchRun) -> Outcome:
     problem, final = record.problem, record.final
     finished = final is not None and record.status in (Status.DONE, Status.OVERRAN)
     return Outcome(
         status=record.status,
-        steps=tuple(_step(problem, row.trial) for row in record.rows),
+        steps=tuple(_step(problem, step.trial) for step in record.trials),
         probe_seconds=record.search_seconds,
         probe_usd=record.search_usd.dollars,
         total_seconds=record.total_seconds if finished else None,

@@ -5,16 +5,20 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from mlcd.bench.new_run import new_run
 from mlcd.clouds.provider import Cloud
+from mlcd.deciders.search import SearchDecider
+from mlcd.deciders.training import TrainingDecider
 from mlcd.engine import Engine
+from mlcd.engine.on_nodes import NodePerformer
 from mlcd.goal import Goal, Objective
 from mlcd.problem import Problem
+from mlcd.run.kind import Kind
+from mlcd.run.run import SearchRun
 from mlcd.search.registry import strategy
-from mlcd.store.store import Store
+from mlcd.search.strategy import Elastic
 from mlcd.trial.outcome import Status
-from mlcd.trial.record import RunRecord
 from mlcd.units import HOUR, Usd
-from mlcd.version import __version__
 
 DEADLINE_FACTOR = 2.5
 """`cheapest` gets a deadline of so many times the fastest configuration's training."""
@@ -122,54 +126,39 @@ class Row:
         return self.probe_seconds / self.total_seconds if self.total_seconds else 0.0
 
 
-def search(problem: Problem, cloud: Cloud, strategy_text: str, *, seed: int, parallel: int = 1) -> RunRecord:
-    """One whole run in a store of its own in memory; no memory of other runs."""
-    record = RunRecord(
-        run_id="bench",
-        created="",
-        cloud=cloud.name,
-        simulated=cloud.simulated,
-        strategy=strategy_text,
-        seed=seed,
-        parallel=parallel,
-        version=__version__,
-        catalog_date="",
-        problem=problem,
-        status=Status.RUNNING,
-    )
-    with Store(None) as store:
-        store.add_run(record, kind="train", spec={})
-        return Engine(
-            run_id="bench",
-            problem=problem,
-            cloud=cloud,
-            strategy=strategy(strategy_text, seed=seed),
-            store=store,
-            parallel=parallel,
-        ).run()
+def search(problem: Problem, cloud: Cloud, strategy_text: str, *, seed: int, parallel: int = 1) -> SearchRun:
+    """One whole run of `mlcd train`, kept nowhere; it knows of no other run."""
+    chosen = strategy(strategy_text, seed=seed)
+    return Engine(
+        run=new_run(Kind.TRAIN, problem, cloud=cloud.name, strategy=strategy_text, seed=seed, parallel=parallel),
+        decider=SearchDecider(strategy=chosen, aftermath=TrainingDecider(), parallel=parallel),
+        performer=NodePerformer(
+            cloud=cloud, guarded=chosen.guarded, elastic=chosen if isinstance(chosen, Elastic) else None
+        ),
+    ).drive()
 
 
-def row(truth: Truth, record: RunRecord, *, kind: GoalKind, hours: float, optimum: float) -> Row:
-    """What a record says in the benchmark's terms."""
-    goal, final = record.problem.goal, record.final
-    finished = final is not None and record.status in (Status.DONE, Status.OVERRAN)
-    status = {Status.DONE: "done", Status.OVERRAN: "violated"}.get(record.status, "unfinished")
-    total = goal.value(record.total_seconds, record.total_usd.dollars) if finished else None
+def row(truth: Truth, run: SearchRun, *, kind: GoalKind, hours: float, optimum: float) -> Row:
+    """What a run says in the benchmark's terms."""
+    goal, final = run.problem.goal, run.final
+    finished = final is not None and run.status in (Status.DONE, Status.OVERRAN)
+    status = {Status.DONE: "done", Status.OVERRAN: "violated"}.get(run.status, "unfinished")
+    total = goal.value(run.total_seconds, run.total_usd.dollars) if finished else None
     return Row(
         workload=truth.name,
         unseen=truth.is_unseen,
-        strategy=record.strategy,
+        strategy=run.strategy,
         goal=kind.value,
         hours=hours,
-        seed=record.seed,
+        seed=run.seed,
         status=status,
-        trials=len(record.rows),
-        probe_seconds=record.search_seconds,
-        probe_usd=record.search_usd.dollars,
+        trials=len(run.trials),
+        probe_seconds=run.search_seconds,
+        probe_usd=run.search_usd.dollars,
         train_seconds=final.seconds if final and finished else None,
         train_usd=final.usd.dollars if final and finished else None,
-        total_seconds=record.total_seconds if finished else None,
-        total_usd=record.total_usd.dollars if finished else None,
+        total_seconds=run.total_seconds if finished else None,
+        total_usd=run.total_usd.dollars if finished else None,
         limit_seconds=goal.deadline_seconds,
         limit_usd=goal.budget.dollars if goal.budget else None,
         optimum=optimum,

@@ -61,7 +61,7 @@ class Engine(Generic[P]):
             self.performer.restore(self.run)
             self._settle_in_flight(interrupted=False)
             while not self.run.status.is_final:
-                self._advance()
+                self.advance()
         except KeyboardInterrupt as error:
             self._stop.set()
             self._settle_in_flight(interrupted=True)
@@ -71,8 +71,8 @@ class Engine(Generic[P]):
             ) from error
         return self.run
 
-    def _advance(self) -> None:
-        """One decision, carried out."""
+    def advance(self) -> None:
+        """One decision, carried out; for drivers that stop between two, else call `drive`."""
         decision = self.decider.next(self.run, self._elapsed())
         if isinstance(decision, End):
             self._end(decision)

@@ -8,9 +8,9 @@ from statistics import fmean
 
 import numpy as np
 
-from mlcd.bench.serverless.episode import run_episode
 from mlcd.bench.serverless.grid import grid_search
 from mlcd.bench.serverless.past import past_prior
+from mlcd.bench.serverless.training import train
 from mlcd.bench.tasks import run_tasks
 from mlcd.clouds.functions.sim import SimFunctionCloud
 from mlcd.clouds.functions.sim.laws import REFERENCE_MB, FunctionLaws
@@ -19,12 +19,10 @@ from mlcd.errors import BadInput, nearest
 from mlcd.functions import Floats, FunctionProblem
 from mlcd.goal import Goal, Objective
 from mlcd.models.epochs import EpochPrior
-from mlcd.schedulers.mpc import Mpc
 from mlcd.schedulers.oracle import Oracle
+from mlcd.schedulers.registry import scheduler as scheduler_by_name
 from mlcd.schedulers.scheduler import Scheduler
-from mlcd.schedulers.siren import Siren
-from mlcd.schedulers.static import Static
-from mlcd.schedulers.static_n import StaticN
+from mlcd.trial.outcome import Status
 from mlcd.units import Usd
 
 RIVALS = ("static-n", "static", "siren", "mpc", "oracle")
@@ -173,24 +171,24 @@ def run_one(name: str, scheduler: str, budget: float, seed: int) -> Row:
     decides = _scheduler(scheduler, name, budget, cloud)
     if decides is None:
         return _refused(name, scheduler, budget, seed)
-    episode = run_episode(problem, cloud, decides)
-    functions = [fleet.functions for fleet in episode.fleets]
-    memory = [fleet.memory_mb for fleet in episode.fleets]
-    needed = episode.smallest_budget
+    run = train(problem, cloud, decides)
+    functions = [epoch.fleet.functions for epoch in run.epochs]
+    memory = [epoch.fleet.memory_mb for epoch in run.epochs]
+    needed = run.smallest_budget
     return Row(
         workload=name,
         scheduler=scheduler,
         budget_usd=budget,
         seed=seed,
-        status="done" if episode.done else "infeasible",
-        seconds=episode.seconds,
-        usd=episode.usd.dollars,
-        epochs=len(episode.epochs),
-        failed_epochs=len(episode.failed),
+        status="done" if run.status is Status.DONE else "infeasible",
+        seconds=math.fsum(step.epoch.seconds for step in run.epoch_steps),
+        usd=run.spent.dollars,
+        epochs=len(run.epochs),
+        failed_epochs=len(run.failed_epochs),
         functions=(min(functions), max(functions)) if functions else None,
         memory_mb=(min(memory), max(memory)) if memory else None,
         smallest_budget_usd=needed.dollars if needed is not None else None,
-        violated=episode.usd > Usd.of(budget),
+        violated=run.spent > Usd.of(budget),
     )
 
 
@@ -201,19 +199,18 @@ def _setting(name: str, budget: float) -> tuple[SimWorkload, FunctionProblem]:
 
 
 @lru_cache(maxsize=64)
-def _prior(name: str) -> EpochPrior:
+def _prior(name: str) -> EpochPrior | None:
     return past_prior(workload(name))
 
 
 @lru_cache(maxsize=256)
-def _grid(name: str, budget: float, memory_mb: tuple[int, ...]) -> "StaticN | Static | None":
+def _grid(name: str, budget: float, memory_mb: tuple[int, ...]) -> Scheduler | None:
     made, problem = _setting(name, budget)
     fleet = grid_search(problem, made.laws, memory_mb=memory_mb)
     if fleet is None:
         return None
-    if len(memory_mb) == 1:
-        return StaticN(functions=fleet.functions, memory=memory_mb[0])
-    return Static(functions=fleet.functions, memory=fleet.memory_mb)
+    kind = "static-n" if len(memory_mb) == 1 else "static"
+    return scheduler_by_name(f"{kind}:functions={fleet.functions},memory={fleet.memory_mb}")
 
 
 def _scheduler(scheduler: str, name: str, budget: float, cloud: SimFunctionCloud) -> Scheduler | None:
@@ -224,13 +221,13 @@ def _scheduler(scheduler: str, name: str, budget: float, cloud: SimFunctionCloud
         case "static":
             return _grid(name, budget, cloud.problem.memory_mb)
         case "siren":
-            return Siren()
+            return scheduler_by_name("siren")
         case "mpc":
-            return Mpc(prior=_prior(name)) if name in SEEN else Mpc()
+            return scheduler_by_name("mpc", prior=_prior(name) if name in SEEN else None)
         case "mpc-first":
-            return Mpc()
+            return scheduler_by_name("mpc")
         case "mpc-again":
-            return Mpc(prior=_prior(name))
+            return scheduler_by_name("mpc", prior=_prior(name))
         case "oracle-whole":
             return Oracle(truth=LawsOfRun(cloud.run_laws), least_share=1.0)
         case _:

@@ -3,35 +3,59 @@
     import gymnasium, mlcd.bench.serverless.environment
     env = gymnasium.make("mlcd/ServerlessTraining-v0")
 
-One episode is one simulated training, one step one epoch. The ledger masks what the budget cannot pay, so an episode
-ends at the target, or where nothing is payable any more; it never overspends.
+One episode is one simulated run of `mlcd serverless`, one step one epoch: the agent takes the scheduler's place, and
+EpochDecider authorises what it asks for. So an episode ends where the run would, and never overspends.
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from mlcd.bench.new_run import new_run
 from mlcd.catalog.functions import function_prices
-from mlcd.clouds.functions.provider import EpochFailed, EpochOrder
 from mlcd.clouds.functions.sim import SimFunctionCloud
 from mlcd.clouds.functions.sim.workloads import PAPER, SimWorkload, training_workload
-from mlcd.epoch_ledger import EpochLedger, EpochRefusal
+from mlcd.deciders.decision import End
+from mlcd.deciders.epochs import EpochDecider, epoch_ledger
+from mlcd.engine import Engine
+from mlcd.engine.epochs import EpochPerformer
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal, Objective
+from mlcd.run.kind import Kind
 from mlcd.schedulers.planning import spread_over
 from mlcd.schedulers.siren_state import FEATURES, SirenState, choose, observe
-from mlcd.trial.epoch import EpochLeft, FailedEpoch
+from mlcd.trial.epoch import Epoch, EpochLeft, Fleet
+from mlcd.trial.outcome import Status
 from mlcd.units import Usd
 
 ENVIRONMENT = "mlcd/ServerlessTraining-v0"
 COUNTS, SIZES = 200, 10
 """Numbers of functions and memory sizes in an episode: a choice of the 138,000 that keeps a step short."""
+
+
+@dataclass(slots=True)
+class _Agent:
+    """The scheduler of an episode: it decides on the fleet that the last action meant. `asked`: whether it was."""
+
+    name: ClassVar[str] = "agent"
+    fleet: Fleet | None = None
+    asked: bool = False
+
+    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Fleet | None:  # noqa: ARG002
+        self.asked = True
+        return self.fleet
+
+    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:  # noqa: ARG002
+        return "the action means no fleet that what is left pays for"
+
+    def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Usd | None:  # noqa: ARG002
+        return None
 
 
 class ServerlessTraining(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
@@ -49,9 +73,8 @@ class ServerlessTraining(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]
         self.fixed_workload, self.fixed_budget = workload, budget
         self.observation_space = spaces.Box(-5.0, 5.0, (FEATURES,), np.float32)
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
-        self._problem: FunctionProblem
-        self._cloud: SimFunctionCloud
-        self._ledger: EpochLedger
+        self._agent: _Agent
+        self._engine: Engine[FunctionProblem]
         self._left: EpochLeft
         self._state: SirenState
         self._beta = 1.0
@@ -68,37 +91,39 @@ class ServerlessTraining(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]
             budget = workload.cheapest_usd() * math.exp(self.np_random.uniform(math.log(1.45), math.log(6.0)))
         goal = Goal(minimize=Objective.TIME, budget=Usd.of(round(float(budget), 6)))
         functions, memory_mb = _choice(workload.max_functions, workload.prices)
-        self._problem = workload.problem(goal, functions=functions, memory_mb=memory_mb)
+        problem = workload.problem(goal, functions=functions, memory_mb=memory_mb)
         cloud_seed = said.get("cloud_seed", int(self.np_random.integers(2**31)) + 2**32)
-        self._cloud = SimFunctionCloud(problem=self._problem, laws=workload.laws, seed=cloud_seed)
-        self._ledger = EpochLedger(problem=self._problem)
+        cloud = SimFunctionCloud(problem=problem, laws=workload.laws, seed=cloud_seed)
+        self._agent = _Agent()
+        self._engine = Engine(
+            run=new_run(Kind.SERVERLESS, problem, cloud=cloud.name, strategy=_Agent.name),
+            decider=EpochDecider(scheduler=self._agent),
+            performer=EpochPerformer(cloud=cloud),
+        )
         self._beta = 10 / plain_seconds(workload, float(budget))
         return self._observe(), {}
 
     def step(self, action: NDArray[np.float32]) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """One epoch, or a part of one, with the fleet that the action means."""
-        fleet = choose(self._problem, self._left, self._state, np.asarray(action, dtype=np.float64))
-        leave = self._ledger.authorise(fleet) if fleet is not None else None
-        if fleet is None or leave is None or isinstance(leave, EpochRefusal):
-            return self._observe(), -10.0, True, False, self._info(done=False)
-        number = len(self._ledger.epochs) + 1
-        order = EpochOrder(number=number, fleet=fleet, seconds=leave.seconds, usd=leave.usd)
-        before = self._ledger
-        try:
-            epoch = self._cloud.run_epoch(order)
-        except EpochFailed as error:
-            failure = FailedEpoch(
-                number=number, fleet=fleet, seconds=error.seconds, usd=error.usd, message=error.message
-            )
-            self._ledger = replace(before, failed=(*before.failed, failure))
-            ended = len(self._ledger.failed) >= 3
-            reward = -self._beta * error.seconds - 10.0 * ended
-            return self._observe(), reward, ended, False, self._info(done=False)
-        self._ledger = replace(before, epochs=(*before.epochs, epoch))
-        done = epoch.loss <= self._problem.target_loss
-        ended = done or not self._ledger.epochs_left
-        reward = -self._beta * epoch.seconds + (10.0 if done else -10.0 if ended else 0.0)
-        return self._observe(), reward, ended, False, self._info(done=done)
+        engine, agent = self._engine, self._agent
+        problem, before = engine.run.problem, engine.run.step_seconds
+        agent.fleet = choose(problem, self._left, self._state, np.asarray(action, dtype=np.float64))
+        engine.advance()
+        end = self._end()
+        ended, done = end is not None, end is Status.DONE
+        seconds = engine.run.step_seconds - before
+        reward = -self._beta * seconds + (10.0 if done else -10.0 if ended else 0.0)
+        info = {"done": done, "seconds": engine.run.step_seconds, "usd": engine.run.spent.dollars}
+        return self._observe(), reward, ended, False, info
+
+    def _end(self) -> Status | None:
+        """How the run has ended; None where another action is wanted."""
+        run, agent = self._engine.run, self._agent
+        if run.status.is_final:
+            return run.status
+        agent.fleet, agent.asked = None, False
+        decision = self._engine.decider.next(run, run.step_seconds)
+        return decision.status if isinstance(decision, End) and not agent.asked else None
 
     def _draw_workload(self) -> SimWorkload:
         if self.np_random.random() < 0.3:
@@ -106,12 +131,10 @@ class ServerlessTraining(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]
         return training_workload(int(self.np_random.integers(10_000)))
 
     def _observe(self) -> NDArray[np.float32]:
-        self._left = self._ledger.left()
-        self._state = observe(self._problem, self._ledger.epochs, self._left)
+        run = self._engine.run
+        self._left = epoch_ledger(run, run.step_seconds).left()
+        self._state = observe(run.problem, run.epochs, self._left)
         return self._state.features.astype(np.float32)
-
-    def _info(self, *, done: bool) -> dict[str, Any]:
-        return {"done": done, "seconds": self._ledger.seconds, "usd": self._ledger.spent.dollars}
 
 
 @cache
