@@ -39,6 +39,7 @@ class TestLithopsLocalhost(FunctionCloudContract):
     cloud_name = "lithops/localhost"
     good = (Fleet(3, 1769), Fleet(2, 1024))
     short_seconds = 0.05
+    ending_seconds = 60.0
 
     @pytest.fixture
     def samples(self) -> Samples:

@@ -3,6 +3,7 @@
 import os
 import signal
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ _connect = sqlite3.connect
 def open_home(home: str, ready: str, die_at: int) -> None:
     """Open the store in `home`; SIGKILL this process before its SQL statement number `die_at` (0: never).
 
-    `ready` is made before the store is opened and holds, after it, the number of statements that opening took.
+    `ready` is made before the store is opened; afterwards it holds the statements and the seconds that opening took.
     """
     count = 0
 
@@ -31,5 +32,6 @@ def open_home(home: str, ready: str, die_at: int) -> None:
 
     sqlite3.connect = connect  # type: ignore[assignment]  # in this process only
     Path(ready).touch()
+    began = time.monotonic()
     with Store(Path(home)):
-        Path(ready).write_text(str(count))
+        Path(ready).write_text(f"{count} {time.monotonic() - began}")
