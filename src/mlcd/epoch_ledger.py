@@ -83,7 +83,7 @@ class EpochLedger:
             seconds=self.seconds_left,
             epochs=self.epochs_left,
             cap_seconds=self._caps(),
-            failed=self.failed,
+            failed=tuple(failed for failed in self.failed if not failed.lost),  # mlcd lost them, not their functions
         )
 
     def authorise(self, fleet: Fleet, seconds: float | None = None) -> Authorisation | Refusal:
