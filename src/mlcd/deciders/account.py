@@ -38,8 +38,12 @@ class Account:
 
     @property
     def open(self) -> tuple[Authorisation, ...]:
-        """What is authorised and has not ended."""
-        return tuple(step.authorisation for step in self.run.in_flight)
+        """What is authorised and has not ended, each with the longest that it may still take."""
+        now = self.elapsed_seconds
+        return tuple(
+            replace(step.authorisation, seconds=max(step.started_seconds + step.authorised_seconds - now, 0.0))
+            for step in self.run.in_flight
+        )
 
     @cached_property
     def ledger(self) -> Ledger:
