@@ -11,6 +11,7 @@ from tests.synthetic import QUICK_TRIALS, Listed, Machine, SyntheticCloud, drive
 
 from mlcd.clouds.provider import Lease, LeaseFailed, Order, Progress, Purpose, Settled
 from mlcd.engine.training import STOP_SECONDS
+from mlcd.engine.trials import measure_trial
 from mlcd.engine.watch import Watch
 from mlcd.errors import Interrupted
 from mlcd.events import Event, Warned
@@ -22,7 +23,7 @@ from mlcd.run.step import Role
 from mlcd.space import Config
 from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
-from mlcd.trial.trial import FailureKind
+from mlcd.trial.trial import FailureKind, Measurement, Trial
 from mlcd.units import ZERO, Usd
 
 MACHINES = {"a": Machine(usd_per_hour=1.0, speed=10.0), "b": Machine(usd_per_hour=1.0, speed=8.0)}
@@ -332,6 +333,28 @@ def test_a_job_that_ends_well_too_soon_is_called_strange(store: Store) -> None:
     record, warned = train(Trainings(Attempt(steady(10.0, WORK / 2))), store)
     assert record.status is Status.DONE
     assert warned == ["the job ended well after 50% of the work its file names: check job.samples"]
+
+
+def test_the_work_that_the_job_told_is_what_shares_are_of(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job file without job.samples: how much work there is only the trials say."""
+    real = measure_trial
+
+    def told(*args: Any) -> Trial:
+        trial = real(*args)
+        assert isinstance(trial, Measurement)
+        return replace(trial, total_samples=WORK)
+
+    monkeypatch.setattr("mlcd.engine.on_nodes.measure_trial", told)
+    gone = LeaseFailed(FailureKind.LOST, "node 1 is gone", seconds=500.0, reached_samples=4000.0)
+    first, second = Attempt(steady(10.0, 5000), gone, reached=4000.0), Attempt(steady(10.0, WORK / 2 - 4000))
+    given = replace(problem(), work_known=False, work_samples=1.0)
+    record, warned = train(Trainings(first, second), store, given=given)
+    assert record.status is Status.DONE
+    assert record.problem.work_samples == WORK
+    assert warned == [
+        "node 1 is gone; the training goes on from its checkpoint, at 11%",
+        "the job ended well after 50% of the work its file names: check job.samples",
+    ]
 
 
 def test_unguarded_rivals_are_neither_moved_nor_stopped(store: Store) -> None:

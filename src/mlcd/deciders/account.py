@@ -112,11 +112,12 @@ class Accounts:
 
 def remaining_problem(run: SearchRun) -> Problem:
     """The problem with the work that is still to do after the run's trials and attempts."""
-    history = run.history
-    problem = run.problem
-    if not problem.work_known and problem.target is None:
-        problem = problem.with_work_told(history.total_samples)
-    return standing(problem, history, run.earlier, noise_scale=trained_noise(run))
+    return standing(whole_problem(run), run.history, run.earlier, noise_scale=trained_noise(run))
+
+
+def whole_problem(run: SearchRun) -> Problem:
+    """The problem with all its work, as its file or, where that does not, the job in its trials says."""
+    return run.problem.with_work_told(run.history.total_samples)
 
 
 def trained_noise(run: SearchRun) -> float | None:
