@@ -339,6 +339,20 @@ def test_a_verification_that_died_with_mlcd_is_paid_and_made_again(play: Callabl
     assert play(problem(), again=True).status is Status.DONE
 
 
+def test_verifications_that_died_with_mlcd_do_not_count_against_the_choice(play: Callable[..., SearchRun]) -> None:
+    def interrupted(_config: Config, _rate: float) -> str:
+        raise KeyboardInterrupt
+
+    offered: list[float] = []
+    for time in range(MOST_VERIFICATIONS + 1):
+        with pytest.raises(Interrupted):
+            play(problem(), holds=interrupted, again=time > 0)
+    record = play(problem(), holds=lambda _config, rate: offered.append(rate) or "", again=True)
+    assert record.status is Status.DONE
+    assert [attempt.ending for attempt in record.earlier] == [Ending.LOST] * (MOST_VERIFICATIONS + 1)
+    assert offered == [pytest.approx(300 * SURE * 0.7)]
+
+
 def test_a_verification_that_no_longer_fits_ends_the_run(play: Callable[..., SearchRun]) -> None:
     """Each verification costs $0.0007 of the $0.0022: after two that did not hold there is no room for a third."""
     goal = Goal(minimize=Objective.COST, slo=SLO, budget=Usd.of("0.0022"))
