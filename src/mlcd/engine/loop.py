@@ -64,6 +64,9 @@ class Engine(Generic[P]):
                 self.advance()
         except KeyboardInterrupt as error:
             self._stop.set()
+            self.run = self.journal.reread(self.run)  # it may have come between a write and its copy in memory
+            if self.run.status.is_final:
+                return self.run
             self._settle_in_flight(interrupted=True)
             self._set_status(Status.INTERRUPTED)
             raise Interrupted(
