@@ -12,8 +12,8 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.unit import old_home
-from tests.unit.old_home import OldHome
+from tests import old_rows
+from tests.old_rows import OldHome
 
 from mlcd.catalog.functions import FunctionPrices
 from mlcd.errors import StoreError
@@ -313,8 +313,8 @@ def test_every_schema_of_0_1_opens_with_all_that_was_in_it(tmp_path: Path, schem
             assert store.load("f") == serverless_run("f", schema, simulated=simulated)
             if schema > 3:
                 assert store.load("s") == serve_run("s", schema)
-                assert store.spec("s") == old_home.SPEC
-            assert store.spec("t") == store.spec("f") == old_home.SPEC
+                assert store.spec("s") == old_rows.SPEC
+            assert store.spec("t") == store.spec("f") == old_rows.SPEC
             assert store.calls("f") == (
                 FunctionCall(
                     epoch=1,
@@ -361,7 +361,7 @@ def test_an_empty_home_opens(tmp_path: Path) -> None:
 
 def test_an_infinite_number_as_0_1_wrote_it(tmp_path: Path) -> None:
     old = OldHome(tmp_path, 5)
-    old.run("t", "train", old_home.BATCHED, {}, simulated=True)
+    old.run("t", "train", old_rows.BATCHED, {}, simulated=True)
     old.close()
     with Store(tmp_path) as store:
         problem = store.load("t").problem
