@@ -65,6 +65,7 @@ RANGES: Mapping[type, Mapping[str, st.SearchStrategy[Any]]] = {
         **dict.fromkeys(("usd_per_put", "usd_per_get"), prices),
         "limit_seconds": positive | st.just(math.inf),
         "concurrency": counts,
+        "tier_usd_per_second": st.none() | st.dictionaries(counts, prices, min_size=1, max_size=3),
     },
     FunctionProblem: {
         "samples": st.integers(1000, 10**6),
@@ -217,17 +218,17 @@ def of(kind: Any) -> st.SearchStrategy[Any]:
         return st.dictionaries(of(inner[0]), of(inner[1]), max_size=3)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return st.sampled_from(kind)
-    cls = origin or kind
+    cls: Any = origin or kind
     assert is_dataclass(cls), f"no values of {kind} are known: add them here, and to mlcd.codec where it needs a hook"
     return st.deferred(lambda: _values(cls))
 
 
 @st.composite
-def _values(draw: Draw, cls: type) -> Any:
+def _values(draw: Draw, cls: Any) -> Any:
     hints = get_type_hints(cls)
-    fitted = _FIT_FIELDS.get(cls, frozenset())
+    ranges, fitted = RANGES.get(cls, {}), _FIT_FIELDS.get(cls, frozenset())
     values = {
-        field.name: draw(RANGES.get(cls, {}).get(field.name) or of(hints[field.name]))
+        field.name: draw(ranges[field.name] if field.name in ranges else of(hints[field.name]))
         for field in fields(cls)
         if field.init and field.name not in fitted
     }
