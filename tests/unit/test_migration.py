@@ -15,6 +15,7 @@ import pytest
 from tests import old_rows
 from tests.old_rows import OldHome
 
+from mlcd import codec
 from mlcd.catalog.functions import FunctionPrices
 from mlcd.errors import StoreError
 from mlcd.functions import FunctionProblem
@@ -32,6 +33,7 @@ from mlcd.space import Config, Knob, Space
 from mlcd.store.store import FILE, SCHEMA, Store
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet, Phase
+from mlcd.trial.epoch_0_1 import epoch_from_0_1
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Failure, FailureKind, Learned, Load, Measurement
@@ -367,6 +369,19 @@ def test_an_infinite_number_as_0_1_wrote_it(tmp_path: Path) -> None:
         problem = store.load("t").problem
         assert isinstance(problem, Problem)
         assert problem.batching == Batching(reference=64, noise_scale=float("inf"))
+
+
+def test_an_epoch_beside_the_parameters_is_read_in_both_forms() -> None:
+    epoch = serverless_run("f", 5, simulated=True).epochs[0]
+    today = codec.to_json(epoch)
+    assert epoch_from_0_1(today) == today
+    phase = {"mean_seconds": 1.0, "max_seconds": 2.0}
+    before = {
+        "kind": "done", "number": 1, "functions": 3, "memory_mb": 1024, "share": 0.5, "seconds": 9.5, "usd_micros": 70,
+        "loss": 0.5, "fetch": phase, "compute": phase, "update": phase, "calls": 3, "failed": 1, "cold_starts": 2,
+        "memory_share": None, "cpu_share": 0.25,
+    }  # fmt: skip
+    assert codec.from_json(epoch_from_0_1(before), Epoch) == epoch
 
 
 def test_a_migrated_run_goes_on(tmp_path: Path) -> None:
