@@ -232,7 +232,8 @@ def _values(draw: Draw, cls: Any) -> Any:
         for field in fields(cls)
         if field.init and field.name not in fitted
     }
-    FITTED.get(cls, lambda draw, values: None)(draw, values)
+    if cls in FITTED:
+        FITTED[cls](draw, values)
     return cls(**values)
 
 

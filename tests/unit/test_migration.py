@@ -499,6 +499,7 @@ def in_a_child(work: Callable[[], None]) -> int:
     return child
 
 
+@pytest.mark.slow
 def test_killed_at_any_instant_it_opens_and_has_everything(tmp_path: Path, large_home: Path) -> None:
     home = shutil.copytree(large_home, tmp_path / "timed")
     begun = time.perf_counter()
