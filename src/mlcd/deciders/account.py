@@ -38,8 +38,12 @@ class Account:
 
     @property
     def open(self) -> tuple[Authorisation, ...]:
-        """What is authorised and has not ended."""
-        return tuple(step.authorisation for step in self.run.in_flight)
+        """What is authorised and has not ended, each with the longest that it may still take."""
+        now = self.elapsed_seconds
+        return tuple(
+            replace(step.authorisation, seconds=max(step.started_seconds + step.authorised_seconds - now, 0.0))
+            for step in self.run.in_flight
+        )
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -108,11 +112,12 @@ class Accounts:
 
 def remaining_problem(run: SearchRun) -> Problem:
     """The problem with the work that is still to do after the run's trials and attempts."""
-    history = run.history
-    problem = run.problem
-    if not problem.work_known and problem.target is None:
-        problem = problem.with_work_told(history.total_samples)
-    return standing(problem, history, run.earlier, noise_scale=trained_noise(run))
+    return standing(whole_problem(run), run.history, run.earlier, noise_scale=trained_noise(run))
+
+
+def whole_problem(run: SearchRun) -> Problem:
+    """The problem with all its work, as its file or, where that does not, the job in its trials says."""
+    return run.problem.with_work_told(run.history.total_samples)
 
 
 def trained_noise(run: SearchRun) -> float | None:
