@@ -152,9 +152,7 @@ def _paper_table(entries: "list[Entry]") -> str:
         ["what", "paper", "ours (simulated)", "unit"],
         *([e.what, cell(e.paper), cell(e.ours), e.unit] for e in entries),
     ]
-    head, *lines = table(rows, "<>><").splitlines()
-    noted = [f"{line}\n    {e.note}" if e.note else line for line, e in zip(lines, entries, strict=True)]
-    return "\n".join([head, *noted])
+    return table(rows, "<>><", notes=[e.note for e in entries])
 
 
 def _split_strategies(text: str) -> tuple[str, ...]:

@@ -1,15 +1,13 @@
 """What `mlcd train --dry-run` says: the question, what a trial may cost, what would be tried first."""
 
-import sys
 from dataclasses import replace
 
-import click
-
-from mlcd.cli.output import print_json, table, wants_colour
+from mlcd.cli.output import print_json, print_text
 from mlcd.jobs.train import Prepared
 from mlcd.ledger import Authorisation, Ledger
 from mlcd.problem import Problem
 from mlcd.relaxation import relaxations
+from mlcd.report.text import Item, Line, Rows, Style
 from mlcd.spec import TrainSpec
 from mlcd.trial.outcome import Status
 from mlcd.trial.trial import History, Suggestion
@@ -26,7 +24,7 @@ def print_dry_run(spec: TrainSpec, prepared: Prepared, output: str) -> int:
     if output == "json":
         print_json(_json(spec, prepared, first, ledger))
     else:
-        click.echo("\n".join(_lines(spec, prepared, first, ledger)))
+        print_text(*_items(spec, prepared, first, ledger))
     return 0 if fits else Status.INFEASIBLE.exit_code
 
 
@@ -56,9 +54,9 @@ def _worst_seconds(problem: Problem) -> tuple[float, float]:
     return float(problem.worst_trial_seconds.min()), float(problem.worst_trial_seconds.max())
 
 
-def _lines(
+def _items(
     spec: TrainSpec, prepared: Prepared, first: list[tuple[Suggestion, Authorisation]], ledger: Ledger
-) -> list[str]:
+) -> list[Item]:
     problem, cloud = prepared.setting.problem, prepared.setting.cloud
     goal = problem.goal
     low, high, worst_low, worst_high = _prices(problem)
@@ -77,21 +75,18 @@ def _lines(
         ["a trial, at worst", f"{worst_low} .. {worst_high}, {shortest} .. {longest}"],
         ["within the limits", f"a first trial of {int(ledger.left().allowed.sum()):,} of them"],
     ]
-    title = "Dry run: nothing is spent and nothing is written."
-    lines = [click.style(title, bold=True) if wants_colour(sys.stdout) else title]
-    width = max(len(name) for name, _ in facts)
-    lines += [f"  {name:<{width}}   {text}" for name, text in facts]
-    lines.append("")
+    items: list[Item] = [Line("Dry run: nothing is spent and nothing is written.", Style.HEADING)]
+    items += [Rows(rows=facts, align="<<", indent=2, has_heads=False), Line()]
     if first:
         title = "First trial" if len(first) == 1 else "First trials, side by side"
         rows = [[title, "authorised for at most", "why"]]
         rows += [[f"  {s.config}", f"{a.usd}, {format_seconds(a.seconds)}", s.reason] for s, a in first]
-        lines.append(table(rows, "<><"))
+        items.append(Rows(rows=rows, align="<><"))
     elif not ledger.left().allowed.any():
-        lines.append("Nothing can fit: " + "; ".join(r.text for r in relaxations(ledger)))
+        items.append(Line("Nothing can fit: " + "; ".join(r.text for r in relaxations(ledger))))
     else:
-        lines.append(f"{spec.search.strategy} tries nothing before it chooses.")
-    return lines
+        items.append(Line(f"{spec.search.strategy} tries nothing before it chooses."))
+    return items
 
 
 def _json(

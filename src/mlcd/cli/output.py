@@ -1,34 +1,21 @@
 """What the commands share in how they speak: the -o option, results to standard output, progress to standard error."""
 
 import json
-import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypedDict
 
 import click
 
 from mlcd.errors import BadInput
 
 if TYPE_CHECKING:
-    from mlcd.events import Observer
+    from mlcd.problem import Problem
+    from mlcd.report.progress import ProgressLines
+    from mlcd.report.text import Item
     from mlcd.trial.record import RunRecord
     from mlcd.trial.serverless import ServerlessRecord
-
-_HEADINGS = (
-    "Chosen:",
-    "Train on:",
-    "Serve with:",
-    "Receipt ",
-    "Why not",
-    "Top ",
-    "And why not",
-    "Speed (",
-    "Job time over",
-    "Saved, ",
-    "Nearest way out",
-)
 
 
 def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,12 +44,10 @@ def print_record(record: "RunRecord", output: str) -> None:
 
         print_json(record_json(record))
         return
+    from mlcd.report.terminal import is_plain
     from mlcd.report.verdict import verdict
 
-    lines = verdict(record, plain=is_plain(sys.stdout)).splitlines()
-    if wants_colour(sys.stdout):
-        lines = [_emphasised(line) for line in lines]
-    click.echo("\n".join(lines))
+    click.echo(verdict(record, plain=is_plain(sys.stdout), **_look(sys.stdout)))
 
 
 def _print_served(record: "RunRecord", output: str) -> None:
@@ -73,8 +58,7 @@ def _print_served(record: "RunRecord", output: str) -> None:
         return
     from mlcd.report.serving import serving_verdict
 
-    lines = serving_verdict(record).splitlines()
-    click.echo("\n".join(map(_emphasised, lines) if wants_colour(sys.stdout) else lines))
+    click.echo(serving_verdict(record, **_look(sys.stdout)))
 
 
 def print_training(record: "ServerlessRecord", output: str) -> None:
@@ -86,39 +70,44 @@ def print_training(record: "ServerlessRecord", output: str) -> None:
         return
     from mlcd.report.serverless import serverless_verdict
 
-    lines = serverless_verdict(record).splitlines()
-    click.echo("\n".join(map(_emphasised, lines) if wants_colour(sys.stdout) else lines))
+    click.echo(serverless_verdict(record, **_look(sys.stdout)))
 
 
-def progress(cloud: str) -> "Observer":
-    """Progress lines on standard error of a run on `cloud`."""
+def print_text(*items: "Item | str", err: bool = False) -> None:
+    """Lines and tables, fitted to the terminal, on standard output or standard error."""
+    from mlcd.report.text import Line, rendered
+
+    made = [Line(item) if isinstance(item, str) else item for item in items]
+    click.echo(rendered(made, **_look(sys.stderr if err else sys.stdout)), err=err)
+
+
+def table(rows: list[list[str]], align: str, *, notes: Sequence[str] = (), titles: int = 1) -> str:
+    """Columns side by side, the first row being their names, fitted to the terminal; a note goes below its row.
+
+    titles  how many of the first cells name a row where the terminal is too narrow for columns
+    """
+    from mlcd.report.text import Rows, rendered
+
+    made = Rows(rows=rows, align=align, notes=["", *notes] if notes else (), titles=titles)
+    return rendered([made], **_look(sys.stdout))
+
+
+class _Look(TypedDict):
+    width: int | None
+    colour: bool
+
+
+def _look(stream: TextIO) -> _Look:
+    from mlcd.report.terminal import columns, wants_colour
+
+    return _Look(width=columns(stream), colour=wants_colour(stream))
+
+
+def progress(cloud: str, problem: "Problem") -> "ProgressLines":
+    """Progress on standard error of a run on `cloud`; a context manager."""
     from mlcd.report.progress import ProgressLines
 
-    return ProgressLines(sys.stderr, wants_colour(sys.stderr), replayed=cloud.startswith("replay/"))
-
-
-def wants_colour(stream: TextIO) -> bool:
-    """A terminal, unless NO_COLOR is set or it is a dumb one."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def is_plain(stream: TextIO) -> bool:
-    """Whether the stream's encoding has no more than ASCII's characters."""
-    try:
-        "▲█░…".encode(getattr(stream, "encoding", None) or "utf-8")
-    except (UnicodeEncodeError, LookupError):
-        return True
-    return False
-
-
-def table(rows: list[list[str]], align: str) -> str:
-    """Columns side by side, the first row being their names."""
-    from mlcd.report.text_table import text_table
-
-    lines = text_table(rows, align, indent=0)
-    if wants_colour(sys.stdout):
-        lines[0] = click.style(lines[0], bold=True)
-    return "\n".join(lines)
+    return ProgressLines(sys.stderr, replayed=cloud.startswith("replay/"), problem=problem)
 
 
 def writable(path: Path) -> Path:
@@ -143,11 +132,3 @@ def write_file(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise BadInput(f"{path} cannot be written: {error.strerror or error}") from error
-
-
-def _emphasised(line: str) -> str:
-    if line.startswith(("SIMULATED", "REPLAYED")):
-        return click.style(line, fg="yellow")
-    if line.startswith(("Chosen:", "Train on:", "Serve with:")):
-        return click.style(line, bold=True, fg="green")
-    return click.style(line, bold=True) if line.startswith(_HEADINGS) else line

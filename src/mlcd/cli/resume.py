@@ -31,7 +31,8 @@ def resume(ctx: click.Context, run: str, output: str) -> None:
         else:
             from mlcd.jobs.train import resume as resume_job
 
-            record = resume_job(run, store=store, observer=progress(before.cloud))
+            with progress(before.cloud, before.problem) as observer:
+                record = resume_job(run, store=store, observer=observer)
     print_record(record, output)
     ctx.exit(record.status.exit_code)
 
@@ -40,7 +41,8 @@ def _served(before: "RunRecord", store: "Store") -> "RunRecord":
     from mlcd.jobs.serve import resume as resume_serving
     from mlcd.report.serving_progress import ServingProgress
 
-    return resume_serving(before.run_id, store=store, observer=ServingProgress(sys.stderr, before.problem.goal))
+    with ServingProgress(sys.stderr, before.problem.goal, problem=before.problem) as observer:
+        return resume_serving(before.run_id, store=store, observer=observer)
 
 
 def _trained_on_functions(run: str, store: "Store", output: str) -> int:
@@ -50,7 +52,7 @@ def _trained_on_functions(run: str, store: "Store", output: str) -> int:
     from mlcd.store.epochs import EpochBook
 
     before = EpochBook(store).record(run)
-    observer = EpochProgress(sys.stderr, before.problem.target_loss)
-    record = resume_training(before.run_id, store=store, observer=observer)
+    with EpochProgress(sys.stderr, before.problem.target_loss) as observer:
+        record = resume_training(before.run_id, store=store, observer=observer)
     print_training(record, output)
     return record.status.exit_code

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlcd.cli.output import output_option, print_json
+from mlcd.cli.output import output_option, print_json, print_record
 from mlcd.errors import BadInput
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ def serve(
         ctx.exit(0)
     for note in (*prepared.facts.notes, "local runs on this machine: its prices are nominal, and nobody is charged"):
         click.echo(f"Note: {note}", err=True)
-    with Store(home()) as store:
-        observer = ServingProgress(sys.stderr, spec.goal)
+    with Store(home()) as store, ServingProgress(sys.stderr, spec.goal, problem=prepared.problem) as observer:
         record = serve_prepared(spec, prepared, store=store, seed=seed, observer=observer)
     deployed, written = _use(record, prepared, deploy=(host, port) if deploy else None, writes=writes)
     _print(record, output, deployed, written)
@@ -140,9 +139,7 @@ def _print(record: "RunRecord", output: str, deployed: "Deployed | None", writte
         data["written"] = [str(path) for path in written]
         print_json(data)
         return
-    from mlcd.report.serving import serving_verdict
-
-    click.echo(serving_verdict(record))
+    print_record(record, output)
     if written:
         click.echo("\nWritten: " + ", ".join(map(str, written)))
     if deployed is not None:

@@ -59,8 +59,8 @@ def serverless(
         ctx.exit(0 if _print_dry_run(spec, prepared, output) else 3)
     if not yes:
         _ask(spec, prepared)
-    with Store(home()) as store:
-        record = run_job(spec, store=store, seed=seed, observer=EpochProgress(sys.stderr, prepared.problem.target_loss))
+    with Store(home()) as store, EpochProgress(sys.stderr, prepared.problem.target_loss) as observer:
+        record = run_job(spec, store=store, seed=seed, observer=observer)
     print_training(record, output)
     if picture is not None:
         from mlcd.report.serverless_picture import serverless_picture

@@ -68,8 +68,8 @@ def train(
         _ask(prepared)
     for note in prepared.setting.notes:
         click.echo(f"Note: {note}", err=True)
-    with Store(home()) as store:
-        record = run_job(spec, store=store, seed=seed, observer=progress(spec.resources.infra))
+    with Store(home()) as store, progress(spec.resources.infra, prepared.setting.problem) as observer:
+        record = run_job(spec, store=store, seed=seed, observer=observer)
     print_record(record, output)
     if picture is not None:
         from mlcd.report.pictures import kinds_of

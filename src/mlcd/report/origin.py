@@ -1,5 +1,6 @@
 """Where a run's times and prices come from: rented machines, a simulator, a measured table, or this machine."""
 
+from mlcd.report.text import Item, Line, Style
 from mlcd.trial.record import RunRecord
 from mlcd.trial.serverless import ServerlessRecord
 
@@ -35,6 +36,12 @@ def origin(record: RunRecord | ServerlessRecord) -> tuple[str, str]:
     if isinstance(record, RunRecord) and record.kind == "serve" and record.cloud == "local":
         return NOMINAL, LOCAL_SERVING
     return "", ""
+
+
+def origin_lines(said: tuple[str, str]) -> list[Item]:
+    """The banner of an answer in text; nothing where time and money are real."""
+    word, sentence = said
+    return [Line(f"{word}: {sentence}", Style.NOTE, is_wrapped=True)] if word else []
 
 
 def prices_text(record: RunRecord) -> str:
