@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import re
 import signal
 import sqlite3
 import subprocess

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlcd.cli.output import output_option, print_json, print_record
+from mlcd.cli.output import output_option, print_json, print_record, print_text
 from mlcd.errors import BadInput
 
 if TYPE_CHECKING:
@@ -165,17 +165,17 @@ def _print_dry_run(spec: "ServeSpec", prepared: "PreparedServing", output: str) 
             }
         )
         return
-    click.echo(f"{spec.name}: {spec.goal}")
-    click.echo(
+    print_text(f"{spec.name}: {spec.goal}")
+    print_text(
         f"{len(problem.space):,} configurations: "
         + "; ".join(f"{k.name} {_values(k.values)}" for k in problem.space.knobs)
     )
-    click.echo(
+    print_text(
         f"At most {problem.max_trials} load tests of {policy.seconds:g} s by {spec.search.strategy}, then a"
         f" verification of {spec.load.verify_seconds:g} s: about {seconds / 60:.0f} min. Nothing was started."
     )
     for note in prepared.facts.notes:
-        click.echo(f"Note: {note}")
+        print_text(f"Note: {note}")
 
 
 def _values(values: tuple[object, ...]) -> str:

@@ -83,7 +83,7 @@ def _ask(spec: "ServerlessSpec", prepared: "PreparedTraining") -> None:
 def _print_dry_run(spec: "ServerlessSpec", prepared: "PreparedTraining", output: str) -> bool:
     from dataclasses import asdict
 
-    from mlcd.cli.output import print_json
+    from mlcd.cli.output import print_json, print_text
     from mlcd.epoch_ledger import EpochLedger
     from mlcd.report.wording import plural
 
@@ -103,9 +103,9 @@ def _print_dry_run(spec: "ServerlessSpec", prepared: "PreparedTraining", output:
             }
         )
         return first is not None
-    click.echo(f"{problem.name}: {spec.workload.model} on {spec.resources.infra}, {problem.samples:,} samples an epoch")
+    print_text(f"{problem.name}: {spec.workload.model} on {spec.resources.infra}, {problem.samples:,} samples an epoch")
     counts, sizes = (len(problem.functions), "number"), (len(problem.memory_mb), "size")
-    click.echo(f"  {plural(*counts)} of functions, {plural(*sizes)} of memory to choose from")
-    click.echo(f"  first: {'none fits the limits' if first is None else first}")
-    click.echo(f"  prices: {problem.prices.name}, {problem.prices.date.isoformat()}")
+    print_text(f"  {plural(*counts)} of functions, {plural(*sizes)} of memory to choose from")
+    print_text(f"  first: {'none fits the limits' if first is None else first}")
+    print_text(f"  prices: {problem.prices.name}, {problem.prices.date.isoformat()}")
     return first is not None
