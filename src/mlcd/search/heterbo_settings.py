@@ -52,10 +52,6 @@ class HeterBOSettings:
     """The same for the first try under `deadline_first_try`; whether to go on at all is decided by `unfinished_runs`.
     Chosen as above; 1.5 leaves 2 of 100 runs of Fig. 10 with nothing, 2.5 chooses 33 nodes in place of 27."""
 
-    first_try_growth: float = 1.5
-    """`first_try_runs` is multiplied by this for every trial beyond the first looks: less remains for another miss.
-    Chosen as above."""
-
     tail_degrees: float = 2.0
     """Degrees of freedom of Student's t for "may this fit after all": a model of few trials is wrong more often than it
     expects. Chosen on the seen tables and the simulator."""
