@@ -45,7 +45,6 @@ CHANGES = (
     Change(part="unfinished counts 3 runs", text="heterbo:unfinished-runs=10", beds=LIMITED),
     Change(part="round target", text="heterbo:round-target=off", beds=("fastest, 8",)),
     Change(part="prune: 95% decline", text="heterbo:prune-sigmas=0", beds=SERIAL),
-    Change(part="prune: nearby only", text="heterbo:prune-gap-nodes=1000", beds=SERIAL),
 )
 
 

@@ -67,13 +67,6 @@ class HeterBOSettings:
     """A decline counts for `prune` when it is this many deviations of both measurements: one-sided 95%. Paper III-C
     prunes on any decline."""
 
-    prune_gap_nodes: int = 4
-    """Deployments of one type are compared by `prune` when they are at most this many nodes apart, or
-    `prune_gap_share` of the larger. Unmeasured."""
-
-    prune_gap_share: float = 0.25
-    """See `prune_gap_nodes`. Unmeasured."""
-
     def __post_init__(self) -> None:
         if self.start not in ("auto", "all") and not (self.start.isdigit() and int(self.start) >= 1):
             raise ValueError(f"start is all, auto or a number from 1 (got {self.start!r})")
