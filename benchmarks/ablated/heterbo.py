@@ -44,7 +44,6 @@ CHANGES = (
     Change(part="Student's t", text="heterbo:tail-degrees=1e6", beds=LIMITED),
     Change(part="unfinished counts 3 runs", text="heterbo:unfinished-runs=10", beds=LIMITED),
     Change(part="round target", text="heterbo:round-target=off", beds=("fastest, 8",)),
-    Change(part="prune: 95% decline", text="heterbo:prune-sigmas=0", beds=SERIAL),
 )
 
 

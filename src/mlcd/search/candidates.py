@@ -38,7 +38,7 @@ def rising_rows(problem: Problem, history: History, settings: HeterBOSettings) -
     """(N,) not beyond the top of a type's curve: HeterBO's concave prior (paper III-C).
 
     Of two deployments of one type with n1 < n2 nodes and none measured between them, when the larger is slower by
-    `prune_sigmas` of both measurements' errors, no more than n2 nodes of that type are worth a trial.
+    `bound_sigmas` of both measurements' errors, no more than n2 nodes of that type are worth a trial.
     """
     mask = np.ones(len(problem.space), dtype=bool)
     identity, nodes = problem.space.encoding.identity, problem.nodes
@@ -49,6 +49,6 @@ def rising_rows(problem: Problem, history: History, settings: HeterBOSettings) -
         trials.sort(key=lambda t: t.config.nodes)
         for small, large in pairwise(trials):
             fall = np.log(small.samples_per_second / large.samples_per_second)
-            if fall > settings.prune_sigmas * np.hypot(small.relative_error, large.relative_error):
+            if fall > settings.bound_sigmas * np.hypot(small.relative_error, large.relative_error):
                 mask &= ~((identity == kind) & (nodes > large.config.nodes))
     return mask

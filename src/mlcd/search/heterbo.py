@@ -101,7 +101,7 @@ class HeterBO(MeasuredStrategy):
             else:
                 score, reason = self._tei(problem, history, left, incumbent=incumbent, model=model, prices=prices)
             if self.settings.gate and incumbent is not None:
-                candidates = candidates & _may_pay(problem, incumbent, model, prices, self.settings.optimism_sigmas)
+                candidates = candidates & _may_pay(problem, incumbent, model, prices, self.settings.bound_sigmas)
             row = int(np.where(candidates, score, -np.inf).argmax())
             if not candidates[row] or score[row] <= 0:
                 break

@@ -60,12 +60,9 @@ class HeterBOSettings:
     """Whether the second trial of a round has to beat what the first is expected to bring. Chosen on the seen tables,
     8 trials at once (commit c2edc8f)."""
 
-    optimism_sigmas: float = 1.645
-    """The optimistic bound of `gate`: one-sided 95%, as in paper III-C."""
-
-    prune_sigmas: float = 1.645
-    """A decline counts for `prune` when it is this many deviations of both measurements: one-sided 95%. Paper III-C
-    prunes on any decline."""
+    bound_sigmas: float = 1.645
+    """One-sided 95%, as in paper III-C: how optimistic the bound of `gate` is, and how sure a decline must be for
+    `prune` (the paper prunes on any)."""
 
     def __post_init__(self) -> None:
         if self.start not in ("auto", "all") and not (self.start.isdigit() and int(self.start) >= 1):
