@@ -37,7 +37,6 @@ MPC_CHANGES = (
     Change(part="opening parts", text="mpc:opening-parts=off"),
     Change(part="first part: a quarter of the functions", text="mpc:first-functions-divisor=1"),
     Change(part="opening: growth", text="mpc:part-growth=8"),
-    Change(part="opening: second part", text="mpc:second-part-share=0.01"),
     Change(part="known to 5%, then whole epochs", text="mpc:known-way-share=1"),
     Change(part="busy four times the start", text="mpc:busy-factor=0"),
     Change(part="last part cut", text="mpc:cut-last=off"),

@@ -56,9 +56,6 @@ class MpcSettings(PlanningSettings):
     """The first part has this many times fewer functions than planned: starting many may cost unknown time. Chosen on
     tune-0 to tune-520 and lenet-localhost."""
 
-    second_part_share: float = 0.05
-    """The least share of an epoch of every part after the first. Chosen on tune-0 to tune-520."""
-
     part_growth: float = 2.0
     """Each opening part is this many times as large as all before it. Chosen on tune-0 to tune-520."""
 
@@ -113,7 +110,7 @@ def next_part(
     share = 1.0
     if settings.opening_parts and model.epochs_left_deviation > settings.known_way_share * model.epochs_left:
         first = first if passes else _with_fewer(fleets, usable, first, settings.first_functions_divisor)
-        share = max(settings.second_part_share, settings.part_growth * passes) if passes else LEAST_SHARE
+        share = settings.part_growth * passes if passes else LEAST_SHARE
     share = min(share, float(need[first])) if settings.cut_last else share
     share = max(share, _least(problem, model, fleets, first, settings))
     return fleets.fleet(first, min(share, float(fleets.most_share[first]), left.epochs))
