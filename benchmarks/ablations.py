@@ -161,7 +161,8 @@ def page(kept: dict[str, dict[str, Any]]) -> str:
         "which keeps the figures of every bed in `benchmarks/results/ablations.json`. *Difference* is the mean loss",
         "with the change less without it; the interval is 95%, had other workloads been drawn. *Earns*: the part that",
         "was changed is worth its place. *Costs*: the method is better without it. Decisions are made on workloads",
-        "that may be tuned on; the held-out ones are in the last column.",
+        "that may be tuned on; the held-out ones are in the last column. *Removed*: the part was deleted for",
+        "these figures.",
     ]
     for name, part in kept.items():
         method = METHODS[name]
@@ -173,6 +174,7 @@ def page(kept: dict[str, dict[str, Any]]) -> str:
 
 def table(found: Sequence[Line]) -> str:
     """A line a change: over all its beds, and the beds where it is more than noise."""
+    kept = {change.text for method in METHODS.values() for change in method.changes}
     rows = [
         "| part | change | workloads | loss | changed | difference (95%) | verdict | by bed | held out |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -186,7 +188,8 @@ def table(found: Sequence[Line]) -> str:
             f"{line.bed} {line.difference:+.3f}" for line in seen[1:] if line.interval[0] > 0 or line.interval[1] < 0
         ]
         last = _difference(held_out[0]) if held_out else "-"
-        cells = (part, f"`{change}`", whole.count, f"{whole.default:.3f}", f"{whole.changed:.3f}", _difference(whole))
+        named = part if change in kept else f"{part} (removed)"
+        cells = (named, f"`{change}`", whole.count, f"{whole.default:.3f}", f"{whole.changed:.3f}", _difference(whole))
         rows.append(f"| {' | '.join(map(str, cells))} | {whole.verdict} | {'; '.join(beds) or '-'} | {last} |")
     return "\n".join(rows)
 

@@ -40,8 +40,6 @@ MPC_CHANGES = (
     Change(part="known to 5%, then whole epochs", text="mpc:known-way-share=1"),
     Change(part="busy four times the start", text="mpc:busy-factor=0"),
     Change(part="last part cut", text="mpc:cut-last=off"),
-    Change(part="last part: a deviation more", text="mpc:last-part-sigmas=0"),
-    Change(part="last part: cap on the deviation", text="mpc:way-deviation-share=1"),
     Change(part="noise learning", text=FIXED_NOISE),
     Change(part="start-up learning", text="mpc:learn-startup=off"),
     Change(part="money kept back", text="mpc:kept-back-epochs=0"),
