@@ -1,4 +1,4 @@
-"""The record of `mlcd bench paper`: runs it, keeps the raw result, and writes the table of docs/paper.md.
+"""The record of benchmarks/papers/heterbo.py: runs it, keeps the raw result, and writes the table of docs/paper.md.
 
     .venv/bin/python benchmarks/record_paper.py [--seeds 200] [--other-seeds 20]
     .venv/bin/python benchmarks/record_paper.py --table benchmarks/results/paper-2026-01-31.json   # the table alone
@@ -15,13 +15,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from mlcd.bench.paper.experiment import Settings
-from mlcd.bench.paper.figures import FIGURES, as_json, run_figures
 from mlcd.version import __version__
+from papers.heterbo_figures.experiment import Settings
+from papers.heterbo_figures.figures import FIGURES, as_json, run_figures
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "paper.md"
 BEGIN, END = "<!-- begin: benchmarks/record_paper.py -->", "<!-- end: benchmarks/record_paper.py -->"
+SCRIPT = "benchmarks/papers/heterbo.py"
 MORE_SEEDS = ("9", "10", "11", "15")
 
 
@@ -31,7 +32,7 @@ def sources() -> str:
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
-    changed = git("status", "--porcelain", "--", "src")
+    changed = git("status", "--porcelain", "--", "src", "benchmarks/papers")
     return f"{git('rev-parse', '--short', 'HEAD') or 'unknown'}{' with changes' if changed else ''}"
 
 
@@ -44,7 +45,7 @@ def record(seeds: int, other_seeds: int) -> dict[str, Any]:
         "sources": sources(),
         "date": datetime.now(UTC).date().isoformat(),
         "cores": os.cpu_count(),
-        "commands": [f"mlcd bench paper --figures {','.join(names)} --seeds {n} -o json" for names, n in groups],
+        "commands": [f"{SCRIPT} --figures {','.join(names)} --seeds {n} -o json" for names, n in groups],
         **as_json([entry for name in FIGURES for entry in found[name]]),
     }
 
@@ -62,7 +63,8 @@ def table(result: dict[str, Any]) -> str:
     ]
     for figure in dict.fromkeys(entry["figure"] for entry in result["figures"]):
         entries = [entry for entry in result["figures"] if entry["figure"] == figure]
-        lines += [f"### Fig. {figure}", "", f"`{entries[0]['command']}`", ""]
+        command = f"{SCRIPT} --figures {figure} --seeds {entries[0]['seeds']}"
+        lines += [f"### Fig. {figure}", "", f"`{command}`", ""]
         lines += ["| what | paper | ours (simulated) | unit | note |", "|---|---|---|---|---|"]
         lines += [
             f"| {e['what']} | {cell(e['paper'])} | {cell(e['ours'])} | {e['unit']} | {e['note']} |" for e in entries

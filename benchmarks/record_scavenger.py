@@ -17,11 +17,11 @@ from typing import Any
 
 from mlcd.bench.case import is_unseen
 from mlcd.bench.scavenger.ablation import Ablation, ablations
-from mlcd.bench.scavenger.figures import PAPER_JOBS, figure, simulate
 from mlcd.bench.scavenger.score import EXTRA_MODES, MODES, Row, as_json, score, summarise
 from mlcd.bench.scavenger.truth import Truth, load_truths
-from mlcd.models.pricing import PricePolicy
 from mlcd.version import __version__
+from papers import scavenger
+from papers.scavenger_pictures import PAPER_JOBS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "scavenger.md"
@@ -34,7 +34,9 @@ def sources() -> str:
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
-    changed = git("status", "--porcelain", "--", "src/mlcd/models", "src/mlcd/bench", "src/mlcd/report")
+    changed = git(
+        "status", "--porcelain", "--", "src/mlcd/models", "src/mlcd/bench", "src/mlcd/report", "benchmarks/papers"
+    )
     return f"{git('rev-parse', '--short', 'HEAD') or 'unknown'}{' with changes' if changed else ''}"
 
 
@@ -49,20 +51,6 @@ def best(truth: Truth) -> dict[str, Any]:
         "cheapest": {**asdict(cheapest), "seconds": truth.seconds(cheapest), "usd": truth.usd(cheapest)},
         "iterations": truth.iterations,
     }
-
-
-def draw() -> list[dict[str, Any]]:
-    IMAGES.mkdir(exist_ok=True)
-    found = []
-    for name, job in PAPER_JOBS.items():
-        for policy in PricePolicy:
-            points = simulate(job, policy)
-            picture = IMAGES / f"scavenger-{name}-{policy}.svg"
-            picture.write_text(figure(name, policy, points) + "\n", encoding="utf-8")
-            found.append(
-                {"job": name, "pricing": str(policy), "simulated": True, "points": [asdict(p) for p in points]}
-            )
-    return found
 
 
 def percent(value: float) -> str:
@@ -130,6 +118,8 @@ def main() -> None:
     truths = load_truths(arguments.tables)
     rows = score(truths, modes=(*MODES, *EXTRA_MODES))
     changes, known = ablations(truths), [best(truth) for truth in truths.values()]
+    pictures = scavenger.figures(tuple(PAPER_JOBS))
+    scavenger.draw(pictures, IMAGES)
     result = {
         "version": __version__,
         "sources": sources(),
@@ -139,7 +129,7 @@ def main() -> None:
         "summary_unseen": [asdict(s) for s in summarise([r for r in rows if is_unseen(r.model)])],
         "truth": known,
         "ablations": [asdict(a) for a in changes],
-        "figures": draw(),
+        "figures": scavenger.as_json(pictures),
     }
     RESULT.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     said = f"Version {__version__}, {result['date']}; raw result: `benchmarks/results/scavenger.json`."

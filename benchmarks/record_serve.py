@@ -21,36 +21,25 @@ from typing import Any
 
 from mlcd.bench.serve.beds import beds
 from mlcd.bench.serve.case import Bed
-from mlcd.bench.serve.evaluations import Setting, as_json, evaluate
 from mlcd.bench.serve.score import Comparison, Row, applicable, compare, summarise
 from mlcd.version import __version__
+from papers.falcon import draw
+from papers.falcon_evaluations import EVALUATED_MS, STRATEGIES, Setting, as_json, evaluate
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 IMAGES = ROOT / "docs" / "images"
 PAGE = ROOT / "docs" / "falcon-paper.md"
-STRATEGIES = (
-    "falcon",
-    "falcon-transfer",
-    "morphling",
-    "morphling:learns=latency",
-    "vesta",
-    "vesta:learns=latency",
-    "ernest",
-    "heterbo",
-    "source-mean",
-    "random",
-)
 SLO = {"sim": (30.0, 100.0, 150.0), "ribbon": (10.0, 30.0, 100.0)}
-EVALUATED_MS = 150.0
-"""Under this limit each of the 12 targets can be served in the simulated space."""
 
 
 def code() -> str:
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
-    changed = git("status", "--porcelain", "--", "src/mlcd/models", "src/mlcd/bench", "src/mlcd/search")
+    changed = git(
+        "status", "--porcelain", "--", "src/mlcd/models", "src/mlcd/bench", "src/mlcd/search", "benchmarks/papers"
+    )
     return f"{git('rev-parse', '--short', 'HEAD') or 'unknown'}{' with changes' if changed else ''}"
 
 
@@ -105,10 +94,7 @@ def record_evaluations(arguments: argparse.Namespace) -> None:
         jobs=arguments.jobs,
     )
     found = evaluate(setting, range(1, 8))
-    IMAGES.mkdir(exist_ok=True)
-    for one in found:
-        if one.picture:
-            (IMAGES / f"falcon-evaluation-{one.number}.svg").write_text(one.picture + "\n", encoding="utf-8")
+    draw(found, IMAGES)
     write(RESULTS / "serve-evaluations.json", {"made": made(), **as_json(setting, found)})
 
 

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from mlcd.bench.serverless import ec2, toy
 from mlcd.bench.serverless.compare import (
     RIVALS,
     Comparison,
@@ -28,12 +27,14 @@ from mlcd.bench.serverless.compare import (
     workload_names,
 )
 from mlcd.version import __version__
+from papers import siren_ec2, siren_toy
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "siren.md"
 RESULT = ROOT / "benchmarks" / "results" / "serverless.json"
 CURVE = ROOT / "benchmarks" / "results" / "siren-training.json"
 BEGIN, END = "<!-- begin: benchmarks/record_serverless.py -->", "<!-- end: benchmarks/record_serverless.py -->"
+SCRIPT = ".venv/bin/python benchmarks/papers/siren.py"
 BUDGETS = (50.0, 100.0, 200.0, 300.0)
 PAPER_ROWS = {100.0: (4979.7, 4480.4), 200.0: (2816.9, 2454.4), 300.0: (2452.3, 1569.5)}
 
@@ -42,7 +43,15 @@ def sources() -> str:
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
-    changed = git("status", "--porcelain", "--", "src/mlcd/schedulers", "src/mlcd/bench/serverless", "src/mlcd/models")
+    changed = git(
+        "status",
+        "--porcelain",
+        "--",
+        "src/mlcd/schedulers",
+        "src/mlcd/bench/serverless",
+        "src/mlcd/models",
+        "benchmarks/papers",
+    )
     return f"{git('rev-parse', '--short', 'HEAD') or 'unknown'}{' with changes' if changed else ''}"
 
 
@@ -128,7 +137,7 @@ def toy_lines() -> list[str]:
             f"{r.paper_usd:.3f} / {r.usd:.4f}",
             f"{r.usd_with_storage:.4f}",
         ]
-        for r in toy.toy_table()
+        for r in siren_toy.toy_table()
     ]
     return table(
         ["on", "epochs", "loss: paper / ours", "seconds: paper / ours", "USD: paper / ours", "with storage"], rows
@@ -144,7 +153,7 @@ def ec2_lines() -> list[str]:
             f"{f.fastest_functions.seconds:,.0f} s / {f.fastest_instances.seconds:,.0f} s",
             f"${f.cheapest_functions.usd:.3f} / ${f.cheapest_instances.usd:.3f}",
         ]
-        for f in ec2.findings()
+        for f in siren_ec2.findings()
     ]
     heads = ["workload", "instances are paid", "less time at equal cost"]
     return table([*heads, "fastest: functions / instances", "cheapest: functions / instances"], rows)
@@ -211,8 +220,8 @@ def main() -> None:
         "date": datetime.now(UTC).date().isoformat(),
         "simulated": True,
         "commands": commands,
-        "toy": toy.as_json()["rows"],
-        "ec2": ec2.as_json()["findings"],
+        "toy": siren_toy.as_json()["rows"],
+        "ec2": siren_ec2.as_json()["findings"],
     }
     for name, rows in (("paper", seen), ("unseen", unseen), ("flat", flat)):
         record[name] = {
@@ -238,8 +247,14 @@ def main() -> None:
         *comparison_table(unseen),
         *("### Were progress independent of the number of functions", "", f"    {commands['flat']}", ""),
         *comparison_table(flat),
-        *("### The toy table", "", "    mlcd bench serverless --toy", "", *toy_lines()),
-        *("### Functions against instances", "", "    mlcd bench serverless --ec2", "", *ec2_lines()),
+        *("### The toy table", "", f"    {SCRIPT} --figures toy", "", *toy_lines()),
+        *(
+            "### Functions against instances",
+            "",
+            f"    {SCRIPT} --figures ec2",
+            "",
+            *ec2_lines(),
+        ),
         *("### How the policy learnt", "", *curve_lines()),
     ]
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)

@@ -18,7 +18,6 @@ from statistics import fmean
 from joblib import Parallel, delayed
 from scipy.special import ndtr
 
-from mlcd.bench.paper.experiment import Experiment, free_optimum, true_seconds
 from mlcd.engine import Engine
 from mlcd.goal import Goal, Objective
 from mlcd.problem import Problem
@@ -31,6 +30,7 @@ from mlcd.trial.record import RunRecord
 from mlcd.trial.trial import History, Suggestion
 from mlcd.units import Usd
 from mlcd.version import __version__
+from papers.heterbo_figures.experiment import Experiment, free_optimum, true_seconds
 
 BUDGET = 100
 FIG11 = Experiment(job="resnet-scale-out", goal=Goal(minimize=Objective.TIME, budget=Usd.of(BUDGET)))

@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from mlcd.bench.paper.experiment import Experiment
 from mlcd.clouds.sim import SimCloud
 from mlcd.goal import Goal, Objective
 from mlcd.ledger import Ledger
@@ -35,6 +34,7 @@ from mlcd.search.registry import strategy
 from mlcd.space import Config
 from mlcd.trial.trial import History, Measurement
 from mlcd.units import ZERO
+from papers.heterbo_figures.experiment import Experiment
 
 EXPERIMENT = Experiment(
     job="resnet-budgets", goal=Goal(minimize=Objective.TIME), types=("aws-62",), max_nodes=50, max_trials=200

@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # typing itself is not imported here
 if TYPE_CHECKING:
     from typing import Any
 
-    from mlcd.api import Result, ServeResult, ServerlessResult, resume, serve, serverless, train
+    from mlcd.api import Result, ServeResult, ServerlessResult, load, resume, runs, serve, serverless, train
     from mlcd.asktell import Search
     from mlcd.goal import Goal
     from mlcd.training.steps import checkpoint, learning_rate, score, share_of_batch, steps
@@ -31,7 +31,9 @@ __all__ = [
     "__version__",
     "checkpoint",
     "learning_rate",
+    "load",
     "resume",
+    "runs",
     "score",
     "serve",
     "serverless",
@@ -41,7 +43,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "mlcd.api": ("Result", "ServeResult", "ServerlessResult", "resume", "serve", "serverless", "train"),
+    "mlcd.api": ("Result", "ServeResult", "ServerlessResult", "load", "resume", "runs", "serve", "serverless", "train"),
     "mlcd.asktell": ("Search",),
     "mlcd.goal": ("Goal",),
     "mlcd.training.steps": ("checkpoint", "learning_rate", "score", "share_of_batch", "steps"),

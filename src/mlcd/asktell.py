@@ -2,22 +2,29 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral, Real
 
 from mlcd.catalog import load_catalog
+from mlcd.deciders.search import SearchDecider
+from mlcd.deciders.training import TrainingDecider
 from mlcd.errors import BadInput, nearest
 from mlcd.jobs.given import GoalLike, Job, check_seed, job_spec
 from mlcd.jobs.setting import offered, replayed
 from mlcd.jobs.train import strategy_of
-from mlcd.ledger import Authorisation, Ledger, Refusal
 from mlcd.problem import Problem
+from mlcd.run.authorisation import Authorisation
+from mlcd.run.header import Header
+from mlcd.run.kind import Kind
+from mlcd.run.run import SearchRun
+from mlcd.run.step import Request, Role, Step
 from mlcd.search.strategy import Strategy
 from mlcd.space import Config
 from mlcd.spec import TrainSpec
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Failure, FailureKind, History, Measurement, Suggestion, Trial
-from mlcd.units import ZERO, Usd, parse_usd
+from mlcd.units import Usd, parse_usd
+from mlcd.version import __version__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,41 +71,47 @@ class Search:
     ) -> None:
         check_seed(seed)
         spec = job_spec(job, goal, strategy=strategy)
-        self._strategy: Strategy = strategy_of(spec, seed)
-        if not self._strategy.guarded:
+        strategy_object: Strategy = strategy_of(spec, seed)
+        if not strategy_object.guarded:
             problem = "does not look at the limits; it cannot be asked"
             raise spec.error("search.strategy", problem, value=spec.search.strategy)
-        self._problem: Problem = _problem(spec)
+        self._decider = SearchDecider(strategy=strategy_object, aftermath=TrainingDecider())
         self._clock = clock
         self._began: float | None = None
-        self._trials: list[Trial] = []
-        self._ends: list[float] = []
-        self._open: dict[Config, tuple[Authorisation, float]] = {}
+        self._run: SearchRun = SearchRun(
+            header=Header(
+                run_id=spec.name,
+                created="",
+                kind=Kind.TRAIN,
+                cloud=spec.resources.infra,
+                simulated=False,
+                strategy=spec.search.strategy,
+                seed=seed,
+                version=__version__,
+                catalog_date="",
+            ),
+            problem=_problem(spec),
+        )
 
     @property
     def problem(self) -> Problem:
         """The work, the configurations with their prices, the goal."""
-        return self._problem
+        return self._run.problem
 
     @property
     def history(self) -> History:
         """What was told so far, in order."""
-        return History(tuple(self._trials))
+        return self._run.history
 
     @property
     def open(self) -> tuple[Config, ...]:
         """What was asked and not told yet."""
-        return tuple(self._open)
+        return tuple(step.config for step in self._run.in_flight)
 
     @property
     def best(self) -> Plan | None:
         """The deployment to train on if the search ended now: measured, and sure to fit. None when none is."""
-        ledger = self._ledger()
-        plan = self._strategy.recommend(self._problem, ledger.history, ledger.left())
-        measured = {trial.config for trial in ledger.history.measured}
-        if plan is None or plan.config not in measured or isinstance(ledger.authorise_run(plan), Refusal):
-            return None
-        return plan
+        return self._decider.choice(self._run, self._elapsed())
 
     @property
     def left(self) -> Remaining:
@@ -107,7 +120,7 @@ class Search:
         What is told counts as told, also where a trial took longer or cost more than it was authorised for: the
         limits hold only as long as none does.
         """
-        ledger = self._ledger()
+        ledger = self._decider.accounts.at(self._run, self._elapsed()).ledger
         return Remaining(usd=ledger.usd_left, seconds=ledger.seconds_left, trials=self._room())
 
     def ask(self, count: int = 1) -> list[Suggestion]:
@@ -121,26 +134,10 @@ class Search:
             raise BadInput(f"ask: count: must be a whole number, at least 1 (got {count!r})")
         if self._clock is not None and self._began is None:
             self._began = self._clock()
-        count = min(int(count), self._room())
-        if count < 1:
-            return []
-        ledger = self._ledger()
-        again = ledger.history.to_retry(self._problem.trial.retries)
-        wanted = [retry for retry in again if retry.config not in self._open][:count]
-        if len(wanted) < count:
-            left = ledger.left()
-            allowed = left.allowed.copy()
-            for config in (*self._open, *(suggestion.config for suggestion in wanted)):
-                allowed[self._problem.space.index[config]] = False
-            left = replace(left, allowed=allowed)
-            wanted += self._strategy.suggest(self._problem, ledger.history, left, count - len(wanted))
-        granted = []
-        for suggestion in wanted:
-            answer = self._ledger().authorise(suggestion.config)
-            if isinstance(answer, Authorisation) and suggestion.config not in self._open:
-                self._open[suggestion.config] = (answer, ledger.elapsed_seconds)
-                granted.append(suggestion)
-        return granted
+        requests, _ = self._decider.round(self._run, self._elapsed(), int(count))
+        for request in requests:
+            self._run = self._run.with_started([self._step(request)])
+        return [Suggestion(config=request.authorisation.config, reason=request.reason) for request in requests]
 
     def tell(
         self,
@@ -162,7 +159,7 @@ class Search:
         Raises BadInput for a configuration outside the space or numbers that cannot be.
         """
         config = self._config("tell", config)
-        error = self._problem.noise if relative_error is None else _number("tell", "relative_error", relative_error)
+        error = self.problem.noise if relative_error is None else _number("tell", "relative_error", relative_error)
         seconds = _number("tell", "seconds", seconds)
         with _refusing("tell"):
             self._settle(
@@ -217,20 +214,24 @@ class Search:
     # ---- inside
 
     def _room(self) -> int:
-        return max(0, self._problem.max_trials - len(self._trials) - len(self._open))
+        return max(0, self.problem.max_trials - len(self._run.steps))
 
     def _elapsed(self) -> float:
         if self._clock is None:
-            return max(self._ends, default=0.0)
+            return self._run.step_seconds
         return 0.0 if self._began is None else max(self._clock() - self._began, 0.0)
 
-    def _ledger(self) -> Ledger:
-        return Ledger(
-            problem=self._problem,
-            history=self.history,
-            spent=sum((trial.usd for trial in self._trials), ZERO),
-            elapsed_seconds=self._elapsed(),
-            open=tuple(leave for leave, _ in self._open.values()),
+    def _step(self, request: Request) -> Step:
+        number = len(self._run.steps) + 1
+        return Step(
+            number=number,
+            round=number,
+            role=request.role,
+            authorisation=request.authorisation,
+            reason=request.reason,
+            usd_per_hour=request.usd_per_hour,
+            started_seconds=self._elapsed(),
+            started_at=0.0,
         )
 
     def _config(self, what: str, config: Config | Mapping[str, str | int | float]) -> Config:
@@ -238,29 +239,33 @@ class Search:
             allowed = "a suggestion's config, or {'instance': ..., 'nodes': ...}"
             raise BadInput(f"{what}: config: not a configuration (got {config!r}); allowed: {allowed}")
         given = config.as_dict() if isinstance(config, Config) else config
-        knobs = [knob.name for knob in self._problem.space.knobs]
+        knobs = [knob.name for knob in self.problem.space.knobs]
         known = Config(tuple((name, given[name]) for name in knobs if name in given))
         named = len(known.values) == len(given) == len(knobs)
         try:
-            row = self._problem.space.index.get(known) if named else None
+            row = self.problem.space.index.get(known) if named else None
         except TypeError:  # a value that is no text and no number cannot be looked up
             row = None
         if row is None:
             shown = known if named else config
-            raise BadInput(f"{what}: {shown} is not one of the job's {len(self._problem.space)} configurations")
-        return self._problem.space.configs[row]
+            raise BadInput(f"{what}: {shown} is not one of the job's {len(self.problem.space)} configurations")
+        return self.problem.space.configs[row]
 
     def _charge(self, what: str, config: Config, seconds: float, usd: Usd | str | float | None) -> Usd:
         if usd is None:
-            return self._problem.price(config).for_seconds(seconds)
+            return self.problem.price(config).for_seconds(seconds)
         if isinstance(usd, Usd):
             return usd
         return parse_usd(usd if isinstance(usd, str) else _number(what, "usd", usd))
 
     def _settle(self, trial: Trial) -> None:
-        _, started = self._open.pop(trial.config, (None, self._elapsed()))
-        self._trials.append(trial)
-        self._ends.append(started + trial.seconds)
+        asked = next((step for step in self._run.in_flight if step.config == trial.config), None)
+        if asked is None:  # it was not asked for: paid all the same
+            told = Authorisation(choice=trial.config, attempt=trial.attempt, usd=trial.usd, seconds=trial.seconds)
+            price = self.problem.price(trial.config)
+            asked = self._step(Request(role=Role.TRIAL, authorisation=told, reason="not asked for", usd_per_hour=price))
+            self._run = self._run.with_started([asked])
+        self._run = self._run.with_ended(asked.number, trial)
 
 
 def _number(what: str, name: str, value: float) -> float:

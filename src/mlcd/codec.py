@@ -170,11 +170,14 @@ def _add_unions(converter: Converter) -> None:
 
 
 def _add_space(converter: Converter) -> None:
-    read_knob: Callable[[Json, type[Knob]], Knob] = make_dict_structure_fn(
+    as_given = override(struct_hook=lambda value, _: value)
+    read_knob = make_dict_structure_fn(
         Knob,
         converter,
         _cattrs_detailed_validation=converter.detailed_validation,
-        **{name: override(struct_hook=lambda value, _: value) for name in _OF_VALUES},
+        features=as_given,
+        log2_sizes=as_given,
+        kinds=as_given,
     )
 
     def knob_to_json(knob: Knob) -> Json:

@@ -83,11 +83,11 @@ class EpochLedger:
             seconds=self.seconds_left,
             epochs=self.epochs_left,
             cap_seconds=self._caps(),
-            failed=self.failed,
+            failed=tuple(failed for failed in self.failed if not failed.lost),  # mlcd lost them, not their functions
         )
 
     def authorise(self, fleet: Fleet, seconds: float | None = None) -> Authorisation | Refusal:
-        """Permission for one more epoch of at most `seconds` (without: as long as what is left pays for), or why not."""
+        """Permission for one more epoch of at most `seconds` (None: as long as what is left pays for), or why not."""
         problem = self.problem
         if fleet.functions not in problem.functions or fleet.memory_mb not in problem.memory_mb:
             return Refusal(choice=fleet, reason="not among the allowed function counts and memory sizes")

@@ -3,11 +3,13 @@
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlcd.units import Usd, format_seconds
+from mlcd.errors import SpecError, nearest
+from mlcd.units import Usd, duration_text, format_seconds
 
 Floats = NDArray[np.float64]
 
@@ -37,6 +39,16 @@ class Slo:
         return f"p{self.percentile} within {self.seconds * 1000:g} ms"
 
 
+def _objective(minimize: str) -> Objective:
+    try:
+        return Objective(minimize)
+    except ValueError:
+        near = nearest(str(minimize), tuple(Objective))
+        allowed = ", ".join(Objective)
+        problem = "is not one of the choices"
+        raise SpecError(problem, field="goal: minimize", value=minimize, allowed=allowed, nearest=near) from None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
     """An objective and the limits on search plus run.
@@ -50,6 +62,8 @@ class Goal:
 
     slo   the latency that requests must keep
     rate  requests per second that must be held; more than that is worth nothing
+
+    Raises BadInput for values of the wrong type, ValueError for limits that cannot be kept.
     """
 
     minimize: Objective
@@ -59,6 +73,15 @@ class Goal:
     rate: float | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "minimize", _objective(self.minimize))  # "time" is as good as Objective.TIME
+        for name, unit in (("deadline_seconds", "seconds"), ("rate", "requests per second")):
+            number = getattr(self, name)
+            if isinstance(number, bool) or not isinstance(number, Real | None):
+                raise SpecError("must be a number", field=f"goal: {name}", value=number, allowed=unit)
+        for name, kind, form in (("budget", Usd, "mlcd.Usd('100')"), ("slo", Slo, "a Slo")):
+            given = getattr(self, name)
+            if not isinstance(given, kind | None):
+                raise SpecError(f"must be a {kind.__name__}", field=f"goal: {name}", value=given, allowed=form)
         if self.deadline_seconds is not None and not self.deadline_seconds > 0:
             raise ValueError("a deadline must lie in the future")
         if self.budget is not None and self.budget.micros <= 0:
@@ -132,3 +155,17 @@ def goal_json(goal: Goal, *, text: str | None = None, serving: bool = False) -> 
     form["budget_usd"] = None if goal.budget is None else goal.budget.dollars
     form["deadline_seconds"] = goal.deadline_seconds
     return form
+
+
+def goal_fields(goal: Goal) -> dict[str, object]:
+    """A goal as a job file has it: the `goal` section, without what is not limited."""
+    fields: dict[str, object] = {"minimize": str(goal.minimize)}
+    if goal.deadline_seconds is not None:
+        fields["deadline"] = duration_text(goal.deadline_seconds)
+    if goal.budget is not None:
+        fields["budget"] = f"{goal.budget.exact:f} USD"
+    if goal.slo is not None:
+        fields["slo"] = {f"p{goal.slo.percentile}": duration_text(goal.slo.seconds)}
+    if goal.rate is not None:
+        fields["rate"] = goal.rate
+    return fields

@@ -9,12 +9,14 @@ Entry points are read from the metadata of installed packages. A plug-in is impo
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mlcd.errors import BadInput
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+Given = TypeVar("Given")
 
 STRATEGIES, SCHEDULERS, CLOUDS = "mlcd.strategies", "mlcd.schedulers", "mlcd.clouds"
 """The groups of entry points."""
@@ -86,15 +88,10 @@ def load(group: str, name: str, *, needs: Collection[str] = (), built_in: Collec
         loaded = point.load()
     except Exception as error:
         # Importing somebody else's package may raise anything; it must not look like a fault of mlcd.
-        what = f"{found.noun} {name!r} ({found.target})"
-        raise BadInput(
-            f"plug-in package {found.package}: {what} cannot be imported: {type(error).__name__}: {error}"
-        ) from error
+        raise _refusal(found, f"cannot be imported: {type(error).__name__}: {error}") from error
     if missing := [attribute for attribute in needs if not hasattr(loaded, attribute)]:
-        raise BadInput(
-            f"plug-in package {found.package}: {found.noun} {name!r} ({found.target}) lacks {', '.join(missing)};"
-            f" docs/plugins.md says what a {found.noun} must have"
-        )
+        lack = f"lacks {', '.join(missing)}"
+        raise _refusal(found, f"{lack}; docs/plugins.md says what a {found.noun} must have")
     return loaded
 
 
@@ -103,11 +100,29 @@ def load_class(group: str, name: str, *, needs: Collection[str], built_in: Colle
     loaded = load(group, name, needs=needs, built_in=built_in)
     if loaded is not None and "seed" not in getattr(loaded, "__dataclass_fields__", {}):
         found = next(plugin for plugin in plugins(group) if plugin.name == name)
-        raise BadInput(
-            f"plug-in package {found.package}: {found.noun} {name!r} ({found.target}) must be a dataclass with a field"
-            " seed"
-        )
+        raise _refusal(found, "must be a dataclass with a field seed")
     return loaded
+
+
+def load_object(group: str, name: str, *, needs: Collection[str], built_in: Collection[str]) -> Any:
+    """As `load`, for what is made without arguments; an entry point may also refer to an object that is made."""
+    loaded = load(group, name, needs=needs, built_in=built_in)
+    if not isinstance(loaded, type):
+        return loaded
+    try:
+        return loaded()
+    except Exception as error:  # somebody else's code, as above
+        found = next(plugin for plugin in plugins(group) if plugin.name == name)
+        raise _refusal(found, f"cannot be made: {type(error).__name__}: {error}") from error
+
+
+def _refusal(found: Plugin, why: str) -> BadInput:
+    return BadInput(f"plug-in package {found.package}: {found.noun} {found.name!r} ({found.target}) {why}")
+
+
+def name_or_object(given: str | Given | None) -> tuple[str | None, Given | None]:
+    """(name, object) of an argument that may be either; the other is None. An object is checked where it is used."""
+    return (given, None) if given is None or isinstance(given, str) else (None, given)
 
 
 def check_methods(given: object | None, methods: Collection[str], *, argument: str) -> None:

@@ -1,8 +1,8 @@
 """When nothing fits: the smallest change of a limit that would have helped."""
 
 from mlcd.ledger import Ledger
-from mlcd.trial.plan import Plan, plans
 from mlcd.run.verdict import Relaxation
+from mlcd.trial.plan import Plan, plans
 from mlcd.units import Usd, format_seconds
 
 

@@ -31,7 +31,7 @@ class Usd:
     TypeError, because nothing says that it is in dollars. They are multiplied and divided by numbers; the result is
     rounded up to the micro-dollar, and a float counts as the decimal it is written as. An amount over an amount is a
     float. Comparison with numbers, in dollars, is exact, as that of Decimal: `Usd("0.1") == Decimal("0.1")`, but the
-    float 0.1 is slightly more. $0 is false.
+    float 0.1 is slightly more. An amount is always true, $0 too: compare with 0.
     """
 
     micros: int
@@ -108,9 +108,6 @@ class Usd:
 
     def __abs__(self) -> "Usd":
         return Usd(abs(self.micros))
-
-    def __bool__(self) -> bool:
-        return self.micros != 0
 
     def __float__(self) -> float:
         return self.dollars
@@ -245,6 +242,11 @@ def parse_seconds(text: str) -> float:
     if not seen:
         raise ValueError("not a duration; write it as 6h30m, 90min or 45s")
     return total
+
+
+def duration_text(seconds: float) -> str:
+    """`seconds` as `parse_seconds` reads them: all digits, without an exponent, which durations do not have."""
+    return f"{Decimal(repr(float(seconds))):f}s"
 
 
 def format_seconds(seconds: float) -> str:

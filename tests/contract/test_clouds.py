@@ -2,7 +2,6 @@
 
 from types import TracebackType
 
-from tests.contract.cloud_contract import CloudContract
 from tests.synthetic import ScriptedCloud, ScriptedLease, SyntheticCloud
 
 from mlcd.catalog import load_catalog
@@ -12,6 +11,7 @@ from mlcd.clouds.sim import SimCloud, SimJob
 from mlcd.clouds.sim.cloud import CALM
 from mlcd.clouds.wrappers import Delayed, Flaky, Noisy, NoisyRun, Wrapped
 from mlcd.space import Config
+from mlcd.testing import CloudContract
 from mlcd.trial.trial import FailureKind
 from mlcd.units import Usd
 

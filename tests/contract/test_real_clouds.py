@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.contract.real_cloud_contract import RealCloudContract
 from tests.sky_moto import SkyMoto, needs_skypilot, sky_moto, wait_for
 from tests.slurm_cluster import NodeKind, slurm_cluster, why_not
 
@@ -20,6 +19,7 @@ from mlcd.clouds.provider import LeaseFailed, Order
 from mlcd.clouds.skypilot import SkyPilotEngine, SkySettings
 from mlcd.clouds.slurm import Slurm
 from mlcd.space import Config
+from mlcd.testing import RealCloudContract
 from mlcd.trial.trial import FailureKind
 from mlcd.units import Usd
 

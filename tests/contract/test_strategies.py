@@ -3,15 +3,40 @@
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.contract.strategy_contract import StrategyContract, all_answers, problem_for, walk
-from tests.synthetic import make_problem
 
+from mlcd.models.convergence import ConvergenceModel
+from mlcd.models.parallel import Law, Setting, StepTime, fit
+from mlcd.models.universal import KnownJob
 from mlcd.search.registry import STRATEGIES, strategy
+from mlcd.search.strategy import Strategy
+from mlcd.testing import StrategyContract
+from mlcd.testing.made import make_problem
+from mlcd.testing.strategies import all_answers, known_problem, walk
 from mlcd.trial.plan import Left
+
+
+@cache
+def earlier_jobs() -> tuple[KnownJob, ...]:
+    """What scavenger-universal goes by: another job on such machines."""
+    runs = [
+        StepTime(setting=Setting(workers=k, batch=b), seconds=0.05 + 0.09 * b / k + 0.02 * (k - 1))
+        for k in (1, 2, 4, 8)
+        for b in (64.0, 256.0)
+    ]
+    convergence = ConvergenceModel(floor=1.0, critical=500.0, exponent=1.0)
+    return (
+        KnownJob(first_batch=64, largest_local_batch=256, parallel=fit(runs, Law.OVERLAP), convergence=convergence),
+    )
+
+
+def strategy_of(text: str, seed: int = 0) -> Strategy:
+    """As the product makes it."""
+    return strategy(text, seed=seed, jobs=earlier_jobs() if text.startswith("scavenger-universal") else ())
 
 
 class TestHeterBO(StrategyContract):
@@ -68,37 +93,51 @@ class TestExhaustive(StrategyContract):
 
 
 class TestPaleo(StrategyContract):
+    needs_trials = False
+
     @pytest.fixture
     def text(self) -> str:
         return "paleo"
 
 
-class TestScavengerPartial(StrategyContract):
+class ScavengerContract(StrategyContract):
+    """They choose a batch, and their knee is that of the curve."""
+
+    chooses_batch = True
+    knee_by_product = False
+
+    def make(self, text: str, seed: int = 0) -> Strategy:
+        return strategy_of(text, seed)
+
+
+class TestScavengerPartial(ScavengerContract):
     @pytest.fixture(params=["scavenger-partial", "scavenger-partial:more=0,confirm=1"])
     def text(self, request: pytest.FixtureRequest) -> str:
         return str(request.param)
 
 
-class TestScavengerFull(StrategyContract):
+class TestScavengerFull(ScavengerContract):
     @pytest.fixture
     def text(self) -> str:
         return "scavenger-full"
 
 
-class TestScavengerUniversal(StrategyContract):
+class TestScavengerUniversal(ScavengerContract):
     @pytest.fixture
     def text(self) -> str:
         return "scavenger-universal"
 
 
-class TestScavengerGoodput(StrategyContract):
+class TestScavengerGoodput(ScavengerContract):
     @pytest.fixture
     def text(self) -> str:
         return "scavenger-goodput"
 
 
 def test_every_strategy_has_the_contract() -> None:
-    tested = {cls.__name__.removeprefix("Test").lower() for cls in StrategyContract.__subclasses__()}
+    classes = {*StrategyContract.__subclasses__(), *ScavengerContract.__subclasses__()}
+    own = {cls.__name__.removeprefix("Test").lower() for cls in classes if cls.__module__ == __name__}
+    tested = own - {"scavengercontract"}
     assert tested == {name.replace("-", "") for name in STRATEGIES}
 
 
@@ -122,7 +161,7 @@ def test_the_seed_matters_where_chance_does() -> None:
 
 @pytest.mark.parametrize("name", ["convbo", "cherrypick"])
 def test_a_budgeted_rival_wants_the_same_and_ends_when_it_is_refused(name: str) -> None:
-    problem = problem_for("fastest")
+    problem = known_problem("fastest")
     plain, kept = strategy(name, seed=1), strategy(f"{name}-budget", seed=1)
     step = next(s for s in walk(plain, problem) if len(s.history) == 4)
     assert step.answer
@@ -135,9 +174,10 @@ def test_a_budgeted_rival_wants_the_same_and_ends_when_it_is_refused(name: str) 
 
 _ASK = """
 from mlcd.search.registry import STRATEGIES
-from tests.contract.strategy_contract import all_answers, fresh_problem, strategy_of, walk
+from mlcd.testing.strategies import all_answers, fresh_problem, walk
+from tests.contract.test_strategies import strategy_of
 for name in STRATEGIES:
-    problem = fresh_problem(name, "both", counts=(1, 2, 3, 4, 6, 8, 12, 16))
+    problem = fresh_problem("both", batches=name.startswith("scavenger-"), counts=(1, 2, 3, 4, 6, 8, 12, 16))
     print(name, all_answers(list(walk(strategy_of(name, 3), problem, count=2))))
 """
 
@@ -145,9 +185,10 @@ for name in STRATEGIES:
 def test_answers_are_the_same_in_any_process() -> None:
     """Python shuffles the order of sets from process to process; no answer may depend on it."""
     root = Path(__file__).resolve().parents[2]
+    path = os.pathsep.join((str(root), str(root / "src")))
 
     def ask(hash_seed: str) -> str:
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(root)}
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
         done = subprocess.run(
             [sys.executable, "-c", _ASK], env=environment, cwd=root, capture_output=True, text=True, check=True
         )

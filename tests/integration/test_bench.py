@@ -5,21 +5,17 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mlcd.bench.case import GoalKind, Row, is_unseen
-from mlcd.bench.paper.experiment import Entry, Experiment, Settings, best_promised, free_optimum, runs, within
-from mlcd.bench.paper.figures import FIGURES, figure_names
 from mlcd.bench.tasks import run_tasks
 from mlcd.bench.train import summarise
 from mlcd.bench.workloads import table_truth, table_workloads
 from mlcd.cli.main import run
-from mlcd.goal import Goal, Objective
-from mlcd.units import Usd
 
 ROW_KEYS = [
     "workload",
@@ -56,7 +52,6 @@ SUMMARY_KEYS = [
     "mean_trials",
     "probe_share",
 ]
-FIGURE_KEYS = {"figure", "what", "paper", "ours", "unit", "simulated", "seeds", "command", "note"}
 
 PRICES = {"small": 0.10, "middle": 0.25, "large": 0.80}
 SECONDS = {  # of the whole job on 1, 2, 4, 8 nodes
@@ -325,77 +320,6 @@ def test_suggest(mlcd: Mlcd) -> None:
     assert "one suggestion over 124 candidates" in mlcd("bench", "suggest", *small).out
 
 
-# ---- bench paper
-
-
-def test_paper_gives_the_promised_json(mlcd: Mlcd) -> None:
-    answer = mlcd("bench", "paper", "--figures", "1a,14", "--seeds", "1", "--jobs", "1", "-o", "json")
-    assert answer.code == 0, answer.err
-    (key,) = answer.json
-    assert key == "figures"
-    entries = answer.json["figures"]
-    assert [e["figure"] for e in entries] == sorted((e["figure"] for e in entries), key=["1a", "14"].index)
-    for entry in entries:
-        assert set(entry) == FIGURE_KEYS
-        assert entry["simulated"] is True
-        assert entry["seeds"] == 1
-        assert entry["command"] == f"mlcd bench paper --figures {entry['figure']} --seeds 1"
-    price = next(e for e in entries if e["figure"] == "1a")
-    assert price["paper"] == 42.5
-    assert price["ours"] == pytest.approx(7.2 / 0.17)
-
-
-def test_paper_says_that_it_is_simulated(mlcd: Mlcd) -> None:
-    answer = mlcd("bench", "paper", "--figures", "1b,3", "--jobs", "1")
-    assert answer.code == 0, answer.err
-    assert answer.out.startswith("SIMULATED")
-    assert "ours (simulated)" in answer.out
-    assert "Fig. 1b: mlcd bench paper --figures 1b --seeds 5" in answer.out
-
-
-def test_every_figure_of_the_paper_is_there() -> None:
-    names = ["1a", "1b", "2", "3", "5", "7", *map(str, range(9, 20))]
-    assert list(FIGURES) == names
-    assert figure_names("all") == tuple(names)
-    assert figure_names(" 9, 1A,9") == ("9", "1a")
-    assert {f.name for f in fields(Entry)} == FIGURE_KEYS
-
-
-def test_the_order_of_figure_1b_and_the_curve_of_figure_3() -> None:
-    settings = Settings(seeds=1)
-    best, *others = sorted(FIGURES["1b"](settings)[:3], key=lambda entry: float(entry.ours or 0))
-    assert "10 x c5.4xlarge" in best.what
-    assert len(others) == 2
-    top, last = FIGURES["3"](settings)[1:]
-    assert isinstance(top.ours, int)
-    assert 1 < top.ours < 50
-    assert isinstance(last.ours, float)
-    assert last.ours < 95
-
-
-@pytest.mark.parametrize("figure", ["5", "7", "10", "15"])
-def test_figures_run_with_one_seed(figure: str) -> None:
-    entries = FIGURES[figure](Settings(seeds=1))
-    assert entries
-    assert all(entry.figure == figure and entry.what and entry.unit for entry in entries)
-
-
-def test_what_can_be_promised_is_no_better_than_the_free_optimum() -> None:
-    experiment = Experiment(job="resnet-scale-out", goal=Goal(minimize=Objective.TIME, budget=Usd.of(100)))
-    free, promised = free_optimum(experiment), best_promised(experiment)
-    assert free is not None
-    assert promised is not None
-    assert free.usd <= 100
-    assert free.value < promised.value
-    assert promised.usd * 1.153 < 100  # exp(4.75 x 3%): the bound at the default assurance
-    hopeless = replace(experiment, goal=Goal(minimize=Objective.TIME, budget=Usd.of(1)))
-    assert free_optimum(hopeless) is None
-    outcomes = runs(experiment, "heterbo", Settings(seeds=1))
-    assert outcomes[0].kept
-    assert within(outcomes, free, tolerance=10.0) == 100.0
-    assert within(outcomes, None) is None
-
-
 # ---- bad input
 
 
@@ -417,9 +341,6 @@ def test_what_can_be_promised_is_no_better_than_the_free_optimum() -> None:
         (("train", "--sim", "--noise", "2"), "--noise"),
         (("suggest", "--candidates", "10"), "--candidates"),
         (("suggest", "--candidates", "62", "--observations", "1000"), "--observations"),
-        (("paper", "--figures", "4"), "no figure '4'"),
-        (("paper", "--figures", ","), "name at least one"),
-        (("paper", "--seeds", "0"), "--seeds"),
     ],
 )
 def test_bad_input(mlcd: Mlcd, arguments: tuple[str, ...], message: str) -> None:

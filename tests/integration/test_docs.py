@@ -88,6 +88,13 @@ def test_the_tables_of_the_replay_page_are_replayed(tmp_path: Path, monkeypatch:
     assert [len(result.record.problem.space) for result in results] == [7, 4]
 
 
+def test_the_code_of_the_plug_in_page_is_that_of_the_example() -> None:
+    blocks = re.findall(r"```(?:python|toml) (examples/\S+)\n(.*?)```", text(DOCS / "plugins.md"), re.S)
+    assert len({file for file, _ in blocks}) == 5
+    for file, code in blocks:
+        assert code in text(ROOT / file), file
+
+
 def test_the_files_of_the_catalog_page_are_catalogs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLCD_CATALOG", raising=False)
     page = text(DOCS / "catalog.md")

@@ -6,6 +6,7 @@ from tests.synthetic import failed, make_problem, measured
 
 from mlcd.problem import Problem
 from mlcd.search.candidates import open_rows, rising_rows
+from mlcd.search.heterbo_settings import HeterBOSettings
 from mlcd.search.stopping import ledger_ended_it, suggest_in_time
 from mlcd.space import Config
 from mlcd.trial.plan import Left
@@ -59,7 +60,7 @@ def test_a_failure_rules_out_what_must_fail_too(kind: FailureKind, still_open: s
 
 def rising(*points: tuple[int, float], error: float = 0.01) -> set[int]:
     history = History(tuple(measured(PROBLEM, D("c5.big", n), speed, error=error) for n, speed in points))
-    mask = rising_rows(PROBLEM, history)
+    mask = rising_rows(PROBLEM, history, HeterBOSettings())
     assert counts_of(mask, "c5.small") == set(COUNTS)
     return counts_of(mask, "c5.big")
 

@@ -8,7 +8,7 @@ import pytest
 from tests.serving_world import world
 
 from mlcd.models.gp import Prior
-from mlcd.search.registry import SERVING, STRATEGIES, strategy, strategy_class
+from mlcd.search.registry import SERVING, STRATEGIES, options_of, strategy, strategy_class
 from mlcd.search.strategy import Strategy
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "strategies"
@@ -26,11 +26,7 @@ def shown(value: object) -> str:
 
 
 def options(name: str) -> dict[str, str]:
-    cls = strategy_class(name)
-    given = ("seed", *getattr(cls, "given", ()))  # by mlcd, not by the user
-    return {
-        f.name.replace("_", "-"): shown(f.default) for f in dataclasses.fields(cls) if f.init and f.name not in given
-    }
+    return {option.name: shown(option.default) for option in options_of(strategy_class(name))}
 
 
 def typed_as(text: str) -> Strategy:

@@ -7,7 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlcd.search.serving.falcon_tree import FEWEST, Region, grow, select, two_means
+from mlcd.search.serving.falcon_settings import FalconSettings
+from mlcd.search.serving.falcon_tree import Region, grow, select, two_means
+
+SMALLEST = FalconSettings().smallest_region
 
 
 def leaves(region: Region) -> list[Region]:
@@ -36,7 +39,7 @@ def test_good_goes_left_and_every_configuration_is_in_one_leaf() -> None:
     rng = np.random.default_rng(0)
     one, other = rng.random(60), rng.random(60)
     predicted = 0.8 * one + 0.2 * other
-    tree = grow([("conv", one), ("dense", other)], predicted, np.arange(60))
+    tree = grow([("conv", one), ("dense", other)], predicted, np.arange(60), smallest=SMALLEST)
     assert tree.left is not None
     assert tree.right is not None
     assert one[tree.left.rows].min() > one[tree.right.rows].max()
@@ -51,23 +54,23 @@ def test_operators_that_disagree_are_settled_by_what_they_weigh() -> None:
     """Good for the first operator is bad for the model: the heavier second one sends it right."""
     first = np.repeat([1.0, 0.0], 10)
     predicted = 0.1 * first + 0.9 * (1 - first)
-    tree = grow([("light", first)], predicted, np.arange(20))
+    tree = grow([("light", first)], predicted, np.arange(20), smallest=SMALLEST)
     assert tree.left is not None
     assert tree.left.rows.tolist() == list(range(10, 20))
 
 
 def test_an_operator_that_takes_all_alike_does_not_split() -> None:
     rising = np.arange(20.0)
-    tree = grow([("flat", np.ones(20)), ("dense", rising)], rising, np.arange(20))
+    tree = grow([("flat", np.ones(20)), ("dense", rising)], rising, np.arange(20), smallest=SMALLEST)
     assert tree.left is not None
     assert tree.left.path == (("dense", True),)
-    assert grow([("flat", np.ones(20))], rising, np.arange(20)).left is None
-    assert grow([("dense", rising)], rising, np.arange(2 * FEWEST - 1)).left is None
+    assert grow([("flat", np.ones(20))], rising, np.arange(20), smallest=SMALLEST).left is None
+    assert grow([("dense", rising)], rising, np.arange(2 * SMALLEST - 1), smallest=SMALLEST).left is None
 
 
 def two_regions() -> tuple[Region, np.ndarray]:
     predicted = np.concatenate([np.full(10, 1.0), np.full(10, 0.7)])
-    return grow([("conv", predicted)], predicted, np.arange(20)), np.ones(20, dtype=bool)
+    return grow([("conv", predicted)], predicted, np.arange(20), smallest=SMALLEST), np.ones(20, dtype=bool)
 
 
 def test_without_trials_it_goes_left() -> None:

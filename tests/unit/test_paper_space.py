@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from mlcd.bench.serve.case import Case
-from mlcd.bench.serve.evaluations import Setting, as_json, evaluate
 from mlcd.bench.serve.paper_models import PAPER_MODELS, SOURCES, TARGETS
 from mlcd.bench.serve.paper_space import BATCHES, GPUS, MEASURED_ON, paper_bed, paper_space, read_operators
 from mlcd.errors import BadInput
 from mlcd.known import Known
 from mlcd.space import Config, Value
+from papers.falcon_evaluations import Setting, as_json, evaluate
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "measured" / "falcon"
 FLOOR = {"M60": 3.0e-3, "T4": 2.9e-3, "K80": 5.0e-3, "V100": 2.95e-3}

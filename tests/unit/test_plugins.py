@@ -9,13 +9,18 @@ import pytest
 from tests.synthetic import Listed, SyntheticCloud
 
 from mlcd.catalog import Instance
+from mlcd.clouds.job import JobCloud
+from mlcd.clouds.local import Local
+from mlcd.clouds.nodes import Leftover
 from mlcd.clouds.plugin import CloudJob, CloudOffer
 from mlcd.errors import BadInput, SpecError
 from mlcd.functions import FunctionProblem
+from mlcd.jobs.down import end_all, leftovers
+from mlcd.jobs.given import serve_spec
 from mlcd.jobs.serverless import check_scheduler, with_scheduler
 from mlcd.jobs.serverless import prepare as prepare_functions
 from mlcd.jobs.train import check_objects, prepare, with_objects
-from mlcd.plugins import CLOUDS, SCHEDULERS, STRATEGIES, load, plugin_names, plugins
+from mlcd.plugins import CLOUDS, SCHEDULERS, STRATEGIES, load, name_or_object, plugin_names, plugins
 from mlcd.schedulers.registry import scheduler
 from mlcd.search.registry import strategy
 from mlcd.spec import parse_train
@@ -187,6 +192,37 @@ def test_a_cloud_is_found_by_name(install: Install) -> None:
         prepare(parse_train(TRAIN.replace("sim/aws", "own-clas")))
 
 
+class OnNodes:
+    """A plug-in that only starts nodes."""
+
+    def prepare(self, job: CloudJob) -> Local:
+        return Local(job.folder, cpus=(0, 0))
+
+
+def test_a_plug_in_may_give_nodes_and_mlcd_runs_the_job_there(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("mlcd-nodes", {CLOUDS: {"my-nodes": f"{__name__}:OnNodes", "lost": "no_such_module_here:It"}})
+    spec = parse_train("name: t\nresources: {infra: my-nodes}\nrun: 'true'\ngoal: {minimize: time}\n")
+    setting = prepare(spec, folder=tmp_path).setting
+    assert isinstance(setting.cloud, JobCloud)
+    assert isinstance(setting.cloud.engine, Local)
+    assert setting.charged
+    left = Leftover(cloud="my-nodes", lease_id="mlcd-x", what="1 process")
+    ended: list[Leftover] = []
+    monkeypatch.setattr(Local, "leftovers", lambda self: (left,))
+    monkeypatch.setattr(Local, "end", lambda self, found: ended.append(found))
+    assert leftovers(tmp_path, on="my-nodes") == ((left,), ())
+    assert end_all(tmp_path, (left,)) == ()
+    assert ended == [left]
+    with pytest.raises(BadInput, match=r"mlcd-nodes 1\.2: cloud 'lost'"):
+        leftovers(tmp_path, on="lost")
+    monkeypatch.setattr("mlcd.jobs.down.EVERYWHERE", ())
+    found, silent = leftovers(tmp_path)
+    assert found == (left,)
+    assert [kind for kind, _ in silent] == ["lost"]
+
+
 def test_an_offer_has_types_each_once() -> None:
     offer = Own().prepare(CloudJob(name="t"))
     with pytest.raises(ValueError, match=r"at least one instance type"):
@@ -267,3 +303,29 @@ def test_a_training_on_functions_takes_a_scheduler() -> None:
         prepare_functions(recorded)
     with pytest.raises(BadInput, match=r"has no method decide\(\)"):
         prepare_functions(spec, strategy=object())  # type: ignore[arg-type]
+
+
+def test_serving_takes_a_strategy(tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    from tests.tiny_onnx import write_mlp
+
+    from mlcd.jobs.serve import check_strategy, with_strategy
+    from mlcd.jobs.serve import prepare as prepare_serving
+
+    spec = serve_spec(str(write_mlp(tmp_path / "m.onnx")), slo="p99=50ms")
+    mine = Listed(configs=())
+    assert prepare_serving(spec, strategy=mine, folder=tmp_path).strategy is mine
+    recorded = with_strategy(spec, mine)
+    assert recorded.search.strategy == "python:tests.synthetic:Listed"
+    check_strategy(recorded, mine)
+    with pytest.raises(BadInput, match=r"strategy: this run was started with an object"):
+        check_strategy(recorded, None)
+    with pytest.raises(SpecError, match=r"only Python can give"):
+        prepare_serving(recorded, folder=tmp_path)
+
+
+def test_an_argument_is_a_name_or_an_object() -> None:
+    mine = Listed(configs=())
+    assert name_or_object("heterbo") == ("heterbo", None)
+    assert name_or_object(mine) == (None, mine)
+    assert name_or_object(None) == (None, None)

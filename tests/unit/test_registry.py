@@ -30,7 +30,7 @@ def test_options_are_read_by_their_kind() -> None:
 
 @pytest.mark.parametrize(("word", "value"), [("on", True), ("OFF", False), ("yes", True), ("false", False)])
 def test_switches(word: str, value: bool) -> None:
-    assert strategy(f"heterbo:prune={word}").prune is value  # type: ignore[attr-defined]
+    assert strategy(f"heterbo:prune={word}").settings.prune is value  # type: ignore[attr-defined]
 
 
 def test_a_reserve_switched_off_is_no_longer_guarded() -> None:

@@ -194,7 +194,7 @@ def test_user_text_is_escaped() -> None:
     text = html_report(hostile_run())
     for evil in ("<script", "<img", "<b>bold", "<i>", "<u>"):
         assert evil not in text
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;&amp;&quot;&#x27;" in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;&amp;&#34;&#39;" in text
 
 
 def test_the_report_shows_the_answer_the_receipt_and_how_to_repeat() -> None:

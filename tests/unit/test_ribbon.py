@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from mlcd.bench.serve.ribbon import ribbon_beds
 from mlcd.cli.main import cli
 from mlcd.errors import BadInput
+from papers.falcon_evaluations import Setting, evaluate
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "measured" / "ribbon"
 
@@ -55,10 +56,9 @@ def test_only_methods_for_whole_models_apply_and_it_says_so(folder: Path) -> Non
 
 
 def test_evaluations_need_operators(folder: Path) -> None:
-    words = ["bench", "serve", "--tables", str(folder), "--strategies", "random", "--slo", "5", "--evaluations", "1"]
-    done = CliRunner().invoke(cli, words)
-    assert done.exit_code != 0
-    assert "these tables have none" in f"{done.output}{done.exception}"
+    setting = Setting(bed=ribbon_beds(folder)[0], slo_ms=5.0, strategies=("random",))
+    with pytest.raises(BadInput, match="these tables have none"):
+        evaluate(setting, (1,))
 
 
 @pytest.mark.parametrize(

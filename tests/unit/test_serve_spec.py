@@ -111,8 +111,7 @@ def test_flags_stand_in_place_of_the_file(tmp_path: Path) -> None:
     assert (spec.search.max_trials, spec.search.strategy) == (3, "random")
     assert spec.goal.budget == Usd.of(1)
     assert spec.file == str(file)
-    assert parse_serve(spec.source) == parse_serve(spec.source, file="job.yaml")
-    assert parse_serve(spec.source).goal == spec.goal
+    assert parse_serve(spec.source, file=str(file), flags=dict(spec.overrides)) == spec
 
 
 @pytest.mark.parametrize(

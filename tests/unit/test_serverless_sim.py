@@ -7,8 +7,6 @@ from statistics import fmean
 
 import pytest
 
-from mlcd.bench.serverless.ec2 import findings, same_cost
-from mlcd.bench.serverless.toy import toy_table
 from mlcd.catalog.functions import function_prices
 from mlcd.clouds.functions import EpochFailed, EpochOrder
 from mlcd.clouds.functions.sim import CALM, Chance, FunctionLaws, SimFunctionCloud
@@ -27,6 +25,8 @@ from mlcd.errors import BadInput
 from mlcd.goal import Goal, Objective
 from mlcd.trial.epoch import Epoch, Fleet
 from mlcd.units import Usd
+from papers.siren_ec2 import findings, same_cost
+from papers.siren_toy import toy_table
 
 ANY = Goal(minimize=Objective.TIME)
 PLENTY = Usd.of(10**6)

@@ -103,7 +103,7 @@ def test_flags_stand_in_for_fields_and_are_named_in_errors() -> None:
     )
     assert (changed.resources.infra, changed.goal.budget) == ("sim/lambda", Usd.of(2))
     assert (changed.functions, changed.memory_mb) == (tuple(range(2, 9)), (512, 1024))
-    assert parse_serverless(changed.source).functions == changed.functions
+    assert parse_serverless(changed.source, flags=dict(changed.overrides)) == changed
     for flag, value in (("budget", "0"), ("functions", "9..1"), ("memory", "a few"), ("sync", "both")):
         with pytest.raises(SpecError, match=f"^--{flag}: "):
             with_function_flags(spec, {flag: value})

@@ -177,6 +177,8 @@ def test_mlcd_steps_can_be_imported_from_what_was_shipped(tmp_path: Path) -> Non
     code = "import mlcd; mlcd.steps; import mlcd.platforms.agent"
     done = subprocess.run([sys.executable, "-S", "-c", code], env={"PYTHONPATH": str(shipped)}, check=False)
     assert done.returncode == 0  # -S: no other package is there
+    for name in ("torch", "keras"):  # what they need of others is the job's to have
+        assert list((shipped / "mlcd" / name).glob("*.py"))
 
 
 def test_nodes_that_come_too_late_do_nothing(tmp_path: Path) -> None:

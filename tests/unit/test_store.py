@@ -167,7 +167,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def test_a_run_comes_back_as_it_was_written(store: Store) -> None:
     goal = Goal(minimize=Objective.KNEE, budget=Usd.of(9), deadline_seconds=7000.5)
-    run: AnyRun = add(store, "a-run", nodes_problem(goal=goal))
+    run = add(store, "a-run", nodes_problem(goal=goal))
     assert store.load("a-run") == run
     assert store.spec("a-run") == {"a": [1, "ü"]}
     first, second = step(1), step(2, at=2000.0)

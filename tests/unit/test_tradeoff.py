@@ -2,11 +2,11 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from mlcd.bench.scavenger.figures import BATCHES, PAPER_JOBS, WORKERS, figure, simulate
 from mlcd.errors import BadInput
-from mlcd.models.pricing import ByMemory, PerNode, PricePolicy
 from mlcd.models.tradeoff import depth, front, knee, weighted
 from mlcd.report.batch_picture import BatchCurve, BatchPoint, batch_picture
+from papers.scavenger_pictures import BATCHES, PAPER_JOBS, WORKERS, figure, simulate
+from papers.scavenger_pricing import ByMemory, PerNode, PricePolicy
 
 POINTS = [(10.0, 10.0), (4.0, 12.0), (2.0, 14.0), (1.0, 30.0), (5.0, 40.0)]
 

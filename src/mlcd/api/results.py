@@ -2,32 +2,27 @@
 
 import json
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from mlcd.errors import BadInput, nearest
-from mlcd.report.as_json import record_json
-from mlcd.report.html import html_report
+from mlcd.jobs.arguments import check_path
+from mlcd.kinds import JobKind, kind_of
 from mlcd.report.pareto import pareto
-from mlcd.report.pictures import PictureKind, picture
 from mlcd.report.receipt import Receipt, receipt
-from mlcd.report.serverless import serverless_verdict
-from mlcd.report.serverless_html import serverless_html
-from mlcd.report.serverless_json import serverless_json
-from mlcd.report.serverless_picture import serverless_picture
-from mlcd.report.serving import serving_verdict
 from mlcd.report.serving_facts import Choice, chosen
-from mlcd.report.serving_html import serving_html
-from mlcd.report.serving_json import serving_json
-from mlcd.report.verdict import verdict
 from mlcd.report.wording import plural
+from mlcd.run.kind import Kind
+from mlcd.run.run import EpochRun, Run, SearchRun
+from mlcd.run.step import Step
 from mlcd.trial.epoch import Epoch
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
-from mlcd.trial.record import RunRecord, TrialRow
-from mlcd.trial.serverless import ServerlessRecord
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +39,12 @@ class Picture:
         return _written(path, self.svg)
 
 
-class _Shown(ABC):
-    """What every result can: its name, how it ended, and the three ways to look at it."""
+class _Shown:
+    """What every result can: its name, how it ended, and the ways to look at it."""
 
-    record: RunRecord | ServerlessRecord
+    record: Run[Any]
+    rows_key: ClassVar[str] = "trials"
+    """Where the JSON result has a row for each step."""
 
     @property
     def run_id(self) -> str:
@@ -59,35 +56,64 @@ class _Shown(ABC):
         """How it ended; that nothing fits, or that the target was not reached, is a status and no exception."""
         return self.record.status
 
-    @abstractmethod
+    @property
+    def _kind(self) -> JobKind:
+        return kind_of(self.record.kind)
+
     def explain(self) -> str:
-        """The answer in words."""
-
-    @abstractmethod
-    def _data(self) -> Mapping[str, object]:
-        """As JSON has it."""
-
-    @abstractmethod
-    def _page(self) -> str:
-        """As HTML."""
+        """The answer in words: the choice, the receipt, why not the others."""
+        return self._kind.text(self.record)
 
     def to_json(self) -> str:
         """The same JSON text as `mlcd show RUN -o json`; docs/output.md has its fields."""
-        return json.dumps(self._data(), indent=2, ensure_ascii=False, allow_nan=False)
+        return json.dumps(self._kind.json(self.record), indent=2, ensure_ascii=False, allow_nan=False)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """A row a trial (an epoch, on functions), a column a field of the JSON result. Needs pandas.
+
+        Raises BadInput where pandas is not installed.
+        """
+        try:
+            import pandas as pd  # noqa: PLC0415 - an optional dependency, imported where it is used
+        except ImportError as error:
+            raise BadInput("to_frame: pandas is not installed; pip install pandas") from error
+        rows = cast(list[Mapping[str, object]], self._kind.json(self.record)[self.rows_key])
+        return pd.json_normalize(cast(Any, rows))
 
     def report(self, path: str | os.PathLike[str]) -> Path:
         """Writes the HTML report and returns its path. Raises OSError."""
-        return _written(path, self._page())
+        return _written(path, self._kind.html(self.record))
+
+    def plot(self, kind: str | None = None) -> Picture:
+        """A picture of the run by its name; without one, the usual picture of its kind.
+
+        Training: `speed` over nodes with the search path, `money` over trials, the time-money `tradeoff`; where the
+        batch was chosen also `batches`, a curve a batch over the nodes, and `batches-repriced`, the same under the
+        other price policy. Functions: `epochs`.
+
+        Raises BadInput for a picture that there is not.
+        """
+        names = list(self._kind.pictures(self.record))
+        wanted = next(iter(names), "") if kind is None else str(kind)
+        if wanted not in names:
+            near = nearest(wanted, names)
+            hint = f"; did you mean {near!r}?" if near else ""
+            allowed = ", ".join(names) or "none for this kind of run"
+            raise BadInput(f"there is no picture {wanted!r}; allowed: {allowed}{hint}")
+        return Picture(self._kind.picture(self.record, wanted))
 
     def __str__(self) -> str:
         return self.explain()
+
+    def _repr_html_(self) -> str:
+        return self._kind.html(self.record)
 
 
 @dataclass(frozen=True, repr=False)
 class Result(_Shown):
     """A run as the store has it. Printing it gives the verdict."""
 
-    record: RunRecord
+    record: SearchRun
 
     @property
     def best(self) -> Plan | None:
@@ -95,41 +121,18 @@ class Result(_Shown):
         return self.record.choice
 
     @property
-    def trials(self) -> tuple[TrialRow, ...]:
+    def trials(self) -> tuple[Step, ...]:
         """Every trial in order, the failed ones too."""
-        return self.record.rows
+        return self.record.trials
 
     @property
     def receipt(self) -> Receipt:
         """What search and training took, the caps, what is left, what was saved."""
         return receipt(self.record)
 
-    def explain(self) -> str:
-        """The verdict in words: the choice, the receipt, why not the others, a small plot."""
-        return verdict(self.record)
-
     def pareto(self) -> tuple[Plan, ...]:
         """The measured deployments that no other beats in both time and money, fastest first."""
         return pareto(self.record)
-
-    def plot(self, kind: str = "speed") -> Picture:
-        """A picture: `speed` over nodes with the search path, `money` over trials, or the time-money `tradeoff`.
-
-        Where the batch was chosen also `batches`, a curve a batch over the nodes, and `batches-repriced`, the same
-        under the other price policy.
-
-        Raises BadInput for another kind.
-        """
-        kinds = [str(known) for known in PictureKind]
-        if kind not in kinds:
-            raise BadInput(f"there is no picture {kind!r}; allowed: {', '.join(kinds)}{_meant(kind, kinds)}")
-        return Picture(picture(self.record, kind))
-
-    def _data(self) -> Mapping[str, object]:
-        return record_json(self.record)
-
-    def _page(self) -> str:
-        return html_report(self.record)
 
     def __repr__(self) -> str:
         best = "nothing" if self.best is None else f"{self.best.config}"
@@ -140,7 +143,7 @@ class Result(_Shown):
 class ServeResult(_Shown):
     """A serving run as the store has it. Printing it gives the answer in words."""
 
-    record: RunRecord
+    record: SearchRun
 
     @property
     def best(self) -> Choice | None:
@@ -148,19 +151,9 @@ class ServeResult(_Shown):
         return chosen(self.record)
 
     @property
-    def trials(self) -> tuple[TrialRow, ...]:
+    def trials(self) -> tuple[Step, ...]:
         """Every load test in order, the failed ones too."""
-        return self.record.rows
-
-    def explain(self) -> str:
-        """The answer in words: the choice, what it holds, the receipt, why not the others."""
-        return serving_verdict(self.record)
-
-    def _data(self) -> Mapping[str, object]:
-        return serving_json(self.record)
-
-    def _page(self) -> str:
-        return serving_html(self.record)
+        return self.record.trials
 
     def __repr__(self) -> str:
         best = "nothing" if self.best is None else f"{self.best.config}"
@@ -171,38 +164,32 @@ class ServeResult(_Shown):
 class ServerlessResult(_Shown):
     """A training on functions as the store has it. Printing it gives the answer in words."""
 
-    record: ServerlessRecord
+    record: EpochRun
+    rows_key: ClassVar[str] = "epochs"
 
     @property
     def epochs(self) -> tuple[Epoch, ...]:
-        """The epochs that came to their end, with fleet, loss, time and money; `record.failed` are the others."""
+        """The epochs that came to their end, with functions, loss, time and money; see also `record.failed_epochs`."""
         return self.record.epochs
-
-    def explain(self) -> str:
-        """The answer in words: how it ended, every epoch, the receipt, what a plain instance would have taken."""
-        return serverless_verdict(self.record)
-
-    def plot(self) -> Picture:
-        """Functions and memory of each epoch; the loss against time, and against money."""
-        return Picture(serverless_picture(self.record))
-
-    def _data(self) -> Mapping[str, object]:
-        return serverless_json(self.record)
-
-    def _page(self) -> str:
-        return serverless_html(self.record)
 
     def __repr__(self) -> str:
         loss = f", loss {self.epochs[-1].loss:.4g}" if self.epochs else ""
         return f"<ServerlessResult {self.run_id}: {self.status} after {plural(len(self.epochs), 'epoch')}{loss}>"
 
 
+_RESULTS: Mapping[Kind, type[Result] | type[ServeResult] | type[ServerlessResult]] = {
+    Kind.TRAIN: Result,
+    Kind.SERVE: ServeResult,
+    Kind.SERVERLESS: ServerlessResult,
+}
+
+
+def result_of(run: Run[Any]) -> Result | ServeResult | ServerlessResult:
+    """The result of a run, of its kind."""
+    return _RESULTS[run.kind](run)
+
+
 def _written(path: str | os.PathLike[str], text: str) -> Path:
-    file = Path(path)
+    file = Path(check_path("path", path))
     file.write_text(text, encoding="utf-8")
     return file
-
-
-def _meant(name: str, known: list[str]) -> str:
-    near = nearest(name, known)
-    return f"; did you mean {near!r}?" if near else ""

@@ -11,7 +11,6 @@ from mlcd.cli.output import output_option, print_json, table
 from mlcd.errors import BadInput
 
 if TYPE_CHECKING:
-    from mlcd.bench.paper.experiment import Entry
     from mlcd.bench.train import Summary
 
 
@@ -118,43 +117,6 @@ def suggest(candidates: int, observations: int, repeats: int, output: str) -> No
         click.echo("scikit-learn is not installed: pip install 'mlcd[compare]' for the comparison")
     else:
         click.echo(f"scikit-learn: {times.sklearn_median_ms:.1f} ms, {times.sklearn_median_ms / times.median_ms:.1f} x")
-
-
-@bench.command()
-@click.option("--figures", default="all", metavar="A,B", help="Such as 1b,9,10; all of them without.")
-@click.option("--seeds", type=click.IntRange(min=1), default=5, help="Runs of each search; 200 for the record.")
-@click.option("--jobs", type=int, default=-1, help="Processes; -1 is one a core. Other than 1 needs mlcd[bench].")
-@output_option
-def paper(figures: str, seeds: int, jobs: int, output: str) -> None:
-    """The results of HeterBO's paper (Yi et al., IPDPS 2020) beside what the simulator gives.
-
-    The paper measured on AWS; every figure of ours is simulated.
-    """
-    from mlcd.bench.paper.experiment import Settings
-    from mlcd.bench.paper.figures import as_json, figure_names, run_figures
-
-    entries = run_figures(figure_names(figures), Settings(seeds=seeds, jobs=jobs))
-    if output == "json":
-        print_json(as_json(entries))
-        return
-    click.echo("SIMULATED: the paper's figures were measured on AWS, ours come from mlcd's simulator.")
-    for figure in dict.fromkeys(entry.figure for entry in entries):
-        lines = [entry for entry in entries if entry.figure == figure]
-        click.echo(f"\nFig. {figure}: {lines[0].command}")
-        click.echo(_paper_table(lines))
-
-
-def _paper_table(entries: "list[Entry]") -> str:
-    def cell(value: float | str | None) -> str:
-        return "-" if value is None else value if isinstance(value, str) else f"{value:.4g}"
-
-    rows = [
-        ["what", "paper", "ours (simulated)", "unit"],
-        *([e.what, cell(e.paper), cell(e.ours), e.unit] for e in entries),
-    ]
-    head, *lines = table(rows, "<>><").splitlines()
-    noted = [f"{line}\n    {e.note}" if e.note else line for line, e in zip(lines, entries, strict=True)]
-    return "\n".join([head, *noted])
 
 
 def _split_strategies(text: str) -> tuple[str, ...]:

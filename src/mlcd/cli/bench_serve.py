@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 @click.option("--leave", type=click.Choice(["model", "family"]), default="model", help="What is not known of a target.")
 @click.option("--noise", type=click.FloatRange(0, 0.5), default=0.01, help="Relative deviation of a trial's latency.")
 @click.option("--jobs", type=int, default=-1, help="Processes; -1 is one a core. Other than 1 needs mlcd[bench].")
-@click.option("--evaluations", default="", metavar="N,N", help="Those of Falcon's paper, 1 to 7 or `all`, instead.")
-@click.option("--pictures", type=click.Path(path_type=Path), metavar="DIR", help="Where the evaluations' pictures go.")
 @output_option
 def serve(  # noqa: PLR0917 - click passes options by name
     tables: Path | None,
@@ -42,8 +40,6 @@ def serve(  # noqa: PLR0917 - click passes options by name
     leave: str,
     noise: float,
     jobs: int,
-    evaluations: str,
-    pictures: Path | None,
     output: str,
 ) -> None:
     """How good the choice is after a few trials of a model that was left out of what is known.
@@ -68,21 +64,6 @@ def serve(  # noqa: PLR0917 - click passes options by name
         jobs=jobs,
     )
     found = beds(sim=sim, tables=tables)
-    if evaluations:
-        from mlcd.bench.serve.evaluations import Setting
-        from mlcd.cli.bench_evaluations import show_evaluations
-
-        setting = Setting(
-            bed=found[0],
-            slo_ms=comparison.slo_ms[-1],
-            strategies=comparison.strategies,
-            seeds=seeds,
-            first_seed=first_seed,
-            noise=noise,
-            jobs=jobs,
-        )
-        show_evaluations(setting, evaluations, pictures, output)
-        return
     for text in dict.fromkeys(text for bed in found for text in applicable(comparison, bed)[1]):
         click.echo(f"{text} is left out: it needs operators, and these tables have none", err=True)
     rows = compare(comparison, found)

@@ -7,8 +7,6 @@ from mlcd.errors import BadInput
 
 if TYPE_CHECKING:
     from mlcd.bench.serverless.compare import Row
-    from mlcd.bench.serverless.ec2 import Finding
-    from mlcd.bench.serverless.toy import ToyRow
 
 
 @click.command()
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
     help="Also: mpc-first, mpc-again, oracle-whole.",
 )
 @click.option("--jobs", type=int, default=-1, help="Processes; -1 is one a core. Other than 1 needs mlcd[bench].")
-@click.option("--toy", is_flag=True, help="The paper's toy table instead.")
-@click.option("--ec2", is_flag=True, help="The comparison with instances instead.")
 @output_option
 def serverless(  # noqa: PLR0917 - click passes options by name
     budgets: str,
@@ -33,27 +29,12 @@ def serverless(  # noqa: PLR0917 - click passes options by name
     workloads: str,
     schedulers: str,
     jobs: int,
-    toy: bool,
-    ec2: bool,
     output: str,
 ) -> None:
-    """Schedulers of functions side by side, or what Siren's paper (INFOCOM 2019) shows beside the simulator's figures.
+    """Schedulers of functions side by side.
 
     Everything is simulated. static-n and static are given the best fixed fleet by a grid search that is not paid for.
     """
-    if toy and ec2:
-        raise BadInput("say either --toy or --ec2")
-    if toy:
-        _toy(output)
-    elif ec2:
-        _ec2(output)
-    else:
-        _compare(budgets, seeds, first_seed, workloads, schedulers, jobs, output)
-
-
-def _compare(  # noqa: PLR0917 - the command's own options
-    budgets: str, seeds: int, first_seed: int, workloads: str, schedulers: str, jobs: int, output: str
-) -> None:
     from mlcd.bench.serverless.compare import Comparison, as_json, compare, scheduler_names, workload_names
 
     comparison = Comparison(
@@ -109,45 +90,3 @@ def _table(rows: "list[Row]") -> str:
             ]
         )
     return table(lines, "<>>>>>>>>>>")
-
-
-def _toy(output: str) -> None:
-    from mlcd.bench.serverless.toy import as_json, toy_table
-
-    if output == "json":
-        print_json(as_json())
-        return
-    click.echo(_toy_table(toy_table()))
-    click.echo("\nSimulated; the paper measured on AWS. Costs are those of the functions, as in the paper.")
-
-
-def _toy_table(rows: "list[ToyRow]") -> str:
-    lines = [["what", "epochs", "loss: paper", "ours", "seconds: paper", "ours", "USD: paper", "ours", "with storage"]]
-    for r in rows:
-        losses = (f"{r.paper_loss:.6f}", f"{r.loss:.6f}")
-        costs = (f"{r.paper_usd:.3f}", f"{r.usd:.4f}", f"{r.usd_with_storage:.4f}")
-        lines.append([r.what, str(r.epochs), *losses, f"{r.paper_seconds:.2f}", f"{r.seconds:.2f}", *costs])
-    return table(lines, "<>>>>>>>>")
-
-
-def _ec2(output: str) -> None:
-    from mlcd.bench.serverless.ec2 import as_json, findings
-
-    if output == "json":
-        print_json(as_json())
-        return
-    click.echo(_ec2_table(findings()))
-    click.echo(
-        "\nSimulated; the speed of an instance's core is set so that LeNet, paid by the hour, gives the paper's 44.3%."
-    )
-
-
-def _ec2_table(found: "list[Finding]") -> str:
-    head = ["workload", "paid by the", "less time at equal cost", "fastest: functions", "instances"]
-    lines = [[*head, "cheapest: functions", "instances"]]
-    for f in found:
-        less = "none payable" if f.most_less_time is None else f"up to {f.most_less_time:.1%}"
-        fastest = (f"{f.fastest_functions.seconds:,.0f} s", f"{f.fastest_instances.seconds:,.0f} s")
-        cheapest = (f"${f.cheapest_functions.usd:.3f}", f"${f.cheapest_instances.usd:.3f}")
-        lines.append([f.workload, f.paid_by, less, *fastest, *cheapest])
-    return table(lines, "<<>>>>>")

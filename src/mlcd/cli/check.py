@@ -1,7 +1,7 @@
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -10,7 +10,7 @@ import click
 
 from mlcd.cli.catalog import OLD_DAYS, age_text
 from mlcd.cli.output import output_option, print_json, wants_colour
-from mlcd.errors import MlcdError
+from mlcd.errors import BadInput, MlcdError
 from mlcd.version import __version__
 
 EXTRAS = {
@@ -37,10 +37,11 @@ class Finding:
 def check(ctx: click.Context, output: str) -> None:
     """Say what this machine and account can do now.
 
-    Opens the state under MLCD_HOME (and makes it when there is none), reads the catalog, looks for optional parts.
+    Opens the state under MLCD_HOME (and makes it when there is none), reads the catalog, looks for optional parts
+    and plug-ins.
     Starts nothing, spends nothing, uses no network. The exit code is 1 when there is a problem.
     """
-    findings = [*_machine(), *_clouds(), *_extras()]
+    findings = [*_machine(), *_clouds(), *_extras(), *_plugins()]
     problem = any(finding.state == "problem" for finding in findings)
     if output == "json":
         print_json({"version": __version__, "ok": not problem, "findings": [asdict(f) for f in findings]})
@@ -113,3 +114,30 @@ def _extras() -> Iterator[Finding]:
             yield Finding(f"[{extra}]", "ok", what)
         else:
             yield Finding(f"[{extra}]", "warning", f"not installed: {what}; pip install 'mlcd[{extra}]'")
+
+
+def _plugins() -> Iterator[Finding]:
+    from mlcd.jobs.plugin import cloud_plugin
+    from mlcd.jobs.where import BUILT_IN as CLOUD_NAMES
+    from mlcd.plugins import CLOUDS, SCHEDULERS, STRATEGIES, plugins
+    from mlcd.schedulers.registry import SCHEDULERS as SCHEDULER_NAMES
+    from mlcd.schedulers.registry import scheduler_class
+    from mlcd.search.registry import BUILT_IN as STRATEGY_NAMES
+    from mlcd.search.registry import strategy_class
+
+    groups: tuple[tuple[str, Collection[str], Callable[[str], object]], ...] = (
+        (STRATEGIES, STRATEGY_NAMES, strategy_class),
+        (SCHEDULERS, SCHEDULER_NAMES, scheduler_class),
+        (CLOUDS, CLOUD_NAMES, lambda name: cloud_plugin(name, CLOUD_NAMES)),
+    )
+    for group, built_in, load in groups:
+        for found in plugins(group, built_in=built_in):
+            what = f"{found.noun} {found.name}"
+            try:
+                if found.problem:
+                    raise BadInput(f"plug-in package {found.package}: {found.problem}")
+                load(found.name)
+            except MlcdError as error:
+                yield Finding(what, "no", str(error))
+            else:
+                yield Finding(what, "ok", f"plug-in of {found.package}")

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import click
 
-from mlcd.cli.output import output_option, print_record, progress, wants_colour, writable, write_file
+from mlcd.cli.output import output_option, print_run, progress, wants_colour, writable, write_file
 
 
 @click.command()
@@ -24,15 +24,17 @@ def demo(ctx: click.Context, out: Path, seed: int, output: str) -> None:
     ResNet-152 on CIFAR-10 is to be trained on AWS as fast as $100 allow, the search included. Nothing is rented and
     nothing is paid. The job is the one that `mlcd init` writes.
     """
-    from mlcd.jobs.train import prepare, train
-    from mlcd.report.html import html_report
+    from mlcd.jobs.prepared import begin
+    from mlcd.jobs.train import prepare
+    from mlcd.kinds import kind_of
     from mlcd.spec import parse_train, template
     from mlcd.store.store import Store, home
     from mlcd.units import Usd
 
     writable(out)
     spec = parse_train(template(), file="(demo)")
-    problem = prepare(spec, seed=seed).setting.problem
+    prepared = prepare(spec, seed=seed)
+    problem = prepared.problem
     types = len({config.instance for config in problem.space})
     prices = [Usd(int(micros)) for micros in problem.worst_trial_micros]
     title = "mlcd demo: what should ResNet-152 be trained on, and on how many of it?"
@@ -45,10 +47,10 @@ def demo(ctx: click.Context, out: Path, seed: int, output: str) -> None:
         err=True,
     )
     with Store(home()) as store:
-        record = train(spec, store=store, seed=seed, observer=progress(spec.resources.infra))
+        run = begin(prepared, store=store, observer=progress(prepared))
     click.echo("", err=True)
-    print_record(record, output)
-    write_file(out, html_report(record))
+    print_run(run, output)
+    write_file(out, kind_of(run.kind).html(run))
     click.echo(f"\nThe same as a page with pictures: {out.absolute()}", err=output == "json")
     click.echo("Your own job: mlcd init, then mlcd train job.yaml", err=True)
-    ctx.exit(record.status.exit_code)
+    ctx.exit(run.status.exit_code)

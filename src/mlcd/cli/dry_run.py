@@ -1,45 +1,56 @@
 """What `mlcd train --dry-run` says: the question, what a trial may cost, what would be tried first."""
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass
 
 import click
 
 from mlcd.cli.output import print_json, table, wants_colour
+from mlcd.deciders.decision import Conclude, Start
+from mlcd.deciders.search import SearchDecider
 from mlcd.goal import goal_json
-from mlcd.jobs.train import Prepared
-from mlcd.ledger import Authorisation, Ledger
+from mlcd.jobs.prepared import Prepared
 from mlcd.problem import Problem
-from mlcd.relaxation import relaxations
-from mlcd.spec import TrainSpec
+from mlcd.run.step import Request
+from mlcd.run.verdict import Relaxation
 from mlcd.trial.outcome import Status
-from mlcd.trial.trial import History, Suggestion
 from mlcd.units import Usd, format_seconds
 
 
-def print_dry_run(spec: TrainSpec, prepared: Prepared, output: str) -> int:
+@dataclass(frozen=True, kw_only=True)
+class _FirstLook:
+    """What the decider says of a run that has not begun.
+
+    allowed      configurations whose first trial fits the limits
+    relaxations  what would have to change where none does
+    """
+
+    requests: tuple[Request, ...]
+    allowed: int
+    relaxations: tuple[Relaxation, ...]
+
+
+def print_dry_run(prepared: Prepared[Problem], output: str) -> int:
     """Prints it, spends and writes nothing; the exit code: that of an infeasible run when not even a trial fits."""
-    problem = prepared.setting.problem
-    ledger = Ledger(problem=problem, history=History(), guarded=prepared.strategy.guarded)
-    left = ledger.left()
-    first = _first_round(prepared, ledger, min(spec.search.parallel, problem.max_trials))
-    fits = bool(left.allowed.any())
+    look = _first_look(prepared)
     if output == "json":
-        print_json(_json(spec, prepared, first, ledger))
+        print_json(_json(prepared, look))
     else:
-        click.echo("\n".join(_lines(spec, prepared, first, ledger)))
-    return 0 if fits else Status.INFEASIBLE.exit_code
+        click.echo("\n".join(_lines(prepared, look)))
+    return 0 if look.allowed else Status.INFEASIBLE.exit_code
 
 
-def _first_round(prepared: Prepared, ledger: Ledger, count: int) -> list[tuple[Suggestion, Authorisation]]:
-    """The trials the run would start with, side by side, each authorised with those before it open."""
-    granted: list[tuple[Suggestion, Authorisation]] = []
-    for suggestion in prepared.strategy.suggest(ledger.problem, History(), ledger.left(), count):
-        beside = replace(ledger, open=tuple(leave for _, leave in granted))
-        answer = beside.authorise(suggestion.config)
-        if isinstance(answer, Authorisation):
-            granted.append((suggestion, answer))
-    return granted
+def _first_look(prepared: Prepared[Problem]) -> _FirstLook:
+    run = prepared.new_run()
+    decision = prepared.decider.next(run, 0.0)
+    allowed = len(prepared.problem.space)
+    if isinstance(prepared.decider, SearchDecider):
+        allowed = prepared.decider.startable(run, 0.0)
+    return _FirstLook(
+        requests=decision.requests if isinstance(decision, Start) else (),
+        allowed=allowed,
+        relaxations=decision.verdict.relaxations if isinstance(decision, Conclude) else (),
+    )
 
 
 def _prices(problem: Problem) -> tuple[Usd, Usd, Usd, Usd]:
@@ -57,72 +68,71 @@ def _worst_seconds(problem: Problem) -> tuple[float, float]:
     return float(problem.worst_trial_seconds.min()), float(problem.worst_trial_seconds.max())
 
 
-def _lines(
-    spec: TrainSpec, prepared: Prepared, first: list[tuple[Suggestion, Authorisation]], ledger: Ledger
-) -> list[str]:
-    problem, cloud = prepared.setting.problem, prepared.setting.cloud
+def _lines(prepared: Prepared[Problem], look: _FirstLook) -> list[str]:
+    problem = prepared.problem
     goal = problem.goal
     low, high, worst_low, worst_high = _prices(problem)
     shortest, longest = (format_seconds(s) for s in _worst_seconds(problem))
     types = len({config.instance for config in problem.space})
-    real = "simulated: nothing real is spent" if cloud.simulated else "real money"
+    real = "simulated: nothing real is spent" if prepared.simulated else "real money"
     facts = [
         ["job", f"{problem.name}: {goal}"],
-        ["where", f"{cloud.name} ({real}), prices of {prepared.catalog_date}"],
+        ["where", f"{prepared.cloud} ({real}), prices of {prepared.catalog_date}"],
         ["space", f"{len(problem.space):,} deployments of {types} instance types"],
-        *(["", note] for note in prepared.setting.notes),
+        *(["", note] for note in prepared.notes),
         ["budget", "none" if goal.budget is None else f"{goal.budget}, search and training together"],
         ["deadline", "none" if goal.deadline_seconds is None else f"{format_seconds(goal.deadline_seconds)} in all"],
-        ["strategy", f"{spec.search.strategy}, at most {problem.max_trials} trials, {spec.search.parallel} at a time"],
+        ["strategy", f"{prepared.strategy}, at most {problem.max_trials} trials, {prepared.parallel} at a time"],
         ["a trial, planned", f"{low} .. {high}"],
         ["a trial, at worst", f"{worst_low} .. {worst_high}, {shortest} .. {longest}"],
-        ["within the limits", f"a first trial of {int(ledger.left().allowed.sum()):,} of them"],
+        ["within the limits", f"a first trial of {look.allowed:,} of them"],
     ]
     title = "Dry run: nothing is spent and nothing is written."
     lines = [click.style(title, bold=True) if wants_colour(sys.stdout) else title]
     width = max(len(name) for name, _ in facts)
     lines += [f"  {name:<{width}}   {text}" for name, text in facts]
     lines.append("")
-    if first:
-        title = "First trial" if len(first) == 1 else "First trials, side by side"
+    if look.requests:
+        title = "First trial" if len(look.requests) == 1 else "First trials, side by side"
         rows = [[title, "authorised for at most", "why"]]
-        rows += [[f"  {s.config}", f"{a.usd}, {format_seconds(a.seconds)}", s.reason] for s, a in first]
+        for request in look.requests:
+            allowed = request.authorisation
+            rows.append([f"  {allowed.config}", f"{allowed.usd}, {format_seconds(allowed.seconds)}", request.reason])
         lines.append(table(rows, "<><"))
-    elif not ledger.left().allowed.any():
-        lines.append("Nothing can fit: " + "; ".join(r.text for r in relaxations(ledger)))
+    elif not look.allowed:
+        lines.append("Nothing can fit: " + "; ".join(r.text for r in look.relaxations))
     else:
-        lines.append(f"{spec.search.strategy} tries nothing before it chooses.")
+        lines.append(f"{prepared.strategy} tries nothing before it chooses.")
     return lines
 
 
-def _json(
-    spec: TrainSpec, prepared: Prepared, first: list[tuple[Suggestion, Authorisation]], ledger: Ledger
-) -> dict[str, object]:
-    problem, cloud = prepared.setting.problem, prepared.setting.cloud
+def _json(prepared: Prepared[Problem], look: _FirstLook) -> dict[str, object]:
+    problem = prepared.problem
     low, high, worst_low, worst_high = _prices(problem)
     return {
         "dry_run": True,
+        "kind": str(prepared.kind),
         "name": problem.name,
-        "cloud": cloud.name,
-        "simulated": cloud.simulated,
+        "cloud": prepared.cloud,
+        "simulated": prepared.simulated,
         "catalog_date": prepared.catalog_date,
         "goal": goal_json(problem.goal, text=str(problem.goal)),
-        "strategy": spec.search.strategy,
+        "strategy": prepared.strategy,
         "max_trials": problem.max_trials,
-        "parallel": spec.search.parallel,
-        "notes": list(prepared.setting.notes),
+        "parallel": prepared.parallel,
+        "notes": list(prepared.notes),
         "configurations": len(problem.space),
-        "configurations_within_limits": int(ledger.left().allowed.sum()),
+        "configurations_within_limits": look.allowed,
         "trial_planned_usd": [low.dollars, high.dollars],
         "trial_worst_usd": [worst_low.dollars, worst_high.dollars],
         "trial_worst_seconds": list(_worst_seconds(problem)),
         "first_trials": [
             {
-                "config": suggestion.config.as_dict(),
-                "reason": suggestion.reason,
-                "authorised_usd": leave.usd.dollars,
-                "authorised_seconds": leave.seconds,
+                "config": request.authorisation.config.as_dict(),
+                "reason": request.reason,
+                "authorised_usd": request.authorisation.usd.dollars,
+                "authorised_seconds": request.authorisation.seconds,
             }
-            for suggestion, leave in first
+            for request in look.requests
         ],
     }

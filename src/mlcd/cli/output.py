@@ -13,8 +13,8 @@ from mlcd.errors import BadInput
 
 if TYPE_CHECKING:
     from mlcd.events import Observer
-    from mlcd.trial.record import RunRecord
-    from mlcd.trial.serverless import ServerlessRecord
+    from mlcd.jobs.prepared import Prepared
+    from mlcd.run.run import Run
 
 _HEADINGS = (
     "Chosen:",
@@ -47,54 +47,37 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def print_record(record: "RunRecord", output: str) -> None:
-    """A run as its verdict or as JSON."""
-    if record.kind == "serve":
-        _print_served(record, output)
-        return
+def print_run(run: "Run[Any]", output: str, **extra: object) -> None:
+    """A run of any kind as its verdict or as JSON; `extra` are further fields of the JSON."""
+    from mlcd.kinds import kind_of
+
+    kind = kind_of(run.kind)
     if output == "json":
-        from mlcd.report.as_json import record_json
-
-        print_json(record_json(record))
+        print_json({**kind.json(run), **extra})
         return
-    from mlcd.report.verdict import verdict
-
-    lines = verdict(record, plain=is_plain(sys.stdout)).splitlines()
+    lines = kind.text(run, plain=is_plain(sys.stdout)).splitlines()
     if wants_colour(sys.stdout):
         lines = [_emphasised(line) for line in lines]
     click.echo("\n".join(lines))
 
 
-def _print_served(record: "RunRecord", output: str) -> None:
-    if output == "json":
-        from mlcd.report.serving_json import serving_json
+def progress(prepared: "Prepared[Any]") -> "Observer":
+    """Progress of a run on standard error."""
+    from mlcd.kinds import kind_of
 
-        print_json(serving_json(record))
+    return kind_of(prepared.kind).progress(sys.stderr, prepared.problem, prepared.cloud)
+
+
+def ask_to_spend(prepared: "Prepared[Any]") -> None:
+    """Permission to spend, unless nobody is charged. Raises BadInput off a terminal, and for a no."""
+    if not prepared.charged:
         return
-    from mlcd.report.serving import serving_verdict
-
-    lines = serving_verdict(record).splitlines()
-    click.echo("\n".join(map(_emphasised, lines) if wants_colour(sys.stdout) else lines))
-
-
-def print_training(record: "ServerlessRecord", output: str) -> None:
-    """A training on functions as its answer or as JSON."""
-    if output == "json":
-        from mlcd.report.serverless_json import serverless_json
-
-        print_json(serverless_json(record))
-        return
-    from mlcd.report.serverless import serverless_verdict
-
-    lines = serverless_verdict(record).splitlines()
-    click.echo("\n".join(map(_emphasised, lines) if wants_colour(sys.stdout) else lines))
-
-
-def progress(cloud: str) -> "Observer":
-    """Progress lines on standard error of a run on `cloud`."""
-    from mlcd.report.progress import ProgressLines
-
-    return ProgressLines(sys.stderr, wants_colour(sys.stderr), replayed=cloud.startswith("replay/"))
+    most = prepared.problem.goal.most_spent
+    if not sys.stdin.isatty():
+        what = f"this would spend real money on {prepared.cloud} ({most})"
+        raise BadInput(f"{what} and there is no one to ask: give -y")
+    if not click.confirm(f"This spends real money on {prepared.cloud}: {most}. Go on?", err=True):
+        raise BadInput("nothing was started and nothing was spent")
 
 
 def wants_colour(stream: TextIO) -> bool:

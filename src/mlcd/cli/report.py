@@ -1,15 +1,8 @@
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from mlcd.cli.output import output_option, print_json, svg_name, writable, write_file
-
-if TYPE_CHECKING:
-    from mlcd.store.store import Store
-
-OF_FUNCTIONS = "epochs"
-"""The picture of a training on functions."""
 
 
 @click.command()
@@ -27,56 +20,31 @@ def report(run: str, out: Path | None, picture: str | None, output: str) -> None
     The file needs nothing beside it and can be sent to anyone. RUN is a name from `mlcd runs`, or the beginning of
     one.
     """
-    from mlcd.errors import BadInput, nearest
-    from mlcd.report.html import html_report
-    from mlcd.report.pictures import PictureKind
-    from mlcd.report.pictures import picture as drawn
+    from mlcd.kinds import kind_of
     from mlcd.store.store import Store, home
 
-    kinds = [*(str(kind) for kind in PictureKind), OF_FUNCTIONS]
-    if picture is not None and picture not in kinds:
-        near = nearest(picture, kinds)
-        hint = f"; did you mean {near!r}?" if near else ""
-        raise BadInput(f"--picture: there is no picture {picture!r}; allowed: {', '.join(kinds)}{hint}")
     if picture is not None and out is not None:
         svg_name(out, "--out")
     with Store(home()) as store:
-        if store.kind(run) == "serverless":
-            _report_training(run, store, picture, out, output)
-            return
-        record = store.record(run)
-    if picture == OF_FUNCTIONS:
-        raise BadInput(f"--picture: {record.run_id} did not train on functions; allowed: {', '.join(kinds[:-1])}")
-    if record.kind == "serve" and picture is not None:
-        raise BadInput(f"--picture: {record.run_id} served a model, and such a run has no pictures; leave it out")
-    file = writable(out or Path(f"{record.run_id}-{picture}.svg" if picture else f"{record.run_id}.html"))
-    if record.kind == "serve":
-        from mlcd.report.serving_html import serving_html
-
-        write_file(file, serving_html(record))
-    else:
-        write_file(file, drawn(record, picture) if picture else html_report(record))
+        found = store.load(run)
+    kind = kind_of(found.kind)
+    if picture is not None:
+        _check_picture(found.run_id, picture, kind.pictures(found))
+    file = writable(out or Path(f"{found.run_id}-{picture}.svg" if picture else f"{found.run_id}.html"))
+    write_file(file, kind.picture(found, picture) if picture else kind.html(found))
     if output == "json":
-        print_json({"run_id": record.run_id, "file": str(file)})
+        print_json({"run_id": found.run_id, "kind": str(found.kind), "file": str(file)})
     else:
         click.echo(f"{file} is written.")
 
 
-def _report_training(run: str, store: "Store", picture: str | None, out: Path | None, output: str) -> None:
-    """A training on functions has one picture and one page."""
-    from mlcd.errors import BadInput
-    from mlcd.report.serverless_html import serverless_html
-    from mlcd.report.serverless_picture import serverless_picture
-    from mlcd.store.epochs import EpochBook
+def _check_picture(run_id: str, picture: str, allowed: tuple[str, ...]) -> None:
+    from mlcd.errors import BadInput, nearest
 
-    record = EpochBook(store).record(run)
-    if picture is not None and picture != OF_FUNCTIONS:
-        raise BadInput(
-            f"--picture: {record.run_id} trained on functions and has no {picture!r}; allowed: {OF_FUNCTIONS}"
-        )
-    file = writable(out or Path(f"{record.run_id}-{picture}.svg" if picture else f"{record.run_id}.html"))
-    write_file(file, serverless_picture(record) if picture else serverless_html(record))
-    if output == "json":
-        print_json({"run_id": record.run_id, "file": str(file)})
-    else:
-        click.echo(f"{file} is written.")
+    if picture in allowed:
+        return
+    if not allowed:
+        raise BadInput(f"--picture: {run_id} served a model, and such a run has no pictures; leave it out")
+    near = nearest(picture, allowed)
+    hint = f"; did you mean {near!r}?" if near else ""
+    raise BadInput(f"--picture: {run_id} has no picture {picture!r}; allowed: {', '.join(allowed)}{hint}")

@@ -1,13 +1,6 @@
-import sys
-from typing import TYPE_CHECKING
-
 import click
 
-from mlcd.cli.output import output_option, print_record, progress
-
-if TYPE_CHECKING:
-    from mlcd.store.store import Store
-    from mlcd.trial.record import RunRecord
+from mlcd.cli.output import output_option, print_run, progress
 
 
 @click.command()
@@ -20,37 +13,14 @@ def resume(ctx: click.Context, run: str, output: str) -> None:
     No finished trial is run or paid again; the limits count from the first start. A finished run is shown again, with
     its exit code. RUN is a name from `mlcd runs`, or the beginning of one.
     """
+    from mlcd.jobs.prepared import go_on
+    from mlcd.kinds import kind_of
     from mlcd.store.store import Store, home
 
     with Store(home()) as store:
-        if store.kind(run) == "serverless":
-            ctx.exit(_trained_on_functions(run, store, output))
-        before = store.record(run)
-        if before.kind == "serve":
-            record = _served(before, store)
-        else:
-            from mlcd.jobs.train import resume as resume_job
-
-            record = resume_job(run, store=store, observer=progress(before.cloud))
-    print_record(record, output)
-    ctx.exit(record.status.exit_code)
-
-
-def _served(before: "RunRecord", store: "Store") -> "RunRecord":
-    from mlcd.jobs.serve import resume as resume_serving
-    from mlcd.report.serving_progress import ServingProgress
-
-    return resume_serving(before.run_id, store=store, observer=ServingProgress(sys.stderr, before.problem.goal))
-
-
-def _trained_on_functions(run: str, store: "Store", output: str) -> int:
-    from mlcd.cli.output import print_training
-    from mlcd.jobs.serverless import resume as resume_training
-    from mlcd.report.serverless_progress import EpochProgress
-    from mlcd.store.epochs import EpochBook
-
-    before = EpochBook(store).record(run)
-    observer = EpochProgress(sys.stderr, before.problem.target_loss)
-    record = resume_training(before.run_id, store=store, observer=observer)
-    print_training(record, output)
-    return record.status.exit_code
+        found = store.load(run)
+        if not found.status.is_final:
+            prepared = kind_of(found.kind).prepare_again(found, store.spec(found.run_id), store.folder)
+            found = go_on(found, prepared, store=store, observer=progress(prepared))
+    print_run(found, output)
+    ctx.exit(found.status.exit_code)

@@ -1,18 +1,17 @@
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from mlcd.cli.output import output_option, print_json
+from mlcd.cli.output import output_option, print_json, print_run, progress
 from mlcd.errors import BadInput
+from mlcd.run.run import SearchRun
 
 if TYPE_CHECKING:
     from mlcd.clouds.serving.deploy import Deployed
     from mlcd.jobs.serve import PreparedServing
     from mlcd.spec.serve import ServeSpec
-    from mlcd.trial.record import RunRecord
 
 _KINDS = ("compose", "kubernetes", "triton")
 
@@ -64,8 +63,8 @@ def serve(
     precision) are started and loaded for real; the one with the most requests per dollar that keeps the latency limit
     is verified for a minute and recommended. The answer goes to standard output, progress to standard error.
     """
-    from mlcd.jobs.serve import prepare, serve_prepared
-    from mlcd.report.serving_progress import ServingProgress
+    from mlcd.jobs.prepared import begin
+    from mlcd.jobs.serve import prepare
     from mlcd.store.store import Store, home
 
     spec = _spec(model, flags, sizes)
@@ -78,13 +77,12 @@ def serve(
             raise BadInput(f"--write: {folder} is a file, not a folder")
     prepared = prepare(spec, seed=seed, folder=home())
     if dry_run:
-        _print_dry_run(spec, prepared, output)
+        _print_dry_run(prepared, output)
         ctx.exit(0)
-    for note in (*prepared.facts.notes, "local runs on this machine: its prices are nominal, and nobody is charged"):
+    for note in (*prepared.notes, "local runs on this machine: its prices are nominal, and nobody is charged"):
         click.echo(f"Note: {note}", err=True)
     with Store(home()) as store:
-        observer = ServingProgress(sys.stderr, spec.goal)
-        record = serve_prepared(spec, prepared, store=store, seed=seed, observer=observer)
+        record = begin(prepared, store=store, observer=progress(prepared))
     deployed, written = _use(record, prepared, deploy=(host, port) if deploy else None, writes=writes)
     _print(record, output, deployed, written)
     ctx.exit(record.status.exit_code)
@@ -109,7 +107,7 @@ def _size(text: str) -> tuple[str, int]:
 
 
 def _use(
-    record: "RunRecord",
+    record: "SearchRun",
     prepared: "PreparedServing",
     *,
     deploy: tuple[str, int] | None,
@@ -122,27 +120,24 @@ def _use(
     choice = chosen(record)
     if choice is None:
         return None, []
-    written = [path for kind, folder in writes for path in write_files(kind, folder, record, prepared.cloud)]
+    written = [path for kind, folder in writes for path in write_files(kind, folder, record, prepared.server)]
     if deploy is None:
         return None, written
     from mlcd.clouds.serving.deploy import deploy as start
 
     host, port = deploy
-    return start(prepared.cloud, choice.config, run_id=record.run_id, host=host, port=port), written
+    return start(prepared.server, choice.config, run_id=record.run_id, host=host, port=port), written
 
 
-def _print(record: "RunRecord", output: str, deployed: "Deployed | None", written: list[Path]) -> None:
+def _print(record: "SearchRun", output: str, deployed: "Deployed | None", written: list[Path]) -> None:
+    print_run(
+        record,
+        output,
+        deployed=None if deployed is None else {"address": deployed.address, "pid": deployed.pid},
+        written=[str(path) for path in written],
+    )
     if output == "json":
-        from mlcd.report.serving_json import serving_json
-
-        data = serving_json(record)
-        data["deployed"] = None if deployed is None else {"address": deployed.address, "pid": deployed.pid}
-        data["written"] = [str(path) for path in written]
-        print_json(data)
         return
-    from mlcd.report.serving import serving_verdict
-
-    click.echo(serving_verdict(record))
     if written:
         click.echo("\nWritten: " + ", ".join(map(str, written)))
     if deployed is not None:
@@ -151,33 +146,34 @@ def _print(record: "RunRecord", output: str, deployed: "Deployed | None", writte
         click.echo("To end it: mlcd down -y")
 
 
-def _print_dry_run(spec: "ServeSpec", prepared: "PreparedServing", output: str) -> None:
-    problem = prepared.problem
+def _print_dry_run(prepared: "PreparedServing", output: str) -> None:
+    problem, verify_seconds = prepared.problem, prepared.test.verify_seconds
     policy = problem.trial
-    seconds = policy.seconds * min(problem.max_trials, len(problem.space)) + spec.load.verify_seconds
+    seconds = policy.seconds * min(problem.max_trials, len(problem.space)) + verify_seconds
     if output == "json":
         print_json(
             {
-                "name": spec.name,
+                "kind": str(prepared.kind),
+                "name": prepared.name,
                 "configurations": len(problem.space),
                 "trials": problem.max_trials,
-                "strategy": spec.search.strategy,
-                "scenario": prepared.facts.scenario,
+                "strategy": prepared.strategy,
+                "scenario": str(prepared.test.scenario),
                 "expected_seconds": seconds,
-                "notes": list(prepared.facts.notes),
+                "notes": list(prepared.notes),
             }
         )
         return
-    click.echo(f"{spec.name}: {spec.goal}")
+    click.echo(f"{prepared.name}: {problem.goal}")
     click.echo(
         f"{len(problem.space):,} configurations: "
         + "; ".join(f"{k.name} {_values(k.values)}" for k in problem.space.knobs)
     )
     click.echo(
-        f"At most {problem.max_trials} load tests of {policy.seconds:g} s by {spec.search.strategy}, then a"
-        f" verification of {spec.load.verify_seconds:g} s: about {seconds / 60:.0f} min. Nothing was started."
+        f"At most {problem.max_trials} load tests of {policy.seconds:g} s by {prepared.strategy}, then a"
+        f" verification of {verify_seconds:g} s: about {seconds / 60:.0f} min. Nothing was started."
     )
-    for note in prepared.facts.notes:
+    for note in prepared.notes:
         click.echo(f"Note: {note}")
 
 

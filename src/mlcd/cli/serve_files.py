@@ -10,10 +10,10 @@ from mlcd.report.deploy_files import Deployment, deploy_files, model_path
 from mlcd.report.serving import latency_text
 from mlcd.report.serving_facts import chosen
 from mlcd.report.wording import speed_text
-from mlcd.trial.record import RunRecord
+from mlcd.run.run import SearchRun
 
 
-def write_files(kind: str, folder: Path, record: RunRecord, cloud: LocalServing) -> list[Path]:
+def write_files(kind: str, folder: Path, record: SearchRun, cloud: LocalServing) -> list[Path]:
     """Write the files of a kind into `folder`, made where it is missing; their paths. Raises BadInput."""
     choice = chosen(record)
     if choice is None:

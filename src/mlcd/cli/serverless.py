@@ -1,15 +1,13 @@
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from mlcd.cli.output import output_option, print_training, svg_name, writable, write_file
-from mlcd.errors import BadInput
+from mlcd.cli.output import ask_to_spend, output_option, print_run, progress, svg_name, writable, write_file
 
 if TYPE_CHECKING:
-    from mlcd.jobs.serverless import PreparedTraining
-    from mlcd.spec.serverless import ServerlessSpec
+    from mlcd.functions import FunctionProblem
+    from mlcd.jobs.prepared import Prepared
 
 
 @click.command()
@@ -45,9 +43,9 @@ def serverless(
     does not pay for. Loss, time and money of each epoch go to standard error as they come; the answer and the receipt
     to standard output; the exit code says how it ended.
     """
+    from mlcd.jobs.prepared import begin
     from mlcd.jobs.serverless import prepare
-    from mlcd.jobs.serverless import train as run_job
-    from mlcd.report.serverless_progress import EpochProgress
+    from mlcd.kinds import kind_of
     from mlcd.spec.functions import read_serverless, with_function_flags
     from mlcd.store.store import Store, home
 
@@ -56,44 +54,35 @@ def serverless(
         svg_name(writable(picture), "--picture")
     prepared = prepare(spec, seed=seed)
     if dry_run:
-        ctx.exit(0 if _print_dry_run(spec, prepared, output) else 3)
+        ctx.exit(0 if _print_dry_run(prepared, output) else 3)
     if not yes:
-        _ask(spec, prepared)
+        ask_to_spend(prepared)
     with Store(home()) as store:
-        record = run_job(spec, store=store, seed=seed, observer=EpochProgress(sys.stderr, prepared.problem.target_loss))
-    print_training(record, output)
+        run = begin(prepared, store=store, observer=progress(prepared))
+    print_run(run, output)
     if picture is not None:
-        from mlcd.report.serverless_picture import serverless_picture
-
-        write_file(picture, serverless_picture(record))
-    ctx.exit(record.status.exit_code)
-
-
-def _ask(spec: "ServerlessSpec", prepared: "PreparedTraining") -> None:
-    """Leave to spend, unless nothing real is spent. Raises BadInput off a terminal, Abort for a no."""
-    if not prepared.charged:
-        return
-    infra, most = spec.resources.infra, spec.goal.most_spent
-    if not sys.stdin.isatty():
-        raise BadInput(f"this would spend real money on {infra} ({most}) and there is no one to ask: give -y")
-    if not click.confirm(f"This spends real money on {infra}: {most}. Go on?", err=True):
-        raise BadInput("nothing was started and nothing was spent")
+        kind = kind_of(run.kind)
+        write_file(picture, kind.picture(run, kind.pictures(run)[0]))
+    ctx.exit(run.status.exit_code)
 
 
-def _print_dry_run(spec: "ServerlessSpec", prepared: "PreparedTraining", output: str) -> bool:
+def _print_dry_run(prepared: "Prepared[FunctionProblem]", output: str) -> bool:
     from dataclasses import asdict
 
     from mlcd.cli.output import print_json
-    from mlcd.epoch_ledger import EpochLedger
+    from mlcd.deciders.decision import Start
     from mlcd.report.wording import plural
 
     problem = prepared.problem
-    first = prepared.scheduler.decide(problem, (), EpochLedger(problem=problem).left())
+    decision = prepared.decider.next(prepared.new_run(), 0.0)
+    first = decision.requests[0].authorisation.fleet if isinstance(decision, Start) else None
+    model = prepared.functions.model if prepared.functions else ""
     if output == "json":
         print_json(
             {
+                "kind": str(prepared.kind),
                 "name": problem.name,
-                "infra": spec.resources.infra,
+                "infra": prepared.cloud,
                 "fleets": len(problem.functions) * len(problem.memory_mb),
                 "samples": problem.samples,
                 "batch": problem.batch,
@@ -103,7 +92,7 @@ def _print_dry_run(spec: "ServerlessSpec", prepared: "PreparedTraining", output:
             }
         )
         return first is not None
-    click.echo(f"{problem.name}: {spec.workload.model} on {spec.resources.infra}, {problem.samples:,} samples an epoch")
+    click.echo(f"{problem.name}: {model} on {prepared.cloud}, {problem.samples:,} samples an epoch")
     counts, sizes = (len(problem.functions), "number"), (len(problem.memory_mb), "size")
     click.echo(f"  {plural(*counts)} of functions, {plural(*sizes)} of memory to choose from")
     click.echo(f"  first: {'none fits the limits' if first is None else first}")

@@ -1,6 +1,6 @@
 import click
 
-from mlcd.cli.output import output_option, print_record
+from mlcd.cli.output import output_option, print_run
 
 
 @click.command()
@@ -14,10 +14,4 @@ def show(run: str, output: str) -> None:
     from mlcd.store.store import Store, home
 
     with Store(home()) as store:
-        if store.kind(run) == "serverless":
-            from mlcd.cli.output import print_training
-            from mlcd.store.epochs import EpochBook
-
-            print_training(EpochBook(store).record(run), output)
-            return
-        print_record(store.record(run), output)
+        print_run(store.load(run), output)

@@ -1,14 +1,8 @@
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from mlcd.cli.output import output_option, print_record, progress, svg_name, writable, write_file
-from mlcd.errors import BadInput
-
-if TYPE_CHECKING:
-    from mlcd.jobs.train import Prepared
+from mlcd.cli.output import ask_to_spend, output_option, print_run, progress, svg_name, writable, write_file
 
 
 @click.command()
@@ -49,8 +43,9 @@ def train(
     JOB.yaml is a job file; `mlcd init` writes one. Trials and training together stay inside the job's budget and
     deadline. The verdict goes to standard output, progress to standard error; the exit code says how it ended.
     """
+    from mlcd.jobs.prepared import begin
     from mlcd.jobs.train import prepare
-    from mlcd.jobs.train import train as run_job
+    from mlcd.kinds import kind_of
     from mlcd.spec import read_train, with_overrides
     from mlcd.store.store import Store, home
 
@@ -63,29 +58,15 @@ def train(
     if dry_run:
         from mlcd.cli.dry_run import print_dry_run
 
-        ctx.exit(print_dry_run(spec, prepared, output))
+        ctx.exit(print_dry_run(prepared, output))
     if not yes:
-        _ask(prepared)
-    for note in prepared.setting.notes:
+        ask_to_spend(prepared)
+    for note in prepared.notes:
         click.echo(f"Note: {note}", err=True)
     with Store(home()) as store:
-        record = run_job(spec, store=store, seed=seed, observer=progress(spec.resources.infra))
-    print_record(record, output)
+        run = begin(prepared, store=store, observer=progress(prepared))
+    print_run(run, output)
     if picture is not None:
-        from mlcd.report.pictures import kinds_of
-        from mlcd.report.pictures import picture as drawn
-
-        write_file(picture, drawn(record, kinds_of(record)[0]))
-    ctx.exit(record.status.exit_code)
-
-
-def _ask(prepared: "Prepared") -> None:
-    """Leave to spend, unless nothing real is spent. Raises BadInput off a terminal, Abort for a no."""
-    cloud, goal = prepared.setting.cloud, prepared.setting.problem.goal
-    if not prepared.setting.charged:
-        return
-    if not sys.stdin.isatty():
-        what = f"this would spend real money on {cloud.name} ({goal.most_spent})"
-        raise BadInput(f"{what} and there is no one to ask: give -y")
-    if not click.confirm(f"This spends real money on {cloud.name}: {goal.most_spent}. Go on?", err=True):
-        raise BadInput("nothing was started and nothing was spent")
+        kind = kind_of(run.kind)
+        write_file(picture, kind.picture(run, kind.pictures(run)[0]))
+    ctx.exit(run.status.exit_code)

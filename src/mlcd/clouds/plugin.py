@@ -73,5 +73,6 @@ class CloudPlugin(Protocol):
 
         A CloudOffer brings its own `Cloud`, which runs the job as it likes. A NodeEngine only starts nodes: mlcd then
         copies the user's files there, runs the job, watches its progress and brings its checkpoints and outputs back.
+        `mlcd down` asks with a job without a name, to find what earlier runs left: return the same NodeEngine then.
         """
         ...

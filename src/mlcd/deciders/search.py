@@ -103,6 +103,10 @@ class SearchDecider:
             return None
         return plan
 
+    def startable(self, run: SearchRun, elapsed_seconds: float) -> int:
+        """How many configurations a trial may be started of now."""
+        return int(self.accounts.at(run, elapsed_seconds).ledger.left().allowed.sum())
+
     # ---- a round
 
     def _wanted(self, ledger: Ledger, room: int) -> tuple[list[Suggestion], str]:

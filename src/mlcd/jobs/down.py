@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mlcd.clouds.nodes import Closable, Leftover, NodeEngine
-from mlcd.errors import MlcdError, ProviderError
+from mlcd.errors import BadInput, MlcdError, ProviderError
+from mlcd.jobs.plugin import cloud_names, plugin_engine
 from mlcd.jobs.real import engine_for
+from mlcd.jobs.where import BUILT_IN
 
 EVERYWHERE = ("local", "minicloud", "slurm", "skypilot")
 
@@ -17,11 +19,13 @@ def leftovers(home: Path, *, on: str | None = None) -> tuple[tuple[Leftover, ...
     """
     found: list[Leftover] = []
     silent: list[tuple[str, str]] = []
-    for kind in EVERYWHERE if on is None else (on.partition("/")[0],):
-        engine = _engine(kind, home)
+    kinds = (*EVERYWHERE, *cloud_names(BUILT_IN)) if on is None else (on.partition("/")[0],)
+    for kind in kinds:
+        engine: NodeEngine | None = None
         try:
-            found += engine.leftovers()
-        except ProviderError as error:
+            engine = _engine(kind, home)
+            found += engine.leftovers() if engine is not None else ()
+        except (ProviderError, BadInput) as error:  # BadInput: of a plug-in that cannot be loaded
             if on is not None:
                 raise
             silent.append((kind, str(error)))
@@ -35,8 +39,11 @@ def end_all(home: Path, found: Sequence[Leftover]) -> tuple[tuple[Leftover, Mlcd
     failed = []
     engines = {kind: _engine(kind, home) for kind in {leftover.cloud for leftover in found}}
     for leftover in found:
+        engine = engines[leftover.cloud]
+        if engine is None:
+            continue
         try:
-            engines[leftover.cloud].end(leftover)
+            engine.end(leftover)
         except MlcdError as error:
             failed.append((leftover, error))
     for engine in engines.values():
@@ -44,10 +51,13 @@ def end_all(home: Path, found: Sequence[Leftover]) -> tuple[tuple[Leftover, Mlcd
     return tuple(failed)
 
 
-def _close(engine: NodeEngine) -> None:
+def _close(engine: NodeEngine | None) -> None:
     if isinstance(engine, Closable):
         engine.close()
 
 
-def _engine(kind: str, home: Path) -> NodeEngine:
+def _engine(kind: str, home: Path) -> NodeEngine | None:
+    """None for a plug-in's cloud that starts no nodes through mlcd: it has nothing that mlcd could find."""
+    if kind in cloud_names(BUILT_IN):
+        return plugin_engine(kind, BUILT_IN, home)
     return engine_for(kind, "", home)

@@ -2,21 +2,22 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
-from decimal import Decimal
-from typing import cast
+from typing import TypeVar
 
-from mlcd.errors import BadInput
+from mlcd.errors import BadInput, SpecError
 from mlcd.goal import Goal
-from mlcd.spec import TrainSpec, parse_goal, parse_train, spec_from_mapping, with_overrides
-from mlcd.spec.document import document, read_text
-from mlcd.spec.functions import parse_serverless, read_serverless, serverless_mapping, with_function_flags
-from mlcd.spec.parse import places_of
+from mlcd.jobs.arguments import check_path
+from mlcd.spec import TrainSpec, parse_goal, with_overrides
+from mlcd.spec.functions import SERVERLESS
+from mlcd.spec.job_file import JobFile
+from mlcd.spec.parse import TRAIN
 from mlcd.spec.serve import ServeSpec
 from mlcd.spec.serverless import ServerlessSpec
-from mlcd.spec.serving import is_job_file, model_job, parse_serve, read_serve, serve_mapping, with_flags
-from mlcd.units import MICROS, Usd
+from mlcd.spec.serving import SERVE, is_job_file, model_job
+from mlcd.units import Usd
+
+Spec = TypeVar("Spec", TrainSpec, ServeSpec, ServerlessSpec)
 
 Job = str | os.PathLike[str] | Mapping[str, object] | TrainSpec
 """A job file's path, its text (a str with a line break in it), its fields as a mapping, or a parsed job."""
@@ -42,15 +43,8 @@ def job_spec(
     parallel: int | None = None,
 ) -> TrainSpec:
     """The job with `goal` in place of its own and the overrides in theirs. Raises BadInput."""
-    spec = job if isinstance(job, TrainSpec) else _parsed(job, None if goal is None else parse_goal(goal))
-    if isinstance(job, TrainSpec) and goal is not None:
-        spec = replace(_parsed(spec.source, parse_goal(goal)), file=spec.file, overrides=())
-        kept = dict(job.overrides)
-        spec = with_overrides(
-            spec, on=kept.get("on"), strategy=kept.get("strategy"), parallel=kept.get("parallel"), mark=""
-        )
-    money, time = _money(budget), _time(deadline)
-    return with_overrides(spec, on=on, budget=money, deadline=time, strategy=strategy, parallel=parallel, mark="")
+    spec = _given(TRAIN, job, TrainSpec, {"goal": None if goal is None else parse_goal(goal)})
+    return with_overrides(spec, on=on, budget=budget, deadline=deadline, strategy=strategy, parallel=parallel, mark="")
 
 
 def serve_spec(
@@ -69,11 +63,11 @@ def serve_spec(
         "slo": slo,
         "rate": rate,
         "trials": trials,
-        "budget": _money(budget),
-        "deadline": _time(deadline),
+        "budget": budget,
+        "deadline": deadline,
         "strategy": strategy,
     }
-    return with_flags(_served(job, sizes), flags, mark="")
+    return SERVE.with_flags(_served(job, sizes), flags, mark="")
 
 
 def serverless_spec(
@@ -90,69 +84,47 @@ def serverless_spec(
     """The training on functions, with the overrides in place of its own. Raises BadInput naming the argument."""
     flags = {
         "on": on,
-        "budget": _money(budget),
-        "deadline": _time(deadline),
+        "budget": budget,
+        "deadline": deadline,
         "strategy": strategy,
         "sync": sync,
         "functions": functions,
         "memory": memory,
     }
-    return with_function_flags(_trained_on_functions(job), flags, mark="")
+    return SERVERLESS.with_flags(_given(SERVERLESS, job, ServerlessSpec), flags, mark="")
 
 
 def _served(job: ServeJob, sizes: Mapping[str, int] | None) -> ServeSpec:
-    if isinstance(job, ServeSpec):
-        spec = job
-    elif isinstance(job, Mapping):
-        spec = serve_mapping(job)
-    elif _is_text(job):
-        spec = parse_serve(os.fspath(job))
-    elif is_job_file(job):
-        spec = read_serve(os.fspath(job))
-    else:
+    if sizes is not None and not isinstance(sizes, Mapping):
+        raise SpecError("must be a mapping", field="sizes", value=sizes, allowed='such as {"sequence": 128}')
+    if isinstance(job, str | os.PathLike) and not _is_text(job) and not is_job_file(job):
         return model_job(job, sizes)
     if sizes:
         raise BadInput("sizes: goes with a model's path; in a job write sizes: {AXIS: N}")
-    return spec
+    return _given(SERVE, job, ServeSpec)
 
 
-def _trained_on_functions(job: ServerlessJob) -> ServerlessSpec:
-    if isinstance(job, ServerlessSpec):
-        return job
+def _given(
+    kind: JobFile[Spec],
+    job: str | os.PathLike[str] | Mapping[str, object] | Spec,
+    parsed: type[Spec],
+    flags: Mapping[str, object] | None = None,
+) -> Spec:
+    """The job in any of the forms of `Job`, with flags in place of its values."""
+    if isinstance(job, parsed):
+        return kind.with_flags(job, flags or {}, mark="")
     if isinstance(job, Mapping):
-        return serverless_mapping(job)
-    return parse_serverless(os.fspath(job)) if _is_text(job) else read_serverless(os.fspath(job))
+        return kind.from_mapping(job, flags=flags, mark="")
+    if isinstance(job, str | os.PathLike):
+        path = check_path("job", job)
+        return kind.parse(path, flags=flags, mark="") if _is_text(job) else kind.read(path, flags=flags, mark="")
+    allowed = f"a job file's path, its text, a mapping with its fields, or a {parsed.__name__}"
+    raise SpecError("is not a job", field="job", value=job, allowed=allowed)
 
 
 def _is_text(job: str | os.PathLike[str]) -> bool:
     """Whether it is a job file's text and no path."""
     return isinstance(job, str) and "\n" in job
-
-
-def _money(budget: str | float | Usd | None) -> str | float | None:
-    """A budget as a job file has it."""
-    return f"{Decimal(budget.micros) / MICROS:f} USD" if isinstance(budget, Usd) else budget
-
-
-def _time(deadline: str | timedelta | None) -> str | None:
-    """A deadline as a job file has it."""
-    return f"{Decimal(repr(deadline.total_seconds())):f}s" if isinstance(deadline, timedelta) else deadline
-
-
-def _parsed(job: str | os.PathLike[str] | Mapping[str, object], goal: Goal | None) -> TrainSpec:
-    """The job, with `goal` in place of its own: its source says so too, so that the run can be repeated from it."""
-    if isinstance(job, Mapping):
-        return spec_from_mapping(job if goal is None else {**job, "goal": goal})
-    file = "job.yaml" if _is_text(job) else os.fspath(job)
-    text = cast(str, job) if _is_text(job) else read_text(file)
-    if goal is None:
-        return parse_train(text, file=file)
-    root = document(text, file=file)
-    fields = root.plain()
-    if not isinstance(fields, dict) or "goal" in fields:
-        parse_train(text, file=file)  # for its errors, which name the line
-    spec = spec_from_mapping({**cast(dict[str, object], fields), "goal": goal})
-    return replace(spec, file=file, places=places_of(root))
 
 
 def check_seed(seed: int) -> None:

@@ -14,8 +14,8 @@ where a job is short or wide, and hardly ever cheaper.
 from collections.abc import Sequence
 
 from mlcd.catalog import Catalog
-from mlcd.trial.epoch import Epoch
 from mlcd.run.verdict import PlainInstance
+from mlcd.trial.epoch import Epoch
 
 START_SECONDS = 90.0
 """From the order to the first sample: an instance's start and its libraries' (EC2, usual)."""

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlcd.catalog import Instance
+from mlcd.clouds.nodes import NodeEngine
 from mlcd.clouds.plugin import CloudJob, CloudOffer, CloudPlugin
 from mlcd.errors import BadInput
 from mlcd.jobs.real import on_nodes, type_price, types_and_counts, workdir
 from mlcd.jobs.setting import Setting, deployments, naive_choices, problem_of, refuse_batches
-from mlcd.plugins import CLOUDS, is_object_name, load, plugin_names
+from mlcd.plugins import CLOUDS, is_object_name, load_object, plugin_names
 from mlcd.spec import TrainSpec
 
 
@@ -19,10 +20,9 @@ def cloud_names(built_in: frozenset[str]) -> tuple[str, ...]:
 
 def cloud_plugin(name: str, built_in: frozenset[str]) -> CloudPlugin:
     """The cloud of a plug-in. A class is called without arguments. Raises BadInput that names the package."""
-    loaded = load(CLOUDS, name, needs=("prepare",), built_in=built_in)
-    if loaded is None:
+    made: CloudPlugin | None = load_object(CLOUDS, name, needs=("prepare",), built_in=built_in)
+    if made is None:
         raise BadInput(f"resources.infra: no installed package offers a cloud {name!r}")
-    made: CloudPlugin = loaded() if isinstance(loaded, type) else loaded
     return made
 
 
@@ -49,7 +49,13 @@ def on_plugin(spec: TrainSpec, plugin: CloudPlugin, *, where: str, folder: Path,
         raise BadInput(
             f"{_name(spec)}: prepare() must return a CloudOffer or a NodeEngine (got {type(offer).__name__})"
         )
-    return on_nodes(spec, offer.name, where, folder, engine=offer)
+    return on_nodes(spec, _name(spec), where, folder, engine=offer)
+
+
+def plugin_engine(name: str, built_in: frozenset[str], folder: Path) -> NodeEngine | None:
+    """The engine of a plug-in's nodes, without a job: to find what is left of earlier ones. None where it has none."""
+    offer = cloud_plugin(name, built_in).prepare(CloudJob(name="", folder=folder))
+    return None if isinstance(offer, CloudOffer) else offer
 
 
 @dataclass(frozen=True, kw_only=True)

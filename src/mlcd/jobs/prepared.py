@@ -96,9 +96,7 @@ def go_on(run: Run[P], prepared: Prepared[P], *, store: Store, observer: Observe
         return _drive(now, prepared, prepared.connect(now.problem, leaving), store, observer)
 
 
-def _drive(
-    run: Run[P], prepared: Prepared[P], performer: Performer[P], store: Store, observer: Observer
-) -> Run[P]:
+def _drive(run: Run[P], prepared: Prepared[P], performer: Performer[P], store: Store, observer: Observer) -> Run[P]:
     engine = Engine(
         run=run,
         decider=prepared.decider,

@@ -17,14 +17,15 @@ from mlcd.jobs.serving_space import SERVING_TRIAL, verification_seconds, work
 from mlcd.known import Known
 from mlcd.known.cpu import cpu, cpu_noise
 from mlcd.known.resemblance import resemblance
+from mlcd.plugins import check_methods, check_object, is_object_name, object_missing, object_name
 from mlcd.problem import Problem
 from mlcd.profiler.load import LoadTest
 from mlcd.run.header import ServingFacts
 from mlcd.run.kind import Kind
-from mlcd.search.registry import strategy
+from mlcd.search.registry import strategy as strategy_by_name
 from mlcd.search.strategy import Strategy
 from mlcd.spec.serve import ServeSpec
-from mlcd.spec.serving import parse_serve
+from mlcd.spec.serving import parse_serve, with_flags
 from mlcd.store.store import home
 
 REQUESTS = 1e6
@@ -44,8 +45,14 @@ class PreparedServing(Prepared[Problem]):
     test: LoadTest
 
 
-def prepare(spec: ServeSpec, *, seed: int = 0, folder: Path | None = None) -> PreparedServing:
-    """Read the model, look up what is known, lay out the space. Raises BadInput, SpecError; spends nothing."""
+def prepare(
+    spec: ServeSpec, *, seed: int = 0, folder: Path | None = None, strategy: Strategy | None = None
+) -> PreparedServing:
+    """Read the model, look up what is known, lay out the space. Raises BadInput, SpecError; spends nothing.
+
+    strategy  an object in place of the one that the job names; `with_strategy` says what is recorded then
+    """
+    spec = with_strategy(spec, strategy)
     if spec.resources.infra != "local":
         raise _elsewhere(spec)
     model = read_model(spec)
@@ -88,7 +95,7 @@ def prepare(spec: ServeSpec, *, seed: int = 0, folder: Path | None = None) -> Pr
         problem=problem,
         # Guarded whoever searches: what has to fit is the verification, which every trial leaves room for.
         decider=SearchDecider(
-            strategy=_strategy(spec, seed, known, model),
+            strategy=strategy or _strategy(spec, seed, known, model),
             aftermath=VerificationDecider(seconds=spec.load.verify_seconds),
             guarded=True,
         ),
@@ -108,6 +115,17 @@ def prepare(spec: ServeSpec, *, seed: int = 0, folder: Path | None = None) -> Pr
     )
 
 
+def with_strategy(spec: ServeSpec, strategy: Strategy | None) -> ServeSpec:
+    """The job as it is recorded when an object searches: it is named `python:module:Class`. Raises BadInput."""
+    check_methods(strategy, ("suggest", "recommend", "ending"), argument="strategy")
+    return spec if strategy is None else with_flags(spec, {"strategy": object_name(strategy)}, mark="")
+
+
+def check_strategy(spec: ServeSpec, strategy: Strategy | None = None) -> None:
+    """Whether the job, read back from its record, can continue with this object or without. Raises BadInput."""
+    check_object(spec.search.strategy, strategy, argument="strategy")
+
+
 def _known() -> Known | None:
     """What was measured beforehand on machines like this one."""
     return cpu()
@@ -115,8 +133,10 @@ def _known() -> Known | None:
 
 def _strategy(spec: ServeSpec, seed: int, known: Known | None, model: ServedModel) -> Strategy:
     """The job's strategy. Raises SpecError at the place where it was named."""
+    if is_object_name(spec.search.strategy):
+        raise spec.error("search.strategy", object_missing(spec.search.strategy, argument="strategy"))
     try:
-        return strategy(spec.search.strategy, seed=seed, known=known, target=model.target)
+        return strategy_by_name(spec.search.strategy, seed=seed, known=known, target=model.target)
     except BadInput as error:
         raise spec.error("search.strategy", str(error).removeprefix("search.strategy: ")) from error
 
@@ -131,9 +151,11 @@ def _elsewhere(spec: ServeSpec) -> Exception:
 
 def _spec_to_json(spec: ServeSpec, now: datetime) -> dict[str, Any]:
     file = str(Path(spec.file or "job.yaml").resolve())  # also without a file its paths are seen from here, later
-    return {"source": spec.source, "file": file, "now": now.isoformat()}
+    said = {"overrides": dict(spec.overrides), "now": now.isoformat()}
+    return {"source": spec.source, "file": file, **said}
 
 
 def stored_spec(data: Mapping[str, Any]) -> ServeSpec:
     """The job of a stored run."""
-    return parse_serve(data["source"], file=data["file"] or "job.yaml", now=datetime.fromisoformat(data["now"]))
+    now, flags = datetime.fromisoformat(data["now"]), data.get("overrides")  # once, the source said what flags said
+    return parse_serve(data["source"], file=data["file"] or "job.yaml", now=now, flags=flags)

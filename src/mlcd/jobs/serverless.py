@@ -121,7 +121,7 @@ def with_scheduler(spec: ServerlessSpec, strategy: Scheduler | None) -> Serverle
     return spec if strategy is None else with_function_flags(spec, {"strategy": object_name(strategy)}, mark="")
 
 
-def check_scheduler(spec: ServerlessSpec, strategy: Scheduler | None) -> None:
+def check_scheduler(spec: ServerlessSpec, strategy: Scheduler | None = None) -> None:
     """Whether the job, read back from its record, can continue with this object or without. Raises BadInput."""
     check_object(spec.search.strategy, strategy, argument="strategy")
 
@@ -317,9 +317,10 @@ def _simulated_problem(spec: ServerlessSpec, laws: SimWorkload) -> FunctionProbl
 
 def _spec_to_json(spec: ServerlessSpec, now: datetime) -> dict[str, Any]:
     file = str(Path(spec.file or "job.yaml").resolve())  # also without a file its paths are seen from here, later
-    return {"source": spec.source, "file": file, "now": now.isoformat()}
+    return {"source": spec.source, "file": file, "overrides": dict(spec.overrides), "now": now.isoformat()}
 
 
 def stored_spec(data: Mapping[str, Any]) -> ServerlessSpec:
     """The job of a stored run."""
-    return parse_serverless(data["source"], file=data["file"] or "job.yaml", now=datetime.fromisoformat(data["now"]))
+    now, flags = datetime.fromisoformat(data["now"]), data.get("overrides")  # once, the source said what flags said
+    return parse_serverless(data["source"], file=data["file"] or "job.yaml", now=now, flags=flags)

@@ -162,4 +162,4 @@ def _spec_to_json(spec: TrainSpec, now: datetime) -> dict[str, Any]:
 def stored_spec(data: Mapping[str, Any]) -> TrainSpec:
     """The job of a stored run."""
     now = datetime.fromisoformat(data["now"])
-    return with_overrides(parse_train(data["source"], file=data["file"], now=now), now=now, **data["overrides"])
+    return parse_train(data["source"], file=data["file"], now=now, flags=data["overrides"])

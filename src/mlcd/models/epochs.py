@@ -32,8 +32,6 @@ PROPORTIONAL_MB = 1536.0
 
 SMALL_PART = 0.01
 """Deviation of a phase's logarithm over the share of the epoch that it was measured in: fixed costs weigh more."""
-NOISE_DEGREES = 4.0
-"""So many steps from loss to loss count as much as the guess of how far chance makes them differ."""
 LEVEL_NOISE = 0.1
 """And a step of 0 effective epochs differs by this, as a share of what one of 1 does."""
 
@@ -50,6 +48,7 @@ class EpochPrior:
     early_gain, staleness   a and b
     noise                of a phase's time from epoch to epoch
     progress_noise       of what an effective epoch brings
+    noise_degrees        so many steps from loss to loss count as much as `progress_noise`, which is a guess
     """
 
     seconds_per_sample: tuple[float, float] = (0.0055, 0.7)
@@ -62,6 +61,7 @@ class EpochPrior:
     staleness: tuple[float, float] = (0.327, 0.3)
     noise: float = 0.05
     progress_noise: float = 0.012
+    noise_degrees: float = 4.0
 
 
 PRIOR = EpochPrior()
@@ -309,9 +309,9 @@ def fit_loss_curve(
     done = runs[-1].ways[:, -1:]
     logit = np.log(FLOORS / (1 - FLOORS))
     prior_logit = math.log(prior.floor_share[0] / (1 - prior.floor_share[0]))
-    # How large chance is, is not known: `progress_noise` is a guess that counts as much as NOISE_DEGREES steps.
+    # How large chance is, is not known: `progress_noise` is a guess that counts as much as `noise_degrees` steps.
     squares = (errors**2).sum(axis=1)
-    score = -0.5 * (NOISE_DEGREES + len(rise)) * np.log1p(squares / NOISE_DEGREES)
+    score = -0.5 * (prior.noise_degrees + len(rise)) * np.log1p(squares / prior.noise_degrees)
     score -= 0.5 * ((logit - prior_logit) / prior.floor_share[1]) ** 2
     score -= 0.5 * (np.log(np.maximum(done + left, 0.01) / expected) / spread) ** 2
     weight = np.where(usable, np.exp(score - score[usable].max()), 0.0)

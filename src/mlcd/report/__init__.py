@@ -1,1 +1,1 @@
-"""How a run is shown: pure functions from a RunRecord or the engine's events to text, JSON, SVG and HTML."""
+"""How a run is shown: pure functions from a SearchRun or the engine's events to text, JSON, SVG and HTML."""

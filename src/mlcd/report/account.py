@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from mlcd.ledger import Ledger
 from mlcd.models.standing import standing
+from mlcd.run.run import SearchRun
 from mlcd.trial.plan import Plan
-from mlcd.trial.record import RunRecord
 from mlcd.trial.trial import History
 from mlcd.units import ZERO, Usd
 
@@ -25,18 +25,18 @@ class AccountStep:
     incumbent: Plan | None
 
 
-def account(record: RunRecord) -> tuple[AccountStep, ...]:
+def account(record: SearchRun) -> tuple[AccountStep, ...]:
     """A step a trial, in order. Computed with the ledger's own rule, so that it shows what the ledger saw."""
     return _replayed(record, guarded=keeps_reserve(record))
 
 
-def keeps_reserve(record: RunRecord) -> bool:
+def keeps_reserve(record: SearchRun) -> bool:
     """Whether every trial left room for training on the incumbent, as a guarded strategy's trials do."""
     goal = record.problem.goal
     before: AccountStep | None = None
     steps = _replayed(record, guarded=True)
-    for at, row in enumerate(record.rows):
-        if at and row.round != record.rows[at - 1].round:
+    for at, row in enumerate(record.trials):
+        if at and row.round != record.trials[at - 1].round:
             before = steps[at - 1]
         usd = row.authorised_usd + (before.spent + before.reserved if before else ZERO)
         seconds = row.started_seconds + row.authorised_seconds + (before.reserved_seconds if before else 0.0)
@@ -47,13 +47,13 @@ def keeps_reserve(record: RunRecord) -> bool:
     return True
 
 
-def _replayed(record: RunRecord, *, guarded: bool) -> tuple[AccountStep, ...]:
+def _replayed(record: SearchRun, *, guarded: bool) -> tuple[AccountStep, ...]:
     steps = []
     spent, elapsed = ZERO, 0.0
-    for count, row in enumerate(record.rows, start=1):
+    for count, row in enumerate(record.trials, start=1):
         spent += row.trial.usd
         elapsed = max(elapsed, row.started_seconds + row.trial.seconds)
-        history = History(tuple(r.trial for r in record.rows[:count]))
+        history = History(tuple(r.trial for r in record.trials[:count]))
         problem = standing(record.problem, history)
         ledger = Ledger(problem=problem, history=history, spent=spent, elapsed_seconds=elapsed, guarded=guarded)
         best = ledger.incumbent()

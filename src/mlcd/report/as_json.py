@@ -16,8 +16,10 @@ from mlcd.problem import Problem
 from mlcd.report.explain import WhyNot, why_not
 from mlcd.report.pareto import pareto
 from mlcd.report.receipt import intervals, receipt
+from mlcd.run.attempt import Attempt
+from mlcd.run.run import SearchRun
+from mlcd.run.step import Step
 from mlcd.trial.plan import Plan
-from mlcd.trial.record import FinalRun, RunRecord, TrialRow
 from mlcd.trial.trial import Failure
 from mlcd.units import Usd
 
@@ -25,7 +27,7 @@ SCHEMA = 1
 Json = dict[str, object]
 
 
-def record_json(record: RunRecord) -> Json:
+def record_json(record: SearchRun) -> Json:
     """The whole record, ready for json.dumps; the command line's `-o json`."""
     problem = standing(record.problem, record.history)
     return {
@@ -49,7 +51,7 @@ def record_json(record: RunRecord) -> Json:
         "receipt": _receipt(record),
         "training": _attempt(record.final) if record.final else None,
         "outputs": record.outputs or None,
-        "trials": [_trial(problem, row) for row in record.rows],
+        "trials": [_trial(problem, row) for row in record.trials],
         "why_not": [_why_not(entry) for entry in why_not(record)],
         "pareto": [_plan(plan) for plan in pareto(record)],
         "naive": [{"label": n.label, "measured": n.measured, **_plan(n.plan)} for n in record.naive],
@@ -103,7 +105,7 @@ def _plan(plan: Plan) -> Json:
     }
 
 
-def _choice(record: RunRecord) -> Json | None:
+def _choice(record: SearchRun) -> Json | None:
     if record.choice is None:
         return None
     known = intervals(record, record.choice)
@@ -114,7 +116,7 @@ def _choice(record: RunRecord) -> Json | None:
     }
 
 
-def _attempt(run: FinalRun) -> Json:
+def _attempt(run: Attempt) -> Json:
     return {
         "instance": run.config.instance,
         "nodes": run.config.nodes,
@@ -127,7 +129,7 @@ def _attempt(run: FinalRun) -> Json:
     }
 
 
-def _receipt(record: RunRecord) -> Json:
+def _receipt(record: SearchRun) -> Json:
     paid = receipt(record)
     return {
         "trials": paid.trials,
@@ -157,7 +159,7 @@ def _receipt(record: RunRecord) -> Json:
     }
 
 
-def _trial(problem: Problem, row: TrialRow) -> Json:
+def _trial(problem: Problem, row: Step) -> Json:
     trial = row.trial
     shared: Json = {
         "number": row.number,

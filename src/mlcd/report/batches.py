@@ -12,11 +12,11 @@ from mlcd.report.batch_picture import BatchCurve, BatchPoint, batch_picture
 from mlcd.report.frame import empty, origin_mark
 from mlcd.report.origin import origin_word
 from mlcd.report.svg import Drawing
+from mlcd.run.run import SearchRun
 from mlcd.space import Config
 from mlcd.spec.batches import Pricing
 from mlcd.trial.counted import counted
 from mlcd.trial.plan import Plan, plans
-from mlcd.trial.record import RunRecord
 from mlcd.units import HOUR
 
 BLACK_BOX = (
@@ -27,12 +27,12 @@ EVEN = 1e-4
 """Prices of a node that differ by less are one price: they are kept in whole micro-dollars."""
 
 
-def batches_picture(record: RunRecord, width: float) -> str:
+def batches_picture(record: SearchRun, width: float) -> str:
     """Time against cost as this run pays: a curve a batch over K, predicted and measured, front and choice."""
     return _drawn(record, paid_by(record.problem), width, key="batches")
 
 
-def repriced_picture(record: RunRecord, width: float) -> str:
+def repriced_picture(record: SearchRun, width: float) -> str:
     """The same under the other price policy, by memory or by the node; the ring is its own knee."""
     paid = paid_by(record.problem)
     other = Pricing() if paid.is_by_memory else Pricing(by="memory-proportional")
@@ -48,14 +48,14 @@ def paid_by(problem: Problem) -> Pricing:
     return Pricing() if part > 1 - EVEN else Pricing(by="memory-proportional", fixed=part)
 
 
-def batch_notes(record: RunRecord) -> list[str]:
+def batch_notes(record: SearchRun) -> list[str]:
     """What the search found of noise, of the worth of samples and of the target, a sentence each; none without."""
     if record.problem.batching is None:
         return []
     return [*_noise_notes(record), *_target_notes(record)]
 
 
-def share_done(record: RunRecord) -> float:
+def share_done(record: SearchRun) -> float:
     """The part of the training that its trials did, each sample counted for what it is worth; 0 where unknown."""
     left = standing(record.problem, record.history)
     if not left.work_known:
@@ -72,7 +72,7 @@ def work_text(problem: Problem) -> str:
     return f"until {problem.target}, at most {samples}" if problem.work_known else f"until {problem.target}"
 
 
-def _noise_notes(record: RunRecord) -> list[str]:
+def _noise_notes(record: SearchRun) -> list[str]:
     now = standing(record.problem, record.history)
     if now.batching is None:
         return []
@@ -91,7 +91,7 @@ def _noise_notes(record: RunRecord) -> list[str]:
     return notes
 
 
-def _target_notes(record: RunRecord) -> list[str]:
+def _target_notes(record: SearchRun) -> list[str]:
     problem, target = record.problem, record.problem.target
     if target is None:
         return []
@@ -109,7 +109,7 @@ def _target_notes(record: RunRecord) -> list[str]:
     return [f"After the trials {aim} was expected at about {whole:,.0f} samples{reference}."]
 
 
-def _drawn(record: RunRecord, pricing: Pricing, width: float, *, key: str) -> str:
+def _drawn(record: SearchRun, pricing: Pricing, width: float, *, key: str) -> str:
     problem = standing(record.problem, record.history)
     what = "Training time"
     if not problem.work_known:
@@ -141,7 +141,7 @@ def _drawn(record: RunRecord, pricing: Pricing, width: float, *, key: str) -> st
     )
 
 
-def _nothing(record: RunRecord, width: float, key: str) -> str:
+def _nothing(record: SearchRun, width: float, key: str) -> str:
     height = 440.0 if width > 560 else 400.0
     text = "The batch was not chosen in this run."
     drawing = Drawing(key=f"{key}-{width:.0f}", width=width, height=height, title="Global batches", description=text)
@@ -150,7 +150,7 @@ def _nothing(record: RunRecord, width: float, key: str) -> str:
     return drawing.render()
 
 
-def _steps(record: RunRecord, instance: str) -> Steps | None:
+def _steps(record: SearchRun, instance: str) -> Steps | None:
     """The model that the run's strategy predicts with; None with fewer than two runs."""
     runs = timed(record.history, instance)
     if len(runs) < 2:
@@ -162,7 +162,7 @@ def _steps(record: RunRecord, instance: str) -> Steps | None:
     return Refined(model=model, runs=runs) if name == "scavenger-full" else model
 
 
-def _shown_type(record: RunRecord) -> str:
+def _shown_type(record: SearchRun) -> str:
     """The chosen type, else the one with most trials, else the first."""
     if record.choice is not None:
         return record.choice.config.instance

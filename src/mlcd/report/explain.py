@@ -11,9 +11,10 @@ from mlcd.report.account import keeps_reserve
 from mlcd.report.pareto import measured_plans
 from mlcd.report.receipt import gone_seconds, gone_usd
 from mlcd.report.wording import listed, percent_text
+from mlcd.run.run import SearchRun
+from mlcd.run.step import Step
 from mlcd.space import Config
 from mlcd.trial.plan import Plan, tie
-from mlcd.trial.record import RunRecord, TrialRow
 from mlcd.trial.trial import Failure, Measurement
 from mlcd.units import ZERO, Usd, format_seconds
 
@@ -56,18 +57,18 @@ class WhyNot:
     instances: tuple[str, ...] = ()
 
 
-def why_not(record: RunRecord) -> tuple[WhyNot, ...]:
+def why_not(record: SearchRun) -> tuple[WhyNot, ...]:
     """All but the choice: the measured ones, best first in the goal's unit; the failed; the untried by reason."""
     return (*_measured(record), *_failed(record), *_untried(record))
 
 
-def ranked(record: RunRecord) -> tuple[Plan, ...]:
+def ranked(record: SearchRun) -> tuple[Plan, ...]:
     """The measured plans, best first in the goal's unit; among equals the cheaper."""
     return tuple(sorted(measured_plans(record), key=lambda plan: (plan.value(record.problem), plan.usd)))
 
 
-def _measured(record: RunRecord) -> Iterator[WhyNot]:
-    rows = {row.trial.config: row for row in record.rows if isinstance(row.trial, Measurement)}
+def _measured(record: SearchRun) -> Iterator[WhyNot]:
+    rows = {row.trial.config: row for row in record.trials if isinstance(row.trial, Measurement)}
     assured = keeps_reserve(record)
     for plan in ranked(record):
         if record.choice is not None and plan.config == record.choice.config:
@@ -86,7 +87,7 @@ def _measured(record: RunRecord) -> Iterator[WhyNot]:
         )
 
 
-def _lost(record: RunRecord, plan: Plan, *, assured: bool) -> tuple[Lost, str]:
+def _lost(record: SearchRun, plan: Plan, *, assured: bool) -> tuple[Lost, str]:
     checks = (_over_budget(record, plan, assured=assured), _late(record, plan, assured=assured))
     broken = [each for each in checks if each is not None]
     limits = " and ".join(text for _, text in broken)
@@ -135,7 +136,7 @@ def _compared(minimize: Objective, ratio: float) -> str:
     return f"{percent_text(ratio - 1)} {worse if ratio > 1 else better}"
 
 
-def _over_budget(record: RunRecord, plan: Plan, *, assured: bool) -> tuple[Lost, str] | None:
+def _over_budget(record: SearchRun, plan: Plan, *, assured: bool) -> tuple[Lost, str] | None:
     budget = record.problem.goal.budget
     if budget is None:
         return None
@@ -148,7 +149,7 @@ def _over_budget(record: RunRecord, plan: Plan, *, assured: bool) -> tuple[Lost,
     return None
 
 
-def _late(record: RunRecord, plan: Plan, *, assured: bool) -> tuple[Lost, str] | None:
+def _late(record: SearchRun, plan: Plan, *, assured: bool) -> tuple[Lost, str] | None:
     deadline = record.problem.goal.deadline_seconds
     if deadline is None:
         return None
@@ -161,16 +162,16 @@ def _late(record: RunRecord, plan: Plan, *, assured: bool) -> tuple[Lost, str] |
     return None
 
 
-def _failed(record: RunRecord) -> Iterator[WhyNot]:
+def _failed(record: SearchRun) -> Iterator[WhyNot]:
     measured = {trial.config for trial in record.history.measured}
-    last: dict[Config, TrialRow] = {row.trial.config: row for row in record.rows}
+    last: dict[Config, Step] = {row.trial.config: row for row in record.trials}
     for config, row in last.items():
         if config not in measured and isinstance(row.trial, Failure):
             message = f"{row.trial.kind}: {row.trial.message}" if row.trial.message else str(row.trial.kind)
             yield WhyNot(subject=str(config), kind=Lost.FAILED, text=message, config=config, number=row.number)
 
 
-def _untried(record: RunRecord) -> Iterator[WhyNot]:
+def _untried(record: SearchRun) -> Iterator[WhyNot]:
     """One entry a reason: types that could not be afforded, types without a trial, other node counts of the tried."""
     problem, tried = standing(record.problem, record.history), record.history.tried
     chosen = record.choice.config if record.choice else None
@@ -248,7 +249,7 @@ def _group(configs: list[Config], *, some_tried: bool) -> str:
     return f"{len(configs):,} other {what} of {names}" if some_tried else f"all {len(configs):,} of {names}"
 
 
-def over(record: RunRecord) -> tuple[Usd | None, float | None]:
+def over(record: SearchRun) -> tuple[Usd | None, float | None]:
     """By how much the run broke its budget and its deadline; None where it did not."""
     goal = record.problem.goal
     usd = None if goal.budget is None else record.total_usd - goal.budget

@@ -8,8 +8,8 @@ from mlcd.report.labels import Box, text_width
 from mlcd.report.origin import origin_word
 from mlcd.report.svg import SERIES, Drawing
 from mlcd.report.ticks import Scale, Tick
+from mlcd.run.run import SearchRun
 from mlcd.space import Config
-from mlcd.trial.record import RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Plane:
     up: Scale
 
 
-def curve_of(record: RunRecord, config: Config) -> str:
+def curve_of(record: SearchRun, config: Config) -> str:
     """The curve that a configuration lies on: its type's, or where the batch is chosen that of its batch."""
     if record.problem.batching is None:
         return config.instance
@@ -39,7 +39,7 @@ def curve_of(record: RunRecord, config: Config) -> str:
     return f"{config.instance}, {batch}" if several else batch
 
 
-def series(record: RunRecord) -> Mapping[str, Series]:
+def series(record: SearchRun) -> Mapping[str, Series]:
     """The curves with a trial, best first; beyond the palette they share one look."""
     tried = {curve_of(record, trial.config): None for trial in record.history}
     chosen = {curve_of(record, record.choice.config): None} if record.choice else {}
@@ -115,7 +115,7 @@ def left_margin(ticks: Sequence[Tick]) -> float:
     return 14 + max((text_width(label, 11) for _, label in ticks), default=20)
 
 
-def origin_mark(drawing: Drawing, record: RunRecord, height: float) -> None:
+def origin_mark(drawing: Drawing, record: SearchRun, height: float) -> None:
     """SIMULATED or REPLAYED in the lower left corner, where machines were not rented: a picture travels alone."""
     if word := origin_word(record):
         drawing.text(4, height - 8, word, "muted", size=10)

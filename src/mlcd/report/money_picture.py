@@ -7,13 +7,13 @@ from mlcd.report.receipt import gone_usd, receipt
 from mlcd.report.svg import Drawing
 from mlcd.report.ticks import Scale, Tick, money_ticks
 from mlcd.report.wording import plural
-from mlcd.trial.record import RunRecord
+from mlcd.run.run import SearchRun
 from mlcd.trial.trial import Failure
 
 _FAR = 4.0  # a cap so many times above all that was spent would flatten the picture
 
 
-def money_picture(record: RunRecord, width: float) -> str:
+def money_picture(record: SearchRun, width: float) -> str:
     """The SVG: a step a trial, then the training itself."""
     height = 340.0
     paid, cap = receipt(record), record.problem.goal.budget
@@ -60,7 +60,7 @@ def money_picture(record: RunRecord, width: float) -> str:
     return drawing.render()
 
 
-def _steps(drawing: Drawing, record: RunRecord, plot: Box, up: Scale, up_ticks: tuple[Tick, ...]) -> None:
+def _steps(drawing: Drawing, record: SearchRun, plot: Box, up: Scale, up_ticks: tuple[Tick, ...]) -> None:
     steps, paid = account(record), receipt(record)
     runs = paid.run_usd is not None or bool(paid.earlier)
     bands = len(steps) + (1.6 if runs else 0)
@@ -95,7 +95,7 @@ def _steps(drawing: Drawing, record: RunRecord, plot: Box, up: Scale, up_ticks: 
         title = f"{plural(len(paid.earlier), 'training')} begun again: {gone_usd(record) - paid.search_usd}"
         drawing.rect(Box(left, high, plot.right, low), "muted", title)
     cap = record.problem.goal.budget
-    for at, (step, row) in enumerate(zip(steps, record.rows, strict=True)):
+    for at, (step, row) in enumerate(zip(steps, record.trials, strict=True)):
         free = "" if cap is None else f", free {cap - step.spent - step.reserved}"
         best = f"\nbest so far: {step.incumbent.config}" if step.incumbent else "\nnothing measured fits yet"
         title = f"After trial {step.number} ({row.trial.config}, {row.trial.usd}):\nspent {step.spent}"

@@ -1,30 +1,42 @@
-"""Where a run's times and prices come from: rented machines, a simulator, or a measured table."""
+"""Where a run's times and prices come from: rented machines, a simulator, a measured table, or this machine."""
 
-from mlcd.trial.record import RunRecord
+from mlcd.run.kind import Kind
+from mlcd.run.run import EpochRun, SearchRun
+
+NOMINAL = "NOMINAL"
+LOCAL_SERVING = "local runs on this machine: its prices are nominal, and nobody is charged."
+LOCAL_FUNCTIONS = "functions ran on this machine: prices are those that the table has, and nobody is charged."
 
 
-def is_replayed(record: RunRecord) -> bool:
+def is_replayed(record: SearchRun) -> bool:
     """Whether a measured table answered; the whole job is then one sample."""
     return record.cloud.startswith("replay/")
 
 
-def origin_word(record: RunRecord) -> str:
+def origin_word(record: SearchRun) -> str:
     """`SIMULATED`, `REPLAYED`, or nothing where machines were rented."""
-    if is_replayed(record):
-        return "REPLAYED"
-    return "SIMULATED" if record.simulated else ""
+    return origin(record)[0]
 
 
-def origin_text(record: RunRecord) -> str:
+def origin_text(record: SearchRun) -> str:
     """What the word means for this run; empty where there is no word."""
-    if is_replayed(record):
+    return origin(record)[1]
+
+
+def origin(record: SearchRun | EpochRun) -> tuple[str, str]:
+    """(word, sentence) where time or money is not real; both empty otherwise."""
+    if record.cloud.startswith("replay/"):
         table = record.cloud.removeprefix("replay/")
-        return f"times and prices are those of the measured table {table}; nothing was rented or paid."
+        return "REPLAYED", f"times and prices are those of the measured table {table}; nothing was rented or paid."
     if record.simulated:
-        return f"all time and money here is {record.cloud}'s; nothing was rented and nothing was paid."
-    return ""
+        return "SIMULATED", f"all time and money here is {record.cloud}'s; nothing was rented and nothing was paid."
+    if record.cloud == "lithops/localhost":
+        return NOMINAL, LOCAL_FUNCTIONS
+    if record.kind is Kind.SERVE and record.cloud == "local":
+        return NOMINAL, LOCAL_SERVING
+    return "", ""
 
 
-def prices_text(record: RunRecord) -> str:
+def prices_text(record: SearchRun) -> str:
     """Whose prices they are."""
     return "prices of the measured table" if is_replayed(record) else f"prices of {record.catalog_date}"

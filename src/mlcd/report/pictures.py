@@ -6,7 +6,7 @@ from mlcd.report.batches import batches_picture, repriced_picture
 from mlcd.report.money_picture import money_picture
 from mlcd.report.speed_picture import speed_picture
 from mlcd.report.tradeoff_picture import tradeoff_picture
-from mlcd.trial.record import RunRecord
+from mlcd.run.run import SearchRun
 
 WIDE, NARROW = 860.0, 380.0
 
@@ -28,14 +28,14 @@ class PictureKind(StrEnum):
         return self in (PictureKind.BATCHES, PictureKind.REPRICED)
 
 
-def kinds_of(record: RunRecord) -> tuple[PictureKind, ...]:
+def kinds_of(record: SearchRun) -> tuple[PictureKind, ...]:
     """The pictures that say something of this run, the most telling first."""
     if record.problem.batching is None:
         return tuple(kind for kind in PictureKind if not kind.is_of_batches)
     return tuple(sorted(PictureKind, key=lambda kind: not kind.is_of_batches))
 
 
-def picture(record: RunRecord, kind: PictureKind | str = PictureKind.SPEED, *, width: float = WIDE) -> str:
+def picture(record: SearchRun, kind: PictureKind | str = PictureKind.SPEED, *, width: float = WIDE) -> str:
     """One self-contained SVG, `width` units wide and as large as its place; light and dark by the reader's setting.
 
     Raises ValueError for an unknown kind.

@@ -3,9 +3,11 @@
 import os
 from typing import TextIO
 
-from mlcd.events import Event, Money, RunProgress, SearchEnded, TrialFinished, TrialStarted, Warned
+from mlcd.events import Event, RunProgress, SearchEnded, StepEnded, StepStarted, Warned
 from mlcd.report.receipt import EXACT, Z95
 from mlcd.report.wording import short_seconds, shortened, speed_text
+from mlcd.run.money import Money
+from mlcd.run.step import Role
 from mlcd.space import Config
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Failure, Measurement
@@ -39,9 +41,9 @@ class ProgressLines:
     def __call__(self, event: Event) -> None:
         """Shows one event."""
         match event:
-            case TrialStarted():
+            case StepStarted() if event.step.role is Role.TRIAL:
                 self._started(event)
-            case TrialFinished():
+            case StepEnded() if event.step.role is Role.TRIAL:
                 self._finished(event)
             case SearchEnded():
                 self._ended(event)
@@ -50,16 +52,16 @@ class ProgressLines:
             case Warned():
                 self._line(self._paint(f"    ! {event.text}", "red"))
 
-    def _started(self, event: TrialStarted) -> None:
+    def _started(self, event: StepStarted) -> None:
         self._head(event.money)
-        self._running[event.number] = event.config
+        self._running[event.step.number] = event.step.config
         if self._terminal:
             others = f" and {len(self._running) - 1} more" if len(self._running) > 1 else ""
-            self._show(f"{event.number:>3} {event.config}{others}: {event.reason}")
+            self._show(f"{event.step.number:>3} {event.step.config}{others}: {event.step.reason}")
 
-    def _finished(self, event: TrialFinished) -> None:
+    def _finished(self, event: StepEnded) -> None:
         self._head(event.money)
-        row, trial = event.row, event.row.trial
+        row, trial = event.step, event.step.trial
         self._running.pop(row.number, None)
         improved = event.incumbent is not None and event.incumbent.config == trial.config
         if isinstance(trial, Measurement):

@@ -4,9 +4,11 @@ import math
 from dataclasses import dataclass
 
 from mlcd.models.standing import standing
+from mlcd.run.attempt import Attempt
+from mlcd.run.run import SearchRun
+from mlcd.run.verdict import Naive
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan, margin_sigmas
-from mlcd.trial.record import FinalRun, Naive, RunRecord
 from mlcd.units import ZERO, Usd
 
 Z95 = 1.96
@@ -51,7 +53,7 @@ class Receipt:
     failed: int
     search_seconds: float
     search_usd: Usd
-    earlier: tuple[FinalRun, ...]
+    earlier: tuple[Attempt, ...]
     run_seconds: float | None
     run_usd: Usd | None
     run_is_predicted: bool
@@ -78,7 +80,7 @@ class Intervals:
         return self.seconds[1] <= self.seconds[0] * (1 + EXACT)
 
 
-def receipt(record: RunRecord) -> Receipt:
+def receipt(record: SearchRun) -> Receipt:
     """The receipt; the run is the one that was trained, else the one predicted for the choice, else none.
 
     A choice that was given up (nothing fits any more after a training was lost) is not predicted.
@@ -93,7 +95,7 @@ def receipt(record: RunRecord) -> Receipt:
     total_usd = gone_usd(record) + (done[1] if done else ZERO)
     goal = record.problem.goal
     return Receipt(
-        trials=len(record.rows),
+        trials=len(record.trials),
         failed=len(record.history.failures),
         search_seconds=record.search_seconds,
         search_usd=record.search_usd,
@@ -121,17 +123,17 @@ def receipt(record: RunRecord) -> Receipt:
     )
 
 
-def gone_usd(record: RunRecord) -> Usd:
+def gone_usd(record: SearchRun) -> Usd:
     """What the search and the lost trainings cost: no longer there for the training."""
     return sum((run.usd for run in record.earlier), record.search_usd)
 
 
-def gone_seconds(record: RunRecord) -> float:
+def gone_seconds(record: SearchRun) -> float:
     """What the search and the lost trainings took."""
     return record.search_seconds + sum(run.seconds for run in record.earlier)
 
 
-def broken_limits(record: RunRecord, plan: Plan) -> tuple[str, ...]:
+def broken_limits(record: SearchRun, plan: Plan) -> tuple[str, ...]:
     """The limits that a run of `plan` alone, without a search, would break as expected."""
     goal = record.problem.goal
     broken = ["budget"] if goal.budget is not None and plan.usd > goal.budget else []
@@ -140,7 +142,7 @@ def broken_limits(record: RunRecord, plan: Plan) -> tuple[str, ...]:
     return tuple(broken)
 
 
-def intervals(record: RunRecord, plan: Plan) -> Intervals | None:
+def intervals(record: SearchRun, plan: Plan) -> Intervals | None:
     """The plan's 95% intervals, from its trial's error; for an untried plan from its upper bound, else None.
 
     seconds x exp(-+ 1.96 x relative error): the speed's interval, as the upper bound at the assurance is.
@@ -154,7 +156,7 @@ def intervals(record: RunRecord, plan: Plan) -> Intervals | None:
     return Intervals(seconds=(low, high), usd=(price.for_seconds(low), price.for_seconds(high)))
 
 
-def _relative_error(record: RunRecord, plan: Plan) -> float | None:
+def _relative_error(record: SearchRun, plan: Plan) -> float | None:
     for trial in reversed(record.history.measured):
         if trial.config == plan.config:
             return math.hypot(trial.relative_error, standing(record.problem, record.history).work_error)

@@ -1,12 +1,14 @@
 """What a training on functions says: how it ended, its epochs, its receipt, and whether instances had been better."""
 
+from mlcd.report.origin import origin
+from mlcd.report.receipt_lines import serverless_lines
 from mlcd.report.text_table import text_table
+from mlcd.run.run import EpochRun
+from mlcd.run.verdict import PlainInstance
 from mlcd.trial.epoch import Epoch, FailedEpoch
 from mlcd.trial.outcome import Status
-from mlcd.trial.serverless import PlainInstance, ServerlessRecord
 from mlcd.units import Usd, format_seconds
 
-LOCAL = "functions ran on this machine: prices are those that the table has, and nobody is charged."
 _HEADLINES = {
     Status.RUNNING: "Not finished: `mlcd resume {run}` goes on.",
     Status.INTERRUPTED: "Interrupted: `mlcd resume {run}` goes on.",
@@ -19,48 +21,38 @@ _HEADLINES = {
 }
 
 
-def origin(record: ServerlessRecord) -> tuple[str, str]:
-    """(word, sentence) where time or money is not real; both empty otherwise."""
-    if record.simulated:
-        return "SIMULATED", f"all time and money here is {record.cloud}'s; nothing was rented and nothing was paid."
-    if record.cloud == "lithops/localhost":
-        return "NOMINAL", LOCAL
-    return "", ""
-
-
-def headline(record: ServerlessRecord) -> str:
+def headline(record: EpochRun) -> str:
     """How it ended."""
     return _HEADLINES[record.status].format(run=record.run_id)
 
 
-def goal_text(record: ServerlessRecord) -> str:
+def goal_text(record: EpochRun) -> str:
     """What was asked for."""
     problem, goal = record.problem, record.problem.goal
     least = "soonest" if str(goal.minimize) == "time" else "cheapest"
     limits = [f"within {goal.budget}"] if goal.budget is not None else []
     if goal.deadline_seconds is not None:
         limits.append(f"in {format_seconds(goal.deadline_seconds)}")
-    return (
-        f"{problem.name}: {record.model} to a loss of {problem.target_loss:.4g}, {least} {' and '.join(limits)}".strip()
-    )
+    what = f"{problem.name}: {record.function_facts.model} to a loss of {problem.target_loss:.4g}"
+    return f"{what}, {least} {' and '.join(limits)}".strip()
 
 
-def better_instance(record: ServerlessRecord) -> PlainInstance | None:
+def better_instance(record: EpochRun) -> PlainInstance | None:
     """The plain instance that serves the goal better: cheaper and no slower, or as cheap and faster."""
-    if not record.reached:
+    if not record.is_target_reached:
         return None
-    usd, seconds = record.total_usd, record.training_seconds
+    usd, seconds = record.total_usd, record.epoch_seconds
     by_money = [plan for plan in record.instances if plan.usd < usd and plan.seconds <= seconds]
     by_time = [plan for plan in record.instances if plan.usd <= usd and plan.seconds < seconds]
     wanted = by_time if str(record.problem.goal.minimize) == "time" else by_money
     return min(wanted, key=lambda plan: plan.seconds if wanted is by_time else plan.usd.dollars, default=None)
 
 
-def instances_text(record: ServerlessRecord) -> str:
+def instances_text(record: EpochRun) -> str:
     """Whether plain instances had been better, and by how much; empty where that is not known."""
-    if not record.reached or not record.instances:
+    if not record.is_target_reached or not record.instances:
         return ""
-    usd, seconds = record.total_usd, record.training_seconds
+    usd, seconds = record.total_usd, record.epoch_seconds
     better = better_instance(record)
     if better is not None:
         faster, cheaper = 1 - better.seconds / seconds, 1 - better.usd.dollars / max(usd.dollars, 1e-9)
@@ -78,7 +70,7 @@ def instances_text(record: ServerlessRecord) -> str:
     return f"No plain instance would have been better; the nearest is {cheapest.name}: {_at(cheapest)}."
 
 
-def serverless_verdict(record: ServerlessRecord) -> str:
+def serverless_verdict(record: EpochRun) -> str:
     """The whole answer in characters."""
     word, sentence = origin(record)
     lines = [f"{word}: {sentence}"] if word else []
@@ -87,7 +79,7 @@ def serverless_verdict(record: ServerlessRecord) -> str:
         lines.append(f"Ended: {record.stopped}.")
     if record.smallest_budget is not None:
         lines.append(f"The smallest budget that would do, as far as can be told: {_up(record.smallest_budget)}.")
-    if record.rows:
+    if record.epoch_steps:
         lines += ["", "Epochs", *_epochs(record), "", *_receipt(record)]
     if text := instances_text(record):
         lines += ["", text, "(An estimate from the functions' processor time; docs/serverless.md says how.)"]
@@ -101,12 +93,12 @@ def epoch_cells(done: Epoch | FailedEpoch) -> list[str]:
     return [str(done.number), f"{fleet.share:.0%}", str(fleet.functions), f"{fleet.memory_mb:,} MB"]
 
 
-def _epochs(record: ServerlessRecord) -> list[str]:
+def _epochs(record: EpochRun) -> list[str]:
     rows = [
         ["epoch", "samples", "functions", "memory", "loss", "time", "money", "fetch", "compute", "update", "repeated"]
     ]
-    for row in record.rows:
-        done = row.outcome
+    for row in record.epoch_steps:
+        done = row.epoch
         start = epoch_cells(done)
         if isinstance(done, Epoch):
             phases = [f"{phase.mean_seconds:.2f} s" for phase in (done.fetch, done.compute, done.update)]
@@ -114,27 +106,17 @@ def _epochs(record: ServerlessRecord) -> list[str]:
         else:
             rows.append([*start, "failed", f"{done.seconds:.1f} s", str(done.usd), "-", "-", "-", "-"])
     lines = text_table(rows, ">>>>>>>>>>>")
-    return lines + [f"  epoch {each.number} failed: {each.message}" for each in record.failed]
+    return lines + [f"  epoch {each.number} failed: {each.message}" for each in record.failed_epochs]
 
 
-def lost_rows(record: ServerlessRecord) -> list[list[str]]:
-    """What of the training was for nothing: time and money of epochs that failed."""
-    if not record.failed:
-        return []
-    lost = Usd(sum(each.usd.micros for each in record.failed))
-    return [["  of which failed", format_seconds(sum(each.seconds for each in record.failed)), str(lost)]]
-
-
-def _receipt(record: ServerlessRecord) -> list[str]:
-    goal, prices = record.problem.goal, record.problem.prices
+def _receipt(record: EpochRun) -> list[str]:
+    prices = record.problem.prices
     calls = sum(epoch.calls for epoch in record.epochs)
     repeated = sum(epoch.failed for epoch in record.epochs)
-    rows = [["training", format_seconds(record.training_seconds), str(record.total_usd)], *lost_rows(record)]
-    if goal.budget is not None:
-        rows.append(["budget", "", str(goal.budget)])
-        rows.append(["left", "", str(goal.budget - record.total_usd)])
+    rows = [line.cells(missing="") for line in serverless_lines(record)]
     head = f"Receipt (prices of {prices.name}, {prices.date.isoformat()})"
-    tail = f"  {calls:,} calls, {repeated:,} of them repeated; {record.sync}; scheduled by {record.strategy}"
+    sync = record.function_facts.sync
+    tail = f"  {calls:,} calls, {repeated:,} of them repeated; {sync}; scheduled by {record.strategy}"
     return [head, *text_table(rows, "<>>"), tail]
 
 

@@ -7,15 +7,17 @@ from typing import cast
 
 from mlcd.goal import goal_json
 from mlcd.report.serverless import better_instance, instances_text
+from mlcd.run.run import EpochRun
+from mlcd.run.step import Step
+from mlcd.run.verdict import PlainInstance
 from mlcd.trial.epoch import Epoch, Phase
-from mlcd.trial.serverless import EpochRow, PlainInstance, ServerlessRecord
 from mlcd.units import Usd
 
 SCHEMA = 1
 Json = dict[str, object]
 
 
-def serverless_json(record: ServerlessRecord) -> Json:
+def serverless_json(record: EpochRun) -> Json:
     """The whole record, ready for json.dumps; the command line's `-o json`."""
     problem, goal = record.problem, record.problem.goal
     better = better_instance(record)
@@ -29,8 +31,8 @@ def serverless_json(record: ServerlessRecord) -> Json:
         "exit_code": record.status.exit_code,
         "simulated": record.simulated,
         "cloud": record.cloud,
-        "model": record.model,
-        "sync": record.sync,
+        "model": record.function_facts.model,
+        "sync": record.function_facts.sync,
         "strategy": record.strategy,
         "seed": record.seed,
         "version": record.version,
@@ -41,14 +43,14 @@ def serverless_json(record: ServerlessRecord) -> Json:
         },
         "prices": {"name": problem.prices.name, "date": problem.prices.date.isoformat()},
         "stopped": record.stopped,
-        "reached": record.reached,
+        "reached": record.is_target_reached,
         "loss": record.epochs[-1].loss if record.epochs else None,
         "smallest_budget_usd": _usd(record.smallest_budget),
         "receipt": {
-            "training_seconds": record.training_seconds,
-            "elapsed_seconds": record.elapsed_seconds,
+            "training_seconds": record.epoch_seconds,
+            "elapsed_seconds": record.wall_seconds,
             "total_usd": _usd(record.total_usd),
-            "failed_usd": sum(each.usd.dollars for each in record.failed),
+            "failed_usd": sum(each.usd.dollars for each in record.failed_epochs),
             "cap_usd": _usd(goal.budget),
             "left_usd": None if goal.budget is None else _usd(goal.budget - record.total_usd),
             "calls": sum(epoch.calls for epoch in record.epochs),
@@ -73,18 +75,18 @@ def serverless_schema() -> Json:
     return cast(Json, json.loads(_schema_text()))
 
 
-def _epochs(record: ServerlessRecord) -> list[Json]:
+def _epochs(record: EpochRun) -> list[Json]:
     rows, seconds, usd = [], 0.0, Usd(0)
-    for row in record.rows:
-        seconds, usd = seconds + row.outcome.seconds, usd + row.outcome.usd
+    for row in record.epoch_steps:
+        seconds, usd = seconds + row.epoch.seconds, usd + row.epoch.usd
         rows.append({**_epoch(row), "total_seconds": seconds, "total_usd": _usd(usd)})
     return rows
 
 
-def _epoch(row: EpochRow) -> Json:
-    done = row.outcome
+def _epoch(row: Step) -> Json:
+    done = row.epoch
     shared: Json = {
-        "go": row.go,
+        "go": row.number,
         "epoch": done.number,
         "functions": done.fleet.functions,
         "memory_mb": done.fleet.memory_mb,

@@ -5,17 +5,17 @@ from collections.abc import Sequence
 
 from mlcd.report.frame import axes, empty, left_margin, legend
 from mlcd.report.labels import Box
-from mlcd.report.serverless import origin
+from mlcd.report.origin import origin
 from mlcd.report.svg import Drawing
 from mlcd.report.ticks import Scale, Tick, fitted_scale, money_ticks, number_ticks, time_ticks
+from mlcd.run.run import EpochRun
 from mlcd.trial.epoch import Epoch
-from mlcd.trial.serverless import ServerlessRecord
 from mlcd.units import format_seconds
 
 _HEIGHT, _GAP, _BELOW = 620.0, 70.0, 52.0
 
 
-def serverless_picture(record: ServerlessRecord, *, width: float = 860.0) -> str:
+def serverless_picture(record: EpochRun, *, width: float = 860.0) -> str:
     """One self-contained SVG: above, the fleets; below, the loss over time and over money."""
     epochs = record.epochs
     drawing = Drawing(
@@ -74,7 +74,7 @@ def _fleets(drawing: Drawing, epochs: tuple[Epoch, ...], plot: Box) -> None:
         drawing.mark(1, x, y, "mark f-s1", f"Epoch {epoch.number}: {epoch.fleet.memory_mb:,} MB", radius=4)
 
 
-def _losses(drawing: Drawing, record: ServerlessRecord, area: Box, *, over: str) -> None:
+def _losses(drawing: Drawing, record: EpochRun, area: Box, *, over: str) -> None:
     points = _course(record, over)
     target = record.problem.target_loss
     values = [loss for _, loss, _ in points]
@@ -96,11 +96,11 @@ def _losses(drawing: Drawing, record: ServerlessRecord, area: Box, *, over: str)
         drawing.mark(0, across(x), up(loss), "mark f-s0", title, radius=4)
 
 
-def _course(record: ServerlessRecord, over: str) -> list[tuple[float, float, str]]:
+def _course(record: EpochRun, over: str) -> list[tuple[float, float, str]]:
     """(time or money so far, loss, words) after each epoch; failed epochs count in what went by."""
     points, seconds, dollars = [], 0.0, 0.0
-    for row in record.rows:
-        done = row.outcome
+    for row in record.epoch_steps:
+        done = row.epoch
         seconds, dollars = seconds + done.seconds, dollars + done.usd.dollars
         if isinstance(done, Epoch):
             title = f"After epoch {done.number}: loss {done.loss:.4f}\n{format_seconds(seconds)}, ${dollars:.4f}"
@@ -112,7 +112,7 @@ def _whole(ticks: tuple[Tick, ...]) -> tuple[Tick, ...]:
     return tuple(tick for tick in ticks if tick[0] == int(tick[0]))
 
 
-def _say(record: ServerlessRecord) -> str:
+def _say(record: EpochRun) -> str:
     if not record.epochs:
         return "Nothing was trained."
     first, last = record.epochs[0], record.epochs[-1]

@@ -2,7 +2,7 @@
 
 from typing import TextIO
 
-from mlcd.events import EpochEvent, EpochFinished, EpochStarted, Warned
+from mlcd.events import Event, StepEnded, StepStarted, Warned
 from mlcd.report.wording import shortened
 from mlcd.trial.epoch import Epoch
 from mlcd.units import format_seconds
@@ -19,24 +19,24 @@ class EpochProgress:
         self._first: float | None = None
         self._headed = self._transient = False
 
-    def __call__(self, event: EpochEvent) -> None:
+    def __call__(self, event: Event) -> None:
         """Shows one event."""
         match event:
-            case EpochStarted():
+            case StepStarted():
                 self._head()
                 if self._terminal:
-                    self._show(f"{event.number:>5}  {event.fleet} ...")
-            case EpochFinished():
+                    self._show(f"{event.step.authorisation.attempt:>5}  {event.step.fleet} ...")
+            case StepEnded():
                 self._finished(event)
             case Warned():
                 self._line(f"    ! {event.text}")
 
-    def _finished(self, event: EpochFinished) -> None:
+    def _finished(self, event: StepEnded) -> None:
         self._head()
-        done = event.outcome
-        left = "" if event.left is None else f"{event.left!s:>10}"
+        done = event.step.epoch
+        left = "" if event.money.left is None else f"{event.money.left!s:>10}"
         start = f"{done.number:>5}  {done.fleet.plain:<16} {done.fleet.share:>7.0%}"
-        spent = f"{format_seconds(event.elapsed_seconds):>12}  {event.spent!s:>9} {left}"
+        spent = f"{format_seconds(event.money.elapsed_seconds):>12}  {event.money.spent!s:>9} {left}"
         if not isinstance(done, Epoch):
             self._line(f"{start} {'failed':>9}  {spent}")
             self._line(f"       {shortened(' '.join(done.message.split()), _WIDTH - 7, '...')}")

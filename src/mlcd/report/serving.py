@@ -2,37 +2,38 @@
 
 from textwrap import wrap
 
+from mlcd.report.origin import LOCAL_SERVING
+from mlcd.report.receipt_lines import serving_lines
 from mlcd.report.serving_facts import Choice, Loser, chosen, fallen, losers, nearest_miss, untried
 from mlcd.report.text_table import text_table
 from mlcd.report.wording import plural, speed_text
+from mlcd.run.run import SearchRun
 from mlcd.trial.outcome import Status
-from mlcd.trial.record import Ending, RunRecord
-from mlcd.units import Usd, format_seconds
+from mlcd.units import format_seconds
 
 WIDTH = 100
-NOMINAL = "local runs on this machine: its prices are nominal, and nobody is charged."
 
 
-def serving_verdict(record: RunRecord) -> str:
+def serving_verdict(record: SearchRun) -> str:
     """The whole answer, about 100 columns wide, without a newline at its end."""
     parts = [headline(record), _known(record), _receipt(record), _others(record), _more(record)]
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
 
-def headline(record: RunRecord) -> list[str]:
+def headline(record: SearchRun) -> list[str]:
     """What came of it; the second line is the answer itself."""
     asked = f"{record.problem.name}: {goal_text(record)}"
-    trials = plural(len(record.rows), "load test")
+    trials = plural(len(record.trials), "load test")
     if not record.status.is_final:
         state = "Interrupted" if record.status is Status.INTERRUPTED else "Not finished"
         return [asked, f"{state} after {trials}. Go on with: mlcd resume {record.run_id}"]
     if record.status is Status.INFEASIBLE:
         return [asked, "Nothing can fit these limits: no load test was started.", *_ways_out(record)]
     if record.status is Status.ALL_FAILED:
-        return [asked, f"Every load test failed ({len(record.rows)} of {len(record.rows)})."]
+        return [asked, f"Every load test failed ({len(record.trials)} of {len(record.trials)})."]
     choice = chosen(record)
     if choice is None:
-        lines = [asked, f"None of the configurations that were tried ({len(record.rows)}) meets it."]
+        lines = [asked, f"None of the configurations that were tried ({len(record.trials)}) meets it."]
         if fallen(record):
             lines[1] = f"None that met it in its load test held it in its verification ({len(fallen(record))} tried)."
         miss = nearest_miss(record)
@@ -40,7 +41,7 @@ def headline(record: RunRecord) -> list[str]:
     return [asked, f"Serve with: {choice.config}", *_measured(record, choice)]
 
 
-def goal_text(record: RunRecord) -> str:
+def goal_text(record: SearchRun) -> str:
     """`most requests per dollar with p99 within 50 ms`."""
     goal = record.problem.goal
     words = {"cost": "most requests per dollar", "time": "most requests a second"}[str(goal.minimize)]
@@ -63,11 +64,11 @@ def latency_text(seconds: float) -> str:
     return f"{milliseconds:.3g} ms"
 
 
-def _ways_out(record: RunRecord) -> list[str]:
+def _ways_out(record: SearchRun) -> list[str]:
     return [f"Nearest way out: {relaxation.text}" for relaxation in record.relaxations]
 
 
-def _measured(record: RunRecord, choice: Choice) -> list[str]:
+def _measured(record: SearchRun, choice: Choice) -> list[str]:
     load = choice.load
     rows = [
         ["requests/s", speed_text(choice.requests_per_second)],
@@ -88,13 +89,13 @@ def _measured(record: RunRecord, choice: Choice) -> list[str]:
     return [*text_table(rows, "<<"), f"  {how}", *doubt]
 
 
-def format_how(record: RunRecord, choice: Choice) -> str:
+def format_how(record: SearchRun, choice: Choice) -> str:
     """How a rate that was not verified was measured."""
     scenario = record.serving.scenario if record.serving else "server"
     return f"({scenario}; {choice.load.requests:,} requests); not verified"
 
 
-def _known(record: RunRecord) -> list[str]:
+def _known(record: SearchRun) -> list[str]:
     alike = record.serving.resemblance if record.serving else None
     if alike is None:
         return []
@@ -107,36 +108,18 @@ def _known(record: RunRecord) -> list[str]:
     return [line for text in lines for line in wrap(text, WIDTH)]
 
 
-def _receipt(record: RunRecord) -> list[str]:
-    if not record.rows:
+def _receipt(record: SearchRun) -> list[str]:
+    if not record.trials:
         return []
-    failed = f", {len(record.history.failures)} failed" if record.history.failures else ""
     rows = [["Receipt", "time", "money"]]
-    rows.append(
-        [
-            f"  search ({plural(len(record.rows), 'load test')}{failed})",
-            *_both(record.search_seconds, record.search_usd),
-        ]
-    )
-    for run in record.earlier:
-        word = "lost with mlcd" if run.ending is Ending.LOST else "not held"
-        rows.append([f"  verification of {run.config}, {word}", *_both(run.seconds, run.usd)])
-    if record.final is not None:
-        rows.append(["  verification", *_both(record.final.seconds, record.final.usd)])
-    rows.append(["  total" if record.status.is_final else "  so far", *_both(record.total_seconds, record.total_usd)])
-    goal = record.problem.goal
-    if goal.budget is not None or goal.deadline_seconds is not None:
-        cap = "-" if goal.deadline_seconds is None else format_seconds(goal.deadline_seconds)
-        rows.append(["  cap", cap, "-" if goal.budget is None else str(goal.budget)])
+    for line in serving_lines(record):
+        label, *amounts = line.cells()
+        rows.append([f"  {label}", *amounts])
     lines = text_table(rows, "<>>", indent=0)
-    return [*lines, f"  {NOMINAL}"] if record.cloud == "local" else lines
+    return [*lines, f"  {LOCAL_SERVING}"] if record.cloud == "local" else lines
 
 
-def _both(seconds: float, usd: Usd) -> list[str]:
-    return [format_seconds(seconds), str(usd)]
-
-
-def _others(record: RunRecord) -> list[str]:
+def _others(record: SearchRun) -> list[str]:
     found = losers(record)
     lines = []
     if found:
@@ -159,9 +142,9 @@ def _numbers(loser: Loser) -> list[str]:
     return [speed_text(loser.requests_per_second), latency_text(loser.load.p99_seconds), price]
 
 
-def _more(record: RunRecord) -> list[str]:
+def _more(record: SearchRun) -> list[str]:
     lines = [f"The search ended: {record.stopped}."] if record.stopped else []
     lines += [f"Note: {note}" for note in (record.serving.notes if record.serving else ())]
-    if record.rows:
+    if record.trials:
         lines.append(f"Again: mlcd show {record.run_id}; as a page: mlcd report {record.run_id}")
     return lines

@@ -6,8 +6,9 @@ from enum import StrEnum
 
 from mlcd.goal import Goal
 from mlcd.report.wording import percent_text, speed_text
+from mlcd.run.attempt import Attempt, Ending
+from mlcd.run.run import SearchRun
 from mlcd.space import Config
-from mlcd.trial.record import Ending, FinalRun, RunRecord
 from mlcd.trial.trial import Load, Measurement
 from mlcd.units import Usd
 
@@ -54,7 +55,7 @@ class Loser:
     load: Load | None = None
 
 
-def chosen(record: RunRecord) -> Choice | None:
+def chosen(record: SearchRun) -> Choice | None:
     """The recommendation: verified where that was wanted; None where there is none."""
     final = record.final
     if final is not None and final.is_done and final.load is not None and final.samples_per_second is not None:
@@ -84,23 +85,23 @@ def chosen(record: RunRecord) -> Choice | None:
     )
 
 
-def usd_per_million(record: RunRecord, config: Config, requests_per_second: float) -> Usd:
+def usd_per_million(record: SearchRun, config: Config, requests_per_second: float) -> Usd:
     """What a million requests cost at that rate; at a rate that was asked for, more than that is worth nothing."""
     rate = min(requests_per_second, record.problem.goal.rate or math.inf)
     return record.problem.price(config).for_seconds(MILLION / rate)
 
 
-def fallen(record: RunRecord) -> tuple[FinalRun, ...]:
+def fallen(record: SearchRun) -> tuple[Attempt, ...]:
     """The verifications that were not held."""
     return tuple(run for run in record.earlier if run.ending is Ending.MOVED)
 
 
-def untried(record: RunRecord) -> int:
+def untried(record: SearchRun) -> int:
     """How many configurations were never tried."""
     return len(record.problem.space) - len(record.history.tried)
 
 
-def losers(record: RunRecord) -> tuple[Loser, ...]:
+def losers(record: SearchRun) -> tuple[Loser, ...]:
     """All that were tried and not chosen: those that meet the goal first, the best first; the failed last."""
     choice = chosen(record)
     best = choice.config if choice else None
@@ -122,7 +123,7 @@ def losers(record: RunRecord) -> tuple[Loser, ...]:
     )
 
 
-def nearest_miss(record: RunRecord) -> Loser | None:
+def nearest_miss(record: SearchRun) -> Loser | None:
     """Of those that do not meet the goal the one that comes nearest; None where nothing was measured."""
     fell = fallen(record)
     if fell:
@@ -134,11 +135,11 @@ def nearest_miss(record: RunRecord) -> Loser | None:
     return _missed(record, min(missed, key=lambda trial: _distance(record.problem.goal, trial)))
 
 
-def _measurement(record: RunRecord, config: Config) -> Measurement | None:
+def _measurement(record: SearchRun, config: Config) -> Measurement | None:
     return next((trial for trial in reversed(record.history.measured) if trial.config == config), None)
 
 
-def _value(record: RunRecord, trial: Measurement) -> float:
+def _value(record: SearchRun, trial: Measurement) -> float:
     seconds = MILLION / min(trial.samples_per_second, record.problem.goal.rate or math.inf)
     return record.problem.goal.value(seconds, record.problem.price(trial.config).for_seconds(seconds).dollars)
 
@@ -155,7 +156,7 @@ def _distance(goal: Goal, trial: Measurement) -> float:
     return max(late, 1.0) * max(short, 1.0)
 
 
-def _loser(record: RunRecord, trial: Measurement, kind: Lost, text: str) -> Loser:
+def _loser(record: SearchRun, trial: Measurement, kind: Lost, text: str) -> Loser:
     return Loser(
         config=trial.config,
         kind=kind,
@@ -166,7 +167,7 @@ def _loser(record: RunRecord, trial: Measurement, kind: Lost, text: str) -> Lose
     )
 
 
-def _met(record: RunRecord, trial: Measurement, choice: Choice | None, fell: FinalRun | None) -> Loser:
+def _met(record: SearchRun, trial: Measurement, choice: Choice | None, fell: Attempt | None) -> Loser:
     if fell is not None:
         return _loser(record, trial, Lost.FELL, f"did not hold in its verification: {fell.message}")
     if choice is None:
@@ -184,7 +185,7 @@ def _met(record: RunRecord, trial: Measurement, choice: Choice | None, fell: Fin
     return _loser(record, trial, kind, text)
 
 
-def _missed(record: RunRecord, trial: Measurement) -> Loser:
+def _missed(record: SearchRun, trial: Measurement) -> Loser:
     goal, load = record.problem.goal, trial.load
     if goal.slo is not None and load is not None and not load.meets(goal.slo):
         if load.errors:

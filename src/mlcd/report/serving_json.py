@@ -12,7 +12,9 @@ from typing import cast
 from mlcd.goal import goal_json
 from mlcd.report.serving import goal_text
 from mlcd.report.serving_facts import Loser, chosen, losers, nearest_miss, untried
-from mlcd.trial.record import FinalRun, RunRecord, TrialRow
+from mlcd.run.attempt import Attempt
+from mlcd.run.run import SearchRun
+from mlcd.run.step import Step
 from mlcd.trial.trial import Failure, Load
 from mlcd.units import Usd
 
@@ -20,7 +22,7 @@ SCHEMA = 1
 Json = dict[str, object]
 
 
-def serving_json(record: RunRecord) -> Json:
+def serving_json(record: SearchRun) -> Json:
     """The whole record, ready for json.dumps; `mlcd serve -o json`."""
     facts = record.serving
     return {
@@ -51,7 +53,7 @@ def serving_json(record: RunRecord) -> Json:
         "ways_out": [relaxation.text for relaxation in record.relaxations],
         "resembles": _resembles(record),
         "receipt": {
-            "trials": len(record.rows),
+            "trials": len(record.trials),
             "failed_trials": len(record.history.failures),
             "search_seconds": record.search_seconds,
             "search_usd": _usd(record.search_usd),
@@ -59,7 +61,7 @@ def serving_json(record: RunRecord) -> Json:
             "total_seconds": record.total_seconds,
             "total_usd": _usd(record.total_usd),
         },
-        "trials": [_trial(record, row) for row in record.rows],
+        "trials": [_trial(record, row) for row in record.trials],
         "why_not": [_loser(loser) for loser in losers(record)],
         "notes": list(facts.notes) if facts else [],
     }
@@ -83,7 +85,7 @@ def _load(load: Load | None) -> Json | None:
     return None if load is None else asdict(load)
 
 
-def _choice(record: RunRecord) -> Json | None:
+def _choice(record: SearchRun) -> Json | None:
     choice = chosen(record)
     if choice is None:
         return None
@@ -98,7 +100,7 @@ def _choice(record: RunRecord) -> Json | None:
     }
 
 
-def _resembles(record: RunRecord) -> Json | None:
+def _resembles(record: SearchRun) -> Json | None:
     alike = record.serving.resemblance if record.serving else None
     if alike is None:
         return None
@@ -112,7 +114,7 @@ def _resembles(record: RunRecord) -> Json | None:
     }
 
 
-def _verification(run: FinalRun) -> Json:
+def _verification(run: Attempt) -> Json:
     return {
         "config": run.config.as_dict(),
         "held": run.is_done,
@@ -123,7 +125,7 @@ def _verification(run: FinalRun) -> Json:
     }
 
 
-def _trial(record: RunRecord, row: TrialRow) -> Json:
+def _trial(record: SearchRun, row: Step) -> Json:
     trial = row.trial
     shared: Json = {
         "number": row.number,

@@ -3,10 +3,11 @@
 import math
 from typing import TextIO
 
-from mlcd.events import Event, RunProgress, SearchEnded, TrialFinished, TrialStarted, Warned
+from mlcd.events import Event, RunProgress, SearchEnded, StepEnded, StepStarted, Warned
 from mlcd.goal import Goal
 from mlcd.report.serving import latency_text
 from mlcd.report.wording import shortened, speed_text
+from mlcd.run.step import Role
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Measurement
 from mlcd.units import format_seconds
@@ -23,11 +24,11 @@ class ServingProgress:
     def __call__(self, event: Event) -> None:
         """Shows one event."""
         match event:
-            case TrialStarted():
-                self._line(f"{event.number:>3} {event.config}")
-                self._line(f"      {shortened(event.reason, _WIDTH - 6, '...')}")
-            case TrialFinished():
-                trial = event.row.trial
+            case StepStarted() if event.step.role is Role.TRIAL:
+                self._line(f"{event.step.number:>3} {event.step.config}")
+                self._line(f"      {shortened(event.step.reason, _WIDTH - 6, '...')}")
+            case StepEnded() if event.step.role is Role.TRIAL:
+                trial = event.step.trial
                 if isinstance(trial, Measurement):
                     self._line(f"      {self._result(trial)}; {event.money.spent} spent{self._best(event.incumbent)}")
                 else:

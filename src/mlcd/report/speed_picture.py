@@ -19,14 +19,15 @@ from mlcd.report.svg import Drawing
 from mlcd.report.ticks import Scale, doubling_ticks, fitted_scale
 from mlcd.report.wording import plural
 from mlcd.report.yardstick import Yardstick, yardstick
-from mlcd.trial.record import RunRecord, TrialRow
+from mlcd.run.run import SearchRun
+from mlcd.run.step import Step
 from mlcd.trial.trial import Failure, Measurement
 from mlcd.units import format_seconds
 
 _STRIP = 26.0
 
 
-def speed_picture(record: RunRecord, width: float) -> str:
+def speed_picture(record: SearchRun, width: float) -> str:
     """The SVG. Failures are crosses in a strip below the plot; numbers are the trials' order."""
     height = 440.0 if width > 560 else 400.0
     measured, failed = record.history.measured, record.history.failures
@@ -41,7 +42,7 @@ def speed_picture(record: RunRecord, width: float) -> str:
         + (f" Fastest: {best.config}, {shown.result(best)}." if best else "")
         + (f" Chosen: {record.choice.config}." if record.choice else ""),
     )
-    if not record.rows:
+    if not record.trials:
         empty(drawing, width, height, "No trial was run.")
         return drawing.render()
     looks = series(record)
@@ -57,12 +58,12 @@ def speed_picture(record: RunRecord, width: float) -> str:
     up = fitted_scale(values, bottom, top, spread_for_log=25, floor=True)
     ticks = shown.ticks(up, 6)
     plot = Box(max(left_margin(ticks), 50.0 if failed else 0.0), top, width - 16, bottom)
-    highest = max(2, *(row.trial.config.nodes for row in record.rows))
+    highest = max(2, *(row.trial.config.nodes for row in record.trials))
     across = Scale(low=0.88, high=highest * 1.14, start=plot.left, end=plot.right, log=True)
     frame = Box(plot.left, plot.top, plot.right, plot.bottom + (_STRIP if failed else 0))
     _axes(drawing, shown, Plane(plot=plot, across=across, up=up), frame)
     places = _places(record, Plane(plot=plot, across=across, up=up), strip=plot.bottom + _STRIP / 2)
-    drawing.line([places[row.number] for row in record.rows], "walk")
+    drawing.line([places[row.number] for row in record.trials], "walk")
     _curves(drawing, record, looks, places)
     _points(drawing, record, places, up)
     _labels(drawing, record, places, frame)
@@ -84,11 +85,11 @@ def _axes(drawing: Drawing, shown: Yardstick, plane: Plane, frame: Box) -> None:
         drawing.text(plot.left - 7, (plot.bottom + frame.bottom) / 2 + 4, "failed", "muted", anchor="end", size=11)
 
 
-def _places(record: RunRecord, plane: Plane, *, strip: float) -> dict[int, tuple[float, float]]:
+def _places(record: SearchRun, plane: Plane, *, strip: float) -> dict[int, tuple[float, float]]:
     shown, across = yardstick(record), plane.across
     places: dict[int, tuple[float, float]] = {}
     crosses: list[float] = []
-    for row in record.rows:
+    for row in record.trials:
         x = across(row.trial.config.nodes)
         if isinstance(row.trial, Measurement):
             places[row.number] = (x, plane.up(shown.value(row.trial)))
@@ -101,21 +102,21 @@ def _places(record: RunRecord, plane: Plane, *, strip: float) -> dict[int, tuple
 
 
 def _curves(
-    drawing: Drawing, record: RunRecord, looks: Mapping[str, Series], places: Mapping[int, tuple[float, float]]
+    drawing: Drawing, record: SearchRun, looks: Mapping[str, Series], places: Mapping[int, tuple[float, float]]
 ) -> None:
     for instance, look in looks.items():
         last = {
             row.trial.config.nodes: row.number
-            for row in record.rows
+            for row in record.trials
             if curve_of(record, row.trial.config) == instance and isinstance(row.trial, Measurement)
         }
         if len(last) > 1:
             drawing.line([places[last[nodes]] for nodes in sorted(last)], f"l-{look.css}")
 
 
-def _points(drawing: Drawing, record: RunRecord, places: Mapping[int, tuple[float, float]], up: Scale) -> None:
+def _points(drawing: Drawing, record: SearchRun, places: Mapping[int, tuple[float, float]], up: Scale) -> None:
     looks, shown = series(record), yardstick(record)
-    for row in record.rows:
+    for row in record.trials:
         (x, y), look = places[row.number], looks[curve_of(record, row.trial.config)]
         if isinstance(row.trial, Failure):
             drawing.cross(x, y, f"x-{look.css}", _title(row, shown))
@@ -127,16 +128,16 @@ def _points(drawing: Drawing, record: RunRecord, places: Mapping[int, tuple[floa
             drawing.circle(x, y, 10, "ring")
 
 
-def _labels(drawing: Drawing, record: RunRecord, places: Mapping[int, tuple[float, float]], frame: Box) -> None:
+def _labels(drawing: Drawing, record: SearchRun, places: Mapping[int, tuple[float, float]], frame: Box) -> None:
     labels: list[Label] = []
-    for row in record.rows:
+    for row in record.trials:
         x, y = places[row.number]
         if record.choice and row.trial.config == record.choice.config and isinstance(row.trial, Measurement):
             text = f"{row.number}: chosen, {row.trial.config}"
             labels.insert(0, Label(text=text, x=x, y=y, size=12.5, gap=14, must=True))
         else:
             labels.append(Label(text=str(row.number), x=x, y=y))
-    rings = {row.number for row in record.rows if record.choice and row.trial.config == record.choice.config}
+    rings = {row.number for row in record.trials if record.choice and row.trial.config == record.choice.config}
     marks = [Box(x - r, y - r, x + r, y + r) for at, (x, y) in places.items() for r in (10 if at in rings else 5,)]
     bounds = Box(frame.left + 1, frame.top - 4, frame.right + 12, frame.bottom)
     for placed in place(labels, bounds, marks):
@@ -144,7 +145,7 @@ def _labels(drawing: Drawing, record: RunRecord, places: Mapping[int, tuple[floa
         drawing.text(placed.x, placed.y, placed.label.text, css, anchor="middle", size=placed.label.size)
 
 
-def _title(row: TrialRow, shown: Yardstick) -> str:
+def _title(row: Step, shown: Yardstick) -> str:
     trial = row.trial
     if isinstance(trial, Failure):
         what = f"{trial.kind}: {trial.message}" if trial.message else str(trial.kind)

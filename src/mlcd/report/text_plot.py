@@ -8,7 +8,7 @@ from mlcd.report.explain import ranked
 from mlcd.report.frame import curve_of
 from mlcd.report.ticks import Scale, doubling_ticks, fitted_scale
 from mlcd.report.yardstick import yardstick
-from mlcd.trial.record import RunRecord
+from mlcd.run.run import SearchRun
 from mlcd.trial.trial import Measurement
 
 _MARKS = "●■▲◆▼○"
@@ -16,7 +16,7 @@ _PLAIN_MARKS = "o+xsvd"
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
 
-def text_plot(record: RunRecord, *, width: int = 72, height: int = 11, plain: bool = False) -> tuple[str, ...]:
+def text_plot(record: SearchRun, *, width: int = 72, height: int = 11, plain: bool = False) -> tuple[str, ...]:
     """At most `height` + 4 lines; none where nothing was measured. `plain` keeps to ASCII.
 
     The x axis is log2 of the nodes. The choice is a star; failures are crosses on the line below the plot.
@@ -71,7 +71,7 @@ def _named(types: list[str], width: int) -> list[str]:
 
 
 def _curves(
-    record: RunRecord, types: list[str], spot: Callable[[Measurement], tuple[float, float]], cells: list[list[str]]
+    record: SearchRun, types: list[str], spot: Callable[[Measurement], tuple[float, float]], cells: list[list[str]]
 ) -> None:
     bits: dict[tuple[int, int], int] = {}
     for instance in types:
@@ -86,7 +86,7 @@ def _curves(
         cells[row][column] = chr(0x2800 + dots)
 
 
-def _feet(record: RunRecord, across: Scale, columns: int, gutter: int, *, plain: bool) -> list[str]:
+def _feet(record: SearchRun, across: Scale, columns: int, gutter: int, *, plain: bool) -> list[str]:
     lines = []
     if record.history.failures:
         failed = [" "] * columns

@@ -9,14 +9,14 @@ from mlcd.report.receipt import gone_seconds, gone_usd
 from mlcd.report.svg import Drawing
 from mlcd.report.ticks import Scale, fitted_scale, money_ticks, time_ticks
 from mlcd.report.wording import plural
+from mlcd.run.run import SearchRun
 from mlcd.trial.plan import Plan
-from mlcd.trial.record import RunRecord
 from mlcd.units import Usd, format_seconds
 
 _FAR = 4.0  # a limit so many times beyond all deployments is named, and not drawn
 
 
-def tradeoff_picture(record: RunRecord, width: float) -> str:
+def tradeoff_picture(record: SearchRun, width: float) -> str:
     """The SVG. Shaded is what the search left no room for; whiskers reach to the assured upper bound."""
     height = 440.0 if width > 560 else 400.0
     plans, front = measured_plans(record), pareto(record)
@@ -84,7 +84,7 @@ def tradeoff_picture(record: RunRecord, width: float) -> str:
     return drawing.render()
 
 
-def _left(record: RunRecord) -> tuple[Usd | None, float | None]:
+def _left(record: SearchRun) -> tuple[Usd | None, float | None]:
     goal = record.problem.goal
     usd = None if goal.budget is None else goal.budget - gone_usd(record)
     seconds = None if goal.deadline_seconds is None else goal.deadline_seconds - gone_seconds(record)
@@ -115,7 +115,7 @@ def _front(front: tuple[Plan, ...], across: Scale, up: Scale) -> list[tuple[floa
     return points
 
 
-def _labels(drawing: Drawing, record: RunRecord, shown: tuple[Plan, ...], plane: Plane) -> None:
+def _labels(drawing: Drawing, record: SearchRun, shown: tuple[Plan, ...], plane: Plane) -> None:
     plot, across, up = plane.plot, plane.across, plane.up
     front = {plan.config for plan in pareto(record)}
     naive = {n.plan.config for n in record.naive}

@@ -6,19 +6,21 @@ from mlcd.report.batches import batch_notes, share_done
 from mlcd.report.explain import Lost, over, ranked, why_not
 from mlcd.report.origin import is_replayed, origin_text, origin_word
 from mlcd.report.receipt import Receipt, Saving, intervals, receipt
+from mlcd.report.receipt_lines import train_lines
 from mlcd.report.text_plot import text_plot
 from mlcd.report.text_table import text_table
-from mlcd.report.wording import assurance_text, begun_again, plural, speed_text
+from mlcd.report.wording import assurance_text, plural, speed_text
+from mlcd.run.attempt import Ending
+from mlcd.run.run import SearchRun
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
-from mlcd.trial.record import Ending, RunRecord
 from mlcd.units import Usd, format_seconds
 
 TOP = 5
 WIDTH = 100
 
 
-def verdict(record: RunRecord, *, plain: bool = False) -> str:
+def verdict(record: SearchRun, *, plain: bool = False) -> str:
     """The whole answer, at most 100 columns wide as far as names allow, without a newline at its end.
 
     plain  ASCII only, for terminals that cannot show more
@@ -29,7 +31,7 @@ def verdict(record: RunRecord, *, plain: bool = False) -> str:
     parts.append(headline(record))
     parts.append(_relaxations(record))
     parts.append(_failures(record) if record.status is Status.ALL_FAILED else [])
-    if record.rows or record.choice:
+    if record.trials or record.choice:
         parts.append(_receipt(receipt(record), gone=record.status.is_final))
     parts.append(_top(record))
     parts.append(_others(record))
@@ -40,24 +42,24 @@ def verdict(record: RunRecord, *, plain: bool = False) -> str:
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-def headline(record: RunRecord) -> list[str]:
+def headline(record: SearchRun) -> list[str]:
     """What came of it, the first line the answer itself."""
     asked = f"{record.problem.name}: {record.problem.goal}"
     choice = record.choice
     if record.status is Status.INFEASIBLE:
         return [asked, "Nothing can fit these limits; nothing was trained."]
     if record.status is Status.NOTHING_FITS:
-        paid = plural(len(record.rows), "trial")
+        paid = plural(len(record.trials), "trial")
         if record.earlier:
             paid += f" and {plural(len(record.earlier), 'training')} that did not end"
         none = "no training was finished" if record.earlier else "nothing was trained"
         lines = [asked, f"Nothing measured fits what is left after {paid}; {none}."]
         return [*lines, f"The search alone broke the limit: {_broken(record)}."] if _broken(record) else lines
     if record.status is Status.ALL_FAILED:
-        return [asked, f"Every trial failed ({len(record.rows)} of {len(record.rows)}); nothing was trained."]
+        return [asked, f"Every trial failed ({len(record.trials)} of {len(record.trials)}); nothing was trained."]
     if not record.status.is_final:
         state = "Interrupted" if record.status is Status.INTERRUPTED else "Not finished"
-        lines = [asked, f"{state} after {plural(len(record.rows), 'trial')}. Go on with: mlcd resume {record.run_id}"]
+        lines = [asked, f"{state} after {plural(len(record.trials), 'trial')}. Go on with: mlcd resume {record.run_id}"]
         return lines + (_choice(record, choice) if choice else [])
     if choice is None:
         return [asked, "Nothing was chosen."]
@@ -73,7 +75,7 @@ def headline(record: RunRecord) -> list[str]:
     return lines
 
 
-def _broken(record: RunRecord) -> str:
+def _broken(record: SearchRun) -> str:
     """By how much the limits are broken; "" where they are kept."""
     usd, seconds = over(record)
     parts = [f"{usd} over the budget"] if usd else []
@@ -81,7 +83,7 @@ def _broken(record: RunRecord) -> str:
     return " and ".join(parts)
 
 
-def _choice(record: RunRecord, choice: Plan) -> list[str]:
+def _choice(record: SearchRun, choice: Plan) -> list[str]:
     sure = assurance_text(record.problem.assurance)
     known = intervals(record, choice)
     word = "Chosen" if record.final or not record.status.is_final else "Train on"
@@ -99,14 +101,14 @@ def _choice(record: RunRecord, choice: Plan) -> list[str]:
     return [f"{word}: {choice.config}", *text_table(rows, "<>>>")]
 
 
-def _relaxations(record: RunRecord) -> list[str]:
+def _relaxations(record: SearchRun) -> list[str]:
     if not record.relaxations:
         return []
     where = " among measured deployments" if record.history.measured else ""
     return [f"Nearest way out{where}: " + ", or ".join(relaxation.text for relaxation in record.relaxations)]
 
 
-def _failures(record: RunRecord) -> list[str]:
+def _failures(record: SearchRun) -> list[str]:
     groups: dict[str, list[str]] = {}
     for failure in record.history.failures:
         key = f"{failure.kind}: {failure.message}" if failure.message else str(failure.kind)
@@ -119,17 +121,10 @@ def _failures(record: RunRecord) -> list[str]:
 
 
 def _receipt(paid: Receipt, *, gone: bool) -> list[str]:
-    failed = f", {paid.failed} failed" if paid.failed else ""
     rows = [["Receipt", "time", "money"]]
-    rows.append([f"  search ({plural(paid.trials, 'trial')}{failed})", *_both(paid.search_seconds, paid.search_usd)])
-    rows += [[f"  training {begun_again(run)}", *_both(run.seconds, run.usd)] for run in paid.earlier]
-    if paid.run_seconds is not None:
-        word = " (predicted)" if paid.run_is_predicted else " (failed)" if paid.run_failed else ""
-        rows.append([f"  run{word}", *_both(paid.run_seconds, paid.run_usd)])
-    rows.append(["  total" if gone else "  so far", *_both(paid.total_seconds, paid.total_usd)])
-    if paid.cap_seconds is not None or paid.cap_usd is not None:
-        rows.append(["  cap", *_both(paid.cap_seconds, paid.cap_usd)])
-        rows.append(["  left", *_both(paid.left_seconds, paid.left_usd)])
+    for line in train_lines(paid, is_final=gone):
+        label, *amounts = line.cells()
+        rows.append([f"  {label}", *amounts])
     lines = text_table(rows, "<>>", indent=0)
     if paid.savings:
         lines.append("Saved, search included, against training without a search on")
@@ -154,10 +149,6 @@ def _saving(saving: Saving) -> list[str]:
     ]
 
 
-def _both(seconds: float | None, usd: Usd | None) -> list[str]:
-    return ["-" if seconds is None else format_seconds(seconds), "-" if usd is None else str(usd)]
-
-
 def _saved_time(seconds: float) -> str:
     return f"{format_seconds(seconds)} saved" if seconds >= 0 else f"{format_seconds(-seconds)} longer"
 
@@ -166,7 +157,7 @@ def _saved_usd(usd: Usd) -> str:
     return f"{usd} saved" if usd.micros >= 0 else f"{Usd(-usd.micros)} more"
 
 
-def _top(record: RunRecord) -> list[str]:
+def _top(record: SearchRun) -> list[str]:
     entries = {entry.config: entry for entry in why_not(record) if entry.plan is not None}
     plans = list(ranked(record))
     if not plans:
@@ -199,7 +190,7 @@ def _hanging(lines: list[str], rows: list[list[str]]) -> list[str]:
     return made
 
 
-def _others(record: RunRecord) -> list[str]:
+def _others(record: SearchRun) -> list[str]:
     entries = why_not(record)
     failed = [e for e in entries if e.kind is Lost.FAILED and record.status is not Status.ALL_FAILED]
     untried = [e for e in entries if e.kind in (Lost.NOT_TRIED, Lost.NOT_AFFORDABLE)]
@@ -212,7 +203,7 @@ def _others(record: RunRecord) -> list[str]:
     return lines
 
 
-def _more(record: RunRecord) -> list[str]:
+def _more(record: SearchRun) -> list[str]:
     lines = []
     if record.stopped:
         lines.append(f"The search ended: {record.stopped}.")
@@ -223,6 +214,6 @@ def _more(record: RunRecord) -> list[str]:
         lines.append(f"The trials did {done:.0%} of the training: it went on from their checkpoint.")
     if record.outputs:
         lines.append(f"Brought home: {record.outputs}")
-    if record.rows:
+    if record.trials:
         lines.append(f"Pictures, every trial, how to repeat it: mlcd report {record.run_id}")
     return lines

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from mlcd.trial.record import Ending, FinalRun
+from mlcd.run.attempt import Attempt, Ending
 
 
 def speed_text(samples_per_second: float) -> str:
@@ -70,7 +70,12 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def begun_again(run: FinalRun) -> str:
+def sentence(text: str) -> str:
+    """`text` with a capital at its beginning."""
+    return text[:1].upper() + text[1:]
+
+
+def begun_again(run: Attempt) -> str:
     """Why an attempt at the training was not the last: `lost with mlcd`, `restarted (node 1 is gone)`."""
     words = {Ending.LOST: "lost with mlcd", Ending.RESTARTED: "restarted", Ending.MOVED: f"moved off {run.config}"}
     return words[run.ending]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mlcd.report.origin import is_replayed
 from mlcd.report.ticks import Scale, Tick, number_ticks, time_ticks
 from mlcd.report.wording import speed_text
-from mlcd.trial.record import RunRecord
+from mlcd.run.run import SearchRun
 from mlcd.trial.trial import Measurement
 from mlcd.units import format_seconds
 
@@ -59,6 +59,6 @@ _JOB_TIME = Yardstick(
 )
 
 
-def yardstick(record: RunRecord) -> Yardstick:
+def yardstick(record: SearchRun) -> Yardstick:
     """The job's time for a replayed table, else the speed."""
     return _JOB_TIME if is_replayed(record) else _SPEED

@@ -8,7 +8,7 @@ from mlcd.functions import FunctionProblem
 from mlcd.problem import Problem
 from mlcd.run.attempt import Attempt
 from mlcd.run.findings import Findings
-from mlcd.run.header import Header, ServingFacts
+from mlcd.run.header import FunctionFacts, Header, ServingFacts
 from mlcd.run.kind import Kind
 from mlcd.run.step import Outcome, Role, Step
 from mlcd.run.verdict import Naive, PlainInstance, Relaxation, Verdict
@@ -108,6 +108,13 @@ class Run(Generic[P_co]):
     def serving(self) -> ServingFacts | None:
         """The facts of a serving job."""
         return self.header.serving
+
+    @property
+    def function_facts(self) -> FunctionFacts:
+        """The facts of a serverless job. Raises ValueError for other jobs."""
+        if self.header.functions is None:
+            raise ValueError(f"{self.run_id} did not train on functions")
+        return self.header.functions
 
     # ---- its steps
 
@@ -232,6 +239,28 @@ class Run(Generic[P_co]):
     def total_seconds(self) -> float:
         """Search and run, on the wall clock (simulated time on simulated clouds)."""
         return self.search_seconds + sum(attempt.seconds for attempt in self.attempts)
+
+    @property
+    def epoch_seconds(self) -> float:
+        """Functions: all epochs, failed ones too, one after another."""
+        return sum(step.epoch.seconds for step in self.epoch_steps)
+
+    @property
+    def wall_seconds(self) -> float:
+        """From the first start to the last end, deciding and downtime included; simulated: what the steps took."""
+        ended = self.ended
+        if self.simulated or not ended or self.first_start is None:
+            return self.step_seconds
+        last = ended[-1]
+        return max(
+            self.epoch_seconds, last.started_at + (last.outcome.seconds if last.outcome else 0.0) - self.first_start
+        )
+
+    @property
+    def is_target_reached(self) -> bool:
+        """Functions: whether the last loss is the target, or better."""
+        problem, epochs = self.problem, self.epochs
+        return isinstance(problem, FunctionProblem) and bool(epochs) and epochs[-1].loss <= problem.target_loss
 
     @property
     def reached_samples(self) -> float:

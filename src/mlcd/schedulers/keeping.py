@@ -9,11 +9,15 @@ from mlcd.errors import BadInput
 from mlcd.functions import FunctionProblem
 from mlcd.models.epochs import EpochModel
 from mlcd.schedulers.outlook import Outlook
-from mlcd.schedulers.planning import LAST_PRICE, Fleets, frugal, most_share
+from mlcd.schedulers.planning import PLANNING, Fleets, frugal, most_share
 from mlcd.trial.epoch import Epoch, EpochLeft, Fleet
 
-SURE = 1.0
-"""Deviations of the way left that a fixed fleet is chosen to cover."""
+COVERED_SIGMAS = 1.0
+"""Deviations of the way left that a fixed fleet is chosen to cover. Unmeasured."""
+GAIN_DEVIATION, LONGEST_DEVIATION = 0.02, 0.3
+"""Epochs: of what an epoch brings; and the most of the way left's deviation that counts. Unmeasured."""
+GO_ON_MARGIN = 1.1
+"""A fixed fleet goes on where the ledger pays for this many times the predicted epoch. Unmeasured."""
 
 
 def keep(
@@ -71,13 +75,13 @@ def _best(problem: FunctionProblem, model: EpochModel, left: EpochLeft, fleets: 
     """The fleet whose whole epochs to the target take least, of those that what is left pays for."""
     value, other, limit = fleets.sides(problem, left)
     whole = model.done + model.epochs_left
-    need = whole + SURE * math.hypot(0.02, min(model.epochs_left_deviation, 0.3))
+    need = whole + COVERED_SIGMAS * math.hypot(GAIN_DEVIATION, min(model.epochs_left_deviation, LONGEST_DEVIATION))
     done, epochs = np.full_like(value, model.done), np.zeros_like(value)
     for _ in range(math.ceil(left.epochs)):
         going = done < need
         done = done + going * model.gain(fleets.functions, np.minimum(done / whole, 1.0))
         epochs = epochs + going
-    fits = fleets.payable & (done >= need) & (other * (epochs - 1 + LAST_PRICE) <= limit)
+    fits = fleets.payable & (done >= need) & (other * (epochs - 1 + PLANNING.last_price) <= limit)
     return int(np.where(fits, value * epochs, np.inf).argmin()) if fits.any() else None
 
 
@@ -85,4 +89,4 @@ def _goes_on(problem: FunctionProblem, outlook: Outlook, left: EpochLeft, fleet:
     """Whether the ledger pays for one more epoch of it that is as long as predicted, and a tenth."""
     row, column = problem.functions.index(fleet.functions), problem.memory_mb.index(fleet.memory_mb)
     predicted = outlook.model.seconds(np.array([float(fleet.functions)]), np.array([float(fleet.memory_mb)]))
-    return bool(left.cap_seconds[row, column] >= 1.1 * predicted[0])
+    return bool(left.cap_seconds[row, column] >= GO_ON_MARGIN * predicted[0])

@@ -6,7 +6,7 @@ from typing import ClassVar
 from mlcd.functions import FunctionProblem
 from mlcd.models.epochs import PRIOR, EpochPrior
 from mlcd.schedulers.outlook import Outlook
-from mlcd.schedulers.parts import next_part
+from mlcd.schedulers.parts import MPC, MpcSettings, next_part
 from mlcd.trial.epoch import LEAST_SHARE, Epoch, EpochLeft, Fleet
 from mlcd.units import Usd
 
@@ -15,10 +15,12 @@ from mlcd.units import Usd
 class Mpc:
     """The best plan by the model (mlcd.models.epochs), made anew before every epoch or part of one.
 
+    Its options are the fields of MpcSettings.
     prior  what is believed before the first epoch; mlcd.models.experience makes one of earlier runs of the workload
     """
 
     name: ClassVar[str] = "mpc"
+    settings: MpcSettings = MPC
     prior: EpochPrior = PRIOR
     seed: int = 0
 
@@ -28,7 +30,7 @@ class Mpc:
         if outlook.is_hopeless(history, left):
             return None
         passes = sum(epoch.fleet.share for epoch in history)
-        return next_part(problem, outlook.model, left, outlook.fleets, passes=passes)
+        return next_part(problem, outlook.model, left, outlook.fleets, passes=passes, settings=self.settings)
 
     def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
         """What is missing, by the model."""
@@ -39,4 +41,12 @@ class Mpc:
         return self._outlook(problem, history, left).smallest_budget(problem, history)
 
     def _outlook(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Outlook:
-        return Outlook.of(problem, history, left, self.prior, least_share=LEAST_SHARE)
+        return Outlook.of(
+            problem,
+            history,
+            left,
+            self.prior,
+            least_share=LEAST_SHARE,
+            settings=self.settings,
+            learn_startup=self.settings.learn_startup,
+        )

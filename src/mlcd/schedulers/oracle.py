@@ -1,13 +1,14 @@
 """The limit: dynamic programming on the simulator's truth, over the progress made and the money left."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mlcd.errors import BadInput
 from mlcd.functions import FunctionProblem
 from mlcd.schedulers.planning import spread_over
 from mlcd.trial.epoch import LEAST_SHARE, Epoch, EpochLeft, Fleet
@@ -18,13 +19,14 @@ Floats = NDArray[np.float64]
 ROWS, COLUMNS, COUNTS, SIZES = 800, 120, 64, 3
 """Steps of progress and of money, numbers of functions and memory sizes that are looked at."""
 NEVER = 1e12
-LATE = 1.12
+"""Seconds of a way that is not paid for."""
+SLOW_EPOCH_FACTOR = 1.12
 """The ledger must pay for an epoch that takes this much longer than its mean: four deviations of the weather."""
-SURE = 0.02
+BEYOND_TARGET_EPOCHS = 0.02
 """Effective epochs beyond the target that are aimed at: two deviations of what an epoch brings."""
 
-SPARE = 0.04
-"""And this part of an epoch must be payable after each: for one that brings less than its mean."""
+SPARE_SHARE = 0.04
+"""This share of an epoch must be payable after each: for one that brings less than its mean. Unmeasured."""
 
 
 class Truth(Protocol):
@@ -78,11 +80,11 @@ class Oracle:
         done = self.truth.progress(history[-1].loss) if history else 0.0
         dollars = left.usd.dollars if left.usd is not None else math.inf
         gains = self.truth.gain(fleets.functions, done)
-        share = _share(self.truth.target_epochs + SURE - done, gains, self.least_share)
+        share = _share(self.truth.target_epochs + BEYOND_TARGET_EPOCHS - done, gains, self.least_share)
         rows = np.minimum(((done + gains * share) / step + 1e-9).astype(int), ROWS)
         after = _interpolate(values[rows], dollars - fleets.usd * share, self._budget(problem))
-        total = fleets.part_seconds(share) + after
-        for spare in (SPARE, 0.0):  # what was kept for the end is used there
+        total = np.where(_allowed(problem, left, fleets), fleets.part_seconds(share) + after, NEVER)
+        for spare in (SPARE_SHARE, 0.0):  # what was kept for the end is used there
             paid = np.where(fleets.worst_usd * (share + spare) <= dollars, total, NEVER)
             best = int(paid.argmin())
             if paid[best] < NEVER / 2:
@@ -99,7 +101,7 @@ class Oracle:
     def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Usd | None:  # noqa: ARG002
         """With one fleet throughout, by the truth."""
         fleets, _, _ = self._table(problem)
-        slow = fleets.seconds * LATE > problem.longest_epoch_seconds
+        slow = fleets.seconds * SLOW_EPOCH_FACTOR > problem.longest_epoch_seconds
         epochs = np.array([self._epochs(n) for n in fleets.functions])
         usd = np.where(slow, np.inf, (epochs - 1) * fleets.usd + fleets.worst_usd)
         return Usd.of(round(math.ceil(float(usd.min()) * 1.02 * 10) / 10, 6))
@@ -113,21 +115,27 @@ class Oracle:
 
     def _budget(self, problem: FunctionProblem) -> float:
         if problem.goal.budget is None:
-            raise ValueError("the oracle plans for a budget")
+            raise BadInput("goal.budget: is missing: the oracle plans for a budget")
         return problem.goal.budget.dollars
 
     def _table(self, problem: FunctionProblem) -> tuple[_Fleets, Floats, float]:
         return _solve(self.truth, _Key(problem), self._budget(problem), self.least_share)
 
 
+_FIELDS = tuple(field.name for field in fields(FunctionProblem) if field.name != "goal")
+
+
 class _Key:
-    """A problem as a key of the cache: two problems of one name are alike but for the goal."""
+    """A problem as a key of the cache; the goal is no part of it."""
 
     def __init__(self, problem: FunctionProblem) -> None:
         self.problem = problem
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and other.problem.name == self.problem.name
+        if not isinstance(other, _Key):
+            return False
+        mine, its = self.problem, other.problem
+        return mine is its or all(getattr(mine, name) == getattr(its, name) for name in _FIELDS)
 
     def __hash__(self) -> int:
         return hash(self.problem.name)
@@ -137,20 +145,27 @@ class _Key:
 def _solve(truth: Truth, key: _Key, budget: float, least_share: float) -> tuple[_Fleets, Floats, float]:
     """(fleets, V with a row a step of progress and a column a step of money, the step of progress)."""
     fleets = _fleets(truth, key.problem)
-    step = (truth.target_epochs + SURE) / ROWS
+    step = (truth.target_epochs + BEYOND_TARGET_EPOCHS) / ROWS
     money = np.linspace(0.0, budget, COLUMNS)
     values = np.full((ROWS + 1, COLUMNS), NEVER)
     values[ROWS] = 0.0
     places = _places(fleets, np.ones_like(fleets.usd), money)
     for row in range(ROWS - 1, -1, -1):
         gains = truth.gain(fleets.functions, row * step)
-        share = _share(truth.target_epochs + SURE - row * step, gains, least_share)
+        share = _share(truth.target_epochs + BEYOND_TARGET_EPOCHS - row * step, gains, least_share)
         low, part, refused = places if share.min() == 1 else _places(fleets, share, money)
         after = np.minimum((row + gains * share / step + 1e-9).astype(int), ROWS)[:, None]
         then = values[after, low] * (1 - part) + values[after, low + 1] * part
         total = np.where(refused, NEVER, fleets.part_seconds(share)[:, None] + then)
         values[row] = np.minimum(total.min(axis=0), NEVER)
     return fleets, values, step
+
+
+def _allowed(problem: FunctionProblem, left: EpochLeft, fleets: _Fleets) -> NDArray[np.bool_]:
+    """(A,) whether the ledger would let an epoch of each fleet start now."""
+    rows = np.searchsorted(problem.functions_array[:, 0], fleets.functions)
+    columns = np.searchsorted(problem.memory_array[0], fleets.memory_mb)
+    return left.allowed[rows, columns]
 
 
 def _share(left: float, gains: Floats, least: float) -> Floats:
@@ -164,7 +179,7 @@ def _places(fleets: _Fleets, share: Floats, money: Floats) -> tuple[NDArray[np.i
     rest = money[None, :] - (fleets.usd * share)[:, None]
     place = np.clip(rest / (money[-1] / (COLUMNS - 1)), 0, COLUMNS - 1.000001)
     low = place.astype(int)
-    return low, place - low, ((fleets.worst_usd * (share + SPARE))[:, None] > money[None, :]) | (rest < 0)
+    return low, place - low, ((fleets.worst_usd * (share + SPARE_SHARE))[:, None] > money[None, :]) | (rest < 0)
 
 
 def _interpolate(rows: Floats, dollars: Floats, budget: float) -> Floats:
@@ -187,8 +202,8 @@ def _fleets(truth: Truth, problem: FunctionProblem) -> _Fleets:
         seconds = truth.seconds(counts, float(size))
         usd = counts * (price * seconds + problem.usd_per_function)
         calls = counts + np.ceil(problem.repeat_share * counts - 1e-9)
-        worst = calls * (price * seconds * LATE * 1.0001 + problem.usd_per_function + price * 0.1)
-        kept = seconds * LATE <= problem.longest_epoch_seconds
+        worst = calls * (price * seconds * SLOW_EPOCH_FACTOR * 1.0001 + problem.usd_per_function + price * 0.1)
+        kept = seconds * SLOW_EPOCH_FACTOR <= problem.longest_epoch_seconds
         waiting = truth.waiting_seconds(counts)
         found.append(np.stack([counts, np.full(len(counts), float(size)), seconds, waiting, usd, worst])[:, kept])
     functions, memory, seconds, waiting, usd, worst = np.concatenate(found, axis=1)

@@ -5,14 +5,9 @@ from dataclasses import dataclass, replace
 
 from mlcd.functions import FunctionProblem
 from mlcd.models.epochs import PRIOR, EpochModel, EpochPrior, fit_epochs
-from mlcd.schedulers.planning import TIME_MARGIN, Fleets, candidates, cheapest_usd
+from mlcd.schedulers.planning import PLANNING, Fleets, PlanningSettings, candidates, cheapest_usd
 from mlcd.trial.epoch import Epoch, EpochLeft
 from mlcd.units import Usd, format_seconds
-
-CHANCE = 1.15
-"""What a budget that is named has beyond the cheapest training: chance, and that fleets are chosen to be fast."""
-TOLD = 0.05
-"""The general prior is far less certain of the epochs that are needed than this; one from earlier runs is more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +20,7 @@ class Outlook:
     cheapest_usd: float
     spent_usd: float
     least_share: float = 1.0
+    settings: PlanningSettings = PLANNING
 
     @classmethod
     def of(
@@ -35,8 +31,13 @@ class Outlook:
         prior: EpochPrior = PRIOR,
         *,
         least_share: float = 1.0,
+        settings: PlanningSettings = PLANNING,
+        learn_startup: bool = True,
     ) -> "Outlook":
-        """Pure, and cheap enough to be asked for again."""
+        """Pure, and cheap enough to be asked for again.
+
+        learn_startup  off: what starting functions takes is not learnt, as if it were nothing
+        """
         model = fit_epochs(
             history,
             samples=problem.samples,
@@ -45,9 +46,13 @@ class Outlook:
             first_loss=problem.first_loss,
             prior=prior,
         )
+        if not learn_startup:
+            model = replace(model, epoch_seconds=0.0, call_seconds=0.0)
         smallest = _smallest_mb(problem, history)
-        fleets = candidates(problem, model, left, smallest_mb=smallest)
-        cheapest = cheapest_usd(problem, model, fleets, smallest_mb=smallest, least_share=least_share)
+        fleets = candidates(problem, model, left, smallest_mb=smallest, settings=settings)
+        cheapest = cheapest_usd(
+            problem, model, fleets, smallest_mb=smallest, least_share=least_share, settings=settings
+        )
         spent = sum(e.usd.dollars for e in history) + sum(f.usd.dollars for f in left.failed)
         return cls(
             model=model,
@@ -56,6 +61,7 @@ class Outlook:
             cheapest_usd=cheapest,
             spent_usd=spent,
             least_share=least_share,
+            settings=settings,
         )
 
     def is_hopeless(self, history: tuple[Epoch, ...], left: EpochLeft) -> bool:
@@ -66,7 +72,7 @@ class Outlook:
         if not (self.fleets.most_share >= self.least_share).any():
             return True
         share = self.model.epochs_left_deviation / max(self.model.epochs_left, 1.0)
-        if sum(e.fleet.share for e in history) < 2 and share > TOLD:
+        if sum(e.fleet.share for e in history) < 2 and share > self.settings.known_epochs_share:
             return False
         sure = 1 - min(0.5, 2 * share) - 0.05
         if self._fewest_epochs() * sure > left.epochs:
@@ -85,19 +91,27 @@ class Outlook:
 
     def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...]) -> Usd | None:
         """What the whole training would cost at least, with the ledger's reserve for its last epoch; 15% for chance."""
-        if not history and self.model.epochs_left_deviation > TOLD * self.model.epochs_left:
+        if not history and self.model.epochs_left_deviation > self.settings.known_epochs_share * self.model.epochs_left:
             return None
         if sum(epoch.fleet.share for epoch in history) + self._fewest_epochs() > problem.max_epochs:
             return None
         whole = replace(self.model, done=0.0, epochs_left=self.model.done + self.model.epochs_left)
-        dollars = cheapest_usd(problem, whole, self.fleets, smallest_mb=self.smallest_mb, least_share=self.least_share)
+        dollars = cheapest_usd(
+            problem,
+            whole,
+            self.fleets,
+            smallest_mb=self.smallest_mb,
+            least_share=self.least_share,
+            settings=self.settings,
+        )
         if not math.isfinite(dollars):
             return None
-        if problem.goal.budget is not None and dollars * CHANCE < problem.goal.budget.dollars:
-            # The money would have done, and was spent otherwise: what this training lacks is said.
+        chance = self.settings.budget_factor
+        if problem.goal.budget is not None and dollars * chance < problem.goal.budget.dollars:
+            # The budget was sufficient but was spent elsewhere; report what is missing.
             dollars = self.spent_usd + self.cheapest_usd
         step = 10 ** math.floor(math.log10(dollars) - 1)
-        return Usd.of(round(math.ceil(dollars * CHANCE / step) * step, 6))
+        return Usd.of(round(math.ceil(dollars * chance / step) * step, 6))
 
     def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
         """A clause: what is missing."""
@@ -125,7 +139,7 @@ class Outlook:
 
     def _binds(self, seconds: float) -> bool:
         """Whether it is the time left that does not do: the fastest fleet would need more."""
-        return self._fewest_seconds() * TIME_MARGIN > seconds
+        return self._fewest_seconds() * self.settings.time_margin > seconds
 
 
 def _about(epochs: float) -> str:

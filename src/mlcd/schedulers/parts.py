@@ -10,6 +10,7 @@ hundredth of an epoch. The last one is as long as the way left, so that no train
 """
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,96 +18,156 @@ from numpy.typing import NDArray
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Objective
 from mlcd.models.epochs import EpochModel
-from mlcd.schedulers.planning import Fleets, frugal, least_part
+from mlcd.schedulers.planning import Fleets, PlanningSettings, frugal, least_part
 from mlcd.trial.epoch import LEAST_SHARE, EpochLeft, Fleet
 
 Floats = NDArray[np.float64]
 
-STRETCHES = 12
-ASIDE, ASIDE_SHARE = 0.15, 0.2
-"""Epochs whose price is set aside, and the most of the way left that they may be: the ledger's reserve for the last
-part, and a part more where that one falls short."""
-BOLD = 0.3
-"""Deviations by which the way left is taken shorter than its mean where the budget might not do: money that is kept
-back too long buys nothing."""
-SHORTEST = 0.3
-"""And never less than this of its mean."""
-UNKNOWN = 0.05
-"""The way left is known when its deviation is less than this of it: from then on whole epochs are run."""
-FEWER = 4.0
-"""The very first part has so many times fewer functions than planned: that many may cost time that nobody knows of."""
-SECOND, GROWTH = 0.05, 2.0
-"""The least part after it; each is so many times as large as all before it."""
-BUSY = 4.0
-"""A part is not cut smaller than where its functions work so many times as long as the cloud takes to start them."""
-SURE = 1.0
-"""Deviations that the last part goes beyond the target."""
-WORTH = 0.25
-"""A fleet is planned with where so much of an epoch of it is payable, or the way left if that is less."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MpcSettings(PlanningSettings):
+    """mpc's. Sources: docs/siren.md, "What was chosen on what"; docs/ablations.md says what each brings."""
+
+    stretches: int = 12
+    """Equal pieces of the way left, each with a fleet of its own. Chosen for speed; unmeasured."""
+
+    kept_back_epochs: float = 0.15
+    """Epochs whose price is kept back: for the ledger's reserve of the last part, and for a part more where that one
+    falls short. Chosen on tune-0 to tune-520."""
+
+    kept_back_share: float = 0.2
+    """The most of the way left that `kept_back_epochs` may be. Chosen on tune-0 to tune-520."""
+
+    tight_budget_sigmas: float = 0.3
+    """Deviations by which the way left is taken shorter than its mean where the budget might not suffice: money that is
+    kept back too long buys nothing. Chosen on tune-400 to tune-429 (commit 2302568)."""
+
+    shortest_way_share: float = 0.3
+    """The way left is never planned shorter than this share of its mean. Chosen on tune-0 to tune-520."""
+
+    opening_parts: bool = True
+    """Whether an unknown workload is met with small parts that grow; off: with whole epochs."""
+
+    known_way_share: float = 0.05
+    """The way left is known when its deviation is less than this share of it: from then on whole epochs are run. Chosen
+    on tune-0 to tune-520."""
+
+    first_functions_divisor: float = 4.0
+    """The first part has this many times fewer functions than planned: starting many may cost unknown time. Chosen on
+    tune-0 to tune-520 and lenet-localhost."""
+
+    second_part_share: float = 0.05
+    """The least share of an epoch of every part after the first. Chosen on tune-0 to tune-520."""
+
+    part_growth: float = 2.0
+    """Each opening part is this many times as large as all before it. Chosen on tune-0 to tune-520."""
+
+    busy_factor: float = 4.0
+    """In no part do functions work less than this many times as long as the cloud takes to start them. Chosen on
+    lenet-localhost (commit 7016977)."""
+
+    cut_last: bool = True
+    """Whether the last epoch is cut to the way left."""
+
+    last_part_sigmas: float = 1.0
+    """Deviations by which the last part goes beyond the target. Chosen on tune-0 to tune-520."""
+
+    way_deviation_share: float = 0.05
+    """Of the way left: the most of its deviation that `last_part_sigmas` counts. Chosen on tune-0 to tune-520."""
+
+    plannable_share: float = 0.25
+    """A fleet is planned with where this share of an epoch of it is payable, or the way left if that is less. Chosen on
+    tune-0 to tune-520."""
+
+    learn_startup: bool = True
+    """Whether what starting functions takes, e + f n, is learnt from epochs (commit 5dfce24)."""
+
+
+MPC = MpcSettings()
+PROGRESS_DEVIATION = 0.012
+"""Of what an effective epoch brings: the prior's `progress_noise` (benchmarks/fit_epoch_prior.py)."""
 
 
 def next_part(
-    problem: FunctionProblem, model: EpochModel, left: EpochLeft, fleets: Fleets, *, passes: float
+    problem: FunctionProblem,
+    model: EpochModel,
+    left: EpochLeft,
+    fleets: Fleets,
+    *,
+    passes: float,
+    settings: MpcSettings = MPC,
 ) -> Fleet | None:
     """The first fleet of the best plan, and for how much of an epoch; None where nothing is payable.
 
-    Where the model sees no plan that fits but might be wrong, a frugal fleet: the fastest whose price is within 15% of
-    the cheapest. passes: epochs done, parts as what they are.
+    Where the model sees no plan that fits but might be wrong, a frugal fleet. passes: epochs done, parts as what they
+    are.
     """
-    need = (model.epochs_left + SURE * _doubt(model)) / model.gain(fleets.functions, np.array(model.stage))
-    usable = fleets.most_share >= np.clip(need, LEAST_SHARE, WORTH)
-    plan = _plan(problem, model, left, fleets, usable)
-    first = int(plan[0]) if plan is not None else frugal(fleets, fleets.most_share >= LEAST_SHARE)
+    need = (model.epochs_left + settings.last_part_sigmas * _doubt(model, settings)) / model.gain(
+        fleets.functions, np.array(model.stage)
+    )
+    usable = fleets.most_share >= np.clip(need, LEAST_SHARE, settings.plannable_share)
+    plan = _plan(problem, model, left, fleets, usable, settings=settings)
+    first = int(plan[0]) if plan is not None else frugal(fleets, fleets.most_share >= LEAST_SHARE, settings)
     if first is None:
         return None
     share = 1.0
-    if model.epochs_left_deviation > UNKNOWN * model.epochs_left:
-        first = first if passes else _with_fewer(fleets, usable, first)
-        share = max(SECOND, GROWTH * passes) if passes else LEAST_SHARE
-    share = max(min(share, float(need[first])), _least(problem, model, fleets, first))
+    if settings.opening_parts and model.epochs_left_deviation > settings.known_way_share * model.epochs_left:
+        first = first if passes else _with_fewer(fleets, usable, first, settings.first_functions_divisor)
+        share = max(settings.second_part_share, settings.part_growth * passes) if passes else LEAST_SHARE
+    share = min(share, float(need[first])) if settings.cut_last else share
+    share = max(share, _least(problem, model, fleets, first, settings))
     return fleets.fleet(first, min(share, float(fleets.most_share[first]), left.epochs))
 
 
-def _doubt(model: EpochModel) -> float:
+def _doubt(model: EpochModel, settings: MpcSettings) -> float:
     """Deviation of what the last part brings from what is left, in effective epochs."""
-    return math.hypot(0.012, min(model.epochs_left_deviation, 0.05 * model.epochs_left))
+    return math.hypot(
+        PROGRESS_DEVIATION, min(model.epochs_left_deviation, settings.way_deviation_share * model.epochs_left)
+    )
 
 
-def _with_fewer(fleets: Fleets, usable: NDArray[np.bool_], first: int) -> int:
-    """The usable fleet of the same memory with about `FEWER` times fewer functions."""
+def _with_fewer(fleets: Fleets, usable: NDArray[np.bool_], first: int, divisor: float) -> int:
+    """The usable fleet of the same memory with about `divisor` times fewer functions."""
     alike = usable & (fleets.memory_mb == fleets.memory_mb[first])
-    distance = np.abs(np.log(fleets.functions * FEWER / fleets.functions[first]))
+    distance = np.abs(np.log(fleets.functions * divisor / fleets.functions[first]))
     return int(np.where(alike, distance, np.inf).argmin()) if alike.any() else first
 
 
-def _least(problem: FunctionProblem, model: EpochModel, fleets: Fleets, index: int) -> float:
+def _least(problem: FunctionProblem, model: EpochModel, fleets: Fleets, index: int, settings: MpcSettings) -> float:
     """The smallest part that makes starting the functions worth while: in time, since nobody pays for their start."""
     if problem.goal.minimize is not Objective.TIME:
-        return least_part(problem)
+        return least_part(problem, settings)
     overhead = float(model.overhead(fleets.functions[index : index + 1])[0])
-    worth = BUSY * overhead / max(float(fleets.seconds[index]) - overhead, 1e-9)
-    return max(least_part(problem), worth)
+    worth = settings.busy_factor * overhead / max(float(fleets.seconds[index]) - overhead, 1e-9)
+    return max(least_part(problem, settings), worth)
 
 
 def _plan(
-    problem: FunctionProblem, model: EpochModel, left: EpochLeft, fleets: Fleets, usable: NDArray[np.bool_]
+    problem: FunctionProblem,
+    model: EpochModel,
+    left: EpochLeft,
+    fleets: Fleets,
+    usable: NDArray[np.bool_],
+    *,
+    settings: MpcSettings,
 ) -> NDArray[np.intp] | None:
-    """(STRETCHES,) indices of the fleets; None where none fits in what is left."""
+    """(stretches,) indices of the fleets; None where none fits in what is left."""
     if not usable.any():
         return None
     value, other, limit = fleets.sides(problem, left)
-    way = _way(model, float((limit / other * model.usual_gain(fleets.functions))[usable].max()))
-    stage = model.stage + (1 - model.stage) * (np.arange(STRETCHES) + 0.5) / STRETCHES
-    epochs = way / STRETCHES / model.gain(fleets.functions[None, :], stage[:, None])
+    way = _way(model, float((limit / other * model.usual_gain(fleets.functions))[usable].max()), settings)
+    stretches = settings.stretches
+    stage = model.stage + (1 - model.stage) * (np.arange(stretches) + 0.5) / stretches
+    epochs = way / stretches / model.gain(fleets.functions[None, :], stage[:, None])
     worth = np.where(usable[None, :], value[None, :] * epochs, np.inf)
-    return _under_limit(worth, other[None, :] * epochs, limit * way / (way + _aside(way)))
+    return _under_limit(worth, other[None, :] * epochs, limit * way / (way + _kept_back(way, settings)))
 
 
-def _aside(way: float) -> float:
-    return min(ASIDE, ASIDE_SHARE * way)
+def _kept_back(way: float, settings: MpcSettings) -> float:
+    return min(settings.kept_back_epochs, settings.kept_back_share * way)
 
 
-def _way(model: EpochModel, payable: float) -> float:
+def _way(model: EpochModel, payable: float, settings: MpcSettings) -> float:
     """Effective epochs to plan for, given that the training can be paid for: else nothing that is chosen now matters.
 
     The way left is taken as normal, cut off at `payable`, where even the cheapest fleet would use up what is left. Its
@@ -115,13 +176,13 @@ def _way(model: EpochModel, payable: float) -> float:
     mean, deviation = model.epochs_left, model.epochs_left_deviation
     if deviation <= 0:
         return mean
-    cut = (payable - _aside(payable) - mean) / deviation
+    cut = (payable - _kept_back(payable, settings) - mean) / deviation
     if cut <= 4:
         cut = max(cut, -3.0)
         density = math.exp(-0.5 * cut**2) / math.sqrt(2 * math.pi)
         mean -= deviation * density / (0.5 * math.erfc(-cut / math.sqrt(2)))
-        mean -= BOLD * deviation
-    return max(mean, SHORTEST * model.epochs_left)
+        mean -= settings.tight_budget_sigmas * deviation
+    return max(mean, settings.shortest_way_share * model.epochs_left)
 
 
 def _under_limit(value: Floats, other: Floats, limit: float) -> NDArray[np.intp] | None:

@@ -14,16 +14,50 @@ from mlcd.trial.epoch import LEAST_SHARE, EpochLeft, Fleet
 
 Floats = NDArray[np.float64]
 
-COUNTS, SIZES = 120, 4
-"""Numbers of functions and memory sizes that are looked at: a geometric choice of those allowed."""
-TIME_MARGIN = 1.15
-"""An epoch is planned only where it may take this much longer than predicted before its leave ends."""
-PART_MARGIN = 0.03
-"""And a part of one where it may take this much of an epoch longer besides: a straggler's last round is not shorter."""
-STEPS = 8
-"""Mini-batches that a part of an epoch has at least."""
-LAST_PRICE = TIME_MARGIN * 1.04
-"""What the last epoch counts more than its price: its worst case must fit in what is left then."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningSettings:
+    """Shared by all schedulers that plan with the epoch model. Sources: docs/siren.md, "What was chosen on what"."""
+
+    function_counts: int = 120
+    """Numbers of functions looked at, spread evenly over their logarithms. Chosen for speed; unmeasured."""
+
+    memory_sizes: int = 4
+    """Memory sizes looked at, spread likewise. Chosen for speed; unmeasured."""
+
+    time_margin: float = 1.15
+    """An epoch is planned only where it may take this many times its prediction before its authorisation ends. A safety
+    margin; chosen on tune-0 to tune-520."""
+
+    part_margin: float = 0.03
+    """And a part of an epoch only where it may take this share of an epoch longer besides: a straggler's last round is
+    not shorter. A safety margin; chosen on tune-0 to tune-520."""
+
+    least_steps: int = 8
+    """Mini-batches that a part of an epoch has at least, so that its times tell something. Unmeasured."""
+
+    last_price_factor: float = 1.04
+    """On top of `time_margin`, what the last epoch counts more than its price: its worst case must fit in what remains.
+    A safety margin; unmeasured."""
+
+    frugal_factor: float = 1.15
+    """Where no plan fits: the fastest fleet whose epoch costs at most this many times the cheapest. Unmeasured."""
+
+    budget_factor: float = 1.15
+    """The budget that is named as sufficient, over the cheapest training: for chance, and since fleets are chosen to be
+    fast. Chosen on tune-N workloads (commit c8737f8)."""
+
+    known_epochs_share: float = 0.05
+    """A prior whose epochs are this certain comes from earlier runs: it may refuse a budget before the first epoch. The
+    general prior has 0.32, one from earlier runs 0.02."""
+
+    @property
+    def last_price(self) -> float:
+        """The price of the last epoch that is counted, over its predicted one."""
+        return self.time_margin * self.last_price_factor
+
+
+PLANNING = PlanningSettings()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,20 +99,29 @@ def spread_over(values: Sequence[int], count: int) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=64)
-def _choice(functions: tuple[int, ...], memory_mb: tuple[int, ...]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    rows = np.array(spread_over(functions, COUNTS))
-    columns = np.array(spread_over(memory_mb, SIZES))
+def _choice(
+    functions: tuple[int, ...], memory_mb: tuple[int, ...], counts: int, sizes: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    rows = np.array(spread_over(functions, counts))
+    columns = np.array(spread_over(memory_mb, sizes))
     grid = np.meshgrid(rows, columns, indexing="ij")
     return grid[0].ravel(), grid[1].ravel()
 
 
-def candidates(problem: FunctionProblem, model: EpochModel, left: EpochLeft, *, smallest_mb: float = 0.0) -> Fleets:
+def candidates(
+    problem: FunctionProblem,
+    model: EpochModel,
+    left: EpochLeft,
+    *,
+    smallest_mb: float = 0.0,
+    settings: PlanningSettings = PLANNING,
+) -> Fleets:
     """The fleets looked at; none with less memory than `smallest_mb` is payable."""
-    rows, columns = _choice(problem.functions, problem.memory_mb)
+    rows, columns = _choice(problem.functions, problem.memory_mb, settings.function_counts, settings.memory_sizes)
     functions, memory = problem.functions_array[rows, 0], problem.memory_array[0, columns]
     seconds, overhead = model.seconds(functions, memory), model.overhead(functions)
     usd = functions * (problem.usd_per_second[0, columns] * seconds + problem.usd_per_function)
-    most = most_share(left.cap_seconds[rows, columns], seconds, overhead)
+    most = most_share(left.cap_seconds[rows, columns], seconds, overhead, settings)
     most = np.where(memory >= smallest_mb, most, 0.0)
     for failure in left.failed:  # what failed is not tried again, nor anything smaller
         smaller = (functions <= failure.fleet.functions) & (memory <= failure.fleet.memory_mb)
@@ -86,16 +129,16 @@ def candidates(problem: FunctionProblem, model: EpochModel, left: EpochLeft, *, 
     return Fleets(functions=functions, memory_mb=memory, seconds=seconds, usd=usd, most_share=most)
 
 
-def least_part(problem: FunctionProblem) -> float:
+def least_part(problem: FunctionProblem, settings: PlanningSettings = PLANNING) -> float:
     """The smallest share of an epoch that is worth a barrier: enough mini-batches that what is measured tells."""
-    return min(max(LEAST_SHARE, STEPS * problem.batch / problem.samples), 1.0)
+    return min(max(LEAST_SHARE, settings.least_steps * problem.batch / problem.samples), 1.0)
 
 
-def most_share(cap_seconds: Floats, seconds: Floats, overhead: Floats) -> Floats:
+def most_share(cap_seconds: Floats, seconds: Floats, overhead: Floats, settings: PlanningSettings = PLANNING) -> Floats:
     """(A,) the part of an epoch of `seconds`, `overhead` of which any part has, that its leave outlasts."""
     busy = np.maximum(seconds - overhead, 1e-9)
-    share = (cap_seconds / TIME_MARGIN - overhead) / busy
-    result: Floats = np.clip(np.where(share < 1, share - PART_MARGIN, share), 0.0, 1.0)
+    share = (cap_seconds / settings.time_margin - overhead) / busy
+    result: Floats = np.clip(np.where(share < 1, share - settings.part_margin, share), 0.0, 1.0)
     return result
 
 
@@ -106,24 +149,27 @@ def cheapest_usd(
     *,
     smallest_mb: float = 0.0,
     least_share: float = 1.0,
+    settings: PlanningSettings = PLANNING,
 ) -> float:
     """The least that the epochs left are predicted to cost with one fleet, whatever is left to pay for them.
 
     least_share  to which the last epoch may be cut
     """
-    usable = (fleets.memory_mb >= smallest_mb) & (fleets.seconds * TIME_MARGIN <= problem.longest_epoch_seconds)
+    usable = (fleets.memory_mb >= smallest_mb) & (
+        fleets.seconds * settings.time_margin <= problem.longest_epoch_seconds
+    )
     if not usable.any():
         return float("inf")
     epochs = np.maximum(model.epochs_left / model.usual_gain(fleets.functions), LEAST_SHARE)
     if least_share == 1:
         epochs = np.maximum(np.ceil(epochs - 0.05), 1.0)
     last = np.clip(epochs, least_share, 1.0)
-    return float((fleets.usd * (epochs + last * (LAST_PRICE - 1)))[usable].min())
+    return float((fleets.usd * (epochs + last * (settings.last_price - 1)))[usable].min())
 
 
-def frugal(fleets: Fleets, usable: NDArray[np.bool_], *, within: float = 1.15) -> int | None:
-    """The fastest usable fleet whose epoch costs at most `within` times the cheapest usable one's."""
+def frugal(fleets: Fleets, usable: NDArray[np.bool_], settings: PlanningSettings = PLANNING) -> int | None:
+    """The fastest usable fleet whose epoch costs at most `frugal_factor` times the cheapest usable one's."""
     if not usable.any():
         return None
-    near = usable & (fleets.usd <= within * fleets.usd[usable].min())
+    near = usable & (fleets.usd <= settings.frugal_factor * fleets.usd[usable].min())
     return int(np.where(near, fleets.seconds, np.inf).argmin())

@@ -20,8 +20,9 @@ SCHEDULERS = {
 
 ONLY_SIMULATED = "oracle"
 """Must know the truth: `mlcd bench serverless` makes it."""
-_NOT_TYPED = ("seed", "prior", "truth")
-"""Fields that no user writes as an option."""
+_NOT_TYPED = ("seed", "prior", "truth", "settings")
+"""Fields that no user writes as an option; those of `settings` are options."""
+_SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
 
 
 _PLUGIN_HAS = ("name", "decide", "ending", "smallest_budget")
@@ -53,8 +54,11 @@ def scheduler(text: str, *, seed: int = 0, prior: EpochPrior | None = None) -> S
     cls = scheduler_class(name.strip())
     if getattr(cls, "needs_truth", False):
         raise BadInput(f"search.strategy: {name.strip()} runs in `mlcd bench serverless` only: it must know the truth")
-    hints = get_type_hints(cls)
-    fields = {f.name.replace("_", "-"): f.name for f in dataclasses.fields(cls) if f.init and f.name not in _NOT_TYPED}
+    settings: Any = next((f.default for f in dataclasses.fields(cls) if f.name == "settings"), None)
+    inside = [f.name for f in dataclasses.fields(settings)] if settings is not None else []
+    hints = {**get_type_hints(cls), **(get_type_hints(type(settings)) if settings is not None else {})}
+    own = [f.name for f in dataclasses.fields(cls) if f.init and f.name not in _NOT_TYPED]
+    fields = {field.replace("_", "-"): field for field in (*own, *inside)}
     values: dict[str, Any] = {}
     for part in filter(None, (piece.strip() for piece in tail.split(","))):
         option, equals, value = (piece.strip() for piece in part.partition("="))
@@ -67,6 +71,9 @@ def scheduler(text: str, *, seed: int = 0, prior: EpochPrior | None = None) -> S
     try:
         if prior is not None and any(f.name == "prior" for f in dataclasses.fields(cls)):
             values["prior"] = prior
+        changed = {field: values.pop(field) for field in inside if field in values}
+        if changed:
+            values["settings"] = dataclasses.replace(settings, **changed)
         made: Scheduler = cls(seed=seed, **values)
     except ValueError as error:
         raise BadInput(f"search.strategy: {text}: {error}") from error
@@ -74,6 +81,10 @@ def scheduler(text: str, *, seed: int = 0, prior: EpochPrior | None = None) -> S
 
 
 def _convert(where: str, value: str, kind: Any) -> Any:
+    if kind is bool:
+        if value.lower() not in _SWITCH:
+            raise BadInput(f"{where}: not a switch (got {value!r}); allowed: on, off")
+        return _SWITCH[value.lower()]
     number = float if kind in (float, float | None) else int if kind in (int, int | None) else None
     if number is None:
         return value

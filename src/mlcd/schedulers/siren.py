@@ -12,7 +12,7 @@ from mlcd.errors import BadInput
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Objective
 from mlcd.schedulers.outlook import Outlook
-from mlcd.schedulers.siren_state import FEATURES, choose, observe
+from mlcd.schedulers.siren_state import FEATURES, SIREN, SirenSettings, choose, observe
 from mlcd.trial.epoch import LEAST_SHARE, Epoch, EpochLeft, Fleet
 from mlcd.units import Usd
 
@@ -63,11 +63,13 @@ def load_policy(path: str) -> Policy:
 class Siren:
     """The most probable fleet of the trained policy, masked by the ledger.
 
+    Its options are `weights` and the fields of SirenSettings.
     weights  a file written by `scripts/train-siren`; without it, the one that is shipped
     """
 
     name: ClassVar[str] = "siren"
     weights: str = ""
+    settings: SirenSettings = SIREN
     seed: int = 0
 
     def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Fleet | None:
@@ -78,9 +80,9 @@ class Siren:
             )
         if len(history) >= 2 and Outlook.of(problem, history, left, least_share=LEAST_SHARE).is_hopeless(history, left):
             return None
-        state = observe(problem, history, left)
+        state = observe(problem, history, left, self.settings)
         action = load_policy(self.weights or str(WEIGHTS)).mean(state.features)
-        return choose(problem, left, state, action)
+        return choose(problem, left, state, action, self.settings)
 
     def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
         """What is missing, by mpc's fit: the policy has no words."""

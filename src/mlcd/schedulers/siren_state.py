@@ -18,29 +18,64 @@ from numpy.typing import NDArray
 
 from mlcd.functions import FunctionProblem
 from mlcd.models.epochs import PRIOR, REFERENCE_MB
-from mlcd.schedulers.planning import PART_MARGIN, least_part
+from mlcd.schedulers.planning import PLANNING, least_part
 from mlcd.trial.epoch import LEAST_SHARE, Epoch, EpochLeft, Fleet
 
 Floats = NDArray[np.float64]
 
 FEATURES = 18
 LOG_FUNCTIONS, LOG_MEMORY = 1.2, 1.5
-"""How far an action of 1 goes: n is at most exp(1.2) times the even number or a share of it, m down to exp(-1.5)."""
-OPENING = 0.05
-"""The first part of an epoch, at least."""
-BEYOND, SURE = 1.03, 0.02
-"""The last part is so many times the epochs left by the curve, and this part of an epoch more."""
-TIME_MARGIN = 1.12
-"""Times that an epoch may take as long as predicted."""
-LAST = 1.3
-"""Epochs left by the curve below which the next one may be the last."""
-PAYABLE = 0.75
-"""What is left is spent as if no more epochs were needed than this of what it pays for, with a single function."""
-SPARE, CHEAP = 0.3, 0.45
-"""Of a cheap epoch that is kept back for when it costs at most this share of what is left."""
-NOISE = 0.03
-"""Of a loss off its curve, in epochs."""
+"""How far an action of 1 goes: n is at most exp(1.2) times the even number or a share of it, m down to exp(-1.5). Part
+of the policy: it was trained with these."""
 _FLOORS = 1 / (1 + np.exp(-np.linspace(-1.5, 4.0, 24)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SirenSettings:
+    """What siren does around its policy. Sources: docs/siren.md, "What was chosen on what"; docs/ablations.md."""
+
+    opening_share: float = 0.05
+    """The first part of an epoch, at least; 1: a whole epoch, as in the paper. Chosen on tune-100 to tune-139 and
+    tune-300 to tune-339."""
+
+    cut_last: bool = True
+    """Whether the last epoch is cut to the way left by the loss curve; off: whole epochs, as in the paper."""
+
+    last_part_factor: float = 1.03
+    """The last part is this many times the epochs left by the curve, and `last_part_extra` more. Chosen as above."""
+
+    last_part_extra: float = 0.02
+    """See `last_part_factor`."""
+
+    time_margin: float = 1.12
+    """An epoch may take this many times its prediction before its authorisation ends. A safety margin; unmeasured."""
+
+    payable_share: float = 0.75
+    """What remains is spent as if no more epochs were needed than this share of what it pays for with one function.
+    Chosen as above."""
+
+    spent_share: float = 0.96
+    """The share of what remains that is spent evenly. Trained with; unmeasured."""
+
+    spare_epochs: float = 0.25
+    """Epochs that are added to those left when what remains is spread over them. Trained with; unmeasured."""
+
+    last_epochs: float = 1.3
+    """Epochs left by the curve below which the next one may be the last, so that a spare part is kept back: see
+    `spare_share`. Unmeasured."""
+
+    spare_share: float = 0.3
+    """Of a cheap epoch, kept back near the end: a loss that just misses its target must not be the end; 0: nothing is
+    (commit b6abc8f). Unmeasured."""
+
+    spare_limit: float = 0.45
+    """The spare part is kept back where it costs at most this share of what remains. Unmeasured."""
+
+    curve_noise: float = 0.03
+    """Deviation of a loss from its curve, in epochs. Chosen as above."""
+
+
+SIREN = SirenSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +102,9 @@ class SirenState:
         return result
 
 
-def observe(problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> SirenState:
+def observe(
+    problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft, settings: SirenSettings = SIREN
+) -> SirenState:
     """The state before the next epoch. Needs a budget: the paper's reward has one."""
     budget = problem.goal.budget.dollars if problem.goal.budget is not None else math.nan
     usd = left.usd.dollars if left.usd is not None else math.nan
@@ -82,10 +119,11 @@ def observe(problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLef
         work = (last.fetch.mean_seconds + last.compute.mean_seconds) * last.fleet.functions * stretch
         update = last.update.mean_seconds * stretch
     passes = [0.0, *itertools.accumulate(epoch.fleet.share for epoch in history)]
-    epochs = _epochs_left(problem, history, passes)
+    epochs = _epochs_left(problem, history, passes, settings.curve_noise)
     price = float(problem.prices.usd_per_second(memory))
     # Were more epochs needed than few functions could be paid for, nothing that is chosen now would matter.
-    spend = 0.96 * usd / (min(epochs, PAYABLE * usd / (price * work)) + 0.25)
+    needed = min(epochs, settings.payable_share * usd / (price * work)) + settings.spare_epochs
+    spend = settings.spent_share * usd / needed
     even = (spend - price * work) / (price * update + problem.usd_per_function)
     even = min(max(even, 0.02 * work / max(update, 1e-9), 1.0), float(problem.functions[-1]))
     cheapest = price * work * (PRIOR.epochs[0] if last is None else passes[-1] + epochs)
@@ -100,12 +138,23 @@ def observe(problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLef
         math.log(budget / max(cheapest, 1e-9)) - 1,
         *_last_features(problem, last, usd),
     ]
-    least = max(OPENING, least_part(problem))
-    share = min(least if last is None else max(BEYOND * epochs + SURE, LEAST_SHARE), 1.0, max(left.epochs, LEAST_SHARE))
+    share = _share(problem, epochs, settings, is_first=last is None)
+    share = min(share, 1.0, max(left.epochs, LEAST_SHARE))
     return SirenState(np.clip(np.array(features), -5, 5), share, epochs, even, work, update, memory)
 
 
-def choose(problem: FunctionProblem, left: EpochLeft, state: SirenState, action: Floats) -> Fleet | None:
+def _share(problem: FunctionProblem, epochs_left: float, settings: SirenSettings, *, is_first: bool) -> float:
+    """Of an epoch that comes next: a small part first, then whole ones, the last cut to the way left."""
+    if is_first:
+        return max(settings.opening_share, least_part(problem))
+    if not settings.cut_last:
+        return 1.0
+    return max(settings.last_part_factor * epochs_left + settings.last_part_extra, LEAST_SHARE)
+
+
+def choose(
+    problem: FunctionProblem, left: EpochLeft, state: SirenState, action: Floats, settings: SirenSettings = SIREN
+) -> Fleet | None:
     """The payable fleet nearest to what the action asks for; None when the ledger pays for none.
 
     n = even exp(1.2 a_0), m = largest exp(0.75 (a_1 - 1)), both rounded to what is allowed, a clipped to [-1, 1].
@@ -118,13 +167,13 @@ def choose(problem: FunctionProblem, left: EpochLeft, state: SirenState, action:
     log_n = math.log(state.even_functions) + LOG_FUNCTIONS * float(wanted[0])
     for index in (column, *range(len(problem.memory_mb) - 1, -1, -1)):
         seconds = state.seconds(problem.functions_array[:, 0], problem.memory_mb[index])
-        margin = TIME_MARGIN * state.share + (PART_MARGIN if state.share < 1 else 0.0)
+        margin = settings.time_margin * state.share + (PLANNING.part_margin if state.share < 1 else 0.0)
         payable = left.cap_seconds[:, index] >= seconds * margin
         for failure in left.failed:
             if problem.memory_mb[index] <= failure.fleet.memory_mb:
                 payable &= problem.functions_array[:, 0] > failure.fleet.functions
         usd = problem.functions_array[:, 0] * (problem.usd_per_second[0, index] * seconds + problem.usd_per_function)
-        payable = _with_spare(left, state, payable, usd)
+        payable = _with_spare(left, state, payable, usd, settings)
         if payable.any():
             distance = np.abs(np.log(problem.functions_array[:, 0]) - log_n)
             row = int(np.where(payable, distance, np.inf).argmin())
@@ -132,12 +181,14 @@ def choose(problem: FunctionProblem, left: EpochLeft, state: SirenState, action:
     return None
 
 
-def _with_spare(left: EpochLeft, state: SirenState, payable: NDArray[np.bool_], usd: Floats) -> NDArray[np.bool_]:
+def _with_spare(
+    left: EpochLeft, state: SirenState, payable: NDArray[np.bool_], usd: Floats, settings: SirenSettings
+) -> NDArray[np.bool_]:
     """What is payable and leaves the price of a cheap part, near the end and where that is cheap; else `payable`."""
-    if left.usd is None or state.epochs_left > LAST or not payable.any():
+    if left.usd is None or state.epochs_left > settings.last_epochs or not payable.any():
         return payable
-    cheap = 1.2 * SPARE * float(usd[payable].min())
-    if cheap > CHEAP * left.usd.dollars:
+    cheap = 1.2 * settings.spare_share * float(usd[payable].min())
+    if cheap > settings.spare_limit * left.usd.dollars:
         return payable
     spare = payable & (1.05 * usd * state.share + cheap <= left.usd.dollars)
     return spare if spare.any() else payable
@@ -147,7 +198,9 @@ def _phases(epoch: Epoch) -> float:
     return epoch.fetch.mean_seconds + epoch.compute.mean_seconds + epoch.update.mean_seconds
 
 
-def _epochs_left(problem: FunctionProblem, history: tuple[Epoch, ...], passes: list[float]) -> float:
+def _epochs_left(
+    problem: FunctionProblem, history: tuple[Epoch, ...], passes: list[float], curve_noise: float
+) -> float:
     """By lines through 1/(loss - floor), weighed over floors; the general prior while there are too few losses."""
     losses = np.array(([problem.first_loss] if problem.first_loss is not None else []) + [e.loss for e in history])
     guess = max(PRIOR.epochs[0] - passes[-1], 1.0)
@@ -164,7 +217,7 @@ def _epochs_left(problem: FunctionProblem, history: tuple[Epoch, ...], passes: l
     ahead = (1 / (target - floors) - height[-1]) / slope
     logit = np.log(_FLOORS / (1 - _FLOORS))
     middle = math.log(PRIOR.floor_share[0] / (1 - PRIOR.floor_share[0]))
-    score = -0.5 * (errors**2).sum(axis=0) / NOISE**2 - 0.5 * ((logit - middle) / PRIOR.floor_share[1]) ** 2
+    score = -0.5 * (errors**2).sum(axis=0) / curve_noise**2 - 0.5 * ((logit - middle) / PRIOR.floor_share[1]) ** 2
     score -= 0.5 * (np.log(np.maximum(passes[-1] + ahead, 0.1) / PRIOR.epochs[0]) / PRIOR.epochs[1]) ** 2
     weight = np.exp(score - score.max())
     return max(float(weight @ ahead / weight.sum()), 0.02)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlcd.problem import Problem
+from mlcd.search.heterbo_settings import HeterBOSettings
 from mlcd.trial.plan import Left
 from mlcd.trial.trial import FailureKind, History, Measurement
 
@@ -33,11 +34,12 @@ def open_rows(problem: Problem, history: History, left: Left) -> Mask:
     return mask
 
 
-def rising_rows(problem: Problem, history: History) -> Mask:
+def rising_rows(problem: Problem, history: History, settings: HeterBOSettings) -> Mask:
     """(N,) not beyond the top of a type's curve: HeterBO's concave prior (paper III-C).
 
-    Of two nearby deployments of one type (n1 < n2, n2 - n1 <= max(4, n2 / 4)), when the larger is slower with 95%
-    probability given both measurements' errors, no more than n2 nodes of that type are worth a trial.
+    Of two nearby deployments of one type (n1 < n2, apart by at most `prune_gap_nodes` or `prune_gap_share` of n2), when
+    the larger is slower by `prune_sigmas` of both measurements' errors, no more than n2 nodes of that type are worth a
+    trial.
     """
     mask = np.ones(len(problem.space), dtype=bool)
     identity, nodes = problem.space.encoding.identity, problem.nodes
@@ -49,6 +51,7 @@ def rising_rows(problem: Problem, history: History) -> Mask:
         for small, large in pairwise(trials):
             n1, n2 = small.config.nodes, large.config.nodes
             fall = np.log(small.samples_per_second / large.samples_per_second)
-            if n2 - n1 <= max(4, n2 / 4) and fall > 1.645 * np.hypot(small.relative_error, large.relative_error):
+            nearby = n2 - n1 <= max(settings.prune_gap_nodes, settings.prune_gap_share * n2)
+            if nearby and fall > settings.prune_sigmas * np.hypot(small.relative_error, large.relative_error):
                 mask &= ~((identity == kind) & (nodes > n2))
     return mask

@@ -1,7 +1,7 @@
 """HeterBO (Yi et al., IPDPS 2020): Bayesian optimisation that knows what a trial costs and what must be kept back."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from mlcd.problem import Problem
 from mlcd.search.acquisition import expected_rise, expected_saving, pandora_index
 from mlcd.search.candidates import open_rows, rising_rows
 from mlcd.search.first_looks import first_looks, known_types, one_of_each_kind
+from mlcd.search.heterbo_settings import HeterBOSettings
 from mlcd.search.strategy import MeasuredStrategy
 from mlcd.trial.plan import Left, Plan, best_fitting, margin_sigmas, plans
 from mlcd.trial.trial import History, Suggestion
@@ -21,64 +22,29 @@ from mlcd.units import Usd, format_seconds
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-UNFINISHED = 3.0
-"""While nothing measured fits, ending empty-handed counts as this many times the run that most probably fits."""
-
-FIRST_SHOT = 1.75
-"""The same when the money of a run in time is sought and the next trial is picked: the surest deployment is the largest
-and the dearest, and a first shot that misses narrowly leaves time for a surer one. Whether to go on at all is still
-decided by UNFINISHED."""
-
-MISSED = 1.5
-"""Every shot that missed raises FIRST_SHOT by this factor: less is left to miss with."""
-
-TAIL_DEGREES = 2.0
-"""Student's t instead of the normal law for "might this fit after all": a model of few trials is wrong more often than
-it thinks, and giving up is the worst outcome."""
-
-OPTIMISM = 1.645
-"""One-sided 95%: the paper's confidence interval on what a trial may bring."""
+DEFAULTS = HeterBOSettings()
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeterBO(MeasuredStrategy):
     """Single nodes first; then the trial with the largest net gain, until none is worth its price.
 
-    start        how many types are tried on their fewest nodes first: a number, `all` (the paper), or `auto`: the
-                 cheapest and the median-priced type; where only time counts, as many as run side by side, each in
-                 the middle of its range
-    acquisition  net: expected improvement in the goal's unit where it fits, less the trial's price
-                 pandora: the trial whose price is paid back at the best value (the same stop; bolder)
-                 auto: net, but pandora when trials run one by one and a trial that brings nothing costs little: where
-                 there is no limit, or the fastest of a single type is sought, whose every trial tells of all others
-    price        off: trials are thought to cost nothing
-    prune        off: no concave prior on the speed over nodes
-    gate         off: no test that the optimistic bound pays for the trial
-    reserve      off: nothing is kept back for the incumbent (simulated clouds only)
+    Its options are the fields of HeterBOSettings.
     """
 
     name: ClassVar[str] = "heterbo"
-    start: str = "auto"
-    acquisition: Literal["auto", "net", "pandora", "tei", "tei-literal"] = "auto"
-    price: bool = True
-    prune: bool = True
-    gate: bool = True
-    reserve: bool = True
-
-    def __post_init__(self) -> None:
-        if self.start not in ("auto", "all") and not (self.start.isdigit() and int(self.start) >= 1):
-            raise ValueError(f"start is all, auto or a number from 1 (got {self.start!r})")
+    settings: HeterBOSettings = DEFAULTS
 
     @property
     def guarded(self) -> bool:
         """Unless its reserve is switched off."""
-        return self.reserve
+        return self.settings.reserve
 
     def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
         """The start, then by the acquisition; several at once as if each came out as expected."""
         candidates = open_rows(problem, history, left)
-        if self.prune:
-            candidates &= rising_rows(problem, history)
+        if self.settings.prune:
+            candidates &= rising_rows(problem, history, self.settings)
         rows = self._start(problem, history, candidates, count)
         model = speed_model(problem, history)
         if rows or model is None:
@@ -106,13 +72,13 @@ class HeterBO(MeasuredStrategy):
 
     def _start(self, problem: Problem, history: History, candidates: Mask, count: int) -> list[int]:
         """The rows still to try before the model is asked, at most `count`."""
-        if self.start == "auto" and not (count > 1 and _only_time_counts(problem)):
+        if self.settings.start == "auto" and not (count > 1 and _only_time_counts(problem)):
             return one_of_each_kind(problem, history, candidates)[:count]
-        size = {"all": len(problem.space), "auto": count}.get(self.start) or int(self.start)
+        size = {"all": len(problem.space), "auto": count}.get(self.settings.start) or int(self.settings.start)
         missing = size - len(known_types(problem, history))
         if missing <= 0:
             return []
-        firsts = first_looks(problem, history, candidates, in_the_middle=self.start == "auto")
+        firsts = first_looks(problem, history, candidates, in_the_middle=self.settings.start == "auto")
         return firsts[: min(missing, count)]
 
     # ---- acquisition
@@ -129,13 +95,13 @@ class HeterBO(MeasuredStrategy):
             prices = self._trial_price(problem, round_seconds)
             if problem.keeps_work and target is not None and count == 1:
                 prices = np.maximum(prices - _work_done(problem, model, target), 0.0)
-            if self.acquisition in ("auto", "net", "pandora"):
-                bold = count == 1 and _may_be_bold(problem, left)
+            if self.settings.acquisition in ("auto", "net", "pandora"):
+                bold = count == 1 and self._may_be_bold(problem, left)
                 score, reason = self._net(problem, left, target, model, prices, bold=bold, missed=missed)
             else:
                 score, reason = self._tei(problem, history, left, incumbent=incumbent, model=model, prices=prices)
-            if self.gate and incumbent is not None:
-                candidates = candidates & _may_pay(problem, incumbent, model, prices)
+            if self.settings.gate and incumbent is not None:
+                candidates = candidates & _may_pay(problem, incumbent, model, prices, self.settings.optimism_sigmas)
             row = int(np.where(candidates, score, -np.inf).argmax())
             if not candidates[row] or score[row] <= 0:
                 break
@@ -145,7 +111,8 @@ class HeterBO(MeasuredStrategy):
             candidates = candidates.copy()
             candidates[row] = False
             round_seconds = max(round_seconds, float(problem.planned_trial_seconds[row]))
-            if target is not None:  # the next of this round has to beat what this one is expected to bring
+            if target is not None and self.settings.round_target:
+                # The next of this round has to beat what this one is expected to bring.
                 scale = problem.goal.scale(problem.dollars_per_second)[row]
                 target = min(target, float(np.exp(model.log_seconds[row]) * scale))
             model = as_expected(model, row) if len(picks) < count else model
@@ -153,7 +120,7 @@ class HeterBO(MeasuredStrategy):
 
     def _trial_price(self, problem: Problem, round_seconds: float) -> Floats:
         """(N,) what one more trial costs in the goal's unit, beside trials that take `round_seconds` anyway."""
-        if not self.price:
+        if not self.settings.price:
             return np.zeros(len(problem.space))
         seconds = problem.planned_trial_seconds
         extra = np.maximum(seconds - round_seconds, 0.0)
@@ -175,12 +142,11 @@ class HeterBO(MeasuredStrategy):
         mean = model.log_seconds + scale
         log_cap = self._log_longest(problem, left) + scale
         if target is not None:
-            if self.price and (missed or not _may_be_bold(problem, left)):
+            if self.settings.price and self._counts_share(problem, missed=missed):
                 # What a trial takes of the limits is gone for others: a share of them weighs like as much of the run.
-                # Where every trial tells of all others it counts from the first miss on: the next may be one more.
                 prices = prices + target * _share_of_limits(problem)
             gain = expected_saving(mean, model.variance, target, log_cap)
-            if self.acquisition == "pandora" or (self.acquisition == "auto" and bold):
+            if self.settings.acquisition == "pandora" or (self.settings.acquisition == "auto" and bold):
                 upside = np.full(len(mean), -np.inf)
                 pays = gain > prices
                 index = pandora_index(mean[pays], model.variance[pays], prices[pays], target, log_cap[pays])
@@ -194,6 +160,15 @@ class HeterBO(MeasuredStrategy):
         """(N,) ln of the longest run that still fits on each configuration."""
         return _log_seconds_that_fit(problem, left)
 
+    def _may_be_bold(self, problem: Problem, left: Left) -> bool:
+        """Whether a trial that brings nothing costs little: no limit, or one curve that every trial tells of."""
+        return not left.is_limited or (self.settings.single_type_pandora and _is_one_fast_curve(problem))
+
+    def _counts_share(self, problem: Problem, *, missed: bool) -> bool:
+        """Whether a trial's share of the limits counts; where every trial tells of all others, from a miss on."""
+        share = self.settings.limit_share
+        return share == "always" or (share == "on" and (missed or not _is_one_fast_curve(problem)))
+
     def _until_one_fits(
         self, problem: Problem, model: SpeedModel, prices: Floats, *, mean: Floats, log_cap: Floats
     ) -> Floats:
@@ -203,24 +178,26 @@ class HeterBO(MeasuredStrategy):
         may be lost that the mean of a run far beyond the deadline is not); only the order and the sign count then.
         """
         distance = (log_cap - mean) / np.sqrt(model.variance)
-        chance = stdtr(TAIL_DEGREES, distance)
+        chance = stdtr(self.settings.tail_degrees, distance)
         surest = int(distance.argmax())
         fitting = np.exp(np.minimum(mean, log_cap))
-        share = _share_of_limits(problem) if self.price else np.zeros(len(mean))
+        counts = self.settings.price and self.settings.limit_share != "off"
+        share = _share_of_limits(problem) if counts else np.zeros(len(mean))
 
         def net(empty_handed: float, share: Floats) -> Floats:
             return np.asarray(chance * np.maximum(1 - fitting / empty_handed, 0.0) - prices / empty_handed - share)
 
-        if problem.goal.minimize is not Objective.COST:
-            return net(UNFINISHED * float(np.exp(mean[surest])), share)
+        unfinished = self.settings.unfinished_runs
+        if problem.goal.minimize is not Objective.COST or not self.settings.deadline_first_try:
+            return net(unfinished * float(np.exp(mean[surest])), share)
         run = float(fitting[surest])
         if run <= 0:  # no trial leaves time for any run
             return np.zeros(len(mean))
         measured = model.posterior.data.rows
         missed = len(measured) - len(np.unique(problem.space.encoding.identity[measured]))  # but for first looks
-        times = FIRST_SHOT * MISSED**missed
+        times = self.settings.first_try_runs * self.settings.first_try_growth**missed
         # As once something fits, a share of the limits weighs like as much of the run.
-        goes_on = net(UNFINISHED * run, share / UNFINISHED) > 0
+        goes_on = net(unfinished * run, share / unfinished) > 0
         return np.where(goes_on, np.exp(net(times * run, share / times)), 0.0)
 
     def _tei(
@@ -242,15 +219,15 @@ class HeterBO(MeasuredStrategy):
         by_speed = incumbent or min(options, key=lambda plan: plan.seconds)
         best_speed = problem.work_samples / by_speed.seconds
         rise = expected_rise(np.log(problem.work_samples) - model.log_seconds, model.variance, best_speed)
-        literal = self.acquisition == "tei-literal"
+        literal = self.settings.acquisition == "tei-literal"
         with np.errstate(divide="ignore", over="ignore"):
             run_seconds = problem.work_samples / (rise if literal else best_speed + rise)
         if left.usd is not None:
-            trial = problem.planned_trial_seconds * problem.dollars_per_second
-            slack = left.usd.dollars - (trial if self.price else 0.0) - run_seconds * problem.dollars_per_second
+            trial = problem.planned_trial_seconds * problem.dollars_per_second if self.settings.price else 0.0
+            slack = left.usd.dollars - trial - run_seconds * problem.dollars_per_second
             floor = left.usd.dollars - by_speed.usd.dollars
         elif left.seconds is not None:
-            slack = left.seconds - (problem.planned_trial_seconds if self.price else 0.0) - run_seconds
+            slack = left.seconds - (problem.planned_trial_seconds if self.settings.price else 0.0) - run_seconds
             floor = left.seconds - by_speed.seconds
         else:
             slack = -prices - run_seconds * problem.goal.scale(problem.dollars_per_second)
@@ -269,11 +246,6 @@ def _only_time_counts(problem: Problem) -> bool:
     return problem.goal.budget is None and problem.goal.minimize is Objective.TIME
 
 
-def _may_be_bold(problem: Problem, left: Left) -> bool:
-    """Whether a trial that brings nothing costs little: no limit, or one curve that every trial tells of."""
-    return not left.is_limited or (_is_one_curve(problem) and problem.goal.minimize is Objective.TIME)
-
-
 def _has_missed(problem: Problem, history: History, left: Left, incumbent: Plan | None) -> bool:
     """Whether a trial brought what beats the incumbent and does not fit."""
     if incumbent is None:
@@ -282,9 +254,9 @@ def _has_missed(problem: Problem, history: History, left: Left, incumbent: Plan 
     return any(plan.value(problem) < value and not left.fits(plan) for plan in plans(problem, history))
 
 
-def _is_one_curve(problem: Problem) -> bool:
-    """Whether only the number of nodes is open, so that every trial tells of all others."""
-    return not problem.space.encoding.identity.any()
+def _is_one_fast_curve(problem: Problem) -> bool:
+    """Whether only the number of nodes is open, so that every trial tells of all others, and the fastest is sought."""
+    return not problem.space.encoding.identity.any() and problem.goal.minimize is Objective.TIME
 
 
 def _more_for_a_trial(problem: Problem, history: History, left: Left, incumbent: Plan) -> str:
@@ -300,10 +272,10 @@ def _more_for_a_trial(problem: Problem, history: History, left: Left, incumbent:
     return f": {' and '.join(missing)} more would let the search go on" if missing else ""
 
 
-def _may_pay(problem: Problem, incumbent: Plan, model: SpeedModel, prices: Floats) -> Mask:
-    """(N,) the optimistic end of the 95% interval, plus the trial's price, beats the incumbent (paper III-C)."""
+def _may_pay(problem: Problem, incumbent: Plan, model: SpeedModel, prices: Floats, sigmas: float) -> Mask:
+    """(N,) the bound `sigmas` below the mean, plus the trial's price, beats the incumbent (paper III-C)."""
     scale = problem.goal.scale(problem.dollars_per_second)
-    optimistic = np.exp(model.log_seconds - OPTIMISM * np.sqrt(model.variance)) * scale
+    optimistic = np.exp(model.log_seconds - sigmas * np.sqrt(model.variance)) * scale
     return np.asarray(optimistic + prices < incumbent.value(problem))
 
 

@@ -68,6 +68,40 @@ def strategy_class(name: str, *, serving: bool = False) -> Any:
     return cls
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """What a user may write as `name=value`.
+
+    in_settings  a field of the class's settings, not of the class itself
+    """
+
+    name: str
+    field: str
+    kind: Any
+    default: object
+    in_settings: bool
+
+
+def options_of(cls: Any) -> tuple[Option, ...]:
+    """The options of a strategy's class: its own fields, but for those that mlcd gives, then those of its settings."""
+    not_typed = ("seed", "settings", *getattr(cls, "given", ()))
+    own = [f for f in dataclasses.fields(cls) if f.init and f.name not in not_typed]
+    found = [(f.name, get_type_hints(cls)[f.name], f.default, False) for f in own]
+    settings = _default_settings(cls)
+    if settings is not None:
+        hints = get_type_hints(type(settings))
+        found += [(f.name, hints[f.name], getattr(settings, f.name), True) for f in dataclasses.fields(settings)]
+    return tuple(
+        Option(name=field.replace("_", "-"), field=field, kind=kind, default=default, in_settings=inside)
+        for field, kind, default, inside in found
+    )
+
+
+def _default_settings(cls: Any) -> Any:
+    """The settings that a strategy's class has unless told otherwise; None where it has no such field."""
+    return next((f.default for f in dataclasses.fields(cls) if f.name == "settings"), None)
+
+
 def strategy(
     text: str,
     *,
@@ -83,9 +117,7 @@ def strategy(
     name, _, tail = text.partition(":")
     cls = strategy_class(name.strip(), serving=known is not None)
     given = {field: {"known": known, "target": target, "jobs": jobs}[field] for field in getattr(cls, "given", ())}
-    names = [f.name for f in dataclasses.fields(cls) if f.init and f.name not in ("seed", *given)]
-    fields = {field.replace("_", "-"): field for field in names}
-    hints = get_type_hints(cls)
+    fields = {option.name: option for option in options_of(cls)}
     values: dict[str, Any] = {}
     for part in filter(None, (piece.strip() for piece in tail.split(","))):
         option, equals, value = (piece.strip() for piece in part.partition("="))
@@ -94,7 +126,7 @@ def strategy(
             hint = f"; did you mean {near!r}?" if near else ""
             allowed = ", ".join(f"{known}=" for known in fields) or "none"
             raise BadInput(f"search.strategy: {name} has no option {part!r}; allowed: {allowed}{hint}")
-        values[fields[option]] = _convert(f"search.strategy: {name}:{option}", value, hints[fields[option]])
+        values[option] = _convert(f"search.strategy: {name}:{option}", value, fields[option].kind)
     for field in sorted(getattr(cls, "needs", ())):
         if given[field] is None:
             raise BadInput(
@@ -102,7 +134,11 @@ def strategy(
                 f"use it with `mlcd serve`, or choose heterbo"
             )
     try:
-        made: Strategy = cls(seed=seed, **values, **given)
+        own = {fields[name].field: value for name, value in values.items() if not fields[name].in_settings}
+        changed = {fields[name].field: value for name, value in values.items() if fields[name].in_settings}
+        if changed:
+            own["settings"] = dataclasses.replace(_default_settings(cls), **changed)
+        made: Strategy = cls(seed=seed, **own, **given)
     except ValueError as error:
         raise BadInput(f"search.strategy: {text}: {error}") from error
     return made

@@ -5,12 +5,13 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mlcd.spec.choices import Choices
 from mlcd.spec.node import Node
 from mlcd.spec.quantity import line_of_text, number, whole
 from mlcd.spec.record import Field, Record
 
 _LOWER = ("loss", "error", "perplexity", "wer", "rmse", "mae", "mse")
-_BATCHES = "whole numbers such as [64, 128, 256]"
+_BATCHES = Choices(form="whole numbers such as [64, 128, 256]", most=10**9, ranges=False, empty="must not be empty")
 _MOST_BATCHES = 64
 
 
@@ -103,14 +104,10 @@ class Pricing:
 
 def batches(node: Node) -> tuple[int, ...]:
     """One batch or several, each once, rising."""
-    values = [whole(least=1, most=10**9)(item) for item in node.items()]
-    if not values:
-        raise node.error("must not be empty", allowed=_BATCHES)
-    if len(set(values)) != len(values):
-        raise node.error("names a batch twice", allowed=_BATCHES)
+    values = _BATCHES(node)
     if len(values) > _MOST_BATCHES:
         raise node.error(f"names {len(values)} batches", allowed=f"at most {_MOST_BATCHES}")
-    return tuple(sorted(values))
+    return values
 
 
 def pricing(node: Node, places: tuple[str, ...] = ()) -> Pricing:

@@ -1,58 +1,32 @@
 """The job file of `mlcd serverless`: every field in tables, and the same from the command line and from Python."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 
-from mlcd.errors import SpecError
 from mlcd.goal import Objective
-from mlcd.spec.document import document, read_text
-from mlcd.spec.flags import with_fields
+from mlcd.spec.choices import Choices
 from mlcd.spec.goals import goal_record
-from mlcd.spec.mapping import as_text, tree
+from mlcd.spec.job_file import Flag, JobFile, as_written
 from mlcd.spec.node import Bounds, Node
-from mlcd.spec.parse import job_name, places_of, strategy
+from mlcd.spec.parse import job_name, strategy
 from mlcd.spec.quantity import line_of_text, number, whole
-from mlcd.spec.record import Field, Reader, Record
+from mlcd.spec.record import Field, Record
 from mlcd.spec.serverless import FunctionResources, FunctionSearch, FunctionWorkload, ServerlessSpec
 from mlcd.units import parse_seconds
 
 MOST_FUNCTIONS = 100_000
+MOST_MEMORY_MB = 10**7
 SYNCS = ("hsp", "bsp", "asp")
 _MEANT_SYNC = {
     **dict.fromkeys(("hybrid", "siren"), "hsp"),
     **dict.fromkeys(("sync", "synchronous", "bulk"), "bsp"),
     **dict.fromkeys(("async", "asynchronous"), "asp"),
 }
-_COUNTS_FORM = "a range such as 1..64, a list such as [1, 2, 4, 8], or a whole number"
 _MEMORY_FORM = "megabytes: a list such as [512, 1024, 1769], or one"
-_RANGE = re.compile(r"\s*([0-9]{1,9})\s*\.\.\s*([0-9]{1,9})\s*")
 _MEMORY = re.compile(r"\s*([0-9]{1,9})\s*(mb|mib|gb|gib)?\s*")
 _OWN_MODEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*:[A-Za-z_][A-Za-z0-9_]*")
 _MODEL_FORM = "logistic, lenet, text-cnn, or MODULE:FUNCTION of your own"
-
-
-def functions(node: Node) -> tuple[int, ...]:
-    """The numbers of functions to choose from, rising, each once."""
-    bounds, value = Bounds(least=1, most=MOST_FUNCTIONS), node.filled().value
-    if isinstance(value, str):
-        match = _RANGE.fullmatch(value)
-        if match is None:
-            raise node.error("is not a number of functions", allowed=_COUNTS_FORM)
-        first, last = int(match[1]), int(match[2])
-        if first > last:
-            raise node.error("is an empty range", allowed=_COUNTS_FORM, nearest=f"{last}..{first}")
-        if first not in bounds or last not in bounds:
-            raise node.error("is out of range", allowed=f"from 1 to {MOST_FUNCTIONS:,} functions")
-        return tuple(range(first, last + 1))
-    return _each_once(node, lambda item: item.whole(bounds), _COUNTS_FORM)
-
-
-def memory(node: Node) -> tuple[int, ...]:
-    """Memory sizes in MB, rising, each once; `2 GB` is 2,048 of them. Whether a cloud offers them is its to say."""
-    return _each_once(node, _megabytes, _MEMORY_FORM)
 
 
 def _megabytes(node: Node) -> int:
@@ -62,19 +36,19 @@ def _megabytes(node: Node) -> int:
         if match is None:
             raise node.error("is not a size of memory", allowed=_MEMORY_FORM)
         node = replace(node, value=int(match[1]) * (1024 if (match[2] or "").startswith("g") else 1))
-    return node.whole(Bounds(least=1, most=10**7))
+    return node.whole(Bounds(least=1, most=MOST_MEMORY_MB))
 
 
-def _each_once(node: Node, read: Reader[int], form: str) -> tuple[int, ...]:
-    if isinstance(node.filled().value, Mapping) or node.value == ():
-        raise node.error("is nothing to choose from", allowed=form)
-    found: list[int] = []
-    for item in node.items():
-        size = read(item)
-        if size in found:
-            raise item.error("is given twice")
-        found.append(size)
-    return tuple(sorted(found))
+functions = Choices(
+    form="a range such as 1..64, a list such as [1, 2, 4, 8], or a whole number",
+    most=MOST_FUNCTIONS,
+    unit="functions",
+    not_one="is not a number of functions",
+)
+"""The numbers of functions to choose from, rising, each once."""
+
+memory = Choices(form=_MEMORY_FORM, most=MOST_MEMORY_MB, ranges=False, each=_megabytes)
+"""Memory sizes in MB, rising, each once; `2 GB` is 2,048 of them. Whether a cloud offers them is its to say."""
 
 
 def model(node: Node) -> str:
@@ -155,28 +129,8 @@ def serverless_record(now: datetime | None = None) -> Record[ServerlessSpec]:
     )
 
 
-def parse_serverless(text: str, *, file: str = "job.yaml", now: datetime | None = None) -> ServerlessSpec:
-    """The job that `text` describes; `file` is its name in messages. Raises SpecError for the first mistake."""
-    root = document(text, file=file)
-    if root.value is None:
-        raise SpecError("the file is empty", file=file, line=1, allowed="a job file; docs/serverless.md shows one")
-    return replace(_checked(root, now), file=file, source=text)
-
-
-def read_serverless(path: str | Path, *, now: datetime | None = None) -> ServerlessSpec:
-    """The job of a file. Raises SpecError where it cannot be read and as `parse_serverless` does."""
-    return parse_serverless(read_text(path), file=str(path), now=now)
-
-
-def serverless_mapping(job: Mapping[str, object], *, now: datetime | None = None) -> ServerlessSpec:
-    """The job that a Python mapping describes, with the fields of a job file; its `source` is the same as YAML."""
-    root = tree(job)
-    return replace(_checked(root, now), source=as_text(root))
-
-
-def _checked(root: Node, now: datetime | None) -> ServerlessSpec:
-    """The job, and what its fields say together."""
-    spec = replace(serverless_record(now)(root), places=places_of(root))
+def _checked(spec: ServerlessSpec) -> ServerlessSpec:
+    """The job, after what its fields say together."""
     if spec.goal.minimize is Objective.KNEE:
         raise spec.error(
             "goal.minimize", "functions are scheduled for time or cost", value="knee", allowed="time, cost"
@@ -194,40 +148,28 @@ def _checked(root: Node, now: datetime | None) -> ServerlessSpec:
 
 
 DEFAULT_BATCH = 256
-_FLAGS = {
-    "on": "resources.infra",
-    "budget": "goal.budget",
-    "deadline": "goal.deadline",
-    "strategy": "search.strategy",
-    "sync": "sync",
-    "functions": "functions",
-    "memory": "memory",
-}
 
 
-def with_function_flags(
-    spec: ServerlessSpec, flags: Mapping[str, object], *, now: datetime | None = None, mark: str = "--"
-) -> ServerlessSpec:
-    """`spec` with flags in place of the file's values; its source says so, too.
-
-    flags  by name: on, budget, deadline, strategy, sync, functions, memory; as text, or as Python's values
-
-    Raises SpecError whose field is the flag after `mark`, such as `--budget`.
-    """
-    return with_fields(
-        spec,
-        flags,
-        paths=_FLAGS,
-        value=_flag_value,
-        read=lambda fields: serverless_mapping(fields, now=now),
-        mark=mark,
-    )
+def _sizes(value: object) -> object:
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
 
-def _flag_value(name: str, value: object) -> object:
-    """What a flag's value is in a job file."""
-    if not isinstance(value, str):
-        return value
-    if name == "memory":
-        return [part.strip() for part in value.split(",")]
-    return int(value) if value.strip().isdigit() else value
+SERVERLESS = JobFile(
+    record=serverless_record,
+    check=_checked,
+    flags={
+        "on": Flag(path="resources.infra"),
+        "budget": Flag(path="goal.budget"),
+        "deadline": Flag(path="goal.deadline"),
+        "strategy": Flag(path="search.strategy"),
+        "sync": Flag(path="sync"),
+        "functions": Flag(path="functions", spell=as_written),
+        "memory": Flag(path="memory", spell=_sizes),
+    },
+    sample="docs/serverless.md shows one",
+)
+"""Job files of `mlcd serverless`."""
+parse_serverless = SERVERLESS.parse
+read_serverless = SERVERLESS.read
+serverless_mapping = SERVERLESS.from_mapping
+with_function_flags = SERVERLESS.with_flags

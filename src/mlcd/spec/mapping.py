@@ -10,9 +10,9 @@ from decimal import Decimal
 from numbers import Integral, Real
 
 from mlcd.errors import SpecError
-from mlcd.goal import Goal
+from mlcd.goal import Goal, goal_fields
 from mlcd.spec.node import Node
-from mlcd.units import MICROS, Usd
+from mlcd.units import Usd, duration_text
 
 MOST_DEPTH = 20
 _LARGEST = 10**100
@@ -66,13 +66,11 @@ def _spelled(value: object) -> object:
         case str():
             return str(value)
         case Usd():
-            return f"{Decimal(value.micros) / MICROS:f} USD"
+            return f"{value.exact:f} USD"
         case Goal():
-            seconds = value.deadline_seconds
-            deadline = None if seconds is None else _duration(seconds)
-            return {"minimize": value.minimize, "deadline": deadline, "budget": value.budget}
+            return goal_fields(value)
         case timedelta():
-            return _duration(value.total_seconds())
+            return duration_text(value.total_seconds())
         case datetime():
             return value.isoformat()
         case Decimal():
@@ -84,8 +82,3 @@ def _spelled(value: object) -> object:
         case os.PathLike():
             return os.fspath(value)
     return value
-
-
-def _duration(seconds: float) -> str:
-    """All digits of `seconds`, without an exponent, which durations do not have."""
-    return f"{Decimal(repr(float(seconds))):f}s"

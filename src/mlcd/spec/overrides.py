@@ -1,23 +1,18 @@
-"""What the command line changes in a job: `--on --budget --deadline --strategy --parallel`."""
+"""What the command line changes in a training job: `--on --budget --deadline --strategy --parallel`."""
 
-from dataclasses import replace
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
 
-from mlcd.spec import quantity
-from mlcd.spec.node import Node
-from mlcd.spec.parse import SEARCH
-from mlcd.spec.record import Reader
-from mlcd.spec.scalar import scalar
-from mlcd.spec.train import Place, TrainSpec
+from mlcd.spec.parse import TRAIN
+from mlcd.spec.train import TrainSpec
+from mlcd.units import Usd
 
 
 def with_overrides(
     spec: TrainSpec,
     *,
     on: str | None = None,
-    budget: str | float | None = None,
-    deadline: str | None = None,
+    budget: str | float | Usd | None = None,
+    deadline: str | timedelta | None = None,
     strategy: str | None = None,
     parallel: str | int | None = None,
     now: datetime | None = None,
@@ -27,22 +22,6 @@ def with_overrides(
 
     Values are as in a job file. Raises SpecError whose field is the flag after `mark`, such as `--budget`.
     """
-    flags: tuple[tuple[str, object, str, str, Reader[object]], ...] = (
-        ("on", on, "resources", "infra", quantity.line_of_text),
-        ("budget", budget, "goal", "budget", quantity.budget),
-        ("deadline", deadline, "goal", "deadline_seconds", quantity.deadline(now)),
-        ("strategy", strategy, "search", "strategy", SEARCH.fields["strategy"].read),
-        ("parallel", parallel, "search", "parallel", SEARCH.fields["parallel"].read),
-    )
-    noted, places = dict(spec.overrides), dict(spec.places)
-    for flag, given, section, attribute, read in flags:
-        if given is None:
-            continue
-        noted[flag] = str(given)
-        value = scalar(noted[flag]) if flag in ("budget", "parallel") else noted[flag]
-        change: dict[str, Any] = {
-            attribute: read(Node(value=value, path=mark + flag, written=noted[flag])),
-        }
-        places[f"{section}.{attribute.removesuffix('_seconds')}"] = Place(mark + flag)
-        spec = replace(spec, **{section: replace(getattr(spec, section), **change)})
-    return replace(spec, overrides=tuple(noted.items()), places=places)
+    flags = {"on": on, "budget": budget, "deadline": deadline, "strategy": strategy, "parallel": parallel}
+    written = {name: str(said) if isinstance(said, int | float) else said for name, said in flags.items()}
+    return TRAIN.with_flags(spec, written, now=now, mark=mark)

@@ -1,23 +1,19 @@
 """The job file of `mlcd train`, every field in tables; text, files and Python mappings are read through them."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 
-from mlcd.errors import SpecError
 from mlcd.plugins import is_object_name
 from mlcd.spec.batches import LEARNING_RATE, TARGET, batches, pricing
 from mlcd.spec.counts import node_counts
-from mlcd.spec.document import document, read_text
 from mlcd.spec.goals import goal_record
-from mlcd.spec.mapping import as_text, tree
+from mlcd.spec.job_file import Flag, JobFile, as_written
 from mlcd.spec.node import Node
 from mlcd.spec.quantity import flag, line_of_text, minutes, number, text, whole
 from mlcd.spec.real import file_mounts, platform, prices, progress, relative_paths, secret_names
 from mlcd.spec.record import Field, Record
-from mlcd.spec.train import Place, Resources, SearchSettings, TrainSpec, TrialRules, Work
+from mlcd.spec.train import Resources, SearchSettings, TrainSpec, TrialRules, Work
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _NAME_FORM = "letters, digits and . _ - (at most 80, a letter or digit first)"
@@ -180,53 +176,33 @@ def train_record(now: datetime | None = None) -> Record[TrainSpec]:
     )
 
 
-def parse_train(text: str, *, file: str = "job.yaml", now: datetime | None = None) -> TrainSpec:
-    """The job that `text` describes; `file` is its name in messages.
-
-    A deadline that is a point in time becomes seconds from `now` (with a zone; None: this moment), so that whoever
-    resumes a run passes the moment of its first start. Raises SpecError for the first mistake.
-    """
-    root = document(text, file=file)
-    if root.value is None:
-        raise SpecError("the file is empty", file=file, line=1, allowed="a job file; `mlcd init` writes one")
-    return replace(_placed(train_record(now)(root), root), file=file, source=text)
-
-
-def read_train(path: str | Path, *, now: datetime | None = None) -> TrainSpec:
-    """The job of a file. Raises SpecError where it cannot be read and as `parse_train` does."""
-    return parse_train(read_text(path), file=str(path), now=now)
-
-
-def spec_from_mapping(job: Mapping[str, object], *, now: datetime | None = None) -> TrainSpec:
-    """The job that a Python mapping describes, with the fields of a job file; its `source` is the same as YAML.
-
-    A field that is None counts as left out. Raises SpecError, without a line, as `parse_train` does.
-    """
-    root = tree(job)
-    return replace(_placed(train_record(now)(root), root), source=as_text(root))
-
-
-def _placed(spec: TrainSpec, root: Node) -> TrainSpec:
-    """The job with its fields' places; one with a command and nothing to simulate is for this machine."""
-    places = places_of(root)
-    if "resources.infra" not in places and spec.run.strip() and spec.job.model is None:
-        spec = replace(spec, resources=replace(spec.resources, infra="local"))
-    return replace(spec, places=places)
-
-
-def places_of(node: Node) -> dict[str, Place]:
-    """Where each field below `node` stands, by its dotted name; of lists, the elements that are text."""
-    found: dict[str, Place] = {}
-    below = tuple(node.value.values()) if isinstance(node.value, Mapping) else node.items()
-    for child in below:
-        if child is node or not (isinstance(node.value, Mapping) or isinstance(child.value, str)):
-            continue
-        found[child.path] = Place(child.path, child.file, child.line)
-        found.update(places_of(child))
-    return found
+def _checked(spec: TrainSpec) -> TrainSpec:
+    """The job; one with a command and nothing to simulate is for this machine."""
+    if "resources.infra" not in spec.places and spec.run.strip() and spec.job.model is None:
+        return replace(spec, resources=replace(spec.resources, infra="local"))
+    return spec
 
 
 def _slug(name: str) -> str:
     """`name` with what a job's name cannot hold replaced, or "" where nothing is left of it."""
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:80]
     return slug if _NAME.fullmatch(slug) else ""
+
+
+TRAIN = JobFile(
+    record=train_record,
+    check=_checked,
+    flags={
+        "goal": Flag(path="goal"),
+        "on": Flag(path="resources.infra"),
+        "budget": Flag(path="goal.budget", spell=as_written),
+        "deadline": Flag(path="goal.deadline"),
+        "strategy": Flag(path="search.strategy"),
+        "parallel": Flag(path="search.parallel", spell=as_written),
+    },
+    sample="`mlcd init` writes one",
+)
+"""Job files of `mlcd train`."""
+parse_train = TRAIN.parse
+read_train = TRAIN.read
+spec_from_mapping = TRAIN.from_mapping

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mlcd.errors import SpecError
 from mlcd.goal import Goal
 from mlcd.load.plan import Scenario
-from mlcd.spec.train import Place, TrialRules
+from mlcd.spec.place import PlacedSpec
+from mlcd.spec.train import TrialRules
 from mlcd.units import Usd
 
 
@@ -54,8 +54,8 @@ class ServingResources:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServeSpec:
-    """A whole job file of `mlcd serve`. `source` is its text, kept with the run so that it can be resumed.
+class ServeSpec(PlacedSpec):
+    """A whole job file of `mlcd serve`.
 
     model    the ONNX file, seen from the job file's own folder
     sizes    of axes other than the batch that the model leaves open, by their name
@@ -69,23 +69,8 @@ class ServeSpec:
     sizes: Mapping[str, int] = field(default_factory=dict)
     load: LoadSettings = field(default_factory=LoadSettings)
     search: ServingSearch = field(default_factory=ServingSearch)
-    file: str = ""
-    source: str = ""
-    places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def scenario(self) -> Scenario:
         """How requests arrive."""
         return self.load.scenario or (Scenario.SERVER if self.goal.slo else Scenario.OFFLINE)
-
-    def error(
-        self, name: str, problem: str, *, value: object = None, allowed: str = "", nearest: str = ""
-    ) -> SpecError:
-        """The error about the field `name`, at its line or its section's; to be raised by the caller."""
-        place = self.places.get(name)
-        if place is None:
-            above = self.places.get(name.partition(".")[0])
-            place = Place(name, self.file, above.line if above is not None and above.file else None)
-        return SpecError(
-            problem, file=place.file, line=place.line, field=place.field, value=value, allowed=allowed, nearest=nearest
-        )

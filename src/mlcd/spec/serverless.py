@@ -1,11 +1,9 @@
 """A training on functions as the user wrote it, frozen. Parsed by mlcd.spec.functions, resolved by mlcd.jobs."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mlcd.errors import SpecError
 from mlcd.goal import Goal
-from mlcd.spec.train import Place
+from mlcd.spec.place import PlacedSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +57,8 @@ class FunctionSearch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerlessSpec:
-    """A whole job file of `mlcd serverless`. `source` is its text, kept with the run so that it can be resumed."""
+class ServerlessSpec(PlacedSpec):
+    """A whole job file of `mlcd serverless`."""
 
     name: str
     workload: FunctionWorkload
@@ -70,18 +68,3 @@ class ServerlessSpec:
     sync: str = "hsp"
     resources: FunctionResources = field(default_factory=FunctionResources)
     search: FunctionSearch = field(default_factory=FunctionSearch)
-    file: str = ""
-    source: str = ""
-    places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
-
-    def error(
-        self, name: str, problem: str, *, value: object = None, allowed: str = "", nearest: str = ""
-    ) -> SpecError:
-        """The error about the field `name`, at its line or its section's; to be raised by the caller."""
-        place = self.places.get(name)
-        if place is None:
-            above = self.places.get(name.partition(".")[0])
-            place = Place(name, self.file, above.line if above is not None and above.file else None)
-        return SpecError(
-            problem, file=place.file, line=place.line, field=place.field, value=value, allowed=allowed, nearest=nearest
-        )

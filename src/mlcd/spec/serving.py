@@ -11,11 +11,10 @@ from typing import Any
 from mlcd.errors import SpecError, nearest
 from mlcd.goal import Goal, Objective, Slo
 from mlcd.load.plan import Scenario
-from mlcd.spec.document import document, read_text
-from mlcd.spec.flags import with_fields
-from mlcd.spec.mapping import as_text, tree
+from mlcd.spec.choices import Choices
+from mlcd.spec.job_file import Flag, JobFile, as_written
 from mlcd.spec.node import Bounds, Node
-from mlcd.spec.parse import job_name, places_of, strategy
+from mlcd.spec.parse import job_name, strategy
 from mlcd.spec.quantity import budget, deadline, line_of_text, number, whole
 from mlcd.spec.real import prices
 from mlcd.spec.record import Field, Reader, Record
@@ -34,8 +33,6 @@ _LATENCY_FORM = "a time such as 50ms or 0.2s"
 _RATE = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?)\s*(?:requests?|req|rps|qps)?\s*(?:/\s*s(?:ec(?:ond)?)?)?\s*")
 _RATE_FORM = "requests a second, such as 500/s or 500"
 _SLO_FORM = "{p99: 50ms}; p50 and p95 are allowed, too"
-_RANGE = re.compile(r"\s*([0-9]{1,9})\s*\.\.\s*([0-9]{1,9})\s*")
-_COUNTS_FORM = "a list such as [1, 4, 16], a range such as 1..2, or a whole number"
 _REQUESTS_PER_DOLLAR, _REQUEST_RATE = "requests per dollar", "rate"
 _MEANT_MOST = {
     **dict.fromkeys(("requests-per-dollar", "requests_per_dollar", "rpd", "value", "cost"), _REQUESTS_PER_DOLLAR),
@@ -95,33 +92,9 @@ def slo(node: Node) -> Slo:
     return Slo(seconds=latency(child), percentile=int(name[1:]))
 
 
-def counts(most: int) -> Reader[tuple[int, ...]]:
+def counts(most: int) -> Choices:
     """A reader of whole numbers to choose from: a list, a range, or one; sorted, each once."""
-    bounds = Bounds(least=1, most=most)
-
-    def read(node: Node) -> tuple[int, ...]:
-        value = node.filled().value
-        if isinstance(value, Mapping) or value == ():
-            raise node.error("is nothing to choose from", allowed=_COUNTS_FORM)
-        if isinstance(value, str):
-            match = _RANGE.fullmatch(value)
-            if match is None:
-                raise node.error("is nothing to choose from", allowed=_COUNTS_FORM)
-            first, last = int(match[1]), int(match[2])
-            if first > last:
-                raise node.error("is an empty range", allowed=_COUNTS_FORM, nearest=f"{last}..{first}")
-            if first not in bounds or last not in bounds:
-                raise node.error("is out of range", allowed=f"whole numbers {bounds}")
-            return tuple(range(first, last + 1))
-        found: list[int] = []
-        for item in node.items():
-            count = item.whole(bounds)
-            if count in found:
-                raise item.error("is given twice")
-            found.append(count)
-        return tuple(sorted(found))
-
-    return read
+    return Choices(form="a list such as [1, 4, 16], a range such as 1..2, or a whole number", most=most)
 
 
 def precisions(node: Node) -> tuple[str, ...]:
@@ -262,25 +235,6 @@ def serve_record(now: datetime | None = None) -> Record[ServeSpec]:
     )
 
 
-def parse_serve(text: str, *, file: str = "job.yaml", now: datetime | None = None) -> ServeSpec:
-    """The job that `text` describes; `file` is its name in messages. Raises SpecError for the first mistake."""
-    root = document(text, file=file)
-    if root.value is None:
-        raise SpecError("the file is empty", file=file, line=1, allowed="a job file; docs/serve.md shows one")
-    return replace(_checked(root, now), file=file, source=text)
-
-
-def read_serve(path: str | Path, *, now: datetime | None = None) -> ServeSpec:
-    """The job of a file. Raises SpecError where it cannot be read and as `parse_serve` does."""
-    return parse_serve(read_text(path), file=str(path), now=now)
-
-
-def serve_mapping(job: Mapping[str, object], *, now: datetime | None = None) -> ServeSpec:
-    """The job that a Python mapping describes, with the fields of a job file; its `source` is the same as YAML."""
-    root = tree(job)
-    return replace(_checked(root, now), source=as_text(root))
-
-
 def is_job_file(path: str | os.PathLike[str]) -> bool:
     """Whether a path is a job file's, by its name; else it is a model's."""
     return Path(path).suffix.lower() in JOB_FILES
@@ -298,12 +252,11 @@ def model_job(model: str | os.PathLike[str], sizes: Mapping[str, int] | None = N
         "goal": {"maximize": _REQUESTS_PER_DOLLAR},
         "sizes": sizes or None,
     }
-    return serve_mapping(fields)
+    return SERVE.from_mapping(fields)
 
 
-def _checked(root: Node, now: datetime | None) -> ServeSpec:
-    """The job, and what its fields say together."""
-    spec = replace(serve_record(now)(root), places=places_of(root))
+def _checked(spec: ServeSpec) -> ServeSpec:
+    """The job, after what its fields say together."""
     goal, load = spec.goal, spec.load
     if load.rate is not None:
         if goal.rate is not None and goal.rate != load.rate:
@@ -319,44 +272,33 @@ def _checked(root: Node, now: datetime | None) -> ServeSpec:
     return spec
 
 
-def with_flags(
-    spec: ServeSpec, flags: Mapping[str, object], *, now: datetime | None = None, mark: str = "--"
-) -> ServeSpec:
-    """`spec` with flags in place of the file's values; its source says so, too.
-
-    flags  by name: on, slo, rate, maximize, budget, deadline, strategy, trials; as text, or as Python's values
-
-    Raises SpecError whose field is the flag after `mark`, such as `--slo`.
-    """
-    return with_fields(
-        spec,
-        flags,
-        paths=_FLAGS,
-        value=lambda name, said: _flag_value(name, said, mark),
-        read=lambda fields: serve_mapping(fields, now=now),
-        mark=mark,
-    )
+def _limit(value: object) -> object:
+    """`p99=50ms` as {p99: 50ms}."""
+    if isinstance(value, Mapping):
+        return value
+    percentile, equals, limit = value.partition("=") if isinstance(value, str) else ("", "", "")
+    if not equals:
+        raise SpecError("is not a latency limit", field="goal.slo", value=value, allowed="p99=50ms")
+    return {percentile.strip(): limit.strip()}
 
 
-def _flag_value(name: str, value: object, mark: str) -> object:
-    """What a flag's value is in a job file."""
-    if name == "slo" and not isinstance(value, Mapping):
-        percentile, equals, limit = value.partition("=") if isinstance(value, str) else ("", "", "")
-        if not equals:
-            raise SpecError("is not a latency limit", field=f"{mark}slo", value=value, allowed="p99=50ms")
-        return {percentile.strip(): limit.strip()}
-    if name == "trials" and isinstance(value, str):
-        return int(value) if value.strip().isdigit() else value
-    return value
-
-
-_FLAGS = {
-    "on": "resources.infra",
-    "slo": "goal.slo",
-    "rate": "goal.rate",
-    "maximize": "goal.maximize",
-    "budget": "goal.budget",
-    "deadline": "goal.deadline",
-    "strategy": "search.strategy",
-    "trials": "search.max_trials",
-}
+SERVE = JobFile(
+    record=serve_record,
+    check=_checked,
+    flags={
+        "on": Flag(path="resources.infra"),
+        "slo": Flag(path="goal.slo", spell=_limit),
+        "rate": Flag(path="goal.rate"),
+        "maximize": Flag(path="goal.maximize", drops="goal.minimize"),
+        "budget": Flag(path="goal.budget"),
+        "deadline": Flag(path="goal.deadline"),
+        "strategy": Flag(path="search.strategy"),
+        "trials": Flag(path="search.max_trials", spell=as_written),
+    },
+    sample="docs/serve.md shows one",
+)
+"""Job files of `mlcd serve`."""
+parse_serve = SERVE.parse
+read_serve = SERVE.read
+serve_mapping = SERVE.from_mapping
+with_flags = SERVE.with_flags

@@ -4,21 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-from mlcd.errors import SpecError
 from mlcd.goal import Goal
 from mlcd.problem import TrialPolicy
 from mlcd.spec.batches import LearningRate, Pricing, Target
+from mlcd.spec.place import PlacedSpec
 from mlcd.spec.real import Platform, ProgressRule
 from mlcd.units import Usd
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a field was given, and what it is called there (`--on` for `resources.infra`)."""
-
-    field: str
-    file: str = ""
-    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,13 +94,11 @@ class SearchSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainSpec:
-    """A whole job file. `source` is its text, kept with the run so that the run can be repeated from its record.
+class TrainSpec(PlacedSpec):
+    """A whole job file of `mlcd train`.
 
-    `overrides` are the command line's changes, as (flag, text):
-    `with_overrides(parse_train(source), **dict(overrides))` is this spec again.
     `num_nodes` None means 1..50, or every count that was measured. `batch` are the global batches that may be chosen;
-    None where it is fixed. `places` are the fields that were given.
+    None where it is fixed.
     """
 
     name: str
@@ -131,26 +120,3 @@ class TrainSpec:
     progress: ProgressRule = field(default_factory=ProgressRule)
     checkpoints: bool = False
     outputs: tuple[str, ...] = ()
-    file: str = ""
-    source: str = ""
-    overrides: tuple[tuple[str, str], ...] = ()
-    places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
-
-    def error(
-        self, name: str, problem: str, *, value: object = None, allowed: str = "", nearest: str = ""
-    ) -> SpecError:
-        """The error about the field `name`, at its line or its section's; to be raised by the caller."""
-        place = self.places.get(name)
-        if place is None:
-            sections = (self.places.get(name[:end]) for end in range(len(name) - 1, 0, -1) if name[end] in ".[")
-            above = next((section for section in sections if section is not None), None)
-            place = Place(name, self.file, None if above is None or not above.file else above.line)
-        return SpecError(
-            problem,
-            file=place.file,
-            line=place.line,
-            field=place.field,
-            value=value,
-            allowed=allowed,
-            nearest=nearest,
-        )

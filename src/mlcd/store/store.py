@@ -27,6 +27,7 @@ from mlcd.run.kind import Kind
 from mlcd.run.run import AnyRun, Run
 from mlcd.run.step import Outcome, Role, Step
 from mlcd.run.verdict import Verdict
+from mlcd.store.migration import SCHEMAS, migrate
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch
 from mlcd.trial.outcome import Status
@@ -253,12 +254,15 @@ class Store:
         if self.path:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
-        self._db.execute("PRAGMA foreign_keys = ON")
         version = self._version()
         if version == 0:
             with self._transaction() as db:
                 if self._version() == 0:  # another process may have been quicker
                     create_tables(db)
+        elif version in SCHEMAS and self.path:
+            with self._transaction() as db:
+                if self._version() == version:
+                    migrate(db, self.path, version, create_tables)
         elif version < SCHEMA:
             raise StoreError(
                 f"{self.path} was written by a version before the first release (schema {version}, this one needs"
@@ -269,6 +273,7 @@ class Store:
                 f"{self.path} was written by a newer mlcd (schema {version}, this one knows {SCHEMA}): upgrade mlcd, or"
                 " set MLCD_HOME to another folder"
             )
+        self._db.execute("PRAGMA foreign_keys = ON")
 
     def _version(self) -> int:
         with closing(self._db.execute("PRAGMA user_version")) as cursor:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from mlcd.training.arguments import check_count, check_function, check_loader, check_number
 from mlcd.training.course import Course, course
 
 Batch = TypeVar("Batch")
@@ -19,8 +20,12 @@ def steps(loader: Iterable[Batch], *, batch_size: int | None = None, total: int 
 
     Counts go on from the checkpoint that was restored and from the loops before. In the middle of a job of mlcd it
     saves through what mlcd.checkpoint was given, and raises SystemExit(0) when mlcd asked for the end of a trial.
-    Raises ValueError where the batch is not known but needed, and when the loader gives nothing although work is left.
+    Raises ValueError where the batch is not known but needed, and when the loader gives nothing although work is left;
+    BadInput for arguments of the wrong type, as all functions here do.
     """
+    check_loader("steps", loader)
+    check_count("steps", "batch_size", batch_size)
+    check_count("steps", "total", total)
     here = course()
     batch = here.surroundings.batch if batch_size is None else batch_size
     needed = total is not None or here.surroundings.progress_file is not None
@@ -63,6 +68,8 @@ def checkpoint(*, save: Callable[[Path], None], load: Callable[[Path], None]) ->
 
     Outside mlcd, or when the job file says no `checkpoints: true`, neither is ever called.
     """
+    check_function("checkpoint", "save", save)
+    check_function("checkpoint", "load", load)
     return course().go_on_from(load, save)
 
 
@@ -72,11 +79,14 @@ def score(**metrics: float) -> bool:
     Call it on every worker with the same numbers, inside the loop of `mlcd.steps`: where the target is met, that loop
     ends after this step, on all of them. Numbers that are none are left out, with a warning.
     """
+    for name, value in metrics.items():
+        check_number("score", name, value)
     return course().report(metrics)
 
 
 def learning_rate(default: float) -> float:
     """The learning rate that the job file's rule gives for this job's batch; `default` where there is none."""
+    check_number("learning_rate", "default", default)
     given = course().surroundings.learning_rate
     return default if given is None else given
 
@@ -86,6 +96,7 @@ def share_of_batch(batch_size: int | None = None) -> int:
 
     Raises ValueError where the batch is not known or too small for every worker to have a sample.
     """
+    check_count("share_of_batch", "batch_size", batch_size)
     here = course().surroundings
     batch = here.batch if batch_size is None else batch_size
     if batch is None:

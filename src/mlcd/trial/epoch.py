@@ -110,7 +110,7 @@ class EpochLeft:
     cap_seconds   (F, M) over the problem's numbers of functions and memory sizes: the longest epoch that what is left
                   would pay for in the worst case; an epoch still running then is ended, and its money is lost.
                   0 where not even one granule of time could be paid: such a fleet is refused
-    failed        epochs that did not end; their fleets were too slow for their cap, or worse
+    failed        epochs that their functions did not end: too slow for their cap, or worse
     """
 
     usd: Usd | None

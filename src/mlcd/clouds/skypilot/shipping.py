@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-SHIPPED = ("__init__.py", "version.py", "platforms", "training", "torch.py", "keras.py")
+SHIPPED = ("__init__.py", "version.py", "errors.py", "platforms", "training", "torch", "keras")
 """Of the package mlcd: it runs on the standard library alone, but for torch and keras where a job uses them."""
 
 
@@ -36,7 +36,7 @@ def ship(folder: Path) -> Path:
 
 
 def _files(path: Path) -> Iterator[Path]:
-    if path.is_file():
-        yield path
-    elif path.is_dir():
+    if path.is_dir():
         yield from (file for file in path.rglob("*.py") if file.is_file())
+    else:
+        yield path

@@ -37,7 +37,8 @@ SMOOTHING = (0.05, 0.15, 0.3, 0.5, 0.8)
 """w: tried in turn."""
 DEFAULT_VARIANCE = (0.16, 0.04, 0.0025)
 """Of the whole model, along the knobs, of one configuration alone: where known models are too few to tell."""
-FEWEST_MODELS = 4
+LEAST_MODELS = 4
+"""With fewer known models DEFAULT_VARIANCE stands for what they would say."""
 MOST_JUDGED = 128
 """On how many configurations, evenly spread, likeness and smoothing are judged: what is likely on these is on all."""
 
@@ -59,13 +60,17 @@ class _Fit:
     covariance: Floats
 
 
-def transfer_belief(known: Known, target: Target, points: Floats) -> Belief:
+def transfer_belief(
+    known: Known, target: Target, points: Floats, *, least_models: int = LEAST_MODELS, alike: bool = True
+) -> Belief:
     """What is believed of ln seconds of a batch of the target before it is tried, in every configuration of `known`.
 
-    points (N, d) the configurations as numbers, one unit being about as far as a residual stays the same
+    points (N, d)  the configurations as numbers, one unit being about as far as a residual stays the same
+    least_models   with fewer known models their residuals tell nothing
+    alike          off: no two models share more of a residual than its mean
     """
     base = np.log(additive_latency(known, target).seconds)
-    fit = _fit(known, _Points(points))
+    fit = _fit(known, _Points(points), least_models, LIKENESS if alike else (0.0,))
     if not len(fit.deviations):
         return Belief(mean=base, covariance=fit.covariance)
     models = [model.target for model in known.models]
@@ -95,11 +100,11 @@ class _Points:
 
 
 @lru_cache(maxsize=8)
-def _fit(known: Known, points: _Points) -> _Fit:
+def _fit(known: Known, points: _Points, least_models: int, likenesses: tuple[float, ...]) -> _Fit:
     smooth = matern(spread(points.value))
     size = len(smooth)
     whole, along, own = DEFAULT_VARIANCE
-    if len(known.models) < FEWEST_MODELS:
+    if len(known.models) < least_models:
         covariance = whole + along * smooth + own * np.eye(size)
         return _Fit(mean=np.zeros(size), deviations=np.zeros((0, size)), likeness=0.0, covariance=covariance)
     residuals = _filled(calibrate(known).residuals)
@@ -108,7 +113,7 @@ def _fit(known: Known, points: _Points) -> _Fit:
     nearby = smooth[np.ix_(judged, judged)]
     alike = _likeness(models, 1.0) - np.eye(len(models))
     scores = {}
-    for likeness in LIKENESS:
+    for likeness in likenesses:
         among = np.eye(len(models)) + likeness * alike
         _, _, deviations = _centred(among, residuals[:, judged])
         for smoothing in SMOOTHING:

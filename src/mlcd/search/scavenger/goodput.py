@@ -5,7 +5,7 @@ from typing import ClassVar
 from mlcd.models.parallel import Law, ParallelModel, Refined, StepTime, fit
 from mlcd.models.timed import Steps
 from mlcd.problem import Problem
-from mlcd.search.scavenger.partial import ScavengerPartial
+from mlcd.search.scavenger.partial import PartialSettings, ScavengerPartial
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import History
 
@@ -15,19 +15,29 @@ def _overlap(runs: tuple[StepTime, ...]) -> ParallelModel:
     return fit(runs, Law.OVERLAP)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoodputSettings(PartialSettings):
+    """Options of `scavenger-goodput:option=value`."""
+
+    replan: bool = True
+    """Whether K and B may change while the training runs; off leaves it where it began. docs/scavenger.md has what it
+    brings on measured trainings."""
+
+
+DEFAULTS = GoodputSettings()
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScavengerGoodput(ScavengerPartial):
     """Beyond the paper: Pollux's overlap law bent through what was timed, and a new plan while the training runs.
 
     The engine asks for its `outlook` every few seconds of the training, with the noise of then: a change of K or B
     that pays for its restart is made through a checkpoint.
-
-    replan  off leaves the training where it began
     """
 
     name: ClassVar[str] = "scavenger-goodput"
 
-    replan: bool = True
+    settings: GoodputSettings = DEFAULTS
 
     def steps(self, runs: tuple[StepTime, ...]) -> Steps | None:
         """Communication hidden behind computing, as far as the runs show it."""
@@ -35,4 +45,4 @@ class ScavengerGoodput(ScavengerPartial):
 
     def outlook(self, problem: Problem, history: History) -> tuple[Plan, ...]:
         """See mlcd.search.strategy.Elastic."""
-        return self.prospects(problem, history) if self.replan else ()
+        return self.prospects(problem, history) if self.settings.replan else ()

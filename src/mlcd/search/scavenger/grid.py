@@ -10,13 +10,28 @@ from mlcd.models.parallel import ParallelModel, Setting, StepTime, choose
 from mlcd.models.timed import Steps, foreseen, setting_of, timed
 from mlcd.models.tradeoff import knee
 from mlcd.problem import Problem
-from mlcd.search.strategy import MeasuredStrategy
+from mlcd.search.strategy import MeasuredStrategy, at_least
 from mlcd.space import Config
 from mlcd.trial.plan import Left, Plan, plans
 from mlcd.trial.trial import History, Suggestion
 
-DIVERGED = 0.5
-"""A metric that falls in a trial by this share of what was still missing to the target: that batch does not learn."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScavengerSettings:
+    """Options of every mode. Raises ValueError for a `confirm` below 1."""
+
+    confirm: int = 3
+    """After the planned runs, how many more may be spent on measuring what is predicted to be best. Unmeasured."""
+
+    diverged_share: float = 0.5
+    """A batch does not learn when the metric of its trial moves away from the target by this share of what was missing.
+    Unmeasured: no batch of the measured trainings diverges."""
+
+    def __post_init__(self) -> None:
+        at_least(1, confirm=self.confirm)
+
+
+DEFAULTS = ScavengerSettings()
 
 
 @lru_cache(maxsize=64)
@@ -35,7 +50,7 @@ def by_type(problem: Problem) -> dict[str, dict[Setting, Config]]:
     return grids
 
 
-def diverging(problem: Problem, history: History) -> frozenset[float]:
+def diverging(problem: Problem, history: History, share: float = DEFAULTS.diverged_share) -> frozenset[float]:
     """The batches in whose trials the metric went away from the target: no number of steps can be told for them."""
     if problem.target is None:
         return frozenset()
@@ -44,7 +59,7 @@ def diverging(problem: Problem, history: History) -> frozenset[float]:
     for trial in history.measured:
         seen = [sign * point.metric for point in trial.learned]
         missing = sign * problem.target.value - max(seen) if seen else 0.0
-        if len(seen) >= 3 and seen[0] - seen[-1] > DIVERGED * max(missing, 1e-9) and seen[-1] <= min(seen):
+        if len(seen) >= 3 and seen[0] - seen[-1] > share * max(missing, 1e-9) and seen[-1] <= min(seen):
             found.add(float(trial.config["batch"]))
     return frozenset(found)
 
@@ -66,16 +81,9 @@ def chosen(problem: Problem, options: Sequence[Plan]) -> Plan | None:
 
 @dataclass(frozen=True, kw_only=True)
 class GridStrategy(MeasuredStrategy):
-    """A mode: which runs come first, and how step times are modelled after them.
+    """A mode: which runs come first, and how step times are modelled after them."""
 
-    confirm  after the planned runs, how many more may be spent on making sure of what is predicted to be best
-    """
-
-    confirm: int = 3
-
-    def __post_init__(self) -> None:
-        if self.confirm < 1:
-            raise ValueError(f"confirm must be at least 1 (got {self.confirm})")
+    settings: ScavengerSettings = DEFAULTS
 
     def planned(self, problem: Problem, history: History, settings: Sequence[Setting]) -> tuple[Setting, ...]:
         """The runs of one instance type that this mode asks for before it predicts."""
@@ -90,7 +98,7 @@ class GridStrategy(MeasuredStrategy):
         wanted = self._design(problem, history, left)
         if wanted:
             return wanted[:count]
-        if self._confirmed(problem, history) >= self.confirm:
+        if self._confirmed(problem, history) >= self.settings.confirm:
             return ()
         aim = self._aim(problem, history, left, lambda config: bool(left.allowed[problem.space.index[config]]))
         if aim is None or aim.config in history.tried:
@@ -100,14 +108,14 @@ class GridStrategy(MeasuredStrategy):
 
     def recommend(self, problem: Problem, history: History, left: Left) -> Plan | None:
         """Of the measured configurations that fit, the goal's best; none whose batch does not learn."""
-        bad = diverging(problem, history)
+        bad = diverging(problem, history, self.settings.diverged_share)
         fitting = [p for p in plans(problem, history) if left.fits(p) and float(p.config["batch"]) not in bad]
         return chosen(problem, fitting)
 
     def prospects(self, problem: Problem, history: History) -> tuple[Plan, ...]:
         """A plan for every configuration."""
         found: list[Plan] = []
-        bad = diverging(problem, history)
+        bad = diverging(problem, history, self.settings.diverged_share)
         for instance, grid in by_type(problem).items():
             model = self.steps(timed(history, instance))
             if model is not None:

@@ -6,28 +6,36 @@ from mlcd.models.design import corners_and_centre, most_doubtful
 from mlcd.models.parallel import Setting, check_centre
 from mlcd.models.timed import setting_of, timed
 from mlcd.problem import Problem
-from mlcd.search.scavenger.grid import GridStrategy, law_of
+from mlcd.search.scavenger.grid import GridStrategy, ScavengerSettings, law_of
 from mlcd.search.strategy import at_least
 from mlcd.trial.trial import History
 
 CORNERS = 4
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartialSettings(ScavengerSettings):
+    """Options of `scavenger-partial:option=value`."""
+
+    more: int = 2
+    """Runs where the step time is known least, when the centre shows that the law of the corners does not hold.
+    Unmeasured."""
+
+    def __post_init__(self) -> None:
+        ScavengerSettings.__post_init__(self)
+        at_least(0, more=self.more)
+
+
+DEFAULTS = PartialSettings()
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScavengerPartial(GridStrategy):
-    """Runs the extremes of (K, B) and their centre, interpolates, and makes sure of what comes out best.
-
-    more  runs where the step time is known least, for when the centre shows that the law fitted to the corners does
-          not hold
-    """
+    """Runs the extremes of (K, B) and their centre, interpolates, and makes sure of what comes out best."""
 
     name: ClassVar[str] = "scavenger-partial"
 
-    more: int = 2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(0, more=self.more)
+    settings: PartialSettings = DEFAULTS
 
     def planned(self, problem: Problem, history: History, settings: Sequence[Setting]) -> tuple[Setting, ...]:
         """Corners and centre; a misfit adds runs."""
@@ -40,4 +48,4 @@ class ScavengerPartial(GridStrategy):
         model = law_of(tuple(measured))
         if check_centre(measured[:-1], measured[-1], model.law).fits:
             return first
-        return (*first, *most_doubtful(model, settings, first, self.more))
+        return (*first, *most_doubtful(model, settings, first, self.settings.more))

@@ -7,9 +7,12 @@ from mlcd.models.parallel import ParallelModel, Refined, Setting, StepTime
 from mlcd.models.timed import Steps
 from mlcd.models.universal import KnownJob, universal
 from mlcd.problem import Problem
-from mlcd.search.scavenger.grid import GridStrategy, by_type, predicted
+from mlcd.search.scavenger.grid import GridStrategy, ScavengerSettings, by_type, predicted
 from mlcd.trial.plan import Left, Plan
 from mlcd.trial.trial import History, Suggestion
+
+DEFAULTS = ScavengerSettings(confirm=1)
+"""One run: what is predicted to be best, of which the ledger wants a measurement."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +27,7 @@ class ScavengerUniversal(GridStrategy):
     name: ClassVar[str] = "scavenger-universal"
     given: ClassVar[tuple[str, ...]] = ("jobs",)
 
-    confirm: int = 1
+    settings: ScavengerSettings = DEFAULTS
     jobs: tuple[KnownJob, ...] = ()
 
     def planned(self, problem: Problem, history: History, settings: Sequence[Setting]) -> tuple[Setting, ...]:  # noqa: ARG002

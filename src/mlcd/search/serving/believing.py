@@ -10,17 +10,16 @@ from numpy.typing import NDArray
 
 from mlcd.models.serving.gaussian import Belief
 from mlcd.problem import Problem
+from mlcd.search.serving.falcon_settings import BeliefSettings
 from mlcd.search.serving.knowing import KnowingStrategy, Need, open_rows
 from mlcd.search.serving.outlook import Outlook, outlook, seen
-from mlcd.search.strategy import at_least
 from mlcd.trial.plan import Left, Plan, plans
 from mlcd.trial.trial import History, Suggestion
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-UNSEEN_TRIALS = 2
-"""What an operator that was never measured costs more."""
+DEFAULTS = BeliefSettings()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,22 +44,12 @@ class Prior:
 
 @dataclass(frozen=True, kw_only=True)
 class BelievingStrategy(KnowingStrategy, ABC):
-    """Suggests by a belief about the latency of every configuration, which its trials sharpen.
-
-    least  trials before it may end; UNSEEN_TRIALS more where an operator was never measured
-    gain   it may end when the expected saving is under this share of the best
-    """
+    """Suggests by a belief about the latency of every configuration, which its trials sharpen."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"known", "target"})
     needs_operators: ClassVar[bool] = True
 
-    least: int = 3
-    gain: float = 0.0001
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(1, least=self.least)
-        at_least(0, gain=self.gain)
+    settings: BeliefSettings = DEFAULTS
 
     @abstractmethod
     def prior(self, problem: Problem) -> Prior:
@@ -72,7 +61,7 @@ class BelievingStrategy(KnowingStrategy, ABC):
 
     def paying(self, problem: Problem, worth: Outlook) -> Mask:  # noqa: ARG002
         """(N,) whether a trial is worth more than it takes, given that something keeps the limits."""
-        return np.asarray(worth.gain > self.gain * worth.best)
+        return np.asarray(worth.gain > self.settings.gain * worth.best)
 
     def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
         """One after another, each as if those before it had come out as predicted."""
@@ -85,8 +74,9 @@ class BelievingStrategy(KnowingStrategy, ABC):
                 break
             worth = self.outlook(problem, history, tuple(rows))
             paying = is_open & self.paying(problem, worth) if worth.has_incumbent else is_open
-            may_end = len(history.tried) + len(rows) >= self.least + UNSEEN_TRIALS * bool(prior.unseen)
-            if may_end and (not paying.any() or worth.is_hopeless(is_open)):
+            least = self.settings.least + self.settings.unseen_trials * bool(prior.unseen)
+            may_end = len(history.tried) + len(rows) >= least
+            if may_end and (not paying.any() or worth.is_hopeless(is_open, self.settings.least_probability)):
                 break
             row, reason = self.pick(problem, history, worth, paying if paying.any() else is_open)
             rows.append(row)
@@ -117,7 +107,7 @@ class BelievingStrategy(KnowingStrategy, ABC):
 
     def small_gain(self, problem: Problem) -> str:  # noqa: ARG002
         """The words for an end by a small gain."""
-        return f"no trial is expected to save {self.gain:.2%} of the best"
+        return f"no trial is expected to save {self.settings.gain:.2%} of the best"
 
     def outlook(self, problem: Problem, history: History, pending: tuple[int, ...] = ()) -> Outlook:
         """What each configuration may bring after the trials, had the pending ones come out as expected."""
@@ -130,4 +120,4 @@ class BelievingStrategy(KnowingStrategy, ABC):
             mean, variance = prior.belief.given(rows, values, errors)
         fits = prior.fits.copy()
         fits[data.rows] = 1.0  # it ran there
-        return outlook(problem, history, mean, variance, fits)
+        return outlook(problem, history, mean, variance, fits, waiting_deviation=self.settings.waiting_deviation)

@@ -14,10 +14,10 @@ from mlcd.models.serving.operators import key_operators, operator_seconds, opera
 from mlcd.models.serving.pruning import knobs_that_matter, redundant_rows
 from mlcd.problem import Problem
 from mlcd.search.serving.believing import BelievingStrategy, Prior
+from mlcd.search.serving.falcon_settings import FalconSettings
 from mlcd.search.serving.falcon_tree import grow, select
 from mlcd.search.serving.knowing import ById, known_rows
 from mlcd.search.serving.outlook import Outlook, items_of
-from mlcd.search.strategy import at_least
 from mlcd.space import Space
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import History, Measurement
@@ -25,32 +25,22 @@ from mlcd.trial.trial import History, Measurement
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-OFFSET, RIPPLE, QUIRK = 0.4, 0.2, 0.05
-"""Deviations of ln(measured / predicted): of the whole model, along the knobs, of one configuration alone."""
 LENGTHS = (3.0, 2.0)
-"""How far the ripple reaches: in doublings of a count, in deviations of a choice's features."""
+"""How far a residual stays the same: in doublings of a count, in deviations of a choice's features. Chosen on made-up
+models and on the H200 targets that may be tuned on."""
+DEFAULTS = FalconSettings()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Falcon(BelievingStrategy):
     """Regions by key operator and resource curve, searched by UCT and Bayesian optimisation.
 
-    threshold  key operators are the fewest whose time share passes this
-    cutoff     configurations are pruned that differ only in knobs outside the principal components that cover this
-    explore    cp of UCT
+    Its options are `steps` and the fields of FalconSettings.
     """
 
     name: ClassVar[str] = "falcon"
 
-    threshold: float = 0.9
-    cutoff: float = 0.95
-    explore: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(0, explore=self.explore)
-        if not (0 < self.threshold <= 1 and 0 < self.cutoff <= 1):
-            raise ValueError("threshold and cutoff are shares above 0 and at most 1")
+    settings: FalconSettings = DEFAULTS
 
     def prior(self, problem: Problem) -> Prior:
         """By the key operators."""
@@ -63,17 +53,17 @@ class Falcon(BelievingStrategy):
         wanted = wanted if wanted.any() else candidates
         rows = np.flatnonzero(~study.pruned | wanted | _tried(problem, history))
         region = select(
-            grow(study.by_operator(worth.keeps), worth.likely, rows),
+            grow(study.by_operator(worth.keeps), worth.likely, rows, smallest=self.settings.smallest_region),
             _values(problem, history, worth),
             wanted,
-            self.explore,
+            self.settings.explore,
         )
         inside = rows[wanted[rows]] if region is None else region.rows[wanted[region.rows]]
         row = int(inside[int(np.argmax(worth.gain[inside]))])
         return row, f"{region or 'anywhere'}: keeps the limits with probability {worth.keeps[row]:.0%}"
 
     def _study(self, problem: Problem) -> "Study":
-        return _study(ById(problem), self.tables, self.model, self.threshold, self.cutoff)
+        return _study(ById(problem), self.tables, self.model, self.settings)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,22 +84,22 @@ class Study:
 
 
 @lru_cache(maxsize=16)
-def _study(problem: ById[Problem], known: Known, target: Target, threshold: float, cutoff: float) -> Study:
+def _study(problem: ById[Problem], known: Known, target: Target, settings: FalconSettings) -> Study:
     space, goal = problem.value.space, problem.value.goal
     at = known_rows(known, space)
-    shares, keys = operator_shares(target), key_operators(target, threshold)
+    shares, keys = operator_shares(target), key_operators(target, settings.threshold)
     found = {of.operator: of for of in operator_seconds(known, target)}
     weight = calibrate(known).weight
     parts = {name: weight(name) * found[name].seconds for name in keys}
     seconds = np.sum(list(parts.values()), axis=0) / max(sum(shares[name] for name in keys), 1e-9)
     limit = goal.slo.seconds if goal.slo is not None else np.inf
     value = known.batches * known.replicas / (known.usd_per_hour * seconds)
-    knobs = knobs_that_matter(known, [(name, shares[name], parts[name]) for name in keys], cutoff)
+    knobs = knobs_that_matter(known, [(name, shares[name], parts[name]) for name in keys], settings.cutoff)
     pruned = redundant_rows(known, knobs, np.where(seconds <= limit, value, -seconds))
     scale = np.log(items_of(space) / goal.scale(problem.value.dollars_per_second))
     return Study(
         prior=Prior(
-            belief=Belief(mean=np.log(seconds[at]), covariance=prior_covariance(ById(space))),
+            belief=Belief(mean=np.log(seconds[at]), covariance=prior_covariance(ById(space), settings)),
             fits=memory_fits(known)[at],
             unseen={name: of.like for name, of in found.items() if of.like},
         ),
@@ -126,11 +116,12 @@ def memory_fits(known: Known) -> Floats:
 
 
 @lru_cache(maxsize=8)
-def prior_covariance(space: ById[Space]) -> Floats:
-    """(N, N) of ln(measured / predicted): OFFSET^2 + RIPPLE^2 Matern + QUIRK^2 [same]."""
+def prior_covariance(space: ById[Space], settings: FalconSettings) -> Floats:
+    """(N, N) of ln(measured / predicted): the squared deviations of the model, of the knobs (Matern), of each alone."""
     encoding = space.value.encoding
     points = np.hstack([encoding.counts / LENGTHS[0], encoding.features / LENGTHS[1]])
-    return np.asarray(OFFSET**2 + RIPPLE**2 * matern(spread(points)) + QUIRK**2 * np.eye(len(points)))
+    along = settings.knob_deviation**2 * matern(spread(points))
+    return np.asarray(settings.model_deviation**2 + along + settings.own_deviation**2 * np.eye(len(points)))
 
 
 def _tried(problem: Problem, history: History) -> Mask:

@@ -15,41 +15,38 @@ from mlcd.models.serving.transfer import transfer_belief
 from mlcd.problem import Problem
 from mlcd.search.serving.believing import BelievingStrategy, Mask, Prior
 from mlcd.search.serving.falcon import LENGTHS, memory_fits
+from mlcd.search.serving.falcon_settings import FalconTransferSettings
 from mlcd.search.serving.knowing import ById, known_rows
 from mlcd.search.serving.outlook import Outlook
-from mlcd.search.strategy import at_least
 from mlcd.space import Config, Space
 from mlcd.trial.trial import History
 
 Floats = NDArray[np.float64]
+
+DEFAULTS = FalconTransferSettings()
 
 
 @dataclass(frozen=True, kw_only=True)
 class FalconTransfer(BelievingStrategy):
     """The largest expected saving under the limits, until it no longer pays for its trial.
 
-    requests  how many will be served: where money is minimised, a trial pays when the expected saving on all of them is
-              more than its price; otherwise when it is more than `gain` of the best
+    Its options are `steps` and the fields of FalconTransferSettings.
     """
 
     name: ClassVar[str] = "falcon-transfer"
 
-    requests: float = 1e9
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(0, requests=self.requests)
+    settings: FalconTransferSettings = DEFAULTS
 
     def prior(self, problem: Problem) -> Prior:
         """By the operators and by what other models had to add to theirs."""
-        return _prior(ById(problem.space), self.tables, self.model)
+        return _prior(ById(problem.space), self.tables, self.model, self.settings)
 
     def paying(self, problem: Problem, worth: Outlook) -> Mask:
         """Net gain: E[saving on a request] x requests > price of the trial."""
         if problem.goal.minimize is not Objective.COST:
             return super().paying(problem, worth)
         usd = problem.planned_trial_seconds * problem.dollars_per_second
-        return np.asarray(worth.gain / problem.work_samples * self.requests > usd)
+        return np.asarray(worth.gain / problem.work_samples * self.settings.requests > usd)
 
     def pick(self, problem: Problem, history: History, worth: Outlook, candidates: Mask) -> tuple[int, str]:  # noqa: ARG002
         """The largest expected saving."""
@@ -63,13 +60,15 @@ class FalconTransfer(BelievingStrategy):
         """By net gain."""
         if problem.goal.minimize is not Objective.COST:
             return super().small_gain(problem)
-        return f"no trial is expected to save its price over {self.requests:g} requests"
+        return f"no trial is expected to save its price over {self.settings.requests:g} requests"
 
 
 @lru_cache(maxsize=8)
-def _prior(space: ById[Space], known: Known, target: Target) -> Prior:
+def _prior(space: ById[Space], known: Known, target: Target, settings: FalconTransferSettings) -> Prior:
     at = known_rows(known, space.value)
-    belief = transfer_belief(known, target, known_points(known.configs))
+    belief = transfer_belief(
+        known, target, known_points(known.configs), least_models=settings.least_models, alike=settings.likeness
+    )
     if not np.array_equal(at, np.arange(len(known.configs))):
         belief = Belief(mean=belief.mean[at], covariance=belief.covariance[np.ix_(at, at)])
     unseen = {of.operator: of.like for of in operator_seconds(known, target) if of.like}

@@ -9,9 +9,6 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
-FEWEST = 4
-"""A region of fewer configurations than twice this is not split."""
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Region:
@@ -53,14 +50,15 @@ def two_means(values: Floats) -> NDArray[np.bool_]:
     return upper
 
 
-def grow(operators: Sequence[tuple[str, Floats]], predicted: Floats, rows: Rows) -> Region:
+def grow(operators: Sequence[tuple[str, Floats]], predicted: Floats, rows: Rows, *, smallest: int) -> Region:
     """The tree over `rows`: a level a key operator, the one with the largest share first.
 
     operators  (name, (N,) the value of each configuration by this operator's curve), one a level
     predicted  (N,) the share-weighted value by all operators; of two clusters, the one with the larger mean of it goes
                left, so that operators that disagree are settled by what they weigh
+    smallest   a region of fewer configurations than twice this is not split
     """
-    return _grown(operators, predicted, rows, (), 0)
+    return _grown(operators, predicted, rows, (), depth=0, smallest=smallest)
 
 
 def _grown(
@@ -68,11 +66,13 @@ def _grown(
     predicted: Floats,
     rows: Rows,
     path: tuple[tuple[str, bool], ...],
+    *,
     depth: int,
+    smallest: int,
 ) -> Region:
     prior = float(predicted[rows].max())
     for level in range(depth, len(operators)):
-        if len(rows) < 2 * FEWEST:
+        if len(rows) < 2 * smallest:
             break
         name, values = operators[level]
         upper = two_means(values[rows])
@@ -84,8 +84,8 @@ def _grown(
             rows=rows,
             prior=prior,
             path=path,
-            left=_grown(operators, predicted, good, (*path, (name, True)), level + 1),
-            right=_grown(operators, predicted, bad, (*path, (name, False)), level + 1),
+            left=_grown(operators, predicted, good, (*path, (name, True)), depth=level + 1, smallest=smallest),
+            right=_grown(operators, predicted, bad, (*path, (name, False)), depth=level + 1, smallest=smallest),
         )
     return Region(rows=rows, prior=prior, path=path)
 

@@ -1,13 +1,13 @@
 """HeterBO over ways to serve: the same search, a latency limit in the place of a deadline."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlcd.problem import Problem
 from mlcd.search.heterbo import HeterBO
+from mlcd.search.heterbo_settings import HeterBOSettings
 from mlcd.search.serving.knowing import Floats, open_rows
 from mlcd.search.serving.latency import items
 from mlcd.trial.plan import Left
@@ -20,6 +20,9 @@ WORTHLESS = 0.25
 low that one such trial bends the whole curve of a Gaussian process over ln speed."""
 
 
+DEFAULTS = HeterBOSettings(acquisition="net", price=False, gate=False)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServingHeterBO(HeterBO):
     """HeterBO with its price and its gate off: what is chosen serves for long, and a trial takes a minute of that.
@@ -29,9 +32,7 @@ class ServingHeterBO(HeterBO):
     limit are judged together, by the one unknown speed; while nothing kept it, the likeliest to keep it is sought.
     """
 
-    acquisition: Literal["auto", "net", "pandora", "tei", "tei-literal"] = "net"
-    price: bool = False
-    gate: bool = False
+    settings: HeterBOSettings = DEFAULTS
 
     def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
         """As HeterBO, over the trials as it can understand them."""

@@ -9,16 +9,14 @@ from scipy.special import ndtr
 
 from mlcd.problem import Problem
 from mlcd.search.acquisition import expected_saving
+from mlcd.search.serving.falcon_settings import BeliefSettings
 from mlcd.search.serving.knowing import ById
 from mlcd.space import Space
 from mlcd.trial.trial import History
 
 Floats = NDArray[np.float64]
 
-WAITING = 0.3
-"""Deviation of ln(latency at a high percentile / seconds of a full batch) between configurations."""
-HOPELESS = 0.01
-"""A probability of keeping the limits that is worth no trial."""
+DEFAULTS = BeliefSettings()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,9 +51,9 @@ class Outlook:
         worth = np.exp(self.log_value.min() - self.log_value) * self.keeps
         return np.asarray(worth / max(float(worth.max()), 1e-300))
 
-    def is_hopeless(self, is_open: NDArray[np.bool_]) -> bool:
-        """Whether nothing kept the limits, and nothing that is open is likely to."""
-        return not self.has_incumbent and float(self.keeps[is_open].max(initial=0.0)) < HOPELESS
+    def is_hopeless(self, is_open: NDArray[np.bool_], least_probability: float) -> bool:
+        """Whether nothing kept the limits, and nothing that is open does with `least_probability`."""
+        return not self.has_incumbent and float(self.keeps[is_open].max(initial=0.0)) < least_probability
 
 
 def items_of(space: Space) -> Floats:
@@ -98,20 +96,28 @@ def latency_bound(problem: Problem, history: History) -> float:
     return highest if highest > bound else lowest
 
 
-def outlook(problem: Problem, history: History, log_seconds: Floats, variance: Floats, fits: Floats) -> Outlook:
+def outlook(
+    problem: Problem,
+    history: History,
+    log_seconds: Floats,
+    variance: Floats,
+    fits: Floats,
+    *,
+    waiting_deviation: float = DEFAULTS.waiting_deviation,
+) -> Outlook:
     """What each configuration may bring when ln seconds of a batch ~ N(log_seconds, variance).
 
     `fits` is the probability that its memory suffices. V = f x S / min(items / seconds, rate), f = the goal's scale.
     The limit and the rate bound the same unknown: seconds <= min(latency_bound, items / rate); the expected saving is
     taken over what keeps the bound. How long requests wait beyond a batch, a p95 or p99 says and a p50 does not: there
-    the bound itself is in doubt, by a deviation of WAITING.
+    the bound itself is in doubt, by `waiting_deviation`.
     """
     items = items_of(problem.space)
     scale = np.log(problem.goal.scale(problem.dollars_per_second)) + np.log(problem.work_samples)
     bound = np.full(len(items), latency_bound(problem, history))
     rate, slo = problem.goal.rate, problem.goal.slo
     waits = slo is not None and slo.percentile > 50
-    deviation = np.sqrt(variance + WAITING**2) if waits else np.sqrt(variance)
+    deviation = np.sqrt(variance + waiting_deviation**2) if waits else np.sqrt(variance)
     if rate is not None:
         bound = np.minimum(bound, np.log(items / rate))
     keeps = np.where(np.isinf(bound), 1.0, ndtr((bound - log_seconds) / deviation)) * fits

@@ -1,0 +1,1 @@
+"""What the papers report beside what mlcd gives: a script a paper, and the modules that compute its figures."""

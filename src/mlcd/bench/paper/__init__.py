@@ -1,1 +1,0 @@
-"""`mlcd bench paper`: what HeterBO's paper reports beside what the simulator gives; one file a group of figures."""

@@ -1,0 +1,69 @@
+"""All names that a plug-in needs, in one place: the interfaces and the values that pass through them.
+
+docs/plugins.md says how they are used. These names stay when the modules behind them move.
+"""
+
+from mlcd.catalog import Instance
+from mlcd.clouds.functions.provider import EpochFailed, EpochOrder, FunctionCloud
+from mlcd.clouds.nodes import Leftover, NodeEngine, NodeOrder, Nodes, NodesState, agent_command
+from mlcd.clouds.plugin import CloudJob, CloudOffer, CloudPlugin
+from mlcd.clouds.provider import Cloud, Lease, LeaseFailed, Order, Progress, Purpose, Settled
+from mlcd.errors import BadInput, ProviderError
+from mlcd.functions import FunctionProblem
+from mlcd.goal import Goal, Objective
+from mlcd.problem import Problem, TrialPolicy
+from mlcd.schedulers.scheduler import Scheduler
+from mlcd.search.strategy import MeasuredStrategy, Strategy
+from mlcd.space import Config
+from mlcd.trial.epoch import Epoch, EpochLeft, FailedEpoch, Fleet, Phase
+from mlcd.trial.plan import Left, Plan, best_fitting
+from mlcd.trial.trial import Failure, FailureKind, History, Measurement, Suggestion
+from mlcd.units import Usd
+
+__all__ = [
+    "BadInput",
+    "Cloud",
+    "CloudJob",
+    "CloudOffer",
+    "CloudPlugin",
+    "Config",
+    "Epoch",
+    "EpochFailed",
+    "EpochLeft",
+    "EpochOrder",
+    "FailedEpoch",
+    "Failure",
+    "FailureKind",
+    "Fleet",
+    "FunctionCloud",
+    "FunctionProblem",
+    "Goal",
+    "History",
+    "Instance",
+    "Lease",
+    "LeaseFailed",
+    "Left",
+    "Leftover",
+    "MeasuredStrategy",
+    "Measurement",
+    "NodeEngine",
+    "NodeOrder",
+    "Nodes",
+    "NodesState",
+    "Objective",
+    "Order",
+    "Phase",
+    "Plan",
+    "Problem",
+    "Progress",
+    "ProviderError",
+    "Purpose",
+    "Scheduler",
+    "Settled",
+    "Strategy",
+    "Suggestion",
+    "TrialPolicy",
+    "Usd",
+    "agent_command",
+    "best_fitting",
+]

@@ -1,0 +1,27 @@
+"""Checks of what callers from Python hand over beside the job itself; each raises BadInput naming the argument."""
+
+import os
+
+from mlcd.errors import SpecError
+
+
+def check_flag(name: str, value: bool) -> bool:
+    """True or False and nothing that is merely taken for it: `yes="no"` gives no leave."""
+    if not isinstance(value, bool):
+        raise SpecError("must be True or False", field=name, value=value)
+    return value
+
+
+def check_text(name: str, value: str, *, allowed: str) -> str:
+    """Text that is not blank."""
+    if not isinstance(value, str) or not value.strip():
+        raise SpecError("must be text that is not blank", field=name, value=value, allowed=allowed)
+    return value
+
+
+def check_path(name: str, value: str | os.PathLike[str]) -> str:
+    """A path as text."""
+    path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(path, str):
+        raise SpecError("must be a path", field=name, value=value, allowed="text, or a pathlib.Path")
+    return path

@@ -1,0 +1,40 @@
+"""`mlcd serve`."""
+
+from typing import TextIO
+
+from mlcd.events import Observer
+from mlcd.jobs.serve import check_strategy, prepare, stored_spec
+from mlcd.kinds.job_kind import JobKind
+from mlcd.problem import Problem
+from mlcd.report.serving import serving_verdict
+from mlcd.report.serving_html import serving_html
+from mlcd.report.serving_json import serving_json
+from mlcd.report.serving_progress import ServingProgress
+from mlcd.run.kind import Kind
+from mlcd.run.run import SearchRun
+
+
+def _progress(stream: TextIO, problem: Problem, _: str) -> Observer:
+    return ServingProgress(stream, problem.goal)
+
+
+def _no_picture(_: SearchRun, name: str) -> str:
+    raise ValueError(f"a served model has no picture {name!r}")
+
+
+def _text(run: SearchRun, *, plain: bool = False) -> str:  # noqa: ARG001 - it has no drawing
+    return serving_verdict(run)
+
+
+ROW = JobKind(
+    kind=Kind.SERVE,
+    read=stored_spec,
+    prepare=prepare,
+    check=check_strategy,
+    progress=_progress,
+    text=_text,
+    json=serving_json,
+    html=serving_html,
+    pictures=lambda _: (),
+    picture=_no_picture,
+)

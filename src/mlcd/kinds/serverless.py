@@ -1,0 +1,44 @@
+"""`mlcd serverless`."""
+
+from typing import TextIO
+
+from mlcd.events import Observer
+from mlcd.functions import FunctionProblem
+from mlcd.jobs.serverless import check_scheduler, prepare, stored_spec
+from mlcd.kinds.job_kind import JobKind
+from mlcd.report.serverless import serverless_verdict
+from mlcd.report.serverless_html import serverless_html
+from mlcd.report.serverless_json import serverless_json
+from mlcd.report.serverless_picture import serverless_picture
+from mlcd.report.serverless_progress import EpochProgress
+from mlcd.run.kind import Kind
+from mlcd.run.run import EpochRun
+
+PICTURE = "epochs"
+"""The one picture: functions and memory of each epoch, the loss against time and money."""
+
+
+def _progress(stream: TextIO, problem: FunctionProblem, _: str) -> Observer:
+    return EpochProgress(stream, problem.target_loss)
+
+
+def _picture(run: EpochRun, _: str) -> str:
+    return serverless_picture(run)
+
+
+def _text(run: EpochRun, *, plain: bool = False) -> str:  # noqa: ARG001 - it has no drawing
+    return serverless_verdict(run)
+
+
+ROW = JobKind(
+    kind=Kind.SERVERLESS,
+    read=stored_spec,
+    prepare=prepare,
+    check=check_scheduler,
+    progress=_progress,
+    text=_text,
+    json=serverless_json,
+    html=serverless_html,
+    pictures=lambda _: (PICTURE,),
+    picture=_picture,
+)

@@ -1,0 +1,132 @@
+"""HTML pages from the templates beside this file: what their parts are, and how they are filled. Autoescape is on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """What every page has: the base template's values.
+
+    origin_word, origin_text  where time or money is not real: one word for it, and what it means; else ""
+    asked, answer             the goal, and what came of it
+    leads                     sentences below the answer, in red where `leads_are_bad`
+    """
+
+    name: str
+    run_id: str
+    created: str
+    asked: str
+    answer: str
+    footer: str
+    origin_word: str = ""
+    origin_text: str = ""
+    leads: Sequence[str] = ()
+    leads_are_bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of text; `css` is its class, `below` puts it on a new line."""
+
+    text: str
+    css: str = ""
+    below: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A table's cell; `label` names its column where a narrow screen stacks the cells."""
+
+    parts: tuple[Part, ...]
+    css: str = ""
+    label: str = ""
+    heads_row: bool = False
+
+    @classmethod
+    def of(cls, text: str, css: str = "", label: str = "") -> "Cell":
+        """A cell with one piece of text."""
+        return cls(parts=(Part(text),), css=css, label=label)
+
+    @classmethod
+    def head(cls, *parts: Part) -> "Cell":
+        """The cell that names its row."""
+        return cls(parts=parts, heads_row=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A table's row."""
+
+    cells: Sequence[Cell]
+    css: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column's name; numbers are aligned to the right."""
+
+    name: str
+    is_number: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A section with one table.
+
+    stacks  whether a narrow screen shows a row's cells one below the other
+    after   sentences below the table
+    """
+
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    note: str = ""
+    stacks: bool = False
+    after: Sequence[str] = ()
+
+
+def plain_table(title: str, heads: str, rows: Sequence[Sequence[str]], *, after: Sequence[str] = ()) -> Table:
+    """A table of texts. `heads` are the columns' names with `|` between; one that starts with `>` has numbers."""
+    columns = [Column(name.lstrip(">"), name.startswith(">")) for name in heads.split("|")]
+    made = [
+        Row(cells=[Cell.of(text, "n" if at.is_number else "") for at, text in zip(columns, row, strict=True)])
+        for row in rows
+    ]
+    return Table(title=title, columns=columns, rows=made, after=after)
+
+
+def render(template: str, page: Page, **values: object) -> str:
+    """The page, whole: no script, nothing loaded from elsewhere, every value escaped but the pictures.
+
+    Raises jinja2.UndefinedError where the template asks for a value that was not given.
+    """
+    return _environment().get_template(template).render(page=page, **values) + "\n"
+
+
+def drawn(svg: str) -> "Markup":
+    """A picture that report.svg drew, for a template to take as it is. Nothing else may be marked as safe."""
+    from markupsafe import Markup  # noqa: PLC0415 - only a page needs it
+
+    return Markup(svg)  # noqa: S704 - Drawing escapes all text that it is given
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, FunctionLoader, StrictUndefined  # noqa: PLC0415 - only a page needs it
+
+    folder = files("mlcd.report") / "templates"
+    return Environment(
+        loader=FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

@@ -1,0 +1,103 @@
+"""The lines of a receipt, for runs of every kind; text and HTML show the same ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlcd.report.page import Cell, Column, Part, Row, Table
+from mlcd.report.receipt import Receipt
+from mlcd.report.wording import begun_again, plural, sentence
+from mlcd.run.attempt import Ending
+from mlcd.run.run import EpochRun, SearchRun
+from mlcd.units import Usd, format_seconds
+
+_PAGE_WORDS = {"run": "training"}  # what a page says in place of a line's first word
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiptLine:
+    """One line; None where it has no time or no money.
+
+    is_sum   whether it adds up the lines above it
+    is_part  whether it is contained in the line above it
+    """
+
+    label: str
+    seconds: float | None
+    usd: Usd | None
+    is_sum: bool = False
+    is_part: bool = False
+
+    def cells(self, missing: str = "-") -> list[str]:
+        """Label, time and money as text."""
+        time = missing if self.seconds is None else format_seconds(self.seconds)
+        return [f"  {self.label}" if self.is_part else self.label, time, missing if self.usd is None else str(self.usd)]
+
+
+def train_lines(paid: Receipt, *, is_final: bool) -> list[ReceiptLine]:
+    """Search, trainings that were begun again, the training, their total, and what it leaves of the limits."""
+    lines = [_line(_search(paid.trials, "trial", paid.failed), paid.search_seconds, paid.search_usd)]
+    lines += [_line(f"training {begun_again(run)}", run.seconds, run.usd) for run in paid.earlier]
+    if paid.run_seconds is not None:
+        word = " (predicted)" if paid.run_is_predicted else " (failed)" if paid.run_failed else ""
+        lines.append(_line(f"run{word}", paid.run_seconds, paid.run_usd))
+    lines.append(_total(paid.total_seconds, paid.total_usd, is_final=is_final))
+    if paid.cap_seconds is not None or paid.cap_usd is not None:
+        lines.append(_line("cap", paid.cap_seconds, paid.cap_usd))
+        lines.append(_line("left", paid.left_seconds, paid.left_usd, is_sum=True))
+    return lines
+
+
+def serving_lines(record: SearchRun) -> list[ReceiptLine]:
+    """Search, verifications, their total, and the limits."""
+    tests = _search(len(record.trials), "load test", len(record.history.failures))
+    lines = [_line(tests, record.search_seconds, record.search_usd)]
+    for run in record.earlier:
+        word = "lost with mlcd" if run.ending is Ending.LOST else "not held"
+        lines.append(_line(f"verification of {run.config}, {word}", run.seconds, run.usd))
+    if record.final is not None:
+        lines.append(_line("verification", record.final.seconds, record.final.usd))
+    lines.append(_total(record.total_seconds, record.total_usd, is_final=record.status.is_final))
+    goal = record.problem.goal
+    if goal.budget is not None or goal.deadline_seconds is not None:
+        lines.append(_line("cap", goal.deadline_seconds, goal.budget))
+    return lines
+
+
+def serverless_lines(record: EpochRun) -> list[ReceiptLine]:
+    """The training, what of it failed, and what it leaves of the budget."""
+    lines = [_line("training", record.epoch_seconds, record.total_usd)]
+    if record.failed_epochs:
+        lost = Usd(sum(each.usd.micros for each in record.failed_epochs))
+        seconds = sum(each.seconds for each in record.failed_epochs)
+        lines.append(ReceiptLine(label="of which failed", seconds=seconds, usd=lost, is_part=True))
+    budget = record.problem.goal.budget
+    if budget is not None:
+        lines += [_line("budget", None, budget), _line("left", None, budget - record.total_usd, is_sum=True)]
+    return lines
+
+
+def receipt_table(lines: Sequence[ReceiptLine], note: str = "") -> Table:
+    """The receipt as a section of a page."""
+    rows = [_row(line) for line in lines]
+    columns = (Column(""), Column("Time", True), Column("Money", True))
+    return Table(title="Receipt", note=note, columns=columns, rows=rows)
+
+
+def _row(line: ReceiptLine) -> Row:
+    _, time, usd = line.cells(missing="")
+    first, space, rest = line.label.partition(" ")
+    label = f"{_PAGE_WORDS.get(first, first)}{space}{rest}"
+    head = Cell.head(Part(sentence(label), "dim" if line.is_part else ""))
+    return Row(cells=[head, Cell.of(time, "n"), Cell.of(usd, "n")], css="sum" if line.is_sum else "")
+
+
+def _line(label: str, seconds: float | None, usd: Usd | None, *, is_sum: bool = False) -> ReceiptLine:
+    return ReceiptLine(label=label, seconds=seconds, usd=usd, is_sum=is_sum)
+
+
+def _search(count: int, noun: str, failed: int) -> str:
+    return f"search ({plural(count, noun)}{f', {failed} failed' if failed else ''})"
+
+
+def _total(seconds: float, usd: Usd, *, is_final: bool) -> ReceiptLine:
+    return _line("total" if is_final else "so far", seconds, usd, is_sum=True)

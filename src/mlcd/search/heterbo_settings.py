@@ -1,0 +1,83 @@
+"""Everything about HeterBO that can be set, each with what it stands on."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeterBOSettings:
+    """Options of `heterbo:option=value`. "Paper" is Yi et al., IPDPS 2020; docs/ablations.md has what each one brings.
+
+    Raises ValueError for a `start` that is neither a word it knows nor a number from 1.
+    """
+
+    start: str = "auto"
+    """How many types are tried on their fewest nodes first: a number, `all`, or `auto` (mlcd.search.first_looks).
+    Paper III-C: `all`. `auto` was chosen on the seen tables and the simulator (docs/strategies/heterbo.md)."""
+
+    acquisition: Literal["auto", "net", "pandora", "tei", "tei-literal"] = "auto"
+    """What the largest gain is. Paper equations 5 and 6: `tei-literal`, repaired: `tei`. `pandora`: Weitzman 1979; Xie
+    et al. 2024. `auto` was chosen on the seen tables and the simulator."""
+
+    price: bool = True
+    """Whether the price of a trial counts. Paper III-B: heterogeneous profiling cost."""
+
+    prune: bool = True
+    """Whether the speed of a type is taken to rise and then fall over nodes. Paper III-C: concave prior."""
+
+    gate: bool = True
+    """Whether the optimistic bound must pay for the trial. Paper III-C: confidence interval."""
+
+    reserve: bool = True
+    """Whether the training on the incumbent is kept back. Paper III-C; `off` on simulated clouds only."""
+
+    limit_share: Literal["on", "off", "always"] = "on"
+    """Whether a trial's share of the limits weighs like as much of the run. `on`: for a single type under `minimize:
+    time`, only after a faster trial did not fit. `always`: from the start. Chosen on single types of the simulator's
+    jobs, 80 cases, and checked on 60 others (docs/strategies/heterbo.md)."""
+
+    single_type_pandora: bool = True
+    """Whether `auto` takes `pandora` under limits, too, when the fastest of a single type is sought. Chosen on the
+    simulator (commit b7713e9)."""
+
+    deadline_first_try: bool = True
+    """Whether the first tries for `minimize: cost` may be cheaper and less sure than `unfinished_runs` asks for. Chosen
+    on Fig. 10's job, single types of the simulator's jobs and the seen tables (docs/strategies/heterbo.md)."""
+
+    unfinished_runs: float = 3.0
+    """While nothing measured fits, ending empty-handed counts as this many times the run that most probably fits. It is
+    what an unfinished run counts in `mlcd bench train`."""
+
+    first_try_runs: float = 1.75
+    """The same for the first try under `deadline_first_try`; whether to go on at all is decided by `unfinished_runs`.
+    Chosen as above; 1.5 leaves 2 of 100 runs of Fig. 10 with nothing, 2.5 chooses 33 nodes in place of 27."""
+
+    first_try_growth: float = 1.5
+    """`first_try_runs` is multiplied by this for every trial beyond the first looks: less remains for another miss.
+    Chosen as above."""
+
+    tail_degrees: float = 2.0
+    """Degrees of freedom of Student's t for "may this fit after all": a model of few trials is wrong more often than it
+    expects. Chosen on the seen tables and the simulator."""
+
+    round_target: bool = True
+    """Whether the second trial of a round has to beat what the first is expected to bring. Chosen on the seen tables,
+    8 trials at once (commit c2edc8f)."""
+
+    optimism_sigmas: float = 1.645
+    """The optimistic bound of `gate`: one-sided 95%, as in paper III-C."""
+
+    prune_sigmas: float = 1.645
+    """A decline counts for `prune` when it is this many deviations of both measurements: one-sided 95%. Paper III-C
+    prunes on any decline."""
+
+    prune_gap_nodes: int = 4
+    """Deployments of one type are compared by `prune` when they are at most this many nodes apart, or
+    `prune_gap_share` of the larger. Unmeasured."""
+
+    prune_gap_share: float = 0.25
+    """See `prune_gap_nodes`. Unmeasured."""
+
+    def __post_init__(self) -> None:
+        if self.start not in ("auto", "all") and not (self.start.isdigit() and int(self.start) >= 1):
+            raise ValueError(f"start is all, auto or a number from 1 (got {self.start!r})")

@@ -1,0 +1,71 @@
+"""Whole numbers to choose from: a range such as `1..50`, a list such as `[1, 2, 4, 8]`, or one."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mlcd.spec.node import Bounds, Node
+from mlcd.spec.record import Reader
+
+_RANGE = re.compile(r"\s*([0-9]{1,9})\s*\.\.\s*([0-9]{1,9})\s*")
+_MEANT_RANGE = re.compile(r"\s*([0-9]{1,9})\s*(?:-|:|\.\.\.|…|to)\s*([0-9]{1,9})\s*")
+NOTHING = "is nothing to choose from"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """A reader of whole numbers, each once; what comes back is sorted and not empty.
+
+    form      what may be written
+    most      the largest, from 1
+    unit      what is counted, said in messages; "" for none
+    ranges    whether `1..50` is allowed
+    each      the reader of one number, where it is not just a whole one
+    not_one   what a text that is no range is said to be
+    empty     what an empty list is said to be
+    nested    what a mapping is said to be
+    """
+
+    form: str
+    most: int
+    unit: str = ""
+    ranges: bool = True
+    each: Reader[int] | None = None
+    not_one: str = NOTHING
+    empty: str = NOTHING
+    nested: str = NOTHING
+
+    def __call__(self, node: Node) -> tuple[int, ...]:
+        """The numbers. Raises SpecError."""
+        value = node.filled().value
+        if isinstance(value, Mapping):
+            raise node.error(self.nested, allowed=self.form)
+        if value == ():
+            raise node.error(self.empty, allowed=self.form)
+        if isinstance(value, str) and self.ranges:
+            return self._range(node, value)
+        read = self.each or self._whole
+        found: set[int] = set()
+        for item in node.items():
+            number = read(item)
+            if number in found:
+                raise item.error("is given twice")
+            found.add(number)
+        return tuple(sorted(found))
+
+    def _whole(self, node: Node) -> int:
+        return node.whole(Bounds(least=1, most=self.most))
+
+    def _range(self, node: Node, text: str) -> tuple[int, ...]:
+        match = _RANGE.fullmatch(text)
+        if match is None:
+            meant = _MEANT_RANGE.fullmatch(text)
+            raise node.error(self.not_one, allowed=self.form, nearest=f"{meant[1]}..{meant[2]}" if meant else "")
+        first, last = int(match[1]), int(match[2])
+        if first > last:
+            raise node.error("is an empty range", allowed=self.form, nearest=f"{last}..{first}")
+        if not 1 <= first <= last <= self.most:
+            bounds = Bounds(least=1, most=self.most)
+            allowed = f"from 1 to {self.most:,} {self.unit}" if self.unit else f"whole numbers {bounds}"
+            raise node.error("is out of range", allowed=allowed)
+        return tuple(range(first, last + 1))

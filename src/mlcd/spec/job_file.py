@@ -1,0 +1,163 @@
+"""One kind of job file: read from text, a file or a Python mapping, with flags in place of its fields."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from mlcd.errors import SpecError
+from mlcd.spec.document import document, read_text
+from mlcd.spec.mapping import as_text, tree
+from mlcd.spec.node import Node
+from mlcd.spec.place import Place, PlacedSpec, places_of
+from mlcd.spec.record import Record
+from mlcd.spec.scalar import scalar
+
+Job = TypeVar("Job", bound=PlacedSpec)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """A flag of the command line, or an argument from Python, that stands in place of a field.
+
+    path   the field's dotted name
+    spell  the flag's value as a job file would have it; may raise the SpecError of the field
+    drops  a field that goes when the flag is given, "" for none
+    """
+
+    path: str
+    spell: Callable[[object], object] = lambda value: value
+    drops: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFile(Generic[Job]):
+    """How jobs of one kind are read. A deadline that is a point in time is counted from `now` (None: this moment).
+
+    record  the reader of all fields
+    check   the job, after what its fields say together; raises SpecError
+    flags   by name
+    sample  where a job file is found, for whoever gives an empty one
+
+    Flags that are None count as not given. Every method raises SpecError for the first mistake; where a flag made it,
+    the error's field is the flag after `mark`, such as `--budget`.
+    """
+
+    record: Callable[[datetime | None], Record[Job]]
+    check: Callable[[Job], Job]
+    flags: Mapping[str, Flag]
+    sample: str
+
+    def parse(
+        self,
+        text: str,
+        *,
+        file: str = "job.yaml",
+        now: datetime | None = None,
+        flags: Mapping[str, object] | None = None,
+        mark: str = "--",
+    ) -> Job:
+        """The job that `text` describes; `file` is its name in messages."""
+        root = document(text, file=file)
+        if root.value is None:
+            raise SpecError("the file is empty", file=file, line=1, allowed=f"a job file; {self.sample}")
+        return replace(self._job(root, now, _given(flags), mark), file=file, source=text)
+
+    def read(
+        self,
+        path: str | Path,
+        *,
+        now: datetime | None = None,
+        flags: Mapping[str, object] | None = None,
+        mark: str = "--",
+    ) -> Job:
+        """The job of a file."""
+        return self.parse(read_text(path), file=str(path), now=now, flags=flags, mark=mark)
+
+    def from_mapping(
+        self,
+        job: Mapping[str, object],
+        *,
+        now: datetime | None = None,
+        flags: Mapping[str, object] | None = None,
+        mark: str = "--",
+    ) -> Job:
+        """The job that a Python mapping describes, with the fields of a job file; its `source` is the same as YAML.
+
+        A field that is None counts as left out.
+        """
+        root = tree(job)
+        return replace(self._job(root, now, _given(flags), mark), source=as_text(root))
+
+    def with_flags(
+        self, job: Job, flags: Mapping[str, object], *, now: datetime | None = None, mark: str = "--"
+    ) -> Job:
+        """`job` with `flags` in place of its own values. Earlier flags for the same field or below it go.
+
+        A deadline that the job has already, and keeps, is counted from the same moment as before.
+        """
+        given = _given(flags)
+        if not given:
+            return job
+        paths = [self.flags[name].path for name in given]
+        kept = {
+            name: said
+            for name, said in job.overrides
+            if not any(self.flags[name].path == path or self.flags[name].path.startswith(f"{path}.") for path in paths)
+        }
+        if now is None and not {"goal", "goal.deadline"} & set(paths):
+            now = job.counted_from
+        root = document(job.source, file=job.file)
+        changed = self._job(root, now, {**kept, **given}, mark)
+        earlier = {path: job.places[path] for path in (self.flags[name].path for name in kept) if path in job.places}
+        return replace(changed, file=job.file, source=job.source, places={**changed.places, **earlier})
+
+    def _job(self, root: Node, now: datetime | None, said: Mapping[str, object], mark: str) -> Job:
+        """The job of `root` with the flags' values put in, and noted."""
+        moment = now or datetime.now(UTC)
+        try:
+            for name, value in sorted(said.items(), key=lambda each: self.flags[each[0]].path.count(".")):
+                flag = self.flags[name]
+                if flag.drops:
+                    root = _put(root, flag.drops.split("."), None)
+                root = _put(root, flag.path.split("."), tree(flag.spell(value), path=flag.path))
+            job = self.record(moment)(root)
+            places = {**places_of(root), **{self.flags[name].path: Place(mark + name) for name in said}}
+            noted = tuple((name, tree(value).plain()) for name, value in said.items())
+            return self.check(replace(job, file=root.file, places=places, overrides=noted, counted_from=moment))
+        except SpecError as error:
+            raise self._named(error, said, mark) from error
+
+    def _named(self, error: SpecError, said: Mapping[str, object], mark: str) -> SpecError:
+        """The same error about the flag that gave the value, where one did."""
+        for name, value in said.items():
+            path = self.flags[name].path
+            if error.field == path or error.field.startswith((f"{path}.", f"{path}[")):
+                shown = error.value if error.field == path else value
+                return SpecError(
+                    error.problem, field=mark + name, value=shown, allowed=error.allowed, nearest=error.nearest
+                )
+        return error
+
+
+def as_written(value: object) -> object:
+    """For numbers that a command line gives as text: what that text is in a job file."""
+    return scalar(value) if isinstance(value, str) else value
+
+
+def _given(flags: Mapping[str, object] | None) -> dict[str, object]:
+    return {name: value for name, value in (flags or {}).items() if value is not None}
+
+
+def _put(node: Node, path: list[str], value: Node | None) -> Node:
+    """`node` with `value` at `path` (None takes the field out). What is no mapping stays, for its reader to refuse."""
+    fields = {} if node.value is None else node.value
+    if not isinstance(fields, Mapping):
+        return node
+    name, below = path[0], path[1:]
+    if below:
+        section = fields.get(name, Node(value={}, path=node.child_path(name)))
+        value = _put(section, below, value)
+    changed = {**fields, name: value} if value is not None else {key: fields[key] for key in fields if key != name}
+    return replace(node, value=changed)

@@ -1,0 +1,66 @@
+"""Where the fields of a job were given, so that an error that is found later can name the place."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from mlcd.errors import SpecError
+from mlcd.spec.node import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a field was given, and what it is called there (`--on` for `resources.infra`)."""
+
+    field: str
+    file: str = ""
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedSpec:
+    """What a job of every kind has beside its fields.
+
+    file          its name in messages; "" where it is not from a file
+    source        its text, kept with the run so that the run can be repeated from its record
+    overrides     flags in place of the text's values, as (flag, value); source and overrides give the job again
+    places        of the fields that were given, by their dotted names
+    counted_from  the moment from which a deadline that is a point in time was counted
+    """
+
+    file: str = ""
+    source: str = ""
+    overrides: tuple[tuple[str, object], ...] = ()
+    places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
+    counted_from: datetime | None = field(default=None, compare=False, repr=False)
+
+    def error(
+        self, name: str, problem: str, *, value: object = None, allowed: str = "", nearest: str = ""
+    ) -> SpecError:
+        """The error about the field `name`, at its line or its section's; to be raised by the caller."""
+        place = self.places.get(name)
+        if place is None:
+            sections = (self.places.get(name[:end]) for end in range(len(name) - 1, 0, -1) if name[end] in ".[")
+            above = next((section for section in sections if section is not None), None)
+            place = Place(name, self.file, None if above is None or not above.file else above.line)
+        return SpecError(
+            problem,
+            file=place.file,
+            line=place.line,
+            field=place.field,
+            value=value,
+            allowed=allowed,
+            nearest=nearest,
+        )
+
+
+def places_of(node: Node) -> dict[str, Place]:
+    """Where each field below `node` stands, by its dotted name; of lists, the elements that are text."""
+    found: dict[str, Place] = {}
+    below = tuple(node.value.values()) if isinstance(node.value, Mapping) else node.items()
+    for child in below:
+        if child is node or not (isinstance(node.value, Mapping) or isinstance(child.value, str)):
+            continue
+        found[child.path] = Place(child.path, child.file, child.line)
+        found.update(places_of(child))
+    return found

@@ -1,0 +1,164 @@
+"""A home of version 0.1 (schemas 2 to 5) becomes one of today: once, when it is first opened, in one transaction.
+
+Before anything is changed the database is copied to `mlcd.sqlite3.schemaN.bak`. Whenever the process is killed, the
+home is either still the old one or wholly the new one, and a copy of that name is always whole.
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from mlcd.errors import StoreError
+from mlcd.store.from_0_1 import OldRun, Row, converted
+
+SCHEMAS = range(2, 6)
+"""What can be migrated."""
+_BUSY_SECONDS = 1.0
+"""A lock held for longer is a run being worked on; `mlcd runs` holds each one for a moment."""
+_OLD = "old_"
+_TABLES = (
+    "trials_ended", "trials_started", "finals_ended", "finals_started", "epochs_ended", "calls", "epochs_started",
+    "trainings_ended", "verdicts", "statuses", "runs",
+)  # fmt: skip
+"""Of version 0.1. A home of schema 2 or 3 may not have those of epochs."""
+_CALL_COLUMNS = (
+    "shard", "attempt", "memory_mb", "seconds", "usd", "fetch_seconds", "compute_seconds", "update_seconds",
+    "waited_seconds", "puts", "gets", "cold", "ending", "peak_mb", "message",
+)  # fmt: skip
+
+
+def migrate(
+    db: sqlite3.Connection, path: Path, version: int, create_tables: Callable[[sqlite3.Connection], None]
+) -> None:
+    """Bring the database at `path` from schema `version` to today's, inside the caller's write transaction.
+
+    Foreign keys must not be enforced yet. Raises StoreError where a process works on one of its runs: that is of
+    version 0.1 and could no longer write what it pays for; and for data that no version 0.1 wrote.
+    """
+    _refuse_live_runs(db, path.parent)
+    _back_up(path, path.with_name(f"{path.name}.schema{version}.bak"))
+    present = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()}
+    old = [table for table in _TABLES if table in present]
+    db.execute("DROP INDEX IF EXISTS statuses_by_run")
+    for table in old:
+        db.execute(f"ALTER TABLE {table} RENAME TO {_OLD}{table}")
+    create_tables(db)
+    for (run_id,) in db.execute(f"SELECT run_id FROM {_OLD}runs ORDER BY rowid").fetchall():  # noqa: S608 - a constant
+        _migrate_run(db, path, _old_run(db, run_id, old))
+    db.execute(f"INSERT INTO statuses SELECT id, run_id, status, at FROM {_OLD}statuses ORDER BY id")  # noqa: S608
+    if "calls" in old:
+        db.execute(
+            f"INSERT INTO calls (run_id, number, epoch, {', '.join(_CALL_COLUMNS)})"  # noqa: S608 - constants
+            f" SELECT c.run_id, c.go, s.number, {', '.join(f'c.{name}' for name in _CALL_COLUMNS)}"
+            f" FROM {_OLD}calls c JOIN {_OLD}epochs_started s USING (run_id, go)"
+        )
+    for table in old:
+        db.execute(f"DROP TABLE {_OLD}{table}")
+    if db.execute("PRAGMA foreign_key_check").fetchone() is not None:
+        raise StoreError(f"{path}: has rows that belong to no run: restore it from a copy, or move it away")
+
+
+def _migrate_run(db: sqlite3.Connection, path: Path, old: OldRun) -> None:
+    try:
+        new = converted(old)
+    except (KeyError, ValueError, TypeError) as error:
+        raise StoreError(
+            f"{path}: run {old.run['run_id']} cannot be brought to this version ({error!r}); the file is unchanged: use"
+            " the mlcd that wrote it, or set MLCD_HOME to another folder"
+        ) from error
+    for table, rows in (
+        ("runs", [new.run]),
+        ("steps_started", new.started),
+        ("steps_ended", new.ended),
+        ("verdicts", new.verdicts),
+    ):
+        for row in rows:
+            _insert(db, table, row)
+
+
+def _insert(db: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> None:
+    marks = ", ".join("?" * len(row))
+    db.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))  # noqa: S608 - names
+
+
+# ---- the old tables
+
+
+def _old_run(db: sqlite3.Connection, run_id: str, present: Sequence[str]) -> OldRun:
+    def rows(table: str) -> list[Row]:
+        if table not in present:
+            return []
+        found = db.execute(f"SELECT * FROM {_OLD}{table} WHERE run_id = ? ORDER BY rowid", (run_id,))  # noqa: S608
+        return [dict(row) for row in found.fetchall()]
+
+    def steps(name: str, key: str) -> list[Row]:
+        """Each start with the columns of its end, where it has one."""
+        ends = {row[key]: row for row in rows(f"{name}_ended")}
+        return sorted(({**ends.get(row[key], {}), **row} for row in rows(f"{name}_started")), key=lambda row: row[key])
+
+    (run,) = rows("runs")
+    return OldRun(
+        run=run,
+        trials=steps("trials", "number"),
+        finals=steps("finals", "attempt"),
+        epochs=steps("epochs", "go"),
+        verdict=next(iter(rows("verdicts")), None),
+        training_ended=next(iter(rows("trainings_ended")), None),
+    )
+
+
+def _refuse_live_runs(db: sqlite3.Connection, folder: Path) -> None:
+    for (run_id,) in db.execute("SELECT run_id FROM runs").fetchall():
+        path = folder / "locks" / f"{run_id}.lock"
+        if not path.exists():
+            continue
+        lock = FileLock(path)
+        try:
+            lock.acquire(timeout=_BUSY_SECONDS)
+        except Timeout as error:
+            raise StoreError(
+                f"{folder}: an older mlcd is working on run {run_id}, and this one would have to convert the folder:"
+                " wait for that run or end it, or set MLCD_HOME to another folder"
+            ) from error
+        lock.release()
+
+
+# ---- the copy
+
+
+def _back_up(path: Path, backup: Path) -> None:
+    """A whole copy at `backup`, or none; one that is there is kept.
+
+    The caller holds the write lock: nobody else makes a copy now, and what is copied is what will be migrated.
+    """
+    if backup.exists():
+        return
+    partial = backup.with_name(f"{backup.name}.partial")
+    try:
+        _remove(partial)
+        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(partial)) as copy:
+            source.backup(copy)
+        _sync(partial)
+        partial.rename(backup)
+        _sync(backup.parent)
+    finally:
+        _remove(partial)
+
+
+def _remove(partial: Path) -> None:
+    for name in (partial.name, f"{partial.name}-journal", f"{partial.name}-wal", f"{partial.name}-shm"):
+        partial.with_name(name).unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Force a file, or a folder's entries, to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,29 @@
+"""The contracts that every strategy, scheduler and cloud keeps, as pytest classes to subclass.
+
+    from mlcd.testing import StrategyContract
+
+    class TestGreedy(StrategyContract):
+        @pytest.fixture
+        def text(self):
+            return "greedy"
+
+mlcd's own tests are such subclasses. Needs pytest: `pip install 'mlcd[testing]'`.
+"""
+
+import pytest
+
+pytest.register_assert_rewrite(
+    "mlcd.testing.strategies",
+    "mlcd.testing.schedulers",
+    "mlcd.testing.clouds",
+    "mlcd.testing.real_clouds",
+    "mlcd.testing.function_clouds",
+)
+
+from mlcd.testing.clouds import CloudContract  # noqa: E402 - after their assertions are registered
+from mlcd.testing.function_clouds import FunctionCloudContract  # noqa: E402
+from mlcd.testing.real_clouds import RealCloudContract  # noqa: E402
+from mlcd.testing.schedulers import SchedulerContract  # noqa: E402
+from mlcd.testing.strategies import StrategyContract  # noqa: E402
+
+__all__ = ["CloudContract", "FunctionCloudContract", "RealCloudContract", "SchedulerContract", "StrategyContract"]

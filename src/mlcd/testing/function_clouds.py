@@ -1,0 +1,192 @@
+"""What every cloud of functions promises: the contract of mlcd.clouds.functions.provider.FunctionCloud."""
+
+from collections.abc import Callable, Iterator
+from typing import ClassVar, cast
+
+import pytest
+
+from mlcd.clouds.functions.provider import EpochFailed, EpochOrder, FunctionCloud
+from mlcd.epoch_ledger import EpochLedger
+from mlcd.functions import FunctionProblem
+from mlcd.run.authorisation import Authorisation
+from mlcd.trial.call import FunctionCall
+from mlcd.trial.epoch import Epoch, Fleet
+from mlcd.units import Usd
+
+Make = Callable[[int], FunctionCloud]
+
+
+class FunctionCloudContract:
+    """Each test holds for every cloud of functions.
+
+    good     fleets on which an epoch ends
+    broken   a fleet on which every epoch fails; None where there is none
+    short_seconds   too short for an epoch of good[0]: it is ended then, and fails
+    ending_seconds  how long after its time an epoch may take to be ended, where time is real
+    own_usd  the most that mlcd's own requests to the storage add to what the calls of an epoch cost
+    connect  a cloud with a given seed, for `problem`; the fixture `make` closes it where it has a `close`
+    """
+
+    cloud_name: ClassVar[str]
+    good: ClassVar[tuple[Fleet, ...]]
+    broken: ClassVar[Fleet | None] = None
+    short_seconds: ClassVar[float] = 0.5
+    ending_seconds: ClassVar[float] = 0.0
+    own_usd: ClassVar[Usd] = Usd.of("0.0002")
+
+    @pytest.fixture
+    def problem(self) -> FunctionProblem:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def connect(self, problem: FunctionProblem) -> Make:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def make(self, connect: Make) -> Iterator[Make]:
+        """A cloud by its seed."""
+        made: list[FunctionCloud] = []
+
+        def opened(seed: int) -> FunctionCloud:
+            made.append(connect(seed))
+            return made[-1]
+
+        yield opened
+        for cloud in made:
+            if callable(close := getattr(cloud, "close", None)):
+                close()
+
+    def order(
+        self,
+        problem: FunctionProblem,
+        fleet: Fleet,
+        number: int = 1,
+        *,
+        seconds: float | None = None,
+        run_id: str = "contract",
+    ) -> EpochOrder:
+        """As the engine orders it: with what an epoch of `fleet` is authorised for."""
+        leave = EpochLedger(problem=problem).authorise(fleet, seconds)
+        assert isinstance(leave, Authorisation), f"the contract's problem must pay for {fleet}: {leave.reason}"
+        return EpochOrder(number=number, fleet=fleet, seconds=leave.seconds, usd=leave.usd, run_id=run_id)
+
+    def check_epoch(self, order: EpochOrder, epoch: Epoch) -> None:
+        assert epoch.number == order.number
+        assert epoch.fleet == order.fleet
+        assert 0 < epoch.seconds <= order.seconds
+        assert epoch.usd.micros > 0
+        assert epoch.usd <= order.usd
+        assert epoch.calls >= order.fleet.functions
+        assert epoch.calls - epoch.failed >= order.fleet.functions
+
+    def test_says_what_it_is(self, make: Make) -> None:
+        cloud = make(1)
+        assert cloud.name.strip() == cloud.name != ""
+        assert isinstance(cloud.simulated, bool)
+
+    def test_epochs_follow_each_other_within_their_orders_and_lower_the_loss(
+        self, make: Make, problem: FunctionProblem
+    ) -> None:
+        cloud = make(1)
+        losses = []
+        for number, fleet in enumerate((*self.good, self.good[0]), 1):
+            order = self.order(problem, fleet, number)
+            epoch = cloud.run_epoch(order)
+            self.check_epoch(order, epoch)
+            losses.append(epoch.loss)
+        assert losses[-1] < losses[0]
+
+    def test_a_part_of_an_epoch_is_an_epoch(self, make: Make, problem: FunctionProblem) -> None:
+        part = Fleet(self.good[0].functions, self.good[0].memory_mb, 0.5)
+        order = self.order(problem, part)
+        self.check_epoch(order, make(1).run_epoch(order))
+
+    def test_an_epoch_that_takes_too_long_is_ended_and_charged_within_its_order(
+        self, make: Make, problem: FunctionProblem
+    ) -> None:
+        order = self.order(problem, self.good[0], seconds=self.short_seconds)
+        with pytest.raises(EpochFailed) as failed:
+            make(1).run_epoch(order)
+        self.check_failure(order, failed.value)
+        assert not failed.value.hopeless
+
+    def test_an_epoch_that_failed_is_charged(self, make: Make, problem: FunctionProblem) -> None:
+        if self.broken is None:
+            pytest.skip("no fleet always fails here")
+        cloud = make(1)
+        order = self.order(problem, self.broken)
+        with pytest.raises(EpochFailed) as failed:
+            cloud.run_epoch(order)
+        self.check_failure(order, failed.value)
+        assert failed.value.usd.micros > 0
+        again = self.order(problem, self.good[0])
+        self.check_epoch(again, cloud.run_epoch(again))  # the same epoch with another fleet
+
+    def check_failure(self, order: EpochOrder, failure: EpochFailed) -> None:
+        assert failure.message.strip()
+        assert isinstance(failure.hopeless, bool)
+        assert 0 <= failure.seconds <= order.seconds + self.ending_seconds
+        assert Usd(0) <= failure.usd <= order.usd
+
+    def test_every_call_is_itemised_and_the_prices_add_up(self, make: Make, problem: FunctionProblem) -> None:
+        cloud = make(1)
+        if not hasattr(cloud, "calls"):
+            pytest.skip("does not tell its calls")
+        order = self.order(problem, self.good[0])
+        epoch = cloud.run_epoch(order)
+        calls = cast(tuple[FunctionCall, ...], cloud.calls)
+        assert len(calls) == epoch.calls
+        assert {call.shard for call in calls} == set(range(order.fleet.functions))
+        assert len({(call.shard, call.attempt) for call in calls}) == len(calls)
+        for call in calls:
+            assert (call.epoch, call.memory_mb) == (order.number, order.fleet.memory_mb)
+            assert call.usd > 0
+            charged = problem.prices.charge(
+                memory_mb=call.memory_mb, call_seconds=[call.seconds], puts=call.puts, gets=call.gets
+            )
+            assert Usd.of(call.usd) == charged
+        itemised = Usd.of(sum(call.usd for call in calls))
+        assert itemised <= epoch.usd <= itemised + self.own_usd
+
+    def test_simulated_epochs_are_the_same_for_the_same_seed(self, make: Make, problem: FunctionProblem) -> None:
+        if not make(1).simulated:
+            pytest.skip("real time is never the same twice")
+
+        def epochs(seed: int, *, again: bool = False) -> list[Epoch]:
+            cloud, found = make(seed), []
+            for number, fleet in enumerate(self.good, 1):
+                order = self.order(problem, fleet, number)
+                found.append(cloud.run_epoch(order))
+                if again:
+                    # Run again after a kill, from the same parameters: nothing is applied twice.
+                    assert cloud.run_epoch(order) == found[-1]
+            return found
+
+        first = epochs(3)
+        assert epochs(3) == first
+        assert epochs(3, again=True) == first
+
+    def test_runs_do_not_disturb_each_other(self, make: Make, problem: FunctionProblem) -> None:
+        cloud = make(1)
+        order = self.order(problem, self.good[0], run_id="one")
+        one = cloud.run_epoch(order)
+        other = self.order(problem, self.good[0], run_id="other")
+        self.check_epoch(other, cloud.run_epoch(other))
+        second = self.order(problem, self.good[0], 2, run_id="one")
+        self.check_epoch(second, cloud.run_epoch(second))
+        if cloud.simulated:
+            assert make(1).run_epoch(other) == one
+
+    def test_a_run_continues_in_another_process(self, make: Make, problem: FunctionProblem) -> None:
+        cloud = make(1)
+        if not hasattr(cloud, "restore"):
+            pytest.skip("needs not be told what an earlier process did")
+        first = self.order(problem, self.good[0])
+        epochs = [cloud.run_epoch(first)]
+        second = self.order(problem, self.good[0], 2)
+        later = make(1)
+        later.restore(second.run_id, epochs)  # type: ignore[attr-defined]  # it has one
+        epoch = later.run_epoch(second)
+        self.check_epoch(second, epoch)
+        if cloud.simulated:
+            assert epoch.loss == pytest.approx(cloud.run_epoch(second).loss, rel=1e-9)

@@ -1,0 +1,131 @@
+"""Made-up jobs for the contracts: problems whose speeds are known in closed form, and the trials they bring."""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mlcd.goal import Goal, Objective
+from mlcd.problem import Batching, Blueprint, Problem
+from mlcd.space import Config, Knob, Space
+from mlcd.trial.trial import Failure, FailureKind, Measurement, Trial
+from mlcd.units import Usd
+
+FASTEST = Goal(minimize=Objective.TIME)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """A made-up instance type: its price, its speed alone, and what every further node costs in efficiency."""
+
+    usd_per_hour: float
+    speed: float
+    drag: float = 0.05
+    memory_gib: float = 16.0
+    fewest: int = 1
+
+    def samples_per_second(self, nodes: int) -> float | None:
+        """speed n / (1 + drag (n - 1) + drag^2 n (n - 1)); None (out of memory) under `fewest` nodes."""
+        if nodes < self.fewest:
+            return None
+        return self.speed * nodes / (1 + self.drag * (nodes - 1) + self.drag**2 * nodes * (nodes - 1))
+
+
+MACHINES: Mapping[str, Machine] = {
+    "c5.small": Machine(usd_per_hour=0.17, speed=10.0, drag=0.04),
+    "c5.big": Machine(usd_per_hour=0.68, speed=34.0, drag=0.06),
+    "p2.one": Machine(usd_per_hour=0.90, speed=60.0, drag=0.25, memory_gib=61.0),
+}
+
+
+def make_problem(
+    *,
+    machines: Mapping[str, Machine] = MACHINES,
+    counts: Sequence[int] = (1, 2, 3, 4, 6, 8, 12, 16),
+    goal: Goal = FASTEST,
+    work_samples: float = 2e6,
+    sizes: bool = True,
+    **others: object,
+) -> Problem:
+    """The product of `machines` and `counts`, with features, sizes and a blueprint as a real job has them."""
+    features = {n: (math.log2(m.speed), math.log2(m.memory_gib), float(m.drag > 0.1)) for n, m in machines.items()}
+    memory = {name: math.log2(machine.memory_gib) for name, machine in machines.items()}
+    knobs = (
+        Knob(name="instance", values=tuple(machines), features=features, log2_sizes=memory if sizes else None),
+        Knob(name="nodes", values=tuple(counts)),
+    )
+    configs = tuple(Config.deployment(name, n) for name in machines for n in counts)
+    blueprint = Blueprint(
+        flops_per_sample=1e9,
+        parameter_bytes=1e8,
+        batch=512,
+        machines={name: (m.speed * 4e9, 1.25e9) for name, m in machines.items()},
+    )
+    return Problem(
+        name="synthetic",
+        work_samples=work_samples,
+        space=Space(knobs, configs),
+        goal=goal,
+        usd_per_hour=tuple(Usd.of(machines[c.instance].usd_per_hour) * c.nodes for c in configs),
+        blueprint=blueprint,
+        **others,  # type: ignore[arg-type]  # the caller names Problem's own fields
+    )
+
+
+def batched(problem: Problem, batches: Sequence[int] = (64, 256)) -> Problem:
+    """The same with a global batch to choose; the speed is the same at each, and a sample counts for less at more."""
+    pairs = [(c, p) for c, p in zip(problem.space, problem.usd_per_hour, strict=True) for _ in batches]
+    configs = tuple(Config((*c.values, ("batch", b))) for c in problem.space for b in batches)
+    knobs = (*problem.space.knobs, Knob(name="batch", values=tuple(batches)))
+    return replace(
+        problem,
+        space=Space(knobs, configs),
+        usd_per_hour=tuple(price for _, price in pairs),
+        batching=Batching(reference=min(batches), decay=0.5),
+    )
+
+
+def measured(
+    problem: Problem,
+    config: Config,
+    speed: float,
+    *,
+    error: float = 0.02,
+    seconds: float | None = None,
+    attempt: int = 1,
+    startup: float = 0.0,
+) -> Measurement:
+    """A trial of `config` that took its planned time."""
+    seconds = problem.trial.planned_seconds(config.nodes) if seconds is None else seconds
+    return Measurement(
+        config=config,
+        attempt=attempt,
+        samples_per_second=speed,
+        relative_error=error,
+        iterations=20,
+        startup_seconds=startup,
+        seconds=seconds,
+        usd=problem.price(config).for_seconds(seconds),
+    )
+
+
+def failed(
+    problem: Problem,
+    config: Config,
+    kind: FailureKind = FailureKind.ERROR,
+    *,
+    seconds: float = 100.0,
+    attempt: int = 1,
+) -> Failure:
+    """A trial of `config` that failed; want of capacity is not paid."""
+    usd = Usd(0) if kind is FailureKind.CAPACITY else problem.price(config).for_seconds(seconds)
+    return Failure(config=config, attempt=attempt, kind=kind, message=f"made: {kind}", seconds=seconds, usd=usd)
+
+
+def true_trial(problem: Problem, config: Config, *, attempt: int = 1, noise: float = 0.02) -> Trial:
+    """What a trial of `config` on MACHINES brings, with noise keyed by the configuration."""
+    speed = MACHINES[config.instance].samples_per_second(config.nodes)
+    if speed is None:
+        return failed(problem, config, FailureKind.OUT_OF_MEMORY, attempt=attempt)
+    factor = math.exp(noise * random.Random(f"true|{config}|{attempt}").gauss())
+    return measured(problem, config, speed * factor, error=noise, attempt=attempt, startup=60.0)
