@@ -39,6 +39,14 @@ SERVING: dict[str, tuple[str, str]] = {
 }
 """Those that know other models, for `mlcd serve`; of two strategies of one name, this one serves."""
 
+KNOBS: dict[str, tuple[str, str]] = {
+    "bayesian": ("mlcd.search.bayesian", "Bayesian"),
+    "heterbo": STRATEGIES["heterbo"],
+    "random": SERVING["random"],
+    "exhaustive": SERVING["exhaustive"],
+}
+"""Those of `mlcd.Search(knobs=...)`, the default first: any knobs, and all look at the limits."""
+
 _LACKS = {
     "known": "tables of other models",
     "target": "the operators of the model to be served",
