@@ -67,7 +67,7 @@ class Columns:
     @property
     def width(self) -> int:
         """How many there are of both."""
-        return self.numbers.shape[1] + self.options.shape[1]
+        return int(self.numbers.shape[1] + self.options.shape[1])
 
     def squares(self, some: Rows, others: Rows) -> Floats:
         """(width, len(some), len(others)) squared distances."""

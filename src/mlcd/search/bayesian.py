@@ -63,7 +63,13 @@ class Bayesian(MeasuredStrategy):
             chosen = self._spread(columns, rows, tried, min(count, max(missing, 1)))
             return _suggestions(problem, ((row, "a start that is spread over the space") for row in chosen))
         with _blas().limit(limits=1, user_api="blas"):
-            return _suggestions(problem, _by_acquisition(problem, history, left, columns, rows, count))
+            own = score(history)
+            if own is not None:
+                model = _fitted(problem, history, columns, warped(-own))
+                return _suggestions(problem, _by_score(model, rows, count))
+            speeds = np.log([trial.samples_per_second for trial in history.measured])
+            model = _fitted(problem, history, columns, -speeds)
+            return _suggestions(problem, _by_saving(problem, history, left, model, rows=rows, count=count))
 
     def ending(self, problem: Problem, history: History, left: Left) -> str:
         """By count, since nothing is left to try, or since no trial pays."""
@@ -101,7 +107,7 @@ def score(history: History) -> Floats | None:
 
 
 def warped(values: Floats) -> Floats:
-    """Values to be minimised with the worse half on a logarithmic scale, so that one bad trial does not flatten the rest.
+    """Values to be minimised, the worse half on a logarithmic scale: one very bad trial does not flatten the rest.
 
     With m the median and h the distance from the best to it: v <= m stays, v > m becomes m + h ln(1 + (v - m) / h).
     """
@@ -110,18 +116,6 @@ def warped(values: Floats) -> Floats:
     if not half > 0:
         return values
     return np.where(values > middle, middle + half * np.log1p(np.maximum(values - middle, 0.0) / half), values)
-
-
-def _by_acquisition(
-    problem: Problem, history: History, left: Left, columns: Columns, rows: Rows, count: int
-) -> Iterator[tuple[int, str]]:
-    own = score(history)
-    if own is not None:
-        yield from _by_score(_fitted(problem, history, columns, warped(-own)), rows, count)
-    else:
-        speeds = np.log([trial.samples_per_second for trial in history.measured])
-        model = _fitted(problem, history, columns, -speeds)
-        yield from _by_saving(problem, history, left, model, rows, count)
 
 
 def _fitted(problem: Problem, history: History, columns: Columns, values: Floats) -> KnobPosterior:
@@ -160,11 +154,11 @@ def _log_improvement(z: Floats) -> Floats:
     near = np.log(np.maximum(density + z * ndtr(z), 1e-300))
     with np.errstate(divide="ignore"):
         far = -0.5 * z**2 - 0.5 * np.log(2 * np.pi) - 2 * np.log(np.abs(z))
-    return np.where(z < -6, far, near)
+    return np.asarray(np.where(z < -6, far, near))
 
 
 def _by_saving(
-    problem: Problem, history: History, left: Left, model: KnobPosterior, rows: Rows, count: int
+    problem: Problem, history: History, left: Left, model: KnobPosterior, *, rows: Rows, count: int
 ) -> Iterator[tuple[int, str]]:
     """What is expected to save most of the goal's unit net of the trial's price; nothing where none saves any."""
     incumbent = best_fitting(problem, history, left)
