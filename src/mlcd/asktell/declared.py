@@ -19,7 +19,6 @@ from mlcd.spec.quantity import budget as read_budget
 from mlcd.spec.quantity import deadline as read_deadline
 from mlcd.units import Usd
 
-DEFAULT_STRATEGY = next(iter(KNOBS))
 DEFAULT_TRIALS = 30
 MOST_HETERBO_ROWS = 2000
 """HeterBO keeps the distances of all pairs of counts, and of all pairs of choices."""
@@ -84,26 +83,26 @@ def declared_strategy(text: str | None, *, seed: int, problem: Problem, objectiv
     """The strategy of a search over declared knobs. Raises BadInput for one that cannot search them."""
     if text is not None and (not isinstance(text, str) or not text.strip()):
         raise SpecError("must be a strategy's name", field="strategy", value=text, allowed=", ".join(KNOBS))
-    wanted = text or DEFAULT_STRATEGY
-    name = wanted.partition(":")[0].strip()
     try:
-        made = strategy_by_name(wanted, seed=seed, own_knobs=True)
+        made = strategy_by_name(text or default_strategy(problem, objective), seed=seed, own_knobs=True)
     except BadInput as error:
         raise BadInput(str(error).replace("search.strategy", "strategy", 1)) from error
     if not made.guarded:
         raise SpecError("does not look at the limits; it cannot be asked", field="strategy", value=text)
-    if name == "heterbo":
-        _check_heterbo(problem, objective)
+    if made.name == "heterbo" and objective.is_own_number:
+        raise BadInput(f"strategy: heterbo predicts throughput; with objective {objective} use bayesian")
+    if made.name == "heterbo" and not _is_small(problem):
+        size = f"{len(problem.space):,} configurations"
+        raise BadInput(f"strategy: heterbo takes too much memory for {size} of these knobs; use bayesian")
     return made
 
 
-def _check_heterbo(problem: Problem, objective: Objective) -> None:
-    if objective.is_own_number:
-        raise BadInput(f"strategy: heterbo predicts throughput; with objective {objective} use {DEFAULT_STRATEGY}")
+def default_strategy(problem: Problem, objective: Objective) -> str:
+    """HeterBO for throughput, of which it knows much beforehand, where the space is not too large for it."""
+    return "bayesian" if objective.is_own_number or not _is_small(problem) else "heterbo"
+
+
+def _is_small(problem: Problem) -> bool:
     encoding = problem.space.encoding
-    most = max(int(encoding.identity.max()) + 1, len(np.unique(encoding.counts, axis=0)))
-    if most > MOST_HETERBO_ROWS:
-        raise BadInput(
-            f"strategy: heterbo takes too much memory for {len(problem.space):,} configurations of these knobs;"
-            f" use {DEFAULT_STRATEGY}"
-        )
+    choices, counts = int(encoding.identity.max()) + 1, len(np.unique(encoding.counts, axis=0))
+    return max(choices, counts) <= MOST_HETERBO_ROWS

@@ -43,7 +43,7 @@ def space_of(knobs: Knobs, where: Where | None = None) -> Space:
         raise BadInput("knobs: there is nothing to choose: give at least one name with its values")
     if where is not None and not callable(where):
         raise SpecError("must be a function of a configuration", field="where", value=where)
-    made = tuple(_knob(name, values) for name, values in knobs.items())
+    made = tuple(_knob(name, values, with_nodes="nodes" in knobs) for name, values in knobs.items())
     size = math.prod(len(knob.values) for knob in made)
     if size > MOST_CONFIGS:
         raise BadInput(
@@ -58,7 +58,11 @@ def space_of(knobs: Knobs, where: Where | None = None) -> Space:
     return Space(made, configs)
 
 
-def _knob(name: object, values: object) -> Knob:
+def _knob(name: object, values: object, *, with_nodes: bool) -> Knob:
+    """Text is told apart, numbers are ordered.
+
+    Beside `nodes` no other knob is a count: strategies compare more with fewer nodes where all else is the same.
+    """
     if not isinstance(name, str) or not name.strip():
         raise SpecError("a name must be text that is not blank", field="knobs", value=name)
     field = f"knobs: {name}"
@@ -76,9 +80,11 @@ def _knob(name: object, values: object) -> Knob:
     numbers = [float(value) for value in read if not isinstance(value, str | bool)]
     if len(numbers) < len(read):
         return Knob(name=name, values=read, features=dict.fromkeys(read, ()))
-    if min(numbers) > 0 and (name == "nodes" or max(numbers) >= LOG_FACTOR * min(numbers)):
+    is_log = min(numbers) > 0 and max(numbers) >= LOG_FACTOR * min(numbers)
+    if name == "nodes" or (is_log and not with_nodes):
         return Knob(name=name, values=read)
-    return Knob(name=name, values=read, features=dict(zip(read, ((number,) for number in numbers), strict=True)))
+    places = [math.log2(number) for number in numbers] if is_log else numbers
+    return Knob(name=name, values=read, features=dict(zip(read, ((place,) for place in places), strict=True)))
 
 
 def _value(field: str, value: object) -> Value:

@@ -10,32 +10,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 from mlcd.asktell.arguments import number
-from mlcd.asktell.declared import DEFAULT_STRATEGY, declared_problem, declared_strategy
+from mlcd.asktell.declared import declared_problem, declared_strategy, default_strategy
+from mlcd.asktell.job import header_of, job_problem, job_strategy, stored_strategy
 from mlcd.asktell.knobs import Knobs, Prices, Where
 from mlcd.asktell.objective import Best, Objective, Told, value_of
 from mlcd.asktell.shown import html_of, rows_of, words_of
 from mlcd.asktell.state import FORMAT, State, read, write
-from mlcd.catalog import load_catalog
 from mlcd.deciders.search import SearchDecider
 from mlcd.deciders.training import TrainingDecider
 from mlcd.errors import BadInput, nearest
 from mlcd.jobs.given import GoalLike, Job, check_seed, job_spec
-from mlcd.jobs.setting import offered, replayed
-from mlcd.jobs.train import strategy_of
 from mlcd.problem import Problem
 from mlcd.run.authorisation import Authorisation
 from mlcd.run.header import Header
-from mlcd.run.kind import Kind
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Request, Role, Step
-from mlcd.search.registry import strategy as strategy_by_name
 from mlcd.search.strategy import Strategy
 from mlcd.space import Config
-from mlcd.spec import TrainSpec
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Failure, FailureKind, History, Measurement, Suggestion, Trial
 from mlcd.units import ZERO, Usd, parse_usd
-from mlcd.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -183,12 +177,9 @@ class Search(Generic[B]):
             if job is None:
                 raise BadInput("job: give a job, or knobs and an objective")
             spec = job_spec(job, goal, strategy=strategy, budget=budget, deadline=deadline)
-            chosen = strategy_of(spec, seed)
-            if not chosen.guarded:
-                refusal = "does not look at the limits; it cannot be asked"
-                raise spec.error("search.strategy", refusal, value=spec.search.strategy)
-            header = _header(spec.name, spec.resources.infra, spec.search.strategy, seed)
-            self._begin(header, _problem(spec), chosen, objective=None, counts_money=True, clock=clock)
+            header = header_of(spec.name, spec.resources.infra, spec.search.strategy, seed)
+            chosen = job_strategy(spec, seed)
+            self._begin(header, job_problem(spec), chosen, objective=None, counts_money=True, clock=clock)
             return
         if job is not None:
             raise BadInput("knobs: go without a job: give one of the two")
@@ -207,7 +198,7 @@ class Search(Generic[B]):
             noise=noise,
         )
         chosen = declared_strategy(strategy, seed=seed, problem=problem, objective=sought)
-        header = _header(problem.name, "", strategy or DEFAULT_STRATEGY, seed)
+        header = header_of(problem.name, "", strategy or default_strategy(problem, sought), seed)
         self._begin(header, problem, chosen, objective=sought, counts_money=counts_money, clock=clock)
 
     def _begin(
@@ -264,7 +255,7 @@ class Search(Generic[B]):
         search._begin(
             state.header,
             state.problem,
-            _stored_strategy(state),
+            stored_strategy(state),
             objective=state.objective,
             counts_money=state.counts_money,
             clock=clock,
@@ -542,46 +533,3 @@ def _refuse_others(hint: str, what: str = "", **given: object) -> None:
     for name, value in given.items():
         if value is not None:
             raise BadInput(f"{what}{name}: {hint}")
-
-
-def _header(name: str, cloud: str, strategy: str, seed: int) -> Header:
-    return Header(
-        run_id=name,
-        created="",
-        kind=Kind.TRAIN,
-        cloud=cloud,
-        simulated=False,
-        strategy=strategy,
-        seed=seed,
-        version=__version__,
-        catalog_date="",
-    )
-
-
-def _stored_strategy(state: State) -> Strategy:
-    header = state.header
-    if state.objective is not None:
-        return declared_strategy(header.strategy, seed=header.seed, problem=state.problem, objective=state.objective)
-    chosen = strategy_by_name(header.strategy, seed=header.seed)
-    if not chosen.guarded:
-        raise BadInput(f"strategy: {header.strategy} does not look at the limits; it cannot be asked")
-    return chosen
-
-
-def _problem(spec: TrainSpec) -> Problem:
-    """A cloud's own name, or `sim/` before it, means its catalog here; any other infra must be a measured table."""
-    catalog = load_catalog()
-    infra = spec.resources.infra
-    folder = infra.removeprefix("replay/")
-    if folder and folder != infra:
-        return replayed(spec, folder, catalog).problem
-    cloud = infra.removeprefix("sim/")
-    if cloud not in catalog.clouds:
-        raise spec.error(
-            "resources.infra",
-            "there is no such cloud in the catalog",
-            value=infra,
-            allowed=", ".join((*catalog.clouds, "replay/FOLDER")),
-            nearest=nearest(cloud.lower(), catalog.clouds),
-        )
-    return offered(spec, cloud, catalog)
