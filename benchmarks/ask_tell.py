@@ -11,7 +11,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,7 @@ def branin(v: Values) -> float:
 
 def rosenbrock(v: Values) -> float:
     x = list(v.values())
-    return float(sum(100 * (b - a * a) ** 2 + (1 - a) ** 2 for a, b in zip(x, x[1:], strict=False)))
+    return float(sum(100 * (b - a * a) ** 2 + (1 - a) ** 2 for a, b in pairwise(x)))
 
 
 def rastrigin(v: Values) -> float:
