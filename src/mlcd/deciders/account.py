@@ -100,14 +100,14 @@ class Accounts:
     """Accounts of one run. Remembers the last remaining problem: its arrays over the whole space are dear to make."""
 
     guarded: bool = True
-    _last: Problem | None = field(default=None, init=False, repr=False)
+    _last: tuple[Problem, Problem] | None = field(default=None, init=False, repr=False, compare=False)
 
     def at(self, run: SearchRun, elapsed_seconds: float) -> Account:
         """The account of `run` so many seconds after its first start."""
         now = remaining_problem(run)
-        if self._last is None or _work_in(self._last) != _work_in(now):
-            self._last = now
-        return Account(run=run, elapsed_seconds=elapsed_seconds, remaining=self._last, guarded=self.guarded)
+        if self._last is None or self._last[0] is not run.problem or _work_in(self._last[1]) != _work_in(now):
+            self._last = run.problem, now
+        return Account(run=run, elapsed_seconds=elapsed_seconds, remaining=self._last[1], guarded=self.guarded)
 
 
 def remaining_problem(run: SearchRun) -> Problem:
