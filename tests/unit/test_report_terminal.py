@@ -227,8 +227,8 @@ def test_a_serving_run_tells_its_load_tests_and_its_verification(stream: io.Stri
     assert "  2 batch=4, threads=2, replicas=1, precision=fp32\n" in text
     assert "      out-of-memory: the server was killed\n" in text
     assert "      done after 2 min 20 s in all\n" in text
-    live = ("Load test 3  0:00:20  $0.0001 of $1.00  360 tests/h  ~20s to go", "Verification  ███")
-    for line in (*live, "50%  0:01:30  $0.0010 of $1.00  60%/min  ~50s to go"):
+    live = "Load test 3  0:00:20  $0.0001 of $1.00  360 tests/h  ~20s to go"
+    for line in (live, "Verification  0:01:30  $0.0010 of $1.00  ~50s to go"):
         assert (line in text) == stream.isatty()
 
 

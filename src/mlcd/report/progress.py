@@ -29,6 +29,7 @@ class RunningSteps:
         self._live, self._problem, self._step, self._samples = live, problem, step, samples
         self._trials, self._final = Pace(), Pace()
         self._expected_seconds: float | None = None
+        self._started_seconds: float | None = None
 
     def trial_started(self, event: StepStarted, what: str) -> None:
         """A trial is on its way; the first one is where the clock starts."""
@@ -47,7 +48,7 @@ class RunningSteps:
         self._expected_seconds = None if plan is None else plan.seconds
 
     def progressed(self, event: RunProgress, what: str) -> None:
-        """The training or the verification is so far."""
+        """The training is so far."""
         fraction = min(1.0, max(0.0, event.fraction))
         self._final.tell(fraction, event.money.elapsed_seconds)
         to_go = self._final.seconds_for(1 - fraction)
@@ -58,6 +59,15 @@ class RunningSteps:
         if rate is not None and self._problem is not None and self._samples:
             text = f"{speed_text(rate * self._problem.work_samples)} {self._samples}"
         self._show(what, event.money, rate=text, to_go_seconds=to_go, fraction=fraction)
+
+    def verifying(self, event: RunProgress, what: str) -> None:
+        """The verification runs: it takes at most as long as planned, whatever is measured."""
+        if event.fraction == 0 or self._started_seconds is None:
+            self._started_seconds = event.money.elapsed_seconds
+        most = None if self._problem is None else self._problem.verify_seconds
+        gone = event.money.elapsed_seconds - self._started_seconds
+        to_go = None if most is None else max(0.0, most - gone)
+        self._show(what, event.money, rate="", to_go_seconds=to_go)
 
     def _show(
         self, what: str, money: Money, *, rate: str, to_go_seconds: float | None, fraction: float | None = None

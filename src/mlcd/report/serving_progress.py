@@ -57,7 +57,7 @@ class ServingProgress(LiveLine):
         if event.fraction == 0:
             self.wrapped(f"Verifying {event.config} under load ...")
         if event.fraction < 1:
-            self._steps.progressed(event, "Verification")
+            self._steps.verifying(event, "Verification")
             return
         self.hide()
         self.line(f"      done after {format_seconds(event.money.elapsed_seconds)} in all")
