@@ -347,7 +347,12 @@ def test_verifications_that_died_with_mlcd_do_not_count_against_the_choice(play:
     for time in range(MOST_VERIFICATIONS + 1):
         with pytest.raises(Interrupted):
             play(problem(), holds=interrupted, again=time > 0)
-    record = play(problem(), holds=lambda _config, rate: offered.append(rate) or "", again=True)
+
+    def holds(_config: Config, rate: float) -> str:
+        offered.append(rate)
+        return ""
+
+    record = play(problem(), holds=holds, again=True)
     assert record.status is Status.DONE
     assert [attempt.ending for attempt in record.earlier] == [Ending.LOST] * (MOST_VERIFICATIONS + 1)
     assert offered == [pytest.approx(300 * SURE * 0.7)]
