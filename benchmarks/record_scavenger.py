@@ -16,11 +16,11 @@ from statistics import median
 from typing import Any
 
 from mlcd.bench.case import is_unseen
-from mlcd.bench.scavenger.ablation import Ablation, ablations
-from mlcd.bench.scavenger.score import EXTRA_MODES, MODES, Row, as_json, score, summarise
 from mlcd.bench.scavenger.truth import Truth, load_truths
 from mlcd.version import __version__
 from papers import scavenger
+from papers.scavenger_models.ablation import Ablation, ablations
+from papers.scavenger_models.score import EXTRA_MODES, MODES, Row, as_json, score, summarise
 from papers.scavenger_pictures import PAPER_JOBS
 
 ROOT = Path(__file__).parents[1]
