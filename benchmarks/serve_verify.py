@@ -40,7 +40,7 @@ def verify(name: str, model: Path, strategy: str, home: Path, slo: str) -> dict[
     record, prepared = serve_real.search(spec, home)
     choice = chosen(record)
     once_more = choice and verify_load(
-        prepared.cloud,
+        prepared.server,
         choice.config,
         rate=choice.requests_per_second,
         attempt=50,
