@@ -39,6 +39,14 @@ SERVING: dict[str, tuple[str, str]] = {
 }
 """Those that know other models, for `mlcd serve`; of two strategies of one name, this one serves."""
 
+KNOBS: dict[str, tuple[str, str]] = {
+    "bayesian": ("mlcd.search.bayesian", "Bayesian"),
+    "heterbo": STRATEGIES["heterbo"],
+    "random": SERVING["random"],
+    "exhaustive": SERVING["exhaustive"],
+}
+"""Those of `mlcd.Search(knobs=...)`, the default first: any knobs, and all look at the limits."""
+
 _LACKS = {
     "known": "tables of other models",
     "target": "the operators of the model to be served",
@@ -47,21 +55,24 @@ _LACKS = {
 _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
 
 
-BUILT_IN = frozenset((*STRATEGIES, *SERVING))
+BUILT_IN = frozenset((*STRATEGIES, *SERVING, *KNOBS))
 """Names that no plug-in may use."""
 
 _PLUGIN_HAS = ("name", "guarded", "suggest", "recommend", "ending")
 
 
-def strategy_class(name: str, *, serving: bool = False) -> Any:
-    """The strategy's class, built in or of a plug-in. Raises BadInput with the nearest name."""
-    found = {**STRATEGIES, **SERVING} if serving else {**SERVING, **STRATEGIES}
+def strategy_class(name: str, *, serving: bool = False, own_knobs: bool = False) -> Any:
+    """The strategy's class, built in or of a plug-in. Raises BadInput with the nearest name.
+
+    own_knobs  only those that search any knobs
+    """
+    found = KNOBS if own_knobs else {**STRATEGIES, **SERVING} if serving else {**SERVING, **STRATEGIES}
     if name in found:
         module, attribute = found[name]
         return getattr(import_module(module), attribute)
     cls = load_class(PLUGIN_GROUP, name, needs=_PLUGIN_HAS, built_in=BUILT_IN)
     if cls is None:
-        allowed = [*(found if serving else STRATEGIES), *plugin_names(PLUGIN_GROUP, built_in=BUILT_IN)]
+        allowed = [*(found if serving or own_knobs else STRATEGIES), *plugin_names(PLUGIN_GROUP, built_in=BUILT_IN)]
         near = nearest(name, allowed)
         hint = f"; did you mean {near!r}?" if near else ""
         raise BadInput(f"search.strategy: unknown strategy {name!r}; allowed: {', '.join(allowed)}{hint}")
@@ -109,13 +120,15 @@ def strategy(
     known: Known | None = None,
     target: Target | None = None,
     jobs: tuple[KnownJob, ...] = (),
+    own_knobs: bool = False,
 ) -> Strategy:
     """The strategy that `name[:option=value,...]` describes. Raises BadInput naming the option and what is allowed.
 
     `known`, `target` and `jobs` go to the classes that are `given` them; one that `needs` them does not do without.
+    `own_knobs` allows only those that search any knobs.
     """
     name, _, tail = text.partition(":")
-    cls = strategy_class(name.strip(), serving=known is not None)
+    cls = strategy_class(name.strip(), serving=known is not None, own_knobs=own_knobs)
     given = {field: {"known": known, "target": target, "jobs": jobs}[field] for field in getattr(cls, "given", ())}
     fields = {option.name: option for option in options_of(cls)}
     values: dict[str, Any] = {}

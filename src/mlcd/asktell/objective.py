@@ -1,0 +1,92 @@
+"""What a search over declared knobs is for: the caller's own number, or the throughput of known work."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mlcd.errors import BadInput, SpecError, nearest
+from mlcd.goal import Objective as GoalObjective
+from mlcd.space import Config
+from mlcd.trial.trial import Learned, Measurement
+
+LARGEST_VALUE = 1e100
+"""Own numbers beyond this are refused: a loss that large is a trial that failed."""
+
+
+class Objective(StrEnum):
+    """`maximize` and `minimize` are of the caller's own number, the others of known work."""
+
+    MAXIMIZE = "maximize"
+    MINIMIZE = "minimize"
+    TIME = "time"
+    COST = "cost"
+    KNEE = "knee"
+
+    @property
+    def is_own_number(self) -> bool:
+        """Whether trials are told with `value=`."""
+        return self in (Objective.MAXIMIZE, Objective.MINIMIZE)
+
+    @property
+    def goal(self) -> GoalObjective:
+        """What a goal has in its place; of an own number, time, which nothing depends on."""
+        return GoalObjective.TIME if self.is_own_number else GoalObjective(str(self))
+
+    @classmethod
+    def of(cls, given: object) -> "Objective":
+        """By its name. Raises SpecError."""
+        known = [str(each) for each in cls]
+        if not isinstance(given, str) or given not in known:
+            raise SpecError(
+                "is not one of the choices",
+                field="objective",
+                value=given,
+                allowed=", ".join(known),
+                nearest=nearest(str(given), known),
+            )
+        return cls(given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Best:
+    """The configuration with the best value that was told."""
+
+    config: Config
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """An own number as a measurement keeps it: strategies see a score, of which more is better.
+
+    `score` is kept exactly. `speed` is for strategies that know only throughput: exp(asinh(score)), which is positive
+    and in the same order.
+    """
+
+    score: float
+
+    @classmethod
+    def of(cls, objective: Objective, value: float) -> "Told":
+        """Raises BadInput for a value that is not finite, or too large."""
+        if not abs(value) <= LARGEST_VALUE:
+            raise BadInput(
+                f"tell: value: must be a finite number, at most {LARGEST_VALUE:g} (got {value!r});"
+                " tell a trial that gave none with tell_failure"
+            )
+        return cls(score=value if objective is Objective.MAXIMIZE else -value)
+
+    @property
+    def speed(self) -> float:
+        """See the class."""
+        return math.exp(math.asinh(self.score))
+
+    @property
+    def learned(self) -> tuple[Learned, ...]:
+        """As a measurement has it."""
+        return (Learned(samples=0.0, metric=self.score),)
+
+
+def value_of(objective: Objective, trial: Measurement) -> float:
+    """The number that was told of a trial."""
+    score = trial.learned[-1].metric
+    return score if objective is Objective.MAXIMIZE else -score

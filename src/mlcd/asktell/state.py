@@ -1,0 +1,120 @@
+"""A search as a file: its problem, what was asked and what was told, as JSON; no code is stored or run."""
+
+import json
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlcd.asktell.knobs import MOST_CONFIGS
+from mlcd.asktell.objective import LARGEST_VALUE, Objective
+from mlcd.codec import DecodeError, encode, from_json
+from mlcd.errors import BadInput
+from mlcd.jobs.arguments import check_path
+from mlcd.problem import Problem
+from mlcd.run.header import Header
+from mlcd.run.kind import Kind
+from mlcd.run.run import SearchRun
+from mlcd.run.step import Role, Step
+from mlcd.trial.trial import Measurement
+
+FORMAT = 1
+"""Of the file. A later one that reads differently has another number."""
+
+MOST_BYTES = 128 * 2**20
+"""A file that is larger is not read: the largest space takes a tenth of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """All that a search continues from.
+
+    objective       of declared knobs; None for a job
+    counts_money    False where configurations have no price
+    clock_seconds   since the first ask on the caller's clock; None where there is none
+    """
+
+    format: int
+    header: Header
+    problem: Problem
+    objective: Objective | None
+    counts_money: bool
+    clock_seconds: float | None
+    steps: tuple[Step, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.problem.space) > MOST_CONFIGS:
+            raise ValueError(f"a space has at most {MOST_CONFIGS:,} configurations")
+        if self.header.kind is not Kind.TRAIN or self.header.seed < 0:
+            raise ValueError("the header is not that of a search")
+        if self.clock_seconds is not None:
+            _check_seconds("clock_seconds", self.clock_seconds)
+        policy = self.problem.trial
+        for name in ("seconds", "extra_seconds_per_3_nodes", "extension", "watchdog_seconds"):
+            _check_seconds(f"problem.trial.{name}", getattr(policy, name))
+        for number, step in enumerate(self.steps, start=1):
+            self._check_step(number, step)
+
+    def _check_step(self, number: int, step: Step) -> None:
+        where = f"steps: {number}"
+        if step.number != number or step.role is not Role.TRIAL:
+            raise ValueError(f"{where}: is not trial {number}")
+        if step.config not in self.problem.space:
+            raise ValueError(f"{where}: {step.config} is not one of the configurations")
+        _check_seconds(f"{where}: authorised seconds", step.authorised_seconds)
+        _check_seconds(f"{where}: started_seconds", step.started_seconds)
+        if step.authorised_usd.micros < 0:
+            raise ValueError(f"{where}: a trial cannot cost less than $0")
+        if step.outcome is None:
+            return
+        if step.trial.config != step.config:
+            raise ValueError(f"{where}: the outcome is of {step.trial.config}")
+        own = self.objective is not None and self.objective.is_own_number
+        scores = [point.metric for point in step.trial.learned] if isinstance(step.trial, Measurement) else [0.0]
+        if own and not (len(scores) == 1 and abs(scores[0]) <= LARGEST_VALUE):
+            raise ValueError(f"{where}: has no value")
+
+    @property
+    def run(self) -> SearchRun:
+        """As deciders want it."""
+        return SearchRun(header=self.header, problem=self.problem, steps=self.steps)
+
+
+def _check_seconds(name: str, seconds: float) -> None:
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"{name}: must be a finite number, not negative")
+
+
+def write(path: str | os.PathLike[str], state: State) -> Path:
+    """Writes the file, all of it or nothing, and returns its path. Raises OSError, BadInput for what is no path."""
+    file = Path(check_path("path", path))
+    beside = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        beside.write_text(encode(state) + "\n", encoding="utf-8")
+        beside.replace(file)
+    finally:
+        beside.unlink(missing_ok=True)
+    return file
+
+
+def read(path: str | os.PathLike[str]) -> State:
+    """The inverse of `write`. Raises BadInput that names the file, for one that is no saved search or is damaged."""
+    file = Path(check_path("path", path))
+    try:
+        size = file.stat().st_size
+        if size > MOST_BYTES:
+            raise BadInput(f"{file}: {size:,} bytes are more than a saved search has; allowed: at most {MOST_BYTES:,}")
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(f"{file}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{file}: is not a saved search, or is damaged: {error}") from error
+    found = data.get("format") if isinstance(data, dict) else None
+    if isinstance(found, bool) or not isinstance(found, int):
+        raise BadInput(f"{file}: is not a saved search: it has no format number")
+    if found != FORMAT:
+        raise BadInput(f"{file}: has format {found}, and this version of mlcd reads format {FORMAT}")
+    try:
+        return from_json(data, State)
+    except (DecodeError, RecursionError) as error:
+        raise BadInput(f"{file}: is not a saved search, or is damaged: {error}") from error

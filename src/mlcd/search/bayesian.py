@@ -1,0 +1,217 @@
+"""Bayesian optimisation over any knobs: the default of `mlcd.Search(knobs=...)`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+from threadpoolctl import ThreadpoolController
+
+from mlcd.models.knob_gp import Columns, KnobPosterior, Observed, fit
+from mlcd.problem import Problem
+from mlcd.search.acquisition import expected_saving
+from mlcd.search.serving.knowing import ById, open_rows
+from mlcd.search.strategy import MeasuredStrategy, at_least
+from mlcd.space import Space
+from mlcd.trial.plan import Left, best_fitting, margin_sigmas
+from mlcd.trial.trial import FailureKind, History, Suggestion
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+SPREAD_SAMPLE = 512
+"""Of so many configurations drawn at random the next of the start is chosen: enough to find a distant one."""
+
+BAD = (FailureKind.OUT_OF_MEMORY, FailureKind.ERROR, FailureKind.HANG)
+"""Failures that the configuration is to blame for: the model takes them for as bad as the worst that was measured."""
+
+LEAST_CHANCE = 0.01
+"""While nothing measured fits, a trial needs at least this chance to."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bayesian(MeasuredStrategy):
+    """A start that is spread over the space, then the largest expected improvement by a Gaussian process.
+
+    Where trials have a score of their own (`mlcd.Search(objective="maximize")`), it goes on for as long as trials are
+    allowed. Where they measure the throughput of known work, the price of a trial is subtracted from what it is
+    expected to save, and the search ends when no trial is expected to pay for itself.
+
+    start  trials before the model is asked; 0 is one more than there are knobs that vary, at least 3, and at most a
+           third of all trials
+    """
+
+    name: ClassVar[str] = "bayesian"
+    start: int = 0
+
+    def __post_init__(self) -> None:
+        at_least(0, start=self.start)
+
+    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+        """The start, then by the acquisition; several at once as if each came out as expected."""
+        rows = np.flatnonzero(open_rows(problem, history, left))
+        count = min(count, problem.max_trials - len(history), len(rows))
+        if count <= 0:
+            return ()
+        columns = _columns(ById(problem.space))
+        missing = self._start_trials(problem, columns) - len(history.tried)
+        if missing > 0 or not history.measured:
+            tried = np.array(sorted(problem.space.index[config] for config in history.tried), dtype=np.intp)
+            chosen = self._spread(columns, rows, tried, min(count, max(missing, 1)))
+            return _suggestions(problem, ((row, "a start that is spread over the space") for row in chosen))
+        with _blas().limit(limits=1, user_api="blas"):
+            own = score(history)
+            if own is not None:
+                model = _fitted(problem, history, columns, warped(-own))
+                return _suggestions(problem, _by_score(model, rows, count))
+            speeds = np.log([trial.samples_per_second for trial in history.measured])
+            model = _fitted(problem, history, columns, -speeds)
+            return _suggestions(problem, _by_saving(problem, history, left, model, rows=rows, count=count))
+
+    def ending(self, problem: Problem, history: History, left: Left) -> str:
+        """By count, since nothing is left to try, or since no trial pays."""
+        if len(history) >= problem.max_trials:
+            return f"the limit of {problem.max_trials} trials is reached"
+        if len(history.tried) == len(problem.space):
+            return "every configuration was tried"
+        if not open_rows(problem, history, left).any():
+            return "no further trial fits in what is left"
+        if best_fitting(problem, history, left) is None:
+            return "nothing that may still be tried is likely to fit"
+        return "no further trial is expected to pay for itself"
+
+    def _start_trials(self, problem: Problem, columns: Columns) -> int:
+        return self.start or min(max(3, columns.width + 1), max(1, problem.max_trials // 3))
+
+    def _spread(self, columns: Columns, rows: Rows, tried: Rows, count: int) -> Iterator[int]:
+        """Of a random sample each time the row that is furthest from what is tried; the first is drawn."""
+        taken = tried
+        for _ in range(count):
+            rng = np.random.default_rng([self.seed, len(taken)])
+            free = np.setdiff1d(rows, taken)
+            sample = rng.choice(free, size=min(SPREAD_SAMPLE, len(free)), replace=False)
+            row = int(sample[0])
+            if len(taken):
+                row = int(sample[columns.squares(sample, taken).sum(axis=0).min(axis=1).argmax()])
+            taken = np.append(taken, row)
+            yield row
+
+
+def score(history: History) -> Floats | None:
+    """(n,) the caller's own number of each measured trial, larger is better; None where trials measure throughput."""
+    told = [trial.learned[-1].metric for trial in history.measured if trial.learned]
+    return np.array(told) if told and len(told) == len(history.measured) else None
+
+
+def warped(values: Floats) -> Floats:
+    """Values to be minimised, the worse half on a logarithmic scale: one very bad trial does not flatten the rest.
+
+    With m the median and h the distance from the best to it: v <= m stays, v > m becomes m + h ln(1 + (v - m) / h).
+    """
+    middle = float(np.median(values))
+    half = middle - float(values.min())
+    if not half > 0:
+        return values
+    return np.where(values > middle, middle + half * np.log1p(np.maximum(values - middle, 0.0) / half), values)
+
+
+def _fitted(problem: Problem, history: History, columns: Columns, values: Floats) -> KnobPosterior:
+    """The process over `values` to be minimised; failures that a configuration is to blame for count as the worst."""
+    index = problem.space.index
+    bad = [index[failure.config] for failure in history.failures if failure.kind in BAD]
+    rows = [*(index[trial.config] for trial in history.measured), *bad]
+    errors = [*(trial.relative_error for trial in history.measured), *[0.0] * len(bad)]
+    worst = float(values.max())
+    return fit(
+        columns,
+        Observed(
+            rows=np.array(rows, dtype=np.intp),
+            values=np.append(values, [worst] * len(bad)),
+            errors=np.array(errors),
+        ),
+    )
+
+
+def _by_score(model: KnobPosterior, rows: Rows, count: int) -> Iterator[tuple[int, str]]:
+    is_open = np.ones(len(rows), dtype=bool)
+    for _ in range(count):
+        mean, variance = model.predict(rows)
+        # As believed, not as measured: of many noisy values the best is a lucky one.
+        least = float(model.predict(model.observed.rows)[0].min())
+        gain = _log_improvement((least - mean) / np.sqrt(variance)) + 0.5 * np.log(variance)
+        at = int(np.where(is_open, gain, -np.inf).argmax())
+        yield int(rows[at]), "largest expected improvement"
+        is_open[at] = False
+        model = model.with_expected(int(rows[at]), float(mean[at]))
+
+
+def _log_improvement(z: Floats) -> Floats:
+    """ln(phi(z) + z Phi(z)), the logarithm of the expected improvement in deviations; asymptotic far below."""
+    density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
+    near = np.log(np.maximum(density + z * ndtr(z), 1e-300))
+    with np.errstate(divide="ignore"):
+        far = -0.5 * z**2 - 0.5 * np.log(2 * np.pi) - 2 * np.log(np.abs(z))
+    return np.asarray(np.where(z < -6, far, near))
+
+
+def _by_saving(
+    problem: Problem, history: History, left: Left, model: KnobPosterior, *, rows: Rows, count: int
+) -> Iterator[tuple[int, str]]:
+    """What is expected to save most of the goal's unit net of the trial's price; nothing where none saves any."""
+    incumbent = best_fitting(problem, history, left)
+    rates = problem.dollars_per_second[rows]
+    scale = np.log(problem.goal.scale(rates))
+    fixed = np.log(problem.works[rows]) + np.log(problem.stretches[rows])
+    startup = float(np.mean([trial.startup_seconds for trial in history.measured]))
+    trial_seconds = problem.planned_trial_seconds[rows]
+    prices = problem.goal.values(trial_seconds, trial_seconds * rates)
+    log_cap = _log_longest(problem, left, rows)
+    is_open = np.ones(len(rows), dtype=bool)
+    for _ in range(count):
+        log_slowness, variance = model.predict(rows)
+        log_seconds = np.log(np.exp(log_slowness + fixed) + startup)
+        if incumbent is not None:
+            value = incumbent.value(problem)
+            net = expected_saving(log_seconds + scale, variance, value, log_cap + scale) - prices
+            reason = "expected to save more than its price"
+        else:
+            net = ndtr((log_cap - log_seconds) / np.sqrt(variance)) - LEAST_CHANCE
+            reason = "nothing fits yet: the best chance"
+        net = np.where(is_open, net, -np.inf)
+        at = int(net.argmax())
+        if not net[at] > 0:
+            return
+        yield int(rows[at]), reason
+        is_open[at] = False
+        model = model.with_expected(int(rows[at]), float(log_slowness[at]))
+
+
+def _log_longest(problem: Problem, left: Left, rows: Rows) -> Floats:
+    """ln of the longest run that would still fit, at its upper bound, after a trial of each of the rows."""
+    longest = np.full(len(rows), np.inf)
+    trial = problem.planned_trial_seconds[rows]
+    if left.seconds is not None:
+        longest = np.minimum(longest, left.seconds - trial)
+    if left.usd is not None:
+        longest = np.minimum(longest, left.usd.dollars / problem.dollars_per_second[rows] - trial)
+    margin = margin_sigmas(problem.assurance) * problem.noise if left.guarded else 0.0
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.maximum(longest, 0.0)) - margin)
+
+
+def _suggestions(problem: Problem, picks: Iterator[tuple[int, str]]) -> tuple[Suggestion, ...]:
+    return tuple(Suggestion(config=problem.space.configs[row], reason=reason) for row, reason in picks)
+
+
+@lru_cache(maxsize=8)
+def _columns(space: ById[Space]) -> Columns:
+    return Columns.of(space.value)
+
+
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    """Looked up once: finding the libraries takes milliseconds, limiting their threads microseconds."""
+    return ThreadpoolController()
