@@ -21,11 +21,11 @@ import onnxruntime
 from serve_cpu import HELD_OUT, turn
 from serving_models import MODELS, build
 
+from mlcd.findings.serve import chosen
 from mlcd.jobs.serve import prepare, serve_prepared
 from mlcd.jobs.serving_space import SERVING_TRIAL
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.load import measure_load_trial
-from mlcd.report.serving_facts import chosen
 from mlcd.space import Config
 from mlcd.spec.serve import ServeSpec
 from mlcd.spec.serving import serve_mapping

@@ -4,8 +4,8 @@ import os
 from typing import TextIO
 
 from mlcd.events import Event, RunProgress, SearchEnded, StepEnded, StepStarted, Warned
-from mlcd.report.receipt import EXACT, Z95
 from mlcd.report.wording import short_seconds, shortened, speed_text
+from mlcd.run.findings import EXACT, Z95
 from mlcd.run.money import Money
 from mlcd.run.step import Role
 from mlcd.space import Config

@@ -4,9 +4,10 @@ from textwrap import wrap
 
 from mlcd.report.origin import LOCAL_SERVING
 from mlcd.report.receipt_lines import serving_lines
-from mlcd.report.serving_facts import Choice, Loser, chosen, fallen, losers, nearest_miss, untried
 from mlcd.report.text_table import text_table
 from mlcd.report.wording import plural, speed_text
+from mlcd.run.attempt import Ending
+from mlcd.run.findings import RejectedConfig, ServingChoice
 from mlcd.run.run import SearchRun
 from mlcd.trial.outcome import Status
 from mlcd.units import format_seconds
@@ -31,13 +32,14 @@ def headline(record: SearchRun) -> list[str]:
         return [asked, "Nothing can fit these limits: no load test was started.", *_ways_out(record)]
     if record.status is Status.ALL_FAILED:
         return [asked, f"Every load test failed ({len(record.trials)} of {len(record.trials)})."]
-    choice = chosen(record)
+    choice = record.serve_findings.choice
     if choice is None:
         lines = [asked, f"None of the configurations that were tried ({len(record.trials)}) meets it."]
-        if fallen(record):
-            lines[1] = f"None that met it in its load test held it in its verification ({len(fallen(record))} tried)."
-        miss = nearest_miss(record)
-        return [*lines, *([f"Nearest: {miss.config}, {miss.text}"] if miss else []), *_ways_out(record)]
+        fallen = [attempt for attempt in record.earlier if attempt.ending is Ending.MOVED]
+        if fallen:
+            lines[1] = f"None that met it in its load test held it in its verification ({len(fallen)} tried)."
+        miss = record.serve_findings.nearest_miss
+        return [*lines, *([f"Nearest: {miss.subject}, {miss.text}"] if miss else []), *_ways_out(record)]
     return [asked, f"Serve with: {choice.config}", *_measured(record, choice)]
 
 
@@ -68,7 +70,7 @@ def _ways_out(record: SearchRun) -> list[str]:
     return [f"Nearest way out: {relaxation.text}" for relaxation in record.relaxations]
 
 
-def _measured(record: SearchRun, choice: Choice) -> list[str]:
+def _measured(record: SearchRun, choice: ServingChoice) -> list[str]:
     load = choice.load
     rows = [
         ["requests/s", speed_text(choice.requests_per_second)],
@@ -89,7 +91,7 @@ def _measured(record: SearchRun, choice: Choice) -> list[str]:
     return [*text_table(rows, "<<"), f"  {how}", *doubt]
 
 
-def format_how(record: SearchRun, choice: Choice) -> str:
+def format_how(record: SearchRun, choice: ServingChoice) -> str:
     """How a rate that was not verified was measured."""
     scenario = record.serving.scenario if record.serving else "server"
     return f"({scenario}; {choice.load.requests:,} requests); not verified"
@@ -120,26 +122,26 @@ def _receipt(record: SearchRun) -> list[str]:
 
 
 def _others(record: SearchRun) -> list[str]:
-    found = losers(record)
+    found = record.serve_findings.rejected
     lines = []
     if found:
-        rows = [["Why not", "requests/s", "p99", "$ per million"], *([f"  {x.config}", *_numbers(x)] for x in found)]
+        rows = [["Why not", "requests/s", "p99", "$ per million"], *([f"  {x.subject}", *_numbers(x)] for x in found)]
         for line, text in zip(text_table(rows, "<>>>", indent=0), ["", *(x.text for x in found)], strict=True):
             if len(line) + 3 + len(text) <= WIDTH:
                 lines.append(f"{line}   {text}".rstrip())
             else:
                 lines += [line, *wrap(text, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)]
-    rest = untried(record)
+    rest = record.serve_findings.untried
     if rest:
         lines.append(f"{rest:,} of {len(record.problem.space):,} configurations were not tried.")
     return lines
 
 
-def _numbers(loser: Loser) -> list[str]:
-    if loser.load is None or loser.requests_per_second is None:
+def _numbers(entry: RejectedConfig) -> list[str]:
+    if entry.load is None or entry.samples_per_second is None:
         return ["-", "-", "-"]
-    price = "-" if loser.usd_per_million is None else str(loser.usd_per_million)
-    return [speed_text(loser.requests_per_second), latency_text(loser.load.p99_seconds), price]
+    price = "-" if entry.usd_per_million is None else str(entry.usd_per_million)
+    return [speed_text(entry.samples_per_second), latency_text(entry.load.p99_seconds), price]
 
 
 def _more(record: SearchRun) -> list[str]:

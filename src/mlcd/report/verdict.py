@@ -2,15 +2,14 @@
 
 from textwrap import wrap
 
-from mlcd.report.batches import batch_notes, share_done
-from mlcd.report.explain import Lost, over, ranked, why_not
+from mlcd.report.batches import batch_notes
 from mlcd.report.origin import is_replayed, origin_text, origin_word
-from mlcd.report.receipt import Receipt, Saving, intervals, receipt
 from mlcd.report.receipt_lines import train_lines
 from mlcd.report.text_plot import text_plot
 from mlcd.report.text_table import text_table
 from mlcd.report.wording import assurance_text, plural, speed_text
 from mlcd.run.attempt import Ending
+from mlcd.run.findings import Receipt, RejectionReason, Saving
 from mlcd.run.run import SearchRun
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
@@ -32,7 +31,7 @@ def verdict(record: SearchRun, *, plain: bool = False) -> str:
     parts.append(_relaxations(record))
     parts.append(_failures(record) if record.status is Status.ALL_FAILED else [])
     if record.trials or record.choice:
-        parts.append(_receipt(receipt(record), gone=record.status.is_final))
+        parts.append(_receipt(record.train_findings.receipt, gone=record.status.is_final))
     parts.append(_top(record))
     parts.append(_others(record))
     plot = text_plot(record, plain=plain)
@@ -77,7 +76,7 @@ def headline(record: SearchRun) -> list[str]:
 
 def _broken(record: SearchRun) -> str:
     """By how much the limits are broken; "" where they are kept."""
-    usd, seconds = over(record)
+    usd, seconds = record.train_findings.over_usd, record.train_findings.over_seconds
     parts = [f"{usd} over the budget"] if usd else []
     parts += [f"{format_seconds(seconds)} after the deadline"] if seconds else []
     return " and ".join(parts)
@@ -85,7 +84,7 @@ def _broken(record: SearchRun) -> str:
 
 def _choice(record: SearchRun, choice: Plan) -> list[str]:
     sure = assurance_text(record.problem.assurance)
-    known = intervals(record, choice)
+    known = record.train_findings.choice_intervals
     word = "Chosen" if record.final or not record.status.is_final else "Train on"
     if known and known.is_exact:
         return [f"{word}: {choice.config}", f"  {format_seconds(choice.seconds)}, {choice.usd}: measured without noise"]
@@ -158,8 +157,8 @@ def _saved_usd(usd: Usd) -> str:
 
 
 def _top(record: SearchRun) -> list[str]:
-    entries = {entry.config: entry for entry in why_not(record) if entry.plan is not None}
-    plans = list(ranked(record))
+    entries = {entry.config: entry for entry in record.train_findings.rejected if entry.plan is not None}
+    plans = list(record.train_findings.ranked)
     if not plans:
         return []
     shown = plans[:TOP]
@@ -191,9 +190,9 @@ def _hanging(lines: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def _others(record: SearchRun) -> list[str]:
-    entries = why_not(record)
-    failed = [e for e in entries if e.kind is Lost.FAILED and record.status is not Status.ALL_FAILED]
-    untried = [e for e in entries if e.kind in (Lost.NOT_TRIED, Lost.NOT_AFFORDABLE)]
+    entries = record.train_findings.rejected
+    failed = [e for e in entries if e.reason is RejectionReason.FAILED and record.status is not Status.ALL_FAILED]
+    untried = [e for e in entries if e.reason in (RejectionReason.NOT_TRIED, RejectionReason.NOT_AFFORDABLE)]
     if not failed and not untried:
         return []
     rows = [[f"  {e.subject}", e.text] for e in failed]
@@ -209,7 +208,7 @@ def _more(record: SearchRun) -> list[str]:
         lines.append(f"The search ended: {record.stopped}.")
     for note in batch_notes(record):
         lines += wrap(note, WIDTH, subsequent_indent="  ")
-    done = share_done(record)
+    done = record.train_findings.done_share
     if done > 0:
         lines.append(f"The trials did {done:.0%} of the training: it went on from their checkpoint.")
     if record.outputs:
