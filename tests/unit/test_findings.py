@@ -10,11 +10,10 @@ import pytest
 from report_kind_samples import SERVERLESS, SERVING
 from report_samples import SAMPLES, budget_run
 
-import mlcd.findings.shown as findings_module
 from mlcd import codec
 from mlcd.api.results import result_of
 from mlcd.cli.main import run as mlcd
-from mlcd.findings import findings_of, shown
+from mlcd.findings import findings_of, of_run, shown
 from mlcd.kinds import kind_of
 from mlcd.ledger import Ledger
 from mlcd.run.findings import Findings
@@ -52,7 +51,7 @@ def refuse(*_: object, **__: object) -> None:
 def compute_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on, whoever computes findings, or asks a ledger for them, fails."""
     for name in COMPUTED:
-        monkeypatch.setattr(findings_module, name, refuse)
+        monkeypatch.setattr(of_run, name, refuse)
     monkeypatch.setattr(Ledger, "incumbent", refuse)
 
 

@@ -3,6 +3,6 @@
 Pure functions of a run. The engine stores what they give when a run ends; reports only read it.
 """
 
-from mlcd.findings.shown import findings_of, shown
+from mlcd.findings.of_run import findings_of, shown
 
 __all__ = ["findings_of", "shown"]
