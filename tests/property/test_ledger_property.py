@@ -88,7 +88,7 @@ def check_agreement(ledger: Ledger) -> None:
         answer = ledger.authorise(config)
         assert isinstance(answer, Authorisation) == bool(allowed[row])
         if isinstance(answer, Refusal):
-            assert answer.config == config
+            assert answer.choice == config
             assert "left" in answer.reason
         else:
             assert answer.usd.micros == ledger.problem.worst_trial_micros[row]

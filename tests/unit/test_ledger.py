@@ -60,7 +60,7 @@ def test_money_is_enough_to_the_micro_dollar() -> None:
     assert isinstance(Ledger(problem=exactly, history=History()).authorise(BIG), Authorisation)
     refusal = Ledger(problem=short, history=History()).authorise(BIG)
     assert isinstance(refusal, Refusal)
-    assert refusal.config == BIG
+    assert refusal.choice == BIG
     assert refusal.reason == f"a trial may take {worst} and 24 min 30 s; {worst - Usd(1)} left"
 
 
