@@ -17,6 +17,9 @@ MOST_CONFIGS = 200_000
 LOG_FACTOR = 8.0
 """Positive numbers that span at least this factor are on a logarithmic scale."""
 
+MOST_FEATURES = 16
+"""Options of a knob that have a feature each."""
+
 Knobs = Mapping[str, Sequence[Value]]
 """Names and the values of each: `{"workers": range(1, 9), "precision": ["fp32", "bf16"]}`."""
 
@@ -79,12 +82,19 @@ def _knob(name: object, values: object, *, with_nodes: bool) -> Knob:
         raise SpecError("must be whole numbers, at least 1", field=field, value=list(read))
     numbers = [float(value) for value in read if not isinstance(value, str | bool)]
     if len(numbers) < len(read):
-        return Knob(name=name, values=read, features=dict.fromkeys(read, ()))
+        return Knob(name=name, values=read, features=_apart(read))
     is_log = min(numbers) > 0 and max(numbers) >= LOG_FACTOR * min(numbers)
     if name == "nodes" or (is_log and not with_nodes):
         return Knob(name=name, values=read)
     places = [math.log2(number) for number in numbers] if is_log else numbers
     return Knob(name=name, values=read, features=dict(zip(read, ((place,) for place in places), strict=True)))
+
+
+def _apart(options: tuple[Value, ...]) -> dict[Value, tuple[float, ...]]:
+    """A feature an option, so that a model can learn what each brings; none where they are too many for that."""
+    if len(options) > MOST_FEATURES:
+        return dict.fromkeys(options, ())
+    return {option: tuple(float(option == other) for other in options) for option in options}
 
 
 def _value(field: str, value: object) -> Value:
@@ -94,7 +104,7 @@ def _value(field: str, value: object) -> Value:
         return str(value)
     if isinstance(value, Integral) and abs(int(value)) < 2**63:
         return int(value)
-    if isinstance(value, Real) and math.isfinite(float(value)):
+    if isinstance(value, Real) and not isinstance(value, Integral) and math.isfinite(float(value)):
         return float(value)
     raise SpecError("is not a value to choose", field=field, value=value, allowed="text, finite numbers, True, False")
 
