@@ -23,19 +23,17 @@ from typing import cast
 
 from joblib import Parallel, delayed
 
+from mlcd.bench.case import search as run_search
 from mlcd.catalog import load_catalog
 from mlcd.clouds.provider import Cloud, KnownTruth
 from mlcd.clouds.replay import ReplayCloud, ReplayInstance, Workload
 from mlcd.clouds.sim import MODELS, Rates, SimCloud, SimJob
 from mlcd.clouds.wrappers import Flaky, Noisy
-from mlcd.engine import Engine
 from mlcd.goal import Goal, Objective
 from mlcd.problem import Problem, TrialPolicy
-from mlcd.search.registry import strategy
+from mlcd.run.run import SearchRun
 from mlcd.space import Config, Knob, Space
-from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
-from mlcd.trial.record import RunRecord
 from mlcd.units import Usd
 
 STRATEGIES = ("heterbo", "heterbo", "heterbo:start=all", "heterbo:acquisition=tei", "heterbo:prune=off,gate=off",
@@ -183,39 +181,26 @@ def search(seed: int, number: int) -> Outcome:
     world = simulated_world(rng) if rng.random() < 0.5 else tabled_world(rng)
     problem = a_problem(world, rng)
     text, parallel = rng.choice(STRATEGIES), rng.choice((1, 1, 2, 3, 4))
-    record = RunRecord(
-        run_id=f"g-{number}", created="", cloud=world.cloud.name, simulated=True, strategy=text, seed=number,
-        parallel=parallel, version="", catalog_date="", problem=problem, status=Status.RUNNING,
-    )  # fmt: skip
-    with Store(None) as store:
-        store.add_run(record, kind="train", spec={})
-        record = Engine(
-            run_id=record.run_id,
-            problem=problem,
-            cloud=world.cloud,
-            strategy=strategy(text, seed=number),
-            store=store,
-            parallel=parallel,
-        ).run()
-    return judge(record, number, world)
+    run = run_search(problem, world.cloud, text, seed=number, parallel=parallel)
+    return judge(run, number, world)
 
 
-def judge(record: RunRecord, number: int, world: World) -> Outcome:
+def judge(run: SearchRun, number: int, world: World) -> Outcome:
     """`margin` is how much of the run's upper bound was used: over 1 the bound itself was wrong."""
-    goal, final, choice = record.problem.goal, record.final, record.choice
-    usd_share = None if goal.budget is None else record.total_usd.micros / goal.budget.micros
-    seconds_share = None if goal.deadline_seconds is None else record.total_seconds / goal.deadline_seconds
+    goal, final, choice = run.problem.goal, run.final, run.choice
+    usd_share = None if goal.budget is None else run.total_usd.micros / goal.budget.micros
+    seconds_share = None if goal.deadline_seconds is None else run.total_seconds / goal.deadline_seconds
     assert hasattr(world.cloud, "true_samples_per_second"), cast(KnownTruth, world.cloud)
     return Outcome(
         number=number,
-        cloud=record.cloud,
-        strategy=record.strategy,
-        status=record.status.value,
-        overspent_usd=goal.budget is not None and record.total_usd > goal.budget,
-        overspent_seconds=goal.deadline_seconds is not None and record.total_seconds > goal.deadline_seconds,
+        cloud=run.cloud,
+        strategy=run.strategy,
+        status=run.status.value,
+        overspent_usd=goal.budget is not None and run.total_usd > goal.budget,
+        overspent_seconds=goal.deadline_seconds is not None and run.total_seconds > goal.deadline_seconds,
         budget_share=usd_share,
         deadline_share=seconds_share,
-        trials=len(record.rows),
+        trials=len(run.trials),
         margin=final.seconds / choice.worst_seconds if final and choice else None,
     )
 

@@ -22,8 +22,7 @@ from pathlib import Path
 from mlcd.clouds.job import JobCloud, JobLease
 from mlcd.clouds.provider import LeaseFailed, Order, Purpose
 from mlcd.jobs.real import on_nodes
-from mlcd.models.noise import NoiseMeter
-from mlcd.profiler.noise import listen
+from mlcd.profiler.noise import noise_scale
 from mlcd.space import Config
 from mlcd.spec import read_train
 
@@ -112,8 +111,7 @@ def trained(cloud: JobCloud, config: Config, repeat: int) -> dict[str, str]:
     moving = [p for p in points if p.samples > 0]
     begun = max((p.seconds for p in points if p.samples <= 0), default=moving[0].seconds)
     reached = next((r for r in heard if (a := r.metrics.get("accuracy")) is not None and a >= 0.97), None)
-    meter = NoiseMeter(skip_steps=0, window_steps=20)
-    listen(meter, heard, skip_steps=20)
+    noise = noise_scale(heard)
     samples = moving[-1].samples
     ended = min(p.seconds for p in moving if p.samples >= samples)
     batch = int(config["batch"])
@@ -121,7 +119,7 @@ def trained(cloud: JobCloud, config: Config, repeat: int) -> dict[str, str]:
         "seconds": f"{ended - begun:.3f}",
         "steps": f"{samples / batch:.0f}",
         "samples_per_second": f"{samples / (ended - begun):.1f}",
-        "noise_scale": "" if meter.phi is None else f"{meter.phi:.1f}",
+        "noise_scale": "" if noise is None else f"{noise:.1f}",
         "accuracy": "" if reached is None else f"{reached.metrics['accuracy']:.4f}",
         "startup_seconds": f"{begun:.2f}",
         "status": "ok" if reached is not None else "not reached",

@@ -18,18 +18,16 @@ from statistics import fmean
 from joblib import Parallel, delayed
 from scipy.special import ndtr
 
-from mlcd.engine import Engine
+from mlcd.bench.case import search_with
 from mlcd.goal import Goal, Objective
 from mlcd.problem import Problem
+from mlcd.run.run import SearchRun
 from mlcd.search.candidates import open_rows
 from mlcd.search.heterbo import HeterBO
-from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Left, margin_sigmas
-from mlcd.trial.record import RunRecord
 from mlcd.trial.trial import History, Suggestion
 from mlcd.units import Usd
-from mlcd.version import __version__
 from papers.heterbo_figures.experiment import Experiment, free_optimum, true_seconds
 
 BUDGET = 100
@@ -77,28 +75,9 @@ def known_curve(*, look: bool) -> list[tuple[float, tuple[int, ...]]]:
     return sorted((mean(order), order) for length in (1, 2, 3) for order in permutations(NODES, length))
 
 
-def run(nodes: tuple[int, ...], seed: int) -> RunRecord:
+def run(nodes: tuple[int, ...], seed: int) -> SearchRun:
     setting = FIG11.setting(seed)
-    record = RunRecord(
-        run_id="bench",
-        created="",
-        cloud=setting.cloud.name,
-        simulated=True,
-        strategy="heterbo",
-        seed=seed,
-        parallel=1,
-        version=__version__,
-        catalog_date="",
-        problem=setting.problem,
-        status=Status.RUNNING,
-    )
-    with Store(None) as store:
-        store.add_run(record, kind="train", spec={})
-        strategy = Prescribed(nodes=nodes)
-        engine = Engine(
-            run_id="bench", problem=setting.problem, cloud=setting.cloud, strategy=strategy, store=store, parallel=1
-        )
-        return engine.run()
+    return search_with(Prescribed(nodes=nodes), setting.problem, setting.cloud, name="heterbo", seed=seed)
 
 
 def main() -> None:

@@ -26,10 +26,13 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
+from mlcd.bench.new_run import after_trials, new_run
 from mlcd.clouds.sim import SimCloud
+from mlcd.deciders.search import SearchDecider
+from mlcd.deciders.training import TrainingDecider
 from mlcd.goal import Goal, Objective
-from mlcd.ledger import Ledger
 from mlcd.problem import Problem
+from mlcd.run.kind import Kind
 from mlcd.search.registry import strategy
 from mlcd.space import Config
 from mlcd.trial.trial import History, Measurement
@@ -90,13 +93,13 @@ def arrays(problem: Problem, history: History) -> tuple[Any, Any, Any]:
 
 def mlcd_(problem: Problem, history: History, watch: Stopwatch) -> Config:
     """HeterBO as in a search: the fit of all trials but the last is known, all are fitted anew."""
-    chosen = strategy("heterbo:start=1")
-    before = Ledger(problem=problem, history=History(history.trials[:-1]))
-    chosen.suggest(problem, before.history, before.left(), 1)
-    ledger = Ledger(problem=problem, history=history)
+    decider = SearchDecider(strategy=strategy("heterbo:start=1"), aftermath=TrainingDecider())
+    run = new_run(Kind.TRAIN, problem, cloud="sim", strategy="heterbo:start=1")
+    before, now = after_trials(run, history.trials[:-1]), after_trials(run, history.trials)
+    decider.round(before, before.step_seconds, 1)
     with watch:
-        suggested = chosen.suggest(problem, history, ledger.left(), 1)
-    return suggested[0].config if suggested else history.trials[0].config
+        requests, _ = decider.round(now, now.step_seconds, 1)
+    return requests[0].authorisation.config if requests else history.trials[0].config
 
 
 def sklearn(problem: Problem, history: History, watch: Stopwatch) -> Config:

@@ -1,7 +1,6 @@
 """What all tests share: the repository root on the path (for `tests.synthetic`), and `pytest --cloud NAME`."""
 
 import os
-import re
 import signal
 import sys
 from pathlib import Path
@@ -22,22 +21,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cloud", metavar="NAME", help="run only the cloud contract, on the cloud of this name")
 
 
-TOGETHER = {
-    **dict.fromkeys(("test_minicloud", "TestMiniCloud"), "the machine's room for nodes"),
-    **dict.fromkeys(("test_slurm", "test_slurm_search", "TestSlurm"), "the machine's room for nodes"),
-    "test_skypilot": "SkyPilot's server",
-    "test_platform_examples": "both processors",
-    "test_searches_trains_and_brings_the_model_home": "an undisturbed run",
-    "test_trials_are_work_and_not_waste": "an undisturbed run",
-}
-"""Tests that wait, by their file's, class's or own name, and what they share: these run one after the other."""
-
-
 class Together(LoadScopeScheduling):  # type: ignore[misc]  # it ships no types
-    """For `--dist loadgroup`, whose own marks pytest-xdist 3.8 loses under pytest 9.2."""
+    """For `--dist loadgroup`: tests marked `together` with the same text run one after the other on one worker.
+
+    In place of xdist_group, whose marks pytest-xdist 3.8 loses under pytest 9.2.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((TOGETHER[part] for part in re.split(r"::|/|\.py|\[", nodeid) if part in TOGETHER), nodeid)
+        return nodeid.rpartition("@")[2] if "@" in nodeid else nodeid
 
 
 @pytest.hookimpl(optionalhook=True)  # of a plugin that may be switched off
@@ -49,6 +40,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("waits") is not None:
             item.add_marker(pytest.mark.nodes)
+        together = item.get_closest_marker("together")
+        if together is not None and os.environ.get("PYTEST_XDIST_WORKER"):
+            item._nodeid = f"{item.nodeid}@{together.args[0]}"  # the scheduler sees names only
     wanted = config.getoption("--cloud")
     if wanted is None:
         return

@@ -3,23 +3,28 @@
 import math
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from mlcd.clouds.provider import Cloud, Lease, LeaseFailed, Order, Progress, Purpose, Settled
+from mlcd.deciders.search import SearchDecider
+from mlcd.deciders.training import TrainingDecider
 from mlcd.engine import Engine
+from mlcd.engine.on_nodes import NodePerformer
 from mlcd.events import Observer, ignore
 from mlcd.problem import Problem, TrialPolicy
+from mlcd.run.header import Header
+from mlcd.run.kind import Kind
+from mlcd.run.run import Run, SearchRun
+from mlcd.run.step import Step
 from mlcd.search.registry import strategy
-from mlcd.search.strategy import Strategy
+from mlcd.search.strategy import Elastic, Strategy
 from mlcd.space import Config
 from mlcd.store.store import Store
 from mlcd.testing.made import FASTEST, MACHINES, Machine, batched, failed, make_problem, measured, true_trial
-from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Left, Plan, best_fitting
-from mlcd.trial.record import RunRecord
 from mlcd.trial.trial import FailureKind, History, Suggestion
 
 __all__ = ["FASTEST", "MACHINES", "Machine", "batched", "failed", "make_problem", "measured", "true_trial"]
@@ -169,20 +174,22 @@ class Listed:
         return "the list is at its end"
 
 
-def make_record(problem: Problem, cloud: Cloud, text: str, *, run_id: str, seed: int, parallel: int) -> RunRecord:
-    """A run before its first trial."""
-    return RunRecord(
-        run_id=run_id,
-        created="2026-08-01T12:00:00+00:00",
-        cloud=cloud.name,
-        simulated=cloud.simulated,
-        strategy=text,
-        seed=seed,
-        parallel=parallel,
-        version="test",
-        catalog_date="2026-08-01",
+def make_run(problem: Problem, cloud: Cloud, text: str, *, run_id: str, seed: int = 0, parallel: int = 1) -> SearchRun:
+    """A run before its first step."""
+    return Run(
+        header=Header(
+            run_id=run_id,
+            created="2026-08-01T12:00:00+00:00",
+            kind=Kind.TRAIN,
+            cloud=cloud.name,
+            simulated=cloud.simulated,
+            strategy=text,
+            seed=seed,
+            parallel=parallel,
+            version="test",
+            catalog_date="2026-08-01",
+        ),
         problem=problem,
-        status=Status.RUNNING,
     )
 
 
@@ -199,21 +206,36 @@ def make_engine(
     naive: Sequence[tuple[str, Config]] = (),
     chosen: Strategy | None = None,
     add: bool = True,
-) -> Engine:
+) -> Engine[Problem]:
     """An engine on a new run of `store` (with add=False on one that is there already)."""
     if add:
-        record = make_record(problem, cloud, text, run_id=run_id, seed=seed, parallel=parallel)
-        store.add_run(record, kind="train", spec={})
+        store.add(make_run(problem, cloud, text, run_id=run_id, seed=seed, parallel=parallel), spec={})
+    who = chosen or strategy(text, seed=seed)
     return Engine(
-        run_id=run_id,
-        problem=problem,
-        cloud=cloud,
-        strategy=chosen or strategy(text, seed=seed),
-        store=store,
-        parallel=parallel,
-        naive=naive,
+        run=stored(store, run_id),
+        decider=SearchDecider(strategy=who, aftermath=TrainingDecider(), parallel=parallel, naive=naive),
+        performer=NodePerformer(cloud=cloud, guarded=who.guarded, elastic=who if isinstance(who, Elastic) else None),
+        journal=store,
         observer=observer,
     )
+
+
+def stored(store: Store, run_id: str = "run-1") -> SearchRun:
+    """A run of a training as the store has it."""
+    return cast(SearchRun, store.load(run_id))
+
+
+def driven(engine: Engine[Problem], store: Store) -> SearchRun:
+    """The run at its end, as the store has it: what the engine has in its memory is the same."""
+    run = engine.drive()
+    kept = stored(store, run.run_id)
+    assert kept == replace(run, problem=kept.problem)  # the store adds the work that the job told
+    return kept
+
+
+def timeless(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Steps without the wall clock, to compare two runs that were made at different times."""
+    return tuple(replace(step, started_at=0.0) for step in steps)
 
 
 QUICK_TRIALS = TrialPolicy(seconds=300.0, extra_seconds_per_3_nodes=30.0, extension=0.5, watchdog_seconds=60.0)

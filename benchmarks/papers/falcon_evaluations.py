@@ -296,7 +296,7 @@ def _benefits(setting: Setting, made: Walks) -> Evaluation:
     shown = [name for name in APPLICATIONS if (setting.own, name) in made] or _targets(made)[:3]
     for name in shown:
         case = _case(setting, name)
-        speeds = known.throughput(case.target, setting.slo_ms / 1000)
+        speeds = known.throughput(case.target, setting.slo_ms / 1000)[case.rows]
         kept = np.flatnonzero(case.values > 0)
         poor = kept[np.argsort(case.values[kept])[int(len(kept) * POOR)]]
         best = int(case.values.argmax())

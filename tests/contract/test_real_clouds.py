@@ -56,6 +56,7 @@ class Patient(MiniCloud):
                 time.sleep(0.5)
 
 
+@pytest.mark.together("the machine's room for nodes")
 @pytest.mark.skipif(bool(missing()), reason="; ".join(missing()) or "-")
 class TestMiniCloud(RealCloudContract):
     cloud_name = "minicloud"
@@ -73,6 +74,7 @@ def cluster() -> Iterator[None]:
         yield
 
 
+@pytest.mark.together("the machine's room for nodes")
 @pytest.mark.skipif(bool(why_not()), reason=f"no Slurm cluster can be made here: {why_not()}")
 @pytest.mark.slow
 class TestSlurm(RealCloudContract):

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from tests.serving_world import world
@@ -140,6 +141,24 @@ def test_noise_is_on_trials_by_seed_and_the_choice_is_judged_without_it() -> Non
 
     assert rate(1) == rate(1) != rate(2)
     assert case.accuracy(config) == 1
+
+
+def test_what_was_not_measured_is_no_configuration() -> None:
+    bed = made_up()
+    hidden = bed.model("lstm").latency_seconds.copy()
+    hidden[::2] = np.nan
+    models = tuple(replace(m, latency_seconds=hidden) if m.name == "lstm" else m for m in bed.known.models)
+    case = Case.of(replace(bed, known=replace(bed.known, models=models)), "lstm", 0.01, noise=0.01, max_trials=12)
+    assert case is not None
+    assert case.problem.space.configs == bed.known.configs[1::2]
+    whole = Case.of(bed, "lstm", 0.01, noise=0.01, max_trials=12)
+    assert whole is not None
+    assert [case.trial(c, 3) for c in case.problem.space] == [whole.trial(c, 3) for c in case.problem.space]
+    for text in ("falcon", "falcon-transfer", "heterbo", "morphling", "vesta", "ernest", "source-mean"):
+        made = walk(case, searcher(text, case, case.bed.sources("lstm"), seed=0), seed=0)
+        assert made.configs
+        assert set(made.configs) <= set(case.problem.space.configs)
+        assert made.accuracies[-1] > 0.5, text
 
 
 def test_an_exhaustive_walk_ends_at_the_optimum() -> None:

@@ -1,17 +1,12 @@
 """The command line as its users meet it: answers, exit codes, and one clear message for every kind of bad input."""
 
-import fcntl
 import json
 import os
 import pty
-import re
 import signal
 import sqlite3
-import struct
 import subprocess
 import sys
-import termios
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -55,7 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working folder with its own home."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
-    for name in ("MLCD_CATALOG", "MLCD_DEBUG", "NO_COLOR"):
+    for name in ("MLCD_CATALOG", "MLCD_DEBUG", "NO_COLOR", "FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "job.yaml").write_text(SMALL)
     return tmp_path
@@ -702,41 +697,6 @@ def test_output_that_cannot_be_written_is_said(folder: Path) -> None:
     assert done.stderr == "mlcd: the output cannot be written: No space left on device\n"
 
 
-def on_a_terminal(folder: Path, columns: int) -> str:
-    """What `mlcd train` writes to a terminal of that width."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    env = {**os.environ, "MLCD_HOME": str(folder / "home"), "TERM": "xterm"}
-    child = subprocess.Popen([*MLCD, "train", "job.yaml"], cwd=folder, env=env, stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    text = b""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            chunk = os.read(ours, 65536)
-        except OSError:
-            break
-        if not chunk:
-            break
-        text += chunk
-    child.wait(timeout=60)
-    os.close(ours)
-    return text.decode()
-
-
-def test_colour_is_for_terminals_only(folder: Path) -> None:
-    assert "\x1b[1m" in on_a_terminal(folder, 100)
-    plain = process("train", "job.yaml", folder=folder)
-    assert "\x1b[" not in plain.stdout + plain.stderr
-
-
-def test_lines_that_are_overwritten_fit_the_terminal(folder: Path) -> None:
-    text = on_a_terminal(folder, 60)
-    overwritten = [part for part in re.split(r"[\r\n]+", text) if part.startswith("Training on") and "100%" not in part]
-    assert overwritten
-    assert max(map(len, overwritten)) < 60
-
-
 def test_ascii_terminals_get_ascii(folder: Path) -> None:
     done = process("demo", folder=folder, env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
     assert done.returncode == 0, done.stderr
@@ -754,6 +714,7 @@ def loaded(statement: str) -> set[str]:
 
 
 HEAVY = {"numpy", "scipy", "torch", "sklearn", "joblib", "yaml", "sqlite3", "filelock", "onnx", "lithops"}
+HEAVY |= {"rich", "jinja2", "markupsafe"}
 
 
 def test_importing_mlcd_is_light() -> None:
@@ -762,6 +723,12 @@ def test_importing_mlcd_is_light() -> None:
 
 def test_help_is_light() -> None:
     assert not loaded("from mlcd.cli.main import run\nrun(['--help'])") & HEAVY
+
+
+def test_json_needs_no_terminal_and_no_page() -> None:
+    printed = "from mlcd.cli.main import run\nrun(['catalog', 'c5.*', '-o', 'json'])"
+    assert not loaded(printed) & {"rich", "jinja2"}
+    assert "rich" in loaded(printed.replace(", '-o', 'json'", ""))
 
 
 def test_the_catalog_needs_no_mathematics() -> None:

@@ -44,6 +44,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     return Undisturbed(toy, run.said)
 
 
+@pytest.mark.together("an undisturbed run")
 def test_searches_trains_and_brings_the_model_home(undisturbed: Undisturbed) -> None:
     toy, said = undisturbed.toy, undisturbed.said
     record = toy.record()
@@ -64,6 +65,7 @@ def test_searches_trains_and_brings_the_model_home(undisturbed: Undisturbed) -> 
     assert "The trials did" in shown.said
 
 
+@pytest.mark.together("an undisturbed run")
 def test_trials_are_work_and_not_waste(undisturbed: Undisturbed) -> None:
     toy = undisturbed.toy
     first, second, last = toy.leases()

@@ -26,6 +26,7 @@ from mlcd.trial.trial import FailureKind
 
 pytestmark = [
     pytest.mark.waits,
+    pytest.mark.together("the machine's room for nodes"),
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
 ]
 ROOM_SECONDS = 120.0

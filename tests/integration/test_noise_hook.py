@@ -14,10 +14,9 @@ from tests.integration.test_platform_examples import EXAMPLES, engine_python, fr
 from tests.torch_workers import TorchWorkers
 
 from mlcd.clouds.reading import Reading, source_of, wall_clock
-from mlcd.models.noise import NoiseMeter
 from mlcd.platforms.placement import Placement
 from mlcd.platforms.registry import platform
-from mlcd.profiler.noise import listen
+from mlcd.profiler.noise import noise_scale
 from mlcd.spec.real import ProgressRule
 
 pytestmark = pytest.mark.slow
@@ -205,10 +204,9 @@ def test_the_noise_scale_is_the_true_one(
     sample's gradient has the mean square (d + 2) + d, of which 1 is the true gradient's."""
     d, steps = 10, 1200
     run_torch(count, KNOWN_NOISE, str(d), str(steps), form=form, MLCD_NOISE_EVERY="2")
-    meter = NoiseMeter(skip_steps=0, window_steps=500)
-    taken = listen(meter, readings(tmp_path), skip_steps=100)
-    assert taken == pytest.approx((steps - 100) / 2, abs=2)
-    assert meter.windowed_phi == pytest.approx(2 * d + 1, rel=0.10)
+    found = readings(tmp_path)
+    assert sum(reading.noise is not None for reading in found) == pytest.approx(steps / 2, abs=2)
+    assert noise_scale(found) == pytest.approx(2 * d + 1, rel=0.10)
 
 
 def test_by_default_it_measures_as_often_as_it_can_afford(run_torch: Callable[..., list[str]], tmp_path: Path) -> None:
@@ -264,7 +262,8 @@ def test_keras_fit_compares_two_steps(tmp_path: Path) -> None:
 def test_tensorflows_example_reports_its_noise(tmp_path: Path) -> None:
     script = str(EXAMPLES / "digits-cnn" / "tensorflow_ring.py")
     run_tensorflow(tmp_path, 2, script, "--epochs", "12", MLCD_NOISE_EVERY="1")
-    meter = NoiseMeter(skip_steps=0, window_steps=30)
-    assert listen(meter, readings(tmp_path), skip_steps=20) > 30
-    assert meter.windowed_phi is not None
-    assert 0 < meter.windowed_phi < math.inf
+    found = readings(tmp_path)
+    assert sum(reading.noise is not None for reading in found) > 30
+    phi = noise_scale(found)
+    assert phi is not None
+    assert 0 < phi < math.inf

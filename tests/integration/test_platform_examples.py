@@ -21,7 +21,7 @@ from mlcd.clouds.nodes import agent_command
 from mlcd.platforms.agent import Job
 from mlcd.platforms.registry import NAMES, TOPOLOGIES
 
-pytestmark = pytest.mark.waits
+pytestmark = [pytest.mark.waits, pytest.mark.together("both processors")]
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"

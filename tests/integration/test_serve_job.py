@@ -20,7 +20,7 @@ from tests.tiny_onnx import write_mlp, write_odd, write_open
 from mlcd.cli.main import run as mlcd
 from mlcd.clouds import processes
 from mlcd.clouds.nodes import PREFIX
-from mlcd.engine.serving import DOUBT
+from mlcd.engine.serving import PROMISE_Z
 from mlcd.store.store import Store
 
 pytestmark = [
@@ -76,9 +76,9 @@ def test_searches_verifies_and_writes_the_files(home: Path, tmp_path: Path, caps
     assert [trial["failure"] for trial in said["trials"]] == [None, None]
     choice = said["choice"]
     with Store(home) as store:
-        trials = store.record(said["run_id"]).history.measured
+        trials = store.load(said["run_id"]).history.measured
     (error,) = (trial.relative_error for trial in trials if trial.config.as_dict() == choice["config"])
-    kept = math.exp(-DOUBT * error) * (1 - said["load"]["headroom"])
+    kept = math.exp(-PROMISE_Z * error) * (1 - said["load"]["headroom"])
     assert choice["requests_per_second"] == pytest.approx(kept * choice["measured_requests_per_second"])
     assert choice["load"]["errors"] == 0
     assert 0 < choice["load"]["p50_seconds"] <= choice["load"]["p99_seconds"] <= 0.5

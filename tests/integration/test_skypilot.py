@@ -25,7 +25,7 @@ from mlcd.errors import ProviderError
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
 
-pytestmark = [pytest.mark.waits, pytest.mark.slow, needs_skypilot]
+pytestmark = [pytest.mark.waits, pytest.mark.slow, pytest.mark.together("SkyPilot's server"), needs_skypilot]
 
 SECRET = "hunter2-not-to-be-found"
 

@@ -23,6 +23,7 @@ from mlcd.units import Usd
 REASON = why_not()
 pytestmark = [
     pytest.mark.waits,
+    pytest.mark.together("the machine's room for nodes"),
     pytest.mark.skipif(bool(REASON), reason=f"no Slurm cluster can be made here: {REASON}"),
 ]
 

@@ -18,6 +18,7 @@ from mlcd.clouds.processes import tagged
 REASON = why_not() or ("" if find_spec("torch") else "PyTorch is not installed")
 pytestmark = [
     pytest.mark.waits,
+    pytest.mark.together("the machine's room for nodes"),
     pytest.mark.skipif(bool(REASON), reason=f"no search on a Slurm cluster here: {REASON}"),
     pytest.mark.slow,
 ]

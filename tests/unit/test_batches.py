@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 
 import mlcd
+from mlcd import codec
+from mlcd.deciders.search import SearchDecider
 from mlcd.errors import SpecError
-from mlcd.jobs.setting import Setting
+from mlcd.jobs.prepared import Prepared
 from mlcd.jobs.train import prepare, with_usual_strategy
-from mlcd.problem import Batching
+from mlcd.problem import Batching, Problem
 from mlcd.problem import Target as ProblemTarget
 from mlcd.space import Config
 from mlcd.spec import TrainSpec, parse_train
 from mlcd.spec.batches import LearningRate, Pricing, RateRule, Target
-from mlcd.store import codec
 from mlcd.training import checkpoints
 from mlcd.training.course import course
 from mlcd.trial.trial import Learned, Measurement
@@ -51,8 +52,8 @@ def parse(text: str = JOB, **changes: str) -> TrainSpec:
     return parse_train("".join(f"{name}: {value}\n" for name, value in lines.items() if value), file="job.yaml")
 
 
-def setting(**changes: str) -> Setting:
-    return prepare(parse(**changes)).setting
+def prepared(**changes: str) -> Prepared[Problem]:
+    return prepare(parse(**changes))
 
 
 def refusal(**changes: str) -> str:
@@ -65,7 +66,7 @@ def refusal(**changes: str) -> str:
 
 
 def test_nodes_and_batches_make_the_space() -> None:
-    found = setting()
+    found = prepared()
     assert {(c.nodes, c["batch"]) for c in found.problem.space} == {
         (k, b) for k in (1, 2, 3, 4) for b in (64, 128, 256, 512)
     }
@@ -77,13 +78,13 @@ def test_nodes_and_batches_make_the_space() -> None:
 
 
 def test_epochs_beside_a_target_are_the_most_it_may_take() -> None:
-    found = setting(job="{samples: 1500, epochs: 400, target: {metric: accuracy, value: 0.97}}")
+    found = prepared(job="{samples: 1500, epochs: 400, target: {metric: accuracy, value: 0.97}}")
     assert found.problem.work_known
     assert found.problem.work_samples == 600_000
 
 
 def test_the_total_of_a_script_s_loop_is_not_when_its_target_is_met() -> None:
-    problem = setting().problem
+    problem = prepared().problem
     assert problem.with_work_told(600_000.0) is problem
     assert replace(problem, target=None).with_work_told(600_000.0).work_samples == 600_000
 
@@ -137,7 +138,7 @@ def test_where_nothing_learns_there_is_no_batch_to_choose(infra: str, without: s
 
 
 def test_a_batch_below_the_nodes_is_left_out_and_said() -> None:
-    found = setting(batch="[2, 64]")
+    found = prepared(batch="[2, 64]")
     assert {(c.nodes, c["batch"]) for c in found.problem.space} == {(1, 2), (2, 2), *((k, 64) for k in (1, 2, 3, 4))}
     assert any("2 on 4 is left out" in note for note in found.notes)
 
@@ -149,19 +150,24 @@ def test_a_batch_that_no_number_of_nodes_can_share() -> None:
 
 
 def test_a_batch_that_does_not_divide_is_kept_and_said() -> None:
-    found = setting(batch="[64, 128]")
+    found = prepared(batch="[64, 128]")
     assert any(c.nodes == 3 for c in found.problem.space)
     assert [note for note in found.notes if "3 nodes do not divide evenly" in note]
 
 
 def test_one_batch_needs_no_rule() -> None:
-    found = setting(batch="64", learning_rate="")
+    found = prepared(batch="64", learning_rate="")
     assert {c["batch"] for c in found.problem.space} == {64}
 
 
 def test_a_job_with_a_batch_is_searched_by_goodput_unless_it_says_otherwise() -> None:
-    assert prepare(parse()).strategy.name == "scavenger-goodput"
-    assert prepare(parse(search="{strategy: scavenger-full}")).strategy.name == "scavenger-full"
+    for job, name in (
+        (prepared(), "scavenger-goodput"),
+        (prepared(search="{strategy: scavenger-full}"), "scavenger-full"),
+    ):
+        assert job.strategy == name
+        assert isinstance(job.decider, SearchDecider)
+        assert job.decider.strategy.name == name
     assert with_usual_strategy(parse(batch="", learning_rate="")).search.strategy == "heterbo"
 
 
@@ -169,7 +175,7 @@ def test_a_job_with_a_batch_is_searched_by_goodput_unless_it_says_otherwise() ->
 
 
 def test_by_memory_a_node_with_more_samples_costs_more() -> None:
-    space = setting(pricing="{by: memory-proportional, fixed: 0.4}").problem
+    space = prepared(pricing="{by: memory-proportional, fixed: 0.4}").problem
     price = {(c.nodes, c["batch"]): space.price(c).dollars for c in space.space}
     node = 0.0425
     assert price[1, 512] == pytest.approx(node), "the fullest node costs its price"
@@ -251,9 +257,9 @@ def test_which_way_a_metric_is_better(metric: str, better: str | None, higher: b
 
 @pytest.mark.parametrize("rule", RateRule)
 def test_a_problem_with_batches_round_trips(rule: RateRule) -> None:
-    problem = setting(learning_rate=f"{{base: 0.1, at_batch: 64, rule: {rule}}}").problem
+    problem = prepared(learning_rate=f"{{base: 0.1, at_batch: 64, rule: {rule}}}").problem
     for one in (problem, problem.with_noise(300.0), problem.with_work_estimated(5e5, 0.2)):
-        again = codec.problem_from_json(json.loads(codec.dump(codec.problem_to_json(one))))
+        again = codec.decode(codec.encode(one), Problem)
         assert again == one
         config = one.space.configs[-1]
         assert again.work_of(config) == one.work_of(config)
@@ -273,10 +279,10 @@ def test_what_a_trial_learned_round_trips(noise: float | None) -> None:
         noise_scale=noise,
         learned=(Learned(1500.0, 0.4), Learned(3000.0, 0.7)),
     )
-    assert codec.trial_from_json(json.loads(codec.dump(codec.trial_to_json(trial)))) == trial
+    assert codec.decode(codec.encode(trial), Measurement) == trial
 
 
-def test_a_noise_without_bound_is_kept_as_unknown() -> None:
+def test_a_noise_without_bound_round_trips() -> None:
     trial = Measurement(
         config=Config.deployment("a", 1),
         attempt=1,
@@ -288,8 +294,7 @@ def test_a_noise_without_bound_is_kept_as_unknown() -> None:
         usd=Usd.of(0),
         noise_scale=math.inf,
     )
-    again = codec.trial_from_json(json.loads(codec.dump(codec.trial_to_json(trial))))
-    assert again == replace(trial, noise_scale=None)
+    assert codec.decode(codec.encode(trial), Measurement) == trial
 
 
 # ---- what the script is told, and tells

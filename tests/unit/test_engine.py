@@ -3,18 +3,29 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from tests.synthetic import MACHINES, Listed, SyntheticCloud, SyntheticLease, make_engine, make_problem
+from tests.synthetic import (
+    MACHINES,
+    Listed,
+    SyntheticCloud,
+    SyntheticLease,
+    driven,
+    make_engine,
+    make_problem,
+    stored,
+    timeless,
+)
 
 from mlcd.clouds.provider import Lease, LeaseFailed, Order, Progress, Purpose
 from mlcd.clouds.reading import Reading
 from mlcd.clouds.wrappers import Flaky, NoisyRun
 from mlcd.errors import Interrupted, ProviderError
-from mlcd.events import Event, RunProgress, SearchEnded, TrialFinished, TrialStarted, Warned
+from mlcd.events import Event, RunProgress, SearchEnded, StepEnded, StepStarted, Warned
 from mlcd.goal import Goal, Objective
 from mlcd.problem import Problem, TrialPolicy
+from mlcd.run.step import Role, Step
 from mlcd.search.registry import strategy
 from mlcd.space import Config
-from mlcd.store.store import StartedTrial, Store
+from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Left, Plan
 from mlcd.trial.trial import Failure, FailureKind, History, Measurement, Suggestion
@@ -32,7 +43,7 @@ def store() -> Iterator[Store]:
 
 def run(problem: Problem, cloud: Any, store: Store, chosen: Any, **others: Any) -> tuple[Any, list[Event]]:
     events: list[Event] = []
-    record = make_engine(problem, cloud, store, chosen=chosen, observer=events.append, **others).run()
+    record = driven(make_engine(problem, cloud, store, chosen=chosen, observer=events.append, **others), store)
     return record, events
 
 
@@ -45,9 +56,11 @@ def test_from_the_first_trial_to_the_receipt(store: Store) -> None:
     assert record.status is Status.DONE
     assert record.choice is not None
     assert record.choice.config == D("c5.big", 4)
-    assert [type(event) for event in events[:6]] == [
-        TrialStarted, TrialFinished, TrialStarted, TrialFinished, SearchEnded, RunProgress,
+    assert [type(event) for event in events[:7]] == [
+        StepStarted, StepEnded, StepStarted, StepEnded, SearchEnded, StepStarted, RunProgress,
     ]  # fmt: skip
+    assert isinstance(events[-1], StepEnded)
+    assert events[-1].step == record.steps[-1]
     ends = [event for event in events if isinstance(event, RunProgress)]
     assert (ends[0].fraction, ends[-1].fraction) == (0.0, 1.0)
     assert ends[-1].money.spent == record.total_usd
@@ -66,7 +79,7 @@ def test_what_a_job_says_is_wrong_reaches_the_user(store: Store, monkeypatch: py
     monkeypatch.setattr(SyntheticLease, "heard", said, raising=False)
     _, events = run(make_problem(), SyntheticCloud(), store, Listed(configs=(D("c5.big", 1),)))
     kinds = [type(event) for event in events]
-    assert kinds[:3] == [TrialStarted, TrialFinished, Warned], "once a trial, however often it was said"
+    assert kinds[:3] == [StepStarted, StepEnded, Warned], "once a trial, however often it was said"
     warned = [event.text for event in events if isinstance(event, Warned)]
     assert warned == [f"{D('c5.big', 1)}: the loss at 640 samples is not a number"]
 
@@ -85,17 +98,17 @@ def test_a_finished_run_is_only_shown_again(store: Store) -> None:
 def test_no_more_trials_than_allowed(store: Store) -> None:
     problem = make_problem(max_trials=3)
     record, _ = run(problem, SyntheticCloud(), store, strategy("exhaustive"), parallel=2)
-    assert len(record.rows) == 3
-    assert [row.round for row in record.rows] == [1, 1, 2]
+    assert len(record.trials) == 3
+    assert [row.round for row in record.trials] == [1, 1, 2]
     assert record.stopped == "the limit of 3 trials is reached"
 
 
 def test_trials_at_once_share_a_round_and_its_time(store: Store) -> None:
     problem = make_problem()
     record, _ = run(problem, SyntheticCloud(), store, Listed(configs=(D("c5.small", 1), D("c5.small", 16))), parallel=2)
-    assert [row.started_seconds for row in record.rows] == [0.0, 0.0]
-    assert record.search_seconds == max(row.trial.seconds for row in record.rows)
-    assert record.search_usd == record.rows[0].trial.usd + record.rows[1].trial.usd
+    assert [row.started_seconds for row in record.trials] == [0.0, 0.0]
+    assert record.search_seconds == max(row.trial.seconds for row in record.trials)
+    assert record.search_usd == record.trials[0].trial.usd + record.trials[1].trial.usd
 
 
 @pytest.mark.parametrize(("short", "first_round"), [(0, 2), (1, 1)])
@@ -104,7 +117,7 @@ def test_the_ledger_authorises_the_sum_of_a_round(store: Store, short: int, firs
     worst = Usd(sum(int(free.worst_trial_micros[free.space.index[config]]) for config in pair))
     problem = make_problem(goal=Goal(minimize=Objective.TIME, budget=worst - Usd(short)))
     record, _ = run(problem, SyntheticCloud(), store, Listed(configs=pair), parallel=2)
-    assert [row.round for row in record.rows].count(1) == first_round
+    assert [row.round for row in record.trials].count(1) == first_round
 
 
 class Rash(Listed):
@@ -142,10 +155,10 @@ class FirstTimeBroken(SyntheticCloud):
 @pytest.mark.parametrize("kind", list(FailureKind))
 def test_only_passing_failures_are_tried_again(store: Store, kind: FailureKind) -> None:
     record, _ = run(make_problem(), FirstTimeBroken(kind), store, Listed(configs=(D("c5.big", 2),)))
-    attempts = [row.trial.attempt for row in record.rows]
+    attempts = [row.trial.attempt for row in record.trials]
     if kind.is_transient:
         assert attempts == [1, 2]
-        assert record.rows[1].reason == "again, after: made"
+        assert record.trials[1].reason == "again, after: made"
         assert record.status is Status.DONE
     else:
         assert attempts == [1]
@@ -158,7 +171,7 @@ def test_retries_are_bounded(store: Store, retries: int) -> None:
     problem = make_problem(trial=TrialPolicy(retries=retries))
     cloud = FirstTimeBroken(FailureKind.LAUNCH, attempts=99)
     record, _ = run(problem, cloud, store, Listed(configs=(D("c5.big", 2),)))
-    assert len(record.rows) == 1 + retries
+    assert len(record.trials) == 1 + retries
 
 
 def test_a_retry_that_cannot_be_afforded_does_not_end_the_search(store: Store) -> None:
@@ -168,20 +181,21 @@ def test_a_retry_that_cannot_be_afforded_does_not_end_the_search(store: Store) -
     problem = make_problem(goal=Goal(minimize=Objective.COST, budget=worst), work_samples=1e4)
     cloud = FirstTimeBroken(FailureKind.LAUNCH, seconds=600.0)
     record, _ = run(problem, cloud, store, Listed(configs=(dear, cheap)))
-    assert [row.trial.config for row in record.rows] == [dear, cheap, cheap]
+    assert [row.trial.config for row in record.trials] == [dear, cheap, cheap]
     assert record.status is Status.DONE
 
 
 def test_a_round_is_written_down_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed between two writes of one round, a resumed run would go another way than one left alone."""
     rounds: list[int] = []
-    write = store.start_trials
+    write = store.start
 
-    def watched(run_id: str, trials: Sequence[StartedTrial]) -> None:
-        rounds.append(len(trials))
-        write(run_id, trials)
+    def watched(run_id: str, steps: Sequence[Step]) -> None:
+        if steps[0].role is Role.TRIAL:
+            rounds.append(len(steps))
+        write(run_id, steps)
 
-    monkeypatch.setattr(store, "start_trials", watched)
+    monkeypatch.setattr(store, "start", watched)
     run(make_problem(max_trials=5), SyntheticCloud(), store, strategy("exhaustive"), parallel=3)
     assert rounds == [3, 2]
 
@@ -239,7 +253,7 @@ def test_paleo_trains_unseen_and_may_fail_there(store: Store) -> None:
                 for name, m in MACHINES.items()}  # fmt: skip
     problem = make_problem()
     record, _ = run(problem, SyntheticCloud(machines), store, strategy("paleo"))
-    assert record.rows == ()
+    assert record.trials == ()
     assert record.status is Status.RUN_FAILED
     assert record.final is not None
     assert record.final.usd > Usd(0)
@@ -295,13 +309,13 @@ def test_ctrl_c_keeps_what_was_paid_and_resumes(store: Store) -> None:
     chosen = Listed(configs=(D("c5.small", 1), D("c5.small", 2), D("c5.small", 4)))
     with pytest.raises(Interrupted, match="mlcd resume run-1"):
         run(problem, Interrupting(D("c5.small", 2), KeyboardInterrupt()), store, chosen)
-    half = store.record("run-1")
+    half = stored(store)
     assert half.status is Status.INTERRUPTED
-    assert len(half.rows) == 1
-    assert len(store.in_flight("run-1")) == 1
+    assert len(half.trials) == 1
+    assert len(stored(store).in_flight) == 1
     resumed, _ = run(problem, SyntheticCloud(), store, chosen, add=False)
     whole, _ = run(problem, SyntheticCloud(), store, chosen, run_id="whole")
-    assert resumed.rows == whole.rows
+    assert timeless(resumed.trials) == timeless(whole.trials)
     assert resumed.final == whole.final
 
 
@@ -311,7 +325,7 @@ def test_ctrl_c_in_one_of_several_keeps_the_others_that_ended(store: Store) -> N
     cloud = Interrupting(D("c5.small", 2), KeyboardInterrupt(), simulated=False)
     with pytest.raises(Interrupted):
         run(problem, cloud, store, chosen, parallel=3)
-    trials = {row.trial.config: row.trial for row in store.rows("run-1")}
+    trials = {row.trial.config: row.trial for row in stored(store).trials}
     assert len(trials) == 3
     lost = trials[D("c5.small", 2)]
     assert isinstance(lost, Failure)
@@ -327,7 +341,7 @@ def test_what_had_ended_when_ctrl_c_was_pressed_is_kept(store: Store) -> None:
     pressed: list[Event] = []
 
     def press(event: Event) -> None:
-        if isinstance(event, TrialFinished) and not pressed:
+        if isinstance(event, StepEnded) and not pressed:
             pressed.append(event)
             while cloud.released < 3:
                 threading.Event().wait(0.001)
@@ -336,9 +350,9 @@ def test_what_had_ended_when_ctrl_c_was_pressed_is_kept(store: Store) -> None:
     configs = (D("c5.small", 1), D("c5.small", 2), D("c5.small", 4))
     engine = make_engine(problem, cloud, store, chosen=Listed(configs=configs), parallel=3, observer=press)
     with pytest.raises(Interrupted):
-        engine.run()
-    assert store.record("run-1").status is Status.INTERRUPTED
-    assert [type(row.trial) for row in store.rows("run-1")] == [Measurement] * 3
+        engine.drive()
+    assert stored(store).status is Status.INTERRUPTED
+    assert [type(row.trial) for row in stored(store).trials] == [Measurement] * 3
 
 
 def test_without_a_measurement_there_is_nothing_to_compare(store: Store) -> None:
@@ -355,10 +369,10 @@ def test_a_providers_refusal_ends_the_command_and_the_run_can_go_on(store: Store
         cloud = Interrupting(D("c5.small", 2), ProviderError("quota exceeded"))
         with pytest.raises(ProviderError, match="quota"):
             run(problem, cloud, store, chosen, parallel=parallel, run_id=run_id)
-        assert store.record(run_id).status is Status.RUNNING
+        assert stored(store, run_id).status is Status.RUNNING
         record, _ = run(problem, SyntheticCloud(), store, chosen, parallel=parallel, run_id=run_id, add=False)
         assert record.status is Status.DONE
-        assert len(record.rows) == 2
+        assert len(record.trials) == 2
 
 
 def test_killed_after_the_verdict_the_run_is_made_once(store: Store) -> None:
@@ -398,14 +412,14 @@ def test_a_real_training_that_dies_with_mlcd_is_charged_and_begun_again(store: S
             raise KeyboardInterrupt
 
     with pytest.raises(Interrupted):
-        make_engine(problem, cloud, store, chosen=chosen, observer=press).run()
-    begun = store.record("run-1")
+        make_engine(problem, cloud, store, chosen=chosen, observer=press).drive()
+    begun = stored(store)
     assert begun.status is Status.INTERRUPTED
     assert begun.final is None
     assert [run.is_done for run in begun.earlier] == [False]
-    record = make_engine(problem, cloud, store, chosen=chosen, add=False).run()
+    record = driven(make_engine(problem, cloud, store, chosen=chosen, add=False), store)
     assert record.status is Status.DONE
-    assert len(record.rows) == 1
+    assert len(record.trials) == 1
     assert record.final is not None
     assert record.total_usd == record.search_usd + record.earlier[0].usd + record.final.usd
 
@@ -423,8 +437,8 @@ def test_a_real_training_is_not_begun_again_when_it_does_not_fit_any_more(store:
             raise KeyboardInterrupt
 
     with pytest.raises(Interrupted):
-        make_engine(problem, cloud, store, chosen=chosen, observer=press).run()
-    record = make_engine(problem, cloud, store, chosen=chosen, add=False).run()
+        make_engine(problem, cloud, store, chosen=chosen, observer=press).drive()
+    record = driven(make_engine(problem, cloud, store, chosen=chosen, add=False), store)
     assert record.status is Status.NOTHING_FITS
     assert record.final is None
     assert record.total_usd <= budget
@@ -449,7 +463,7 @@ def test_heterbo_says_when_the_reserve_ends_the_search(store: Store) -> None:
     budget = free.search_usd + free.choice.worst_usd + Usd(1)
     tight = make_problem(goal=Goal(minimize=Objective.TIME, budget=budget))
     record, _ = run(tight, SyntheticCloud(), store, strategy("heterbo"), run_id="tight")
-    assert len(record.rows) == 1
+    assert len(record.trials) == 1
     kept = f"what is kept back to train on {free.choice.config} leaves no room for another trial: "
     assert record.stopped.startswith(kept)
     assert record.stopped.endswith("more would let the search go on")

@@ -1,12 +1,11 @@
 """The loop of a training on functions: what is paid once, what a kill loses (nothing), and how it ends."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -14,16 +13,19 @@ from mlcd.catalog.functions import function_prices
 from mlcd.clouds.functions.provider import EpochFailed, EpochOrder
 from mlcd.clouds.functions.sim import SimFunctionCloud
 from mlcd.clouds.functions.sim.workloads import TESTBED
-from mlcd.engine.epochs import EpochEngine
+from mlcd.deciders.epochs import EpochDecider
+from mlcd.engine import Engine
+from mlcd.engine.epochs import EpochPerformer
 from mlcd.errors import Interrupted, ProviderError
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal, Objective
-from mlcd.store.epochs import EpochBook
+from mlcd.run.header import FunctionFacts, Header
+from mlcd.run.kind import Kind
+from mlcd.run.run import EpochRun, Run
 from mlcd.store.store import Store
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch, EpochLeft, Fleet, Phase
 from mlcd.trial.outcome import Status
-from mlcd.trial.serverless import ServerlessRecord
 from mlcd.units import ZERO, Usd
 
 NOTHING = Phase(mean_seconds=0.0, max_seconds=0.0)
@@ -137,64 +139,70 @@ class Killed(BaseException):
     """As kill -9: nothing of ours runs after it."""
 
 
-@contextmanager
-def book(folder: Path | None = None) -> Iterator[EpochBook]:
-    with Store(folder) as store:
-        yield EpochBook(store)
-
-
-def add(at: EpochBook, asked: FunctionProblem, cloud: Any, run_id: str = "run") -> None:
-    at.add_run(
-        ServerlessRecord(
+def add(store: Store, asked: FunctionProblem, cloud: Any, run_id: str = "run") -> None:
+    run = Run(
+        header=Header(
             run_id=run_id,
             created="2026-11-15T12:00:00+00:00",
+            kind=Kind.SERVERLESS,
             cloud=cloud.name,
             simulated=cloud.simulated,
             strategy="always",
             seed=0,
             version="0",
-            sync="hsp",
-            model="logistic",
-            problem=asked,
-            status=Status.RUNNING,
+            catalog_date="",
+            functions=FunctionFacts(model="logistic", sync="hsp"),
         ),
-        spec={"source": ""},
+        problem=asked,
     )
+    store.add(run, spec={"source": ""})
 
 
-def engine(at: EpochBook, asked: FunctionProblem, cloud: Any, who: Any = None, **more: Any) -> EpochEngine:
-    return EpochEngine(
-        run_id="run", problem=asked, cloud=cloud, scheduler=who or Always(Fleet(2, 512)), book=at, **more
+def stored(store: Store) -> EpochRun:
+    return cast(EpochRun, store.load("run"))
+
+
+def train(store: Store, cloud: Any, who: Any = None, **more: Any) -> EpochRun:
+    """The run from where the store has it to its end; what the engine then has in its memory is the same."""
+    engine = Engine(
+        run=stored(store),
+        decider=EpochDecider(scheduler=who or Always(Fleet(2, 512))),
+        performer=EpochPerformer(cloud=cloud),
+        journal=store,
+        **more,
     )
+    run = engine.drive()
+    assert stored(store) == run
+    return run
 
 
 def test_it_trains_to_the_target_and_keeps_every_epoch_and_call() -> None:
     asked, cloud = problem(), FakeCloud()
-    with book() as at:
-        add(at, asked, cloud)
-        record = engine(at, asked, cloud).run()
+    with Store(None) as store:
+        add(store, asked, cloud)
+        record = train(store, cloud)
         assert record.status is Status.DONE
         assert [epoch.number for epoch in record.epochs] == [1, 2, 3, 4]
         assert record.total_usd == Usd.of("0.04")
-        assert record.reached
-        calls = at.calls("run")
+        assert record.is_target_reached
+        calls = store.calls("run")
         assert [call.epoch for call in calls] == [1, 2, 3, 4]
         assert calls[0] == _call(1)
-        assert at.record("run").problem == asked
-        assert at.store.runs()[0].spent == Usd.of("0.04")
-        assert engine(at, asked, FakeCloud()).run() == record  # a finished run is only read again
+        assert stored(store).problem == asked
+        assert store.runs()[0].spent == Usd.of("0.04")
+        assert train(store, FakeCloud()) == record  # a finished run is only read again
 
 
 def test_failed_epochs_are_charged_and_tried_again() -> None:
     trouble = EpochFailed("three calls died", seconds=2.0, usd=Usd.of("0.005"))
     asked, cloud = problem(), FakeCloud({2: trouble})
-    with book() as at:
-        add(at, asked, cloud)
-        record = engine(at, asked, cloud).run()
+    with Store(None) as store:
+        add(store, asked, cloud)
+        record = train(store, cloud)
         assert record.status is Status.DONE
         assert cloud.ran == [1, 2, 2, 3, 4]
         assert record.total_usd == Usd.of("0.045")
-        assert [each.message for each in record.failed] == ["three calls died"]
+        assert [each.message for each in record.failed_epochs] == ["three calls died"]
 
 
 class Doomed(FakeCloud):
@@ -204,9 +212,9 @@ class Doomed(FakeCloud):
 
 def test_three_failures_in_a_row_end_it() -> None:
     asked, cloud = problem(), Doomed()
-    with book() as at:
-        add(at, asked, cloud)
-        record = engine(at, asked, cloud).run()
+    with Store(None) as store:
+        add(store, asked, cloud)
+        record = train(store, cloud)
         assert record.status is Status.ALL_FAILED
         assert record.status.exit_code == 6
         assert record.total_usd == Usd.of("0.003")
@@ -216,18 +224,18 @@ def test_three_failures_in_a_row_end_it() -> None:
 def test_a_mistake_in_the_model_ends_it_at_once() -> None:
     trouble = EpochFailed("mine:make: NameError", seconds=1.0, usd=ZERO, hopeless=True)
     asked, cloud = problem(), FakeCloud({1: trouble})
-    with book() as at:
-        add(at, asked, cloud)
-        record = engine(at, asked, cloud).run()
+    with Store(None) as store:
+        add(store, asked, cloud)
+        record = train(store, cloud)
         assert (record.status, cloud.ran) == (Status.RUN_FAILED, [1])
         assert "the model cannot be trained: mine:make: NameError" in record.stopped
 
 
 def test_a_target_that_is_never_reached_is_an_answer() -> None:
     asked, cloud = problem(target_loss=0.01, max_epochs=5), FakeCloud()
-    with book() as at:
-        add(at, asked, cloud)
-        record = engine(at, asked, cloud).run()
+    with Store(None) as store:
+        add(store, asked, cloud)
+        record = train(store, cloud)
         assert record.status is Status.NOTHING_FITS
         assert record.status.exit_code == 4
         assert "5 epochs, the most that are wanted, brought the loss to 0.1667 at best" in record.stopped
@@ -235,9 +243,9 @@ def test_a_target_that_is_never_reached_is_an_answer() -> None:
 
 def test_the_ledger_refuses_what_the_budget_cannot_pay() -> None:
     asked, cloud = problem(budget=0.000001), FakeCloud()
-    with book() as at:
-        add(at, asked, cloud)
-        record = engine(at, asked, cloud, Always(Fleet(8, 1024))).run()
+    with Store(None) as store:
+        add(store, asked, cloud)
+        record = train(store, cloud, Always(Fleet(8, 1024)))
         assert (record.status, cloud.ran) == (Status.INFEASIBLE, [])
         assert "was refused" in record.stopped
         assert record.smallest_budget == Usd.of(7)
@@ -252,9 +260,9 @@ class Greedy(FakeCloud):
 
 def test_no_epoch_can_spend_more_than_the_budget() -> None:
     asked, cloud = problem(budget=0.01), Greedy()
-    with book() as at:
-        add(at, asked, cloud)
-        record = engine(at, asked, cloud, Always(Fleet(8, 1024))).run()
+    with Store(None) as store:
+        add(store, asked, cloud)
+        record = train(store, cloud, Always(Fleet(8, 1024)))
         assert record.total_usd <= Usd.of("0.01")
         assert record.status is Status.ALL_FAILED
 
@@ -268,21 +276,21 @@ def test_an_epoch_that_hangs_is_ended_long_before_the_budget_is() -> None:
             return super().run_epoch(order)
 
     asked, cloud = problem(budget=100), Noting()
-    with book() as at:
-        add(at, asked, cloud)
-        engine(at, asked, cloud).run()
+    with Store(None) as store:
+        add(store, asked, cloud)
+        train(store, cloud)
     assert orders[0].seconds > 3600
     assert all(order.seconds <= 60 for order in orders[1:])
 
 
 def test_an_interrupted_run_is_charged_and_goes_on_where_it_was() -> None:
     asked, cloud = problem(), FakeCloud({3: KeyboardInterrupt()})
-    with book() as at:
-        add(at, asked, cloud)
+    with Store(None) as store:
+        add(store, asked, cloud)
         with pytest.raises(Interrupted, match="mlcd resume run"):
-            engine(at, asked, cloud).run()
-        assert at.store.status("run") is Status.INTERRUPTED
-        record = engine(at, asked, cloud).run()
+            train(store, cloud)
+        assert store.status("run") is Status.INTERRUPTED
+        record = train(store, cloud)
         assert record.status is Status.DONE
         assert cloud.ran == [1, 2, 3, 3, 4]
         assert record.total_usd == Usd.of("0.041")
@@ -297,13 +305,13 @@ def test_interrupted_between_two_epochs_nothing_is_charged() -> None:
             return super().decide(problem, history, left)
 
     asked, cloud = problem(), FakeCloud()
-    with book() as at:
-        add(at, asked, cloud)
+    with Store(None) as store:
+        add(store, asked, cloud)
         with pytest.raises(Interrupted):
-            engine(at, asked, cloud, Breaking(Fleet(8, 1024))).run()
-        record = at.record("run")
+            train(store, cloud, Breaking(Fleet(8, 1024)))
+        record = stored(store)
         assert record.status is Status.INTERRUPTED
-        assert record.failed == ()
+        assert record.failed_epochs == ()
         assert record.total_usd == Usd.of("0.02")
 
 
@@ -321,13 +329,13 @@ def test_an_interrupted_epoch_is_charged_for_the_calls_it_told_of() -> None:
             return super().run_epoch(order)
 
     asked, cloud = problem(), Telling()
-    with book() as at:
-        add(at, asked, cloud)
+    with Store(None) as store:
+        add(store, asked, cloud)
         with pytest.raises(Interrupted):
-            engine(at, asked, cloud).run()
-        record = at.record("run")
-        assert [each.message for each in record.failed] == ["interrupted"]
-        assert record.failed[0].usd == Usd.of("0.0004")
+            train(store, cloud)
+        record = stored(store)
+        assert [each.message for each in record.failed_epochs] == ["interrupted"]
+        assert record.failed_epochs[0].usd == Usd.of("0.0004")
 
 
 def test_an_epoch_that_was_over_when_mlcd_died_is_adopted_and_not_run_again() -> None:
@@ -335,11 +343,11 @@ def test_an_epoch_that_was_over_when_mlcd_died_is_adopted_and_not_run_again() ->
         raise Killed
 
     asked, cloud = problem(), FakeCloud({2: die})
-    with book() as at:
-        add(at, asked, cloud)
+    with Store(None) as store:
+        add(store, asked, cloud)
         with pytest.raises(Killed):
-            engine(at, asked, cloud).run()
-        record = engine(at, asked, cloud).run()
+            train(store, cloud)
+        record = train(store, cloud)
         assert record.status is Status.DONE
         assert cloud.ran == [1, 2, 3, 4]
         assert record.total_usd == Usd.of("0.04")
@@ -347,33 +355,33 @@ def test_an_epoch_that_was_over_when_mlcd_died_is_adopted_and_not_run_again() ->
 
 def test_an_epoch_that_was_lost_is_charged_at_most_what_was_authorised() -> None:
     asked, cloud = problem(), FakeCloud({2: Killed()})
-    with book() as at:
-        add(at, asked, cloud)
+    with Store(None) as store:
+        add(store, asked, cloud)
         with pytest.raises(Killed):
-            engine(at, asked, cloud).run()
-        record = engine(at, asked, cloud).run()
-        assert [each.message for each in record.failed] == ["mlcd ended before the epoch did"]
-        assert record.failed[0].usd == Usd.of("0.001") <= record.rows[1].authorised_usd
+            train(store, cloud)
+        record = train(store, cloud)
+        assert [each.message for each in record.failed_epochs] == ["mlcd ended before the epoch did"]
+        assert record.failed_epochs[0].usd == Usd.of("0.001") <= record.epoch_steps[1].authorised_usd
         assert cloud.ran == [1, 2, 2, 3, 4]
 
 
 def test_a_cloud_that_cannot_be_used_leaves_the_run_to_be_resumed() -> None:
     asked, cloud = problem(), FakeCloud({2: ProviderError("the credentials are no longer good")})
-    with book() as at:
-        add(at, asked, cloud)
+    with Store(None) as store:
+        add(store, asked, cloud)
         with pytest.raises(ProviderError):
-            engine(at, asked, cloud).run()
-        assert engine(at, asked, cloud).run().status is Status.DONE
+            train(store, cloud)
+        assert train(store, cloud).status is Status.DONE
 
 
 def test_a_deadline_counts_the_time_between_the_epochs() -> None:
     goal = Goal(minimize=Objective.TIME, budget=Usd.of(1), deadline_seconds=0.2)
     asked, cloud = problem(goal=goal), FakeCloud({4: lambda: time.sleep(0.3)})
-    with book() as at:
-        add(at, asked, cloud)
-        record = engine(at, asked, cloud).run()
+    with Store(None) as store:
+        add(store, asked, cloud)
+        record = train(store, cloud)
         assert record.status is Status.OVERRAN
-        assert record.reached
+        assert record.is_target_reached
 
 
 # ---- kills at any instant, simulated: the run that comes out is the one that was left alone
@@ -385,8 +393,8 @@ def simulated() -> tuple[FunctionProblem, Callable[[], SimFunctionCloud]]:
     return asked, lambda: SimFunctionCloud(problem=asked, laws=workload.laws, seed=3)
 
 
-def killed_at(at: EpochBook, moment: int) -> Callable[..., Any]:
-    """The book's writes, with a kill before or after the how manieth of them."""
+def killed_at(store: Store, moment: int) -> None:
+    """The store's writes, with a kill at `moment`: before and after each write there is one, counted from 1."""
     count = 0
 
     def wrap(write: Callable[..., Any]) -> Callable[..., Any]:
@@ -403,22 +411,22 @@ def killed_at(at: EpochBook, moment: int) -> Callable[..., Any]:
 
         return doing
 
-    at.start, at.end, at.end_run = wrap(at.start), wrap(at.end), wrap(at.end_run)  # type: ignore[method-assign]
-    return wrap
+    for name in ("start", "end", "conclude", "finish"):
+        setattr(store, name, wrap(getattr(store, name)))
 
 
-def course(record: ServerlessRecord) -> list[float]:
+def course(record: EpochRun) -> list[float]:
     """A run in numbers; the simulator reads its progress off the last loss, which costs the last digit."""
     return [
         number
-        for row in record.rows
+        for row in record.epoch_steps
         for number in (
-            row.go,
-            row.outcome.number,
-            row.outcome.fleet.functions,
-            row.outcome.fleet.share,
-            row.outcome.seconds,
-            row.outcome.usd.micros,
+            row.number,
+            row.epoch.number,
+            row.epoch.fleet.functions,
+            row.epoch.fleet.share,
+            row.epoch.seconds,
+            row.epoch.usd.micros,
         )
     ]
 
@@ -427,19 +435,19 @@ def course(record: ServerlessRecord) -> list[float]:
 def test_killed_at_any_instant_nothing_is_lost_and_nothing_is_paid_twice(tmp_path: Path, share: float) -> None:
     asked, cloud = simulated()
     who = Always(Fleet(200, 3008, share))
-    with book() as at:
-        add(at, asked, cloud())
-        whole = engine(at, asked, cloud(), who).run()
+    with Store(None) as store:
+        add(store, asked, cloud())
+        whole = train(store, cloud(), who)
     assert whole.status is Status.DONE
-    writes = 2 * (2 * len(whole.rows) + 1)
+    writes = 2 * (2 * len(whole.epoch_steps) + 2)
     for moment in range(1, writes + 1):
         folder = tmp_path / str(moment)
-        with book(folder) as at:
-            add(at, asked, cloud())
-            killed_at(at, moment)
+        with Store(folder) as store:
+            add(store, asked, cloud())
+            killed_at(store, moment)
             with pytest.raises(Killed):
-                engine(at, asked, cloud(), who).run()
-        with book(folder) as at:
-            again = engine(at, asked, cloud(), who).run()
+                train(store, cloud(), who)
+        with Store(folder) as store:
+            again = train(store, cloud(), who)
         assert course(again) == pytest.approx(course(whole), rel=1e-9), f"killed at {moment}"
         assert again.status is Status.DONE

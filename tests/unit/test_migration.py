@@ -12,9 +12,10 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.unit import old_home
-from tests.unit.old_home import OldHome
+from tests import old_rows
+from tests.old_rows import OldHome
 
+from mlcd import codec
 from mlcd.catalog.functions import FunctionPrices
 from mlcd.errors import StoreError
 from mlcd.functions import FunctionProblem
@@ -32,6 +33,7 @@ from mlcd.space import Config, Knob, Space
 from mlcd.store.store import FILE, SCHEMA, Store
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet, Phase
+from mlcd.trial.epoch_0_1 import epoch_from_0_1
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Failure, FailureKind, Learned, Load, Measurement
@@ -313,8 +315,8 @@ def test_every_schema_of_0_1_opens_with_all_that_was_in_it(tmp_path: Path, schem
             assert store.load("f") == serverless_run("f", schema, simulated=simulated)
             if schema > 3:
                 assert store.load("s") == serve_run("s", schema)
-                assert store.spec("s") == old_home.SPEC
-            assert store.spec("t") == store.spec("f") == old_home.SPEC
+                assert store.spec("s") == old_rows.SPEC
+            assert store.spec("t") == store.spec("f") == old_rows.SPEC
             assert store.calls("f") == (
                 FunctionCall(
                     epoch=1,
@@ -361,12 +363,25 @@ def test_an_empty_home_opens(tmp_path: Path) -> None:
 
 def test_an_infinite_number_as_0_1_wrote_it(tmp_path: Path) -> None:
     old = OldHome(tmp_path, 5)
-    old.run("t", "train", old_home.BATCHED, {}, simulated=True)
+    old.run("t", "train", old_rows.BATCHED, {}, simulated=True)
     old.close()
     with Store(tmp_path) as store:
         problem = store.load("t").problem
         assert isinstance(problem, Problem)
         assert problem.batching == Batching(reference=64, noise_scale=float("inf"))
+
+
+def test_an_epoch_beside_the_parameters_is_read_in_both_forms() -> None:
+    epoch = serverless_run("f", 5, simulated=True).epochs[0]
+    today = codec.to_json(epoch)
+    assert epoch_from_0_1(today) == today
+    phase = {"mean_seconds": 1.0, "max_seconds": 2.0}
+    before = {
+        "kind": "done", "number": 1, "functions": 3, "memory_mb": 1024, "share": 0.5, "seconds": 9.5, "usd_micros": 70,
+        "loss": 0.5, "fetch": phase, "compute": phase, "update": phase, "calls": 3, "failed": 1, "cold_starts": 2,
+        "memory_share": None, "cpu_share": 0.25,
+    }  # fmt: skip
+    assert codec.from_json(epoch_from_0_1(before), Epoch) == epoch
 
 
 def test_a_migrated_run_goes_on(tmp_path: Path) -> None:
@@ -484,6 +499,7 @@ def in_a_child(work: Callable[[], None]) -> int:
     return child
 
 
+@pytest.mark.slow
 def test_killed_at_any_instant_it_opens_and_has_everything(tmp_path: Path, large_home: Path) -> None:
     home = shutil.copytree(large_home, tmp_path / "timed")
     begun = time.perf_counter()

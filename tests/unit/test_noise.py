@@ -1,16 +1,13 @@
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
+from mlcd.clouds.reading import GradientNorms, Reading
 from mlcd.errors import BadInput
-from mlcd.models.noise import (
-    NoiseMeter,
-    Norms,
-    gamma,
-    halves,
-    successive,
-)
+from mlcd.models.noise import Norms, successive
+from mlcd.profiler.noise import FEWEST, FIRST_STEPS, noise_scale
 
 DIMENSION, SIGNAL, VARIANCE = 200, 4.0, 800.0
 PHI = VARIANCE / SIGNAL
@@ -30,22 +27,25 @@ def norms(rng: np.random.Generator, workers: int, batch: float) -> Norms:
     )
 
 
+def heard(steps: Sequence[Norms], first: int = FIRST_STEPS + 1) -> list[Reading]:
+    """As a job reports them, from its step `first` on."""
+    return [
+        Reading(
+            seconds=float(at),
+            samples=at * step.batch,
+            noise=GradientNorms(workers=step.workers, batch=step.batch, local=step.local, total=step.total),
+        )
+        for at, step in enumerate(steps, start=first)
+    ]
+
+
 @pytest.mark.parametrize(("workers", "batch"), [(2, 16), (4, 64), (8, 512)])
-def test_phi_is_recovered_whatever_the_cluster_and_batch(workers: int, batch: float) -> None:
+def test_the_noise_scale_is_recovered_whatever_the_cluster_and_batch(workers: int, batch: float) -> None:
     rng = np.random.default_rng(1)
-    meter = NoiseMeter(decay=0.999, skip_steps=0)
-    for _ in range(3000):
-        meter.add(norms(rng, workers, batch))
-    assert meter.phi == pytest.approx(PHI, rel=0.1)
-    assert meter.signal == pytest.approx(SIGNAL, rel=0.1)
-    assert meter.variance == pytest.approx(VARIANCE, rel=0.1)
-
-
-def test_gamma_from_phi_is_the_ratio_of_the_measured_norms() -> None:
-    rng = np.random.default_rng(2)
-    steps = [norms(rng, 4, 64) for _ in range(3000)]
-    measured = sum(n.local for n in steps) / sum(n.total for n in steps)
-    assert gamma(PHI, 4, 64) == pytest.approx(measured, rel=0.02)
+    steps = [norms(rng, workers, batch) for _ in range(3000)]
+    assert noise_scale(heard(steps)) == pytest.approx(PHI, rel=0.1)
+    assert np.mean([step.signal for step in steps]) == pytest.approx(SIGNAL, rel=0.1)
+    assert np.mean([step.variance for step in steps]) == pytest.approx(VARIANCE, rel=0.1)
 
 
 def test_averaging_apart_beats_averaging_ratios() -> None:
@@ -56,59 +56,42 @@ def test_averaging_apart_beats_averaging_ratios() -> None:
     assert abs(apart - PHI) < abs(ratios - PHI)
 
 
-def test_one_worker_by_halves_and_by_successive_gradients() -> None:
+def test_one_worker_is_measured_by_successive_gradients() -> None:
     rng = np.random.default_rng(4)
-    by_halves, by_steps = NoiseMeter(decay=0.999, skip_steps=0), NoiseMeter(decay=0.999, skip_steps=0)
-    for _ in range(3000):
-        first, second = gradients(rng, 2, 16)
-        average = (first + second) / 2
-        by_halves.add(
-            halves(first=float(first @ first), second=float(second @ second), total=float(average @ average), batch=32)
-        )
+    readings = []
+    for at in range(FIRST_STEPS + 1, 3000):
         before, now = gradients(rng, 2, 32)
-        by_steps.add(successive(before=float(before @ before), now=float(now @ now), dot=float(before @ now), batch=32))
-    assert by_halves.phi == pytest.approx(PHI, rel=0.1)
-    assert by_steps.phi == pytest.approx(PHI, rel=0.1)
+        squares = {"before": float(before @ before), "now": float(now @ now), "dot": float(before @ now)}
+        noise = GradientNorms(workers=1, batch=32, **squares)
+        readings.append(Reading(seconds=float(at), samples=at * 32.0, noise=noise))
+    assert noise_scale(readings) == pytest.approx(PHI, rel=0.1)
 
 
-def test_gamma_lies_between_one_and_the_workers() -> None:
-    assert gamma(0.0, 8, 64) == 1
-    assert gamma(math.inf, 8, 64) == 8
-    assert gamma(50.0, 1, 64) == 1
-    shares = [gamma(500.0, 8, batch) for batch in (8, 64, 512, 4096)]
-    assert shares == sorted(shares, reverse=True)
-
-
-def test_the_volatile_start_is_skipped_and_a_drift_is_not_stable() -> None:
+def test_the_volatile_start_does_not_count() -> None:
     steady = Norms(local=3.0, total=2.0, workers=2, batch=8)
     wild = Norms(local=300.0, total=2.0, workers=2, batch=8)
-    meter = NoiseMeter(skip_steps=10, window_steps=5)
-    for _ in range(10):
-        meter.add(wild)
-    assert meter.phi is None
-    assert meter.gamma(2, 8) is None
-    for _ in range(9):
-        meter.add(steady)
-    assert not meter.stable
-    meter.add(steady)
-    assert meter.stable
-    assert meter.phi == pytest.approx(steady.variance / steady.signal)
-    assert meter.windowed_phi == pytest.approx(steady.variance / steady.signal)
-    for _ in range(5):
-        meter.add(Norms(local=3.5, total=2.0, workers=2, batch=8))
-    assert not meter.stable
+    start = heard([wild] * FIRST_STEPS, first=1)
+    assert noise_scale(start) is None
+    assert noise_scale([*start, *heard([steady] * FEWEST)]) == pytest.approx(steady.variance / steady.signal)
 
 
-def test_no_signal_is_infinite_noise_and_no_noise_is_none() -> None:
-    meter = NoiseMeter(skip_steps=0, window_steps=1)
-    for _ in range(2):
-        meter.add(Norms(local=4.0, total=2.0, workers=2, batch=8))
-    assert meter.phi == math.inf
-    assert meter.stable
-    assert meter.gamma(4, 32) == 4
-    still = NoiseMeter(skip_steps=0)
-    still.add(Norms(local=2.0, total=2.0, workers=2, batch=8))
-    assert still.phi == 0
+def test_a_first_half_that_differs_much_is_left_out() -> None:
+    low, high = (Norms(local=local, total=2.0, workers=2, batch=8) for local in (2.1, 3.0))
+    assert noise_scale(heard([low] * 6 + [high] * 6)) == pytest.approx(high.variance / high.signal)
+
+
+def test_too_few_reports_gradients_that_are_not_finite_and_a_lost_signal_tell_nothing() -> None:
+    steady = Norms(local=3.0, total=2.0, workers=2, batch=8)
+    assert noise_scale(heard([steady] * (FEWEST - 1))) is None
+    diverged = GradientNorms(workers=2, batch=8)
+    assert noise_scale([Reading(seconds=0.0, samples=800.0, noise=diverged)] * 20) is None
+    lost = Norms(local=4.0, total=2.0, workers=2, batch=8)
+    assert noise_scale(heard([lost] * 20)) is None
+
+
+def test_two_successive_gradients_stand_for_two_workers() -> None:
+    found = successive(before=3.0, now=5.0, dot=1.0, batch=16)
+    assert found == Norms(local=4.0, total=2.5, workers=2, batch=32)
 
 
 @pytest.mark.parametrize(
@@ -116,19 +99,10 @@ def test_no_signal_is_infinite_noise_and_no_noise_is_none() -> None:
     [
         (math.nan, 1.0, 2, 8, "diverged"),
         (1.0, math.inf, 2, 8, "diverged"),
-        (1.0, 1.0, 1, 8, "halves"),
+        (1.0, 1.0, 1, 8, "successive"),
         (1.0, 1.0, 4, 2, "without a sample"),
     ],
 )
 def test_bad_norms_are_refused(local: float, total: float, workers: int, batch: float, says: str) -> None:
     with pytest.raises(BadInput, match=says):
         Norms(local=local, total=total, workers=workers, batch=batch)
-
-
-def test_bad_questions_are_refused() -> None:
-    with pytest.raises(BadInput):
-        gamma(-1.0, 2, 8)
-    with pytest.raises(BadInput):
-        gamma(1.0, 8, 4)
-    with pytest.raises(BadInput):
-        NoiseMeter(decay=1.0)

@@ -249,7 +249,7 @@ def test_a_long_name_is_never_cut_and_keeps_the_columns() -> None:
     assert f"  4 8 x {name}\n" in text
     assert len({line.index(" none fits yet") for line in text.splitlines() if "none fits" in line}) == 1
     assert all(len(line) <= 100 for line in text.splitlines())
-    assert played_as(name, Terminal()).count(name) == 2 * len(budget_run().rows)
+    assert played_as(name, Terminal()).count(name) >= 2 * len(budget_run().rows)  # at its start and its end
 
 
 def test_a_name_a_little_too_long_borrows_from_the_next_column() -> None:
@@ -274,9 +274,9 @@ def test_a_failure_shows_kind_and_message() -> None:
 
 def test_on_a_terminal_lines_are_overwritten() -> None:
     text = played(budget_run(), Terminal())
-    assert "\rTraining on 20 x p2.xlarge" in text
+    assert re.search(r"\r(\x1b\[2K)?Training on 20 x p2.xlarge", text)
     assert "greatest expected gain" in text
-    assert text.count("\n") < 20
+    assert text.count("\n") - text.count("\x1b[1A") < 20  # lines that stay
 
 
 def test_colour_only_on_request() -> None:

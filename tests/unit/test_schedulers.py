@@ -1,5 +1,6 @@
 """Schedulers of functions: what they decide is allowed and repeatable; fits, plans, and bad input."""
 
+import dataclasses
 import subprocess
 import sys
 from dataclasses import replace
@@ -263,3 +264,14 @@ def test_numbers_are_spread_over_their_logarithms() -> None:
     chosen = spread_over(tuple(range(1, 3001)), 20)
     assert chosen[0] == 0
     assert chosen[-1] == 2999
+
+
+@pytest.mark.parametrize("name", ["mpc", "siren"])
+def test_every_setting_of_a_scheduler_is_on_its_page_with_its_default(name: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "schedulers" / f"{name}.md").read_text(encoding="utf-8")
+    settings = scheduler_class(name)().settings
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        shown = ("on" if value else "off") if isinstance(value, bool) else str(value)
+        assert f"| `{field.name.replace('_', '-')}` | `{shown}` |" in page
+        assert scheduler(f"{name}:{field.name.replace('_', '-')}={shown}").settings == settings  # type: ignore[attr-defined]

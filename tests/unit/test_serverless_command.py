@@ -4,6 +4,7 @@ import json
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import jsonschema
 import pytest
@@ -13,9 +14,9 @@ from mlcd.report.serverless import better_instance, instances_text, serverless_v
 from mlcd.report.serverless_html import serverless_html
 from mlcd.report.serverless_json import serverless_json, serverless_schema
 from mlcd.report.serverless_picture import serverless_picture
-from mlcd.store.epochs import EpochBook
+from mlcd.run.run import EpochRun
+from mlcd.run.verdict import PlainInstance
 from mlcd.store.store import Store
-from mlcd.trial.serverless import PlainInstance, ServerlessRecord
 from mlcd.units import Usd
 
 JOB = """\
@@ -39,9 +40,9 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def record_of(job: Path) -> ServerlessRecord:
+def record_of(job: Path) -> EpochRun:
     with Store(job.parent / "home") as store:
-        return EpochBook(store).record(store.runs()[0].run_id)
+        return cast(EpochRun, store.load(store.runs()[0].run_id))
 
 
 def test_a_simulated_training_says_what_it_took(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,24 +101,30 @@ def test_a_dry_run_starts_nothing(job: Path, capsys: pytest.CaptureFixture[str])
     assert not (job.parent / "home" / "mlcd.sqlite3").exists()
 
 
+def with_instance(record: EpochRun, instance: PlainInstance) -> EpochRun:
+    assert record.verdict is not None
+    return replace(record, verdict=replace(record.verdict, instances=(instance,)))
+
+
 def test_the_report_says_when_an_instance_had_been_better(job: Path) -> None:
     assert run(["serverless", str(job)]) == 0
     record = record_of(job)
-    usd, seconds = record.total_usd, record.training_seconds
+    usd, seconds = record.total_usd, record.epoch_seconds
     small = PlainInstance(name="c5.tiny", usd_per_hour=Usd.of(1), seconds=seconds / 2, usd=Usd(usd.micros // 4))
     slow = replace(small, name="c5.slow", seconds=seconds * 3)
     dear = replace(small, name="c5.dear", seconds=seconds * 3, usd=usd * 2)
-    assert better_instance(replace(record, instances=(small,))) == small
-    assert "would have been better" in instances_text(replace(record, instances=(small,)))
-    assert "(50% less time)" in instances_text(replace(record, instances=(small,)))
-    assert "75% cheaper" in instances_text(replace(record, instances=(slow,)))
-    assert "No plain instance would have been better" in instances_text(replace(record, instances=(dear,)))
+    assert better_instance(with_instance(record, small)) == small
+    assert "would have been better" in instances_text(with_instance(record, small))
+    assert "(50% less time)" in instances_text(with_instance(record, small))
+    assert "75% cheaper" in instances_text(with_instance(record, slow))
+    assert "No plain instance would have been better" in instances_text(with_instance(record, dear))
 
 
 def test_reports_of_a_run_without_epochs_and_with_failures(job: Path) -> None:
     assert run(["serverless", str(job)]) == 0
     record = record_of(job)
-    for shown in (record, replace(record, rows=()), replace(record, rows=record.rows[:1], simulated=False)):
+    real = replace(record, header=replace(record.header, simulated=False))
+    for shown in (record, replace(record, steps=()), replace(real, steps=record.steps[:1])):
         ET.fromstring(serverless_picture(shown))
         assert "NaN" not in serverless_picture(shown)
         assert serverless_html(shown).count("<svg") == 1

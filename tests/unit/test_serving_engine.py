@@ -3,13 +3,16 @@
 import json
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import jsonschema
 import pytest
 
 import mlcd.engine.serving as module
-from mlcd.engine.serving import CAUTION, DOUBT, FALL, MOST_VERIFICATIONS, ServingEngine
+from mlcd.deciders.search import SearchDecider
+from mlcd.deciders.verification import MOST_VERIFICATIONS, VerificationDecider
+from mlcd.engine import Engine
+from mlcd.engine.serving import DERATE_PER_FAILURE, FAILED_RATE_FACTOR, PROMISE_Z, LoadTestPerformer
 from mlcd.errors import Interrupted
 from mlcd.goal import Goal, Objective, Slo
 from mlcd.known.resemblance import Resemblance
@@ -20,12 +23,14 @@ from mlcd.report.serving import serving_verdict
 from mlcd.report.serving_facts import Lost, chosen, losers, nearest_miss
 from mlcd.report.serving_html import serving_html
 from mlcd.report.serving_json import serving_json, serving_schema
+from mlcd.run.attempt import Ending
+from mlcd.run.header import Header, ServingFacts
+from mlcd.run.kind import Kind
+from mlcd.run.run import Run, SearchRun
 from mlcd.search.registry import strategy
 from mlcd.space import Config, Knob, Space
-from mlcd.store.serving_codec import serving_to_json
 from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
-from mlcd.trial.record import Ending, RunRecord, ServingFacts
 from mlcd.trial.trial import Failure, FailureKind, Load, Measurement, Trial
 from mlcd.units import Usd
 
@@ -61,7 +66,7 @@ def problem(**changes: Any) -> Problem:
 
 
 ERROR = 0.02
-SURE = math.exp(-DOUBT * ERROR)
+SURE = math.exp(-PROMISE_Z * ERROR)
 """What of a measured rate can be had 95% of the time."""
 
 
@@ -103,7 +108,7 @@ def store() -> Iterator[Store]:
 
 
 @pytest.fixture
-def play(store: Store, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunRecord]:
+def play(store: Store, monkeypatch: pytest.MonkeyPatch) -> Callable[..., SearchRun]:
     """A run with made-up load tests and verifications; `offered` of the fixture's result are the rates verified."""
 
     def run(
@@ -113,7 +118,7 @@ def play(store: Store, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunReco
         holds: Callable[[Config, float], str] = lambda _config, _rate: "",
         test: dict[str, Any] | None = None,
         again: bool = False,
-    ) -> RunRecord:
+    ) -> SearchRun:
         def verify(cloud: Any, of: Config, *, rate: float, told: Any, **_: Any) -> Verified:
             told(0.0, 0.0)
             fault = holds(of, rate)
@@ -135,37 +140,42 @@ def play(store: Store, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunReco
             verify_seconds=settings.verify_seconds,
             resemblance=Resemblance(nearest=(("resnet", 0.9),), covered=0.8, unseen=("Odd",), source="a test"),
         )
-        record = RunRecord(
-            run_id="toy-1",
-            created="2026-01-01",
-            cloud="local",
-            simulated=False,
-            strategy="exhaustive",
-            seed=0,
-            parallel=1,
-            version="0",
-            catalog_date="",
+        made = Run(
+            header=Header(
+                run_id="toy-1",
+                created="2026-01-01",
+                kind=Kind.SERVE,
+                cloud="local",
+                simulated=False,
+                strategy="exhaustive",
+                seed=0,
+                parallel=1,
+                version="0",
+                catalog_date="",
+                serving=facts,
+            ),
             problem=asked,
-            status=Status.RUNNING,
-            kind="serve",
-            serving=facts,
         )
         if not again:
-            store.add_run(record, kind="serve", spec={"serving": serving_to_json(facts)})
-        engine = ServingEngine(
-            run_id="toy-1",
-            problem=asked,
-            cloud=Machine(),
-            strategy=strategy("exhaustive"),
-            store=store,
-            test=settings,
+            store.add(made, spec={})
+        engine = Engine(
+            run=cast(SearchRun, store.load("toy-1")),
+            decider=SearchDecider(
+                strategy=strategy("exhaustive"),
+                aftermath=VerificationDecider(seconds=settings.verify_seconds),
+                guarded=True,
+            ),
+            performer=LoadTestPerformer(cloud=Machine(), test=settings),
+            journal=store,
         )
-        return engine.run()
+        ended = engine.drive()
+        assert store.load("toy-1") == ended
+        return ended
 
     return run
 
 
-def check_reports(record: RunRecord) -> str:
+def check_reports(record: SearchRun) -> str:
     """Every report takes the record; the text of the verdict."""
     data = serving_json(record)
     jsonschema.validate(json.loads(json.dumps(data, allow_nan=False)), serving_schema())
@@ -174,7 +184,7 @@ def check_reports(record: RunRecord) -> str:
     return serving_verdict(record)
 
 
-def test_the_choice_is_verified_with_headroom(play: Callable[..., RunRecord]) -> None:
+def test_the_choice_is_verified_with_headroom(play: Callable[..., SearchRun]) -> None:
     offered: list[tuple[int, float]] = []
 
     def holds(of: Config, rate: float) -> str:
@@ -199,21 +209,21 @@ def test_the_choice_is_verified_with_headroom(play: Callable[..., RunRecord]) ->
     assert "nobody is charged" in text
 
 
-def test_a_choice_that_does_not_hold_gives_way_to_the_next_best(play: Callable[..., RunRecord]) -> None:
+def test_a_choice_that_does_not_hold_gives_way_to_the_next_best(play: Callable[..., SearchRun]) -> None:
     record = play(problem(), holds=lambda of, _rate: "p99 of 200 ms" if of["batch"] == 4 else "")
     assert record.status is Status.DONE
     choice = chosen(record)
     assert choice is not None
     assert choice.config == config(16)
     assert [run.config for run in record.earlier] == [config(4)]
-    assert record.earlier[0].samples_per_second == pytest.approx(300 * FALL)
+    assert record.earlier[0].samples_per_second == pytest.approx(300 * FAILED_RATE_FACTOR)
     assert Lost.FELL in {loser.kind for loser in losers(record)}
     text = check_reports(record)
     assert "did not hold in its verification: p99 of 200 ms" in " ".join(text.split())
     assert "verification of batch=4" in text
 
 
-def test_a_fallen_choice_may_come_back_at_a_lower_rate(play: Callable[..., RunRecord]) -> None:
+def test_a_fallen_choice_may_come_back_at_a_lower_rate(play: Callable[..., SearchRun]) -> None:
     offered: list[float] = []
 
     def holds(of: Config, rate: float) -> str:
@@ -225,12 +235,16 @@ def test_a_fallen_choice_may_come_back_at_a_lower_rate(play: Callable[..., RunRe
     assert record.status is Status.DONE
     assert choice is not None
     assert choice.config == config(4)
-    rates = [300 * SURE * 0.7, 280 * SURE * 0.7 * CAUTION, 300 * FALL * SURE * 0.7 * CAUTION**2]
+    rates = [
+        300 * SURE * 0.7,
+        280 * SURE * 0.7 * DERATE_PER_FAILURE,
+        300 * FAILED_RATE_FACTOR * SURE * 0.7 * DERATE_PER_FAILURE**2,
+    ]
     assert choice.requests_per_second == pytest.approx(rates[-1])
     assert offered == [pytest.approx(rate) for rate in rates]
 
 
-def test_where_nothing_holds_the_nearest_is_named(play: Callable[..., RunRecord]) -> None:
+def test_where_nothing_holds_the_nearest_is_named(play: Callable[..., SearchRun]) -> None:
     record = play(problem(), holds=lambda _config, _rate: "p99 of 200 ms, over the 50 ms allowed")
     assert record.status is Status.NOTHING_FITS
     assert record.status.exit_code == 4
@@ -242,7 +256,7 @@ def test_where_nothing_holds_the_nearest_is_named(play: Callable[..., RunRecord]
     assert "Nearest: batch=" in text
 
 
-def test_where_nothing_keeps_the_limit_the_nearest_is_named(play: Callable[..., RunRecord]) -> None:
+def test_where_nothing_keeps_the_limit_the_nearest_is_named(play: Callable[..., SearchRun]) -> None:
     record = play(problem(), trial=lambda of: measured(of, 0.06 if of["batch"] == 1 else 0.3))
     assert record.status is Status.NOTHING_FITS
     miss = nearest_miss(record)
@@ -251,7 +265,7 @@ def test_where_nothing_keeps_the_limit_the_nearest_is_named(play: Callable[..., 
     assert "p99 10 ms over the limit at 100/s" in check_reports(record)
 
 
-def test_a_rate_to_hold_is_what_is_offered_and_what_is_paid(play: Callable[..., RunRecord]) -> None:
+def test_a_rate_to_hold_is_what_is_offered_and_what_is_paid(play: Callable[..., SearchRun]) -> None:
     offered: list[float] = []
 
     def holds(of: Config, rate: float) -> str:
@@ -270,7 +284,7 @@ def test_a_rate_to_hold_is_what_is_offered_and_what_is_paid(play: Callable[..., 
     check_reports(record)
 
 
-def test_every_load_test_failed(play: Callable[..., RunRecord]) -> None:
+def test_every_load_test_failed(play: Callable[..., SearchRun]) -> None:
     def trial(of: Config) -> Trial:
         return Failure(config=of, attempt=1, kind=FailureKind.ERROR, message="no", seconds=2.0, usd=HOUR.for_seconds(2))
 
@@ -280,25 +294,25 @@ def test_every_load_test_failed(play: Callable[..., RunRecord]) -> None:
     check_reports(record)
 
 
-def test_a_budget_that_no_load_test_fits(play: Callable[..., RunRecord]) -> None:
+def test_a_budget_that_no_load_test_fits(play: Callable[..., SearchRun]) -> None:
     goal = Goal(minimize=Objective.COST, slo=SLO, budget=Usd.of("0.0001"))
     record = play(problem(goal=goal))
     assert record.status is Status.INFEASIBLE
-    assert not record.rows
+    assert not record.trials
     assert "Nearest way out" in check_reports(record)
 
 
-def test_trials_leave_room_for_the_verification(play: Callable[..., RunRecord]) -> None:
+def test_trials_leave_room_for_the_verification(play: Callable[..., SearchRun]) -> None:
     """Every trial costs at most $0.0002, the verification $0.001: one trial and it fit, a second one does not."""
     goal = Goal(minimize=Objective.COST, slo=SLO, budget=Usd.of("0.0013"))
     record = play(problem(goal=goal))
     assert record.status is Status.DONE
     assert record.total_usd <= Usd.of("0.0013")
-    assert len(record.rows) == 2
+    assert len(record.trials) == 2
     check_reports(record)
 
 
-def test_without_a_verification_the_measured_rate_is_told(play: Callable[..., RunRecord]) -> None:
+def test_without_a_verification_the_measured_rate_is_told(play: Callable[..., SearchRun]) -> None:
     record = play(problem(verify_seconds=0.0), test={"verify_seconds": 0.0})
     assert record.status is Status.DONE
     assert record.final is None
@@ -308,7 +322,7 @@ def test_without_a_verification_the_measured_rate_is_told(play: Callable[..., Ru
     assert "not verified" in check_reports(record)
 
 
-def test_a_verification_that_died_with_mlcd_is_paid_and_made_again(play: Callable[..., RunRecord]) -> None:
+def test_a_verification_that_died_with_mlcd_is_paid_and_made_again(play: Callable[..., SearchRun]) -> None:
     def interrupted(_config: Config, _rate: float) -> str:
         raise KeyboardInterrupt
 
@@ -317,7 +331,7 @@ def test_a_verification_that_died_with_mlcd_is_paid_and_made_again(play: Callabl
     record = play(problem(), again=True)
     assert record.status is Status.DONE
     assert [run.ending for run in record.earlier] == [Ending.LOST]
-    assert len(record.rows) == 3
+    assert len(record.trials) == 3
     choice = chosen(record)
     assert choice is not None
     assert choice.config == config(4)
@@ -325,7 +339,21 @@ def test_a_verification_that_died_with_mlcd_is_paid_and_made_again(play: Callabl
     assert play(problem(), again=True).status is Status.DONE
 
 
-def test_a_verification_that_no_longer_fits_ends_the_run(play: Callable[..., RunRecord]) -> None:
+def test_verifications_that_died_with_mlcd_do_not_count_against_the_choice(play: Callable[..., SearchRun]) -> None:
+    def interrupted(_config: Config, _rate: float) -> str:
+        raise KeyboardInterrupt
+
+    offered: list[float] = []
+    for time in range(MOST_VERIFICATIONS + 1):
+        with pytest.raises(Interrupted):
+            play(problem(), holds=interrupted, again=time > 0)
+    record = play(problem(), holds=lambda _config, rate: offered.append(rate) or "", again=True)
+    assert record.status is Status.DONE
+    assert [attempt.ending for attempt in record.earlier] == [Ending.LOST] * (MOST_VERIFICATIONS + 1)
+    assert offered == [pytest.approx(300 * SURE * 0.7)]
+
+
+def test_a_verification_that_no_longer_fits_ends_the_run(play: Callable[..., SearchRun]) -> None:
     """Each verification costs $0.0007 of the $0.0022: after two that did not hold there is no room for a third."""
     goal = Goal(minimize=Objective.COST, slo=SLO, budget=Usd.of("0.0022"))
     record = play(problem(goal=goal), holds=lambda _config, _rate: "late")

@@ -15,7 +15,7 @@ from mlcd.models.serving.latency_law import Terms, capacities
 from mlcd.models.serving.meta_net import meta_train
 from mlcd.problem import Problem
 from mlcd.search.registry import strategy
-from mlcd.search.serving.heterbo import WORTHLESS, understood
+from mlcd.search.serving.heterbo import FAILED_SPEED_SHARE, understood
 from mlcd.search.serving.knowing import known_rows
 from mlcd.search.serving.table_worth import known_worth, trial_worth
 from mlcd.trial.plan import Left
@@ -139,7 +139,7 @@ def test_heterbo_is_told_that_running_out_of_memory_is_slow() -> None:
     assert first == made
     assert isinstance(first, Measurement)
     assert isinstance(second, Measurement)
-    assert second.samples_per_second == pytest.approx(WORTHLESS * first.samples_per_second)
+    assert second.samples_per_second == pytest.approx(FAILED_SPEED_SHARE * first.samples_per_second)
     assert not second.meets(case.problem.goal)
 
 

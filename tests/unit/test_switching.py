@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 
 import pytest
-from tests.synthetic import QUICK_TRIALS, Machine, SyntheticCloud, batched, make_engine, make_problem
+from tests.synthetic import QUICK_TRIALS, Machine, SyntheticCloud, batched, driven, make_engine, make_problem
 
 from mlcd.clouds.provider import Lease, Order, Progress, Purpose, Settled
 from mlcd.clouds.reading import GradientNorms, Listening, Reading
@@ -13,10 +13,11 @@ from mlcd.engine.training import STOP_SECONDS, SWITCH_GAIN
 from mlcd.events import Event, Warned
 from mlcd.goal import Goal, Objective
 from mlcd.problem import Batching, Problem
+from mlcd.run.attempt import Ending
+from mlcd.run.run import SearchRun
 from mlcd.space import Config
 from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
-from mlcd.trial.record import Ending, RunRecord
 from mlcd.units import Usd
 
 MACHINES = {"a": Machine(usd_per_hour=1.0, speed=10.0)}
@@ -112,11 +113,11 @@ def drift(after: float) -> Noise:
 
 def train(
     noise: Noise, text: str = "scavenger-goodput", *, given: Problem | None = None
-) -> tuple[RunRecord, Noisy, list[str]]:
+) -> tuple[SearchRun, Noisy, list[str]]:
     events: list[Event] = []
     cloud = Noisy(noise)
     with Store(None) as store:
-        record = make_engine(given or problem(), cloud, store, text, observer=events.append).run()
+        record = driven(make_engine(given or problem(), cloud, store, text, observer=events.append), store)
     return record, cloud, [event.text for event in events if isinstance(event, Warned)]
 
 

@@ -7,21 +7,23 @@ from types import TracebackType
 from typing import Any
 
 import pytest
-from tests.synthetic import QUICK_TRIALS, Listed, Machine, SyntheticCloud, make_engine, make_problem
+from tests.synthetic import QUICK_TRIALS, Listed, Machine, SyntheticCloud, driven, make_engine, make_problem, stored
 
 from mlcd.clouds.provider import Lease, LeaseFailed, Order, Progress, Purpose, Settled
-from mlcd.engine import accounts as accounts_module
 from mlcd.engine.training import STOP_SECONDS
+from mlcd.engine.trials import measure_trial
 from mlcd.engine.watch import Watch
 from mlcd.errors import Interrupted
 from mlcd.events import Event, Warned
 from mlcd.goal import Goal, Objective
 from mlcd.problem import Problem
+from mlcd.run.attempt import Ending
+from mlcd.run.run import SearchRun
+from mlcd.run.step import Role
 from mlcd.space import Config
 from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
-from mlcd.trial.record import Ending, RunRecord
-from mlcd.trial.trial import FailureKind
+from mlcd.trial.trial import FailureKind, Measurement, Trial
 from mlcd.units import ZERO, Usd
 
 MACHINES = {"a": Machine(usd_per_hour=1.0, speed=10.0), "b": Machine(usd_per_hour=1.0, speed=8.0)}
@@ -104,11 +106,13 @@ def problem(**others: Any) -> Problem:
 
 def train(
     cloud: Trainings, store: Store, *, given: Problem | None = None, guarded: bool = True, add: bool = True
-) -> tuple[RunRecord, list[str]]:
+) -> tuple[SearchRun, list[str]]:
     """The run, with A and B tried and A chosen, and what was warned of."""
     events: list[Event] = []
     chosen = Listed(configs=(A, B), guarded=guarded)
-    record = make_engine(given or problem(), cloud, store, chosen=chosen, observer=events.append, add=add).run()
+    record = driven(
+        make_engine(given or problem(), cloud, store, chosen=chosen, observer=events.append, add=add), store
+    )
     return record, [event.text for event in events if isinstance(event, Warned)]
 
 
@@ -173,8 +177,8 @@ def test_one_that_stands_still_for_the_deadline(store: Store, monkeypatch: pytes
             return self.now
 
     clock = Clock()
-    monkeypatch.setattr(accounts_module, "time", clock)
-    monkeypatch.setattr("mlcd.engine.engine.time", clock)
+    monkeypatch.setattr("mlcd.engine.clock.time", clock)
+    monkeypatch.setattr("mlcd.engine.loop.time", clock)
     goal = Goal(minimize=Objective.TIME, deadline_seconds=6000.0)
     slow = Attempt(steady(2.0, WORK))
     cloud = Trainings(slow)
@@ -331,6 +335,28 @@ def test_a_job_that_ends_well_too_soon_is_called_strange(store: Store) -> None:
     assert warned == ["the job ended well after 50% of the work its file names: check job.samples"]
 
 
+def test_the_work_that_the_job_told_is_what_shares_are_of(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job file without job.samples: how much work there is only the trials say."""
+    real = measure_trial
+
+    def told(*args: Any) -> Trial:
+        trial = real(*args)
+        assert isinstance(trial, Measurement)
+        return replace(trial, total_samples=WORK)
+
+    monkeypatch.setattr("mlcd.engine.on_nodes.measure_trial", told)
+    gone = LeaseFailed(FailureKind.LOST, "node 1 is gone", seconds=500.0, reached_samples=4000.0)
+    first, second = Attempt(steady(10.0, 5000), gone, reached=4000.0), Attempt(steady(10.0, WORK / 2 - 4000))
+    given = replace(problem(), work_known=False, work_samples=1.0)
+    record, warned = train(Trainings(first, second), store, given=given)
+    assert record.status is Status.DONE
+    assert record.problem.work_samples == WORK
+    assert warned == [
+        "node 1 is gone; the training goes on from its checkpoint, at 11%",
+        "the job ended well after 50% of the work its file names: check job.samples",
+    ]
+
+
 def test_unguarded_rivals_are_neither_moved_nor_stopped(store: Store) -> None:
     cloud = Trainings(Attempt(steady(1.0, WORK)), saved=60.0)
     record, warned = train(cloud, store, guarded=False)
@@ -345,18 +371,17 @@ def test_a_training_that_mlcd_left_is_charged_and_goes_on(store: Store, monkeypa
     cloud = Trainings(killed)
     with pytest.raises(Killed):
         train(cloud, store, given=given)
-    in_flight = store.final_in_flight("run-1")
-    assert in_flight is not None
+    (in_flight,) = stored(store).in_flight
+    assert in_flight.role is Role.TRAINING
 
     class Later:
         def time(self) -> float:
-            assert in_flight is not None
             return in_flight.started_at + 200.0
 
         def monotonic(self) -> float:
             return 0.0
 
-    monkeypatch.setattr("mlcd.engine.training.time", Later())
+    monkeypatch.setattr("mlcd.engine.performer.time", Later())
     again = Trainings(Attempt(steady(10.0, WORK - 1500)), saved=1500.0)
     record, warned = train(again, store, given=given, add=False)
     assert record.status is Status.DONE
@@ -374,18 +399,16 @@ def test_a_training_that_mlcd_left_long_ago_is_not_charged_for_ever(
 ) -> None:
     with pytest.raises(Killed):
         train(Trainings(Attempt(steady(10.0, 2000), Killed())), store)
-    before = store.final_in_flight("run-1")
-    assert before is not None
+    (before,) = stored(store).in_flight
 
     class Later:
         def time(self) -> float:
-            assert before is not None
             return before.started_at + 1e6
 
         def monotonic(self) -> float:
             return 0.0
 
-    monkeypatch.setattr("mlcd.engine.training.time", Later())
+    monkeypatch.setattr("mlcd.engine.performer.time", Later())
     record, _ = train(Trainings(Attempt(steady(10.0, WORK))), store, add=False)
     assert record.earlier[0].seconds == before.authorisation.seconds  # its nodes had ended themselves by then
 
@@ -394,7 +417,7 @@ def test_ctrl_c_in_the_training_charges_it_and_can_be_resumed(store: Store) -> N
     cloud = Trainings(Attempt(steady(10.0, 2000), KeyboardInterrupt(), reached=1000.0))
     with pytest.raises(Interrupted, match="mlcd resume run-1"):
         train(cloud, store)
-    record = store.record("run-1")
+    record = stored(store)
     assert record.status is Status.INTERRUPTED
     assert [run.ending for run in record.earlier] == [Ending.LOST]
     again, _ = train(Trainings(Attempt(steady(10.0, WORK - 1000)), saved=1000.0), store, add=False)
@@ -414,7 +437,7 @@ def test_a_stop_from_another_thread_ends_the_training(store: Store) -> None:
 
     attempt.progress = stopped  # type: ignore[method-assign]
     with pytest.raises(Interrupted):
-        engine.run()
+        engine.drive()
     assert attempt.released == 1
 
 

@@ -4,12 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlcd.bench.case import search
+from mlcd.bench.new_run import after_trials, new_run
 from mlcd.bench.tasks import run_tasks
 from mlcd.catalog import load_catalog
 from mlcd.clouds.sim import SimCloud
+from mlcd.deciders.search import SearchDecider
+from mlcd.deciders.training import TrainingDecider
 from mlcd.goal import Goal, Objective
-from mlcd.ledger import Ledger
 from mlcd.problem import Problem
+from mlcd.run.kind import Kind
 from mlcd.search.registry import strategy
 from mlcd.space import Config
 from mlcd.units import HOUR, Usd
@@ -222,15 +225,13 @@ def fig7(settings: Settings) -> list[Entry]:
 def _next(experiment: Experiment, seed: int) -> _Next:
     setting = experiment.setting(seed)
     problem = setting.problem
-    history = search(problem, setting.cloud, "convbo:steps=2", seed=seed).history
-    spent = Usd(sum(trial.usd.micros for trial in history))
-    elapsed = sum(trial.seconds for trial in history)
+    trials = search(problem, setting.cloud, "convbo:steps=2", seed=seed).history.trials
     prices = []
     for text in ("heterbo:start=1", "convbo"):
-        chosen = strategy(text, seed=seed)
-        ledger = Ledger(problem=problem, history=history, spent=spent, elapsed_seconds=elapsed, guarded=chosen.guarded)
-        suggested = chosen.suggest(problem, history, ledger.left(), 1)
-        prices.append(_planned_usd(problem, suggested[0].config) if suggested else None)
+        run = after_trials(new_run(Kind.TRAIN, problem, cloud=setting.cloud.name, strategy=text, seed=seed), trials)
+        decider = SearchDecider(strategy=strategy(text, seed=seed), aftermath=TrainingDecider())
+        requests, _ = decider.round(run, run.step_seconds, 1)
+        prices.append(_planned_usd(problem, requests[0].authorisation.config) if requests else None)
     return _Next(*prices)
 
 

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -178,8 +179,8 @@ def resume(
         kind = kind_of(run.kind)
         objects = {name: value for name, value in (("strategy", strategy), ("cloud", on)) if value is not None}
         prepared = kind.prepare_again(run, store.spec(run.run_id), store.folder, **objects)
-        watch = _observer(prepared, progress, observer)
-        return result_of(go_on(run, prepared, store=store, observer=watch))
+        with _observer(prepared, progress, observer) as watching:
+            return result_of(go_on(run, prepared, store=store, observer=watching))
 
 
 def runs(*, home: Home = None) -> tuple[RunSummary, ...]:
@@ -199,22 +200,26 @@ def _begun(prepared: Prepared[Any], home: Home, progress: bool, observer: Observ
     if not check_flag("yes", yes) and prepared.charged:
         most = prepared.problem.goal.most_spent
         raise BadInput(f"this would spend real money on {prepared.cloud} ({most}): give yes=True")
-    with Store(_home(home)) as store:
-        return begin(prepared, store=store, observer=_observer(prepared, progress, observer))
+    with Store(_home(home)) as store, _observer(prepared, progress, observer) as watching:
+        return begin(prepared, store=store, observer=watching)
 
 
-def _observer(prepared: Prepared[Any], progress: bool, observer: Observer | None) -> Observer:
+@contextmanager
+def _observer(prepared: Prepared[Any], progress: bool, observer: Observer | None) -> Iterator[Observer]:
+    """Whoever watches: the caller's observer, progress on standard error, both or neither."""
     if observer is not None and not callable(observer):
         raise BadInput(f"observer: must be a function of one event (got {observer!r})")
-    watching = [observer] if observer is not None else []
-    if check_flag("progress", progress):
-        watching.append(kind_of(prepared.kind).progress(sys.stderr, prepared.problem, prepared.cloud))
+    with ExitStack() as leaving:
+        watching = [observer] if observer is not None else []
+        if check_flag("progress", progress):
+            lines = kind_of(prepared.kind).progress(sys.stderr, prepared.problem, prepared.cloud)
+            watching.append(leaving.enter_context(lines))
 
-    def tell(event: Event) -> None:
-        for each in watching:
-            each(event)
+        def tell(event: Event) -> None:
+            for each in watching:
+                each(event)
 
-    return tell
+        yield tell
 
 
 def _text(value: Any) -> Any:

@@ -16,7 +16,7 @@ from mlcd.problem import Problem
 from mlcd.run.kind import Kind
 from mlcd.run.run import SearchRun
 from mlcd.search.registry import strategy
-from mlcd.search.strategy import Elastic
+from mlcd.search.strategy import Elastic, Strategy
 from mlcd.trial.outcome import Status
 from mlcd.units import HOUR, Usd
 
@@ -129,8 +129,15 @@ class Row:
 def search(problem: Problem, cloud: Cloud, strategy_text: str, *, seed: int, parallel: int = 1) -> SearchRun:
     """One whole run of `mlcd train`, kept nowhere; it knows of no other run."""
     chosen = strategy(strategy_text, seed=seed)
+    return search_with(chosen, problem, cloud, name=strategy_text, seed=seed, parallel=parallel)
+
+
+def search_with(
+    chosen: Strategy, problem: Problem, cloud: Cloud, *, name: str, seed: int = 0, parallel: int = 1
+) -> SearchRun:
+    """The same with a strategy that is there already; `name` is what the run says of it."""
     return Engine(
-        run=new_run(Kind.TRAIN, problem, cloud=cloud.name, strategy=strategy_text, seed=seed, parallel=parallel),
+        run=new_run(Kind.TRAIN, problem, cloud=cloud.name, strategy=name, seed=seed, parallel=parallel),
         decider=SearchDecider(strategy=chosen, aftermath=TrainingDecider(), parallel=parallel),
         performer=NodePerformer(
             cloud=cloud, guarded=chosen.guarded, elastic=chosen if isinstance(chosen, Elastic) else None

@@ -1,9 +1,15 @@
 """A run of a benchmark before its first step: the product's Run, which the product's Engine takes to its end."""
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 from mlcd.deciders.decision import P
+from mlcd.run.authorisation import Authorisation
 from mlcd.run.header import Header
 from mlcd.run.kind import Kind
-from mlcd.run.run import Run
+from mlcd.run.run import Run, SearchRun
+from mlcd.run.step import Role, Step
+from mlcd.trial.trial import Trial
 from mlcd.version import __version__
 
 
@@ -24,3 +30,27 @@ def new_run(kind: Kind, problem: P, *, cloud: str, strategy: str, seed: int = 0,
         ),
         problem=problem,
     )
+
+
+def after_trials(run: SearchRun, trials: Iterable[Trial]) -> SearchRun:
+    """The run had it made these trials, one after another: for asking a decider what comes next."""
+    steps: list[Step] = []
+    elapsed = 0.0
+    for number, trial in enumerate(trials, start=1):
+        steps.append(
+            Step(
+                number=number,
+                round=number,
+                role=Role.TRIAL,
+                authorisation=Authorisation(
+                    choice=trial.config, attempt=trial.attempt, usd=trial.usd, seconds=trial.seconds
+                ),
+                reason="",
+                usd_per_hour=run.problem.price(trial.config),
+                started_seconds=elapsed,
+                started_at=0.0,
+                outcome=trial,
+            )
+        )
+        elapsed += trial.seconds
+    return replace(run, steps=tuple(steps))

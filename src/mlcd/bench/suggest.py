@@ -8,13 +8,16 @@ from importlib.util import find_spec
 import numpy as np
 from scipy.special import ndtr
 
+from mlcd.bench.new_run import after_trials, new_run
 from mlcd.catalog import load_catalog
 from mlcd.clouds.sim import SimCloud, SimJob
+from mlcd.deciders.search import SearchDecider
+from mlcd.deciders.training import TrainingDecider
 from mlcd.errors import BadInput
 from mlcd.goal import Goal, Objective
 from mlcd.jobs.setting import deployments
-from mlcd.ledger import Ledger
 from mlcd.problem import Problem
+from mlcd.run.kind import Kind
 from mlcd.search.registry import strategy
 from mlcd.space import Space
 from mlcd.trial.trial import History, Measurement
@@ -44,11 +47,11 @@ def time_suggest(*, candidates: int, observations: int, repeats: int = 15, seed:
     with_sklearn = find_spec("sklearn") is not None
     for repeat in range(repeats):
         history = _history(problem, cloud, observations, seed + repeat)
-        chosen = strategy("heterbo:start=1", seed=repeat)
+        decider = SearchDecider(strategy=strategy("heterbo:start=1", seed=repeat), aftermath=TrainingDecider())
         for trials in (history.trials[:-1], history.trials):
-            ledger = Ledger(problem=problem, history=History(trials))
+            run = after_trials(new_run(Kind.TRAIN, problem, cloud=cloud.name, strategy="heterbo:start=1"), trials)
             begun = time.perf_counter()
-            chosen.suggest(problem, ledger.history, ledger.left(), 1)
+            decider.round(run, run.step_seconds, 1)
             elapsed = time.perf_counter() - begun
         ours.append(elapsed * 1000)
         if with_sklearn and repeat < max(repeats // 3, 3):

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlcd.cli.output import output_option, print_json, table
+from mlcd.cli.output import output_option, print_json, print_text, table
 from mlcd.errors import BadInput
 
 if TYPE_CHECKING:
@@ -57,20 +57,21 @@ def catalog(
         print_json(_json(loaded, shown, age))
         return
     if shown:
-        click.echo(table([_HEAD, *(_row(instance) for instance in shown)], "<<>>><>>"))
+        click.echo(table([_HEAD, *(_row(instance) for instance in shown)], "<<>>><>>", titles=2))
     else:
         click.echo("No instance type is left with these filters.")
         return
-    click.echo(f"\n{len(shown)} of {len(loaded.instances)} types; USD an hour as of {loaded.date} ({age_text(age)}).")
+    prices = f"USD an hour as of {loaded.date} ({age_text(age)})"
+    print_text("", f"{len(shown)} of {len(loaded.instances)} types; {prices}.")
     clouds = {i.cloud for i in shown}
     notes = _notes(loaded, clouds)
     for note in notes if sources else notes[:FIRST_NOTES]:
-        click.echo(f"  {note}")
+        print_text(f"  {note}")
     if len(notes) > FIRST_NOTES and not sources:
-        click.echo(f"  {len(notes) - FIRST_NOTES} more notes on where the figures come from: --sources")
+        print_text(f"  {len(notes) - FIRST_NOTES} more notes on where the figures come from: --sources")
     sets = [f"{name} ({len(types)})" for name, types in loaded.sets.items() if cloud_of(name) in clouds]
     if sets:
-        click.echo(f"Named sets: {', '.join(sets)}")
+        print_text(f"Named sets: {', '.join(sets)}")
 
 
 def age_text(days: int) -> str:

@@ -1,6 +1,5 @@
 import os
 import platform
-import sys
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -9,7 +8,7 @@ from importlib.util import find_spec
 import click
 
 from mlcd.cli.catalog import OLD_DAYS, age_text
-from mlcd.cli.output import output_option, print_json, wants_colour
+from mlcd.cli.output import output_option, print_json, print_text
 from mlcd.errors import BadInput, MlcdError
 from mlcd.version import __version__
 
@@ -46,15 +45,17 @@ def check(ctx: click.Context, output: str) -> None:
     if output == "json":
         print_json({"version": __version__, "ok": not problem, "findings": [asdict(f) for f in findings]})
     else:
-        width = max(len(finding.what) for finding in findings)
-        for finding in findings:
-            mark = click.style(f"{finding.state:<7}", fg=_COLOURS[finding.state], bold=finding.state == "problem")
-            mark = mark if wants_colour(sys.stdout) else f"{finding.state:<7}"
-            click.echo(f"{mark}  {finding.what:<{width}}  {finding.text}")
+        _print(findings)
     ctx.exit(1 if problem else 0)
 
 
-_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red", "no": "bright_black"}
+def _print(findings: list[Finding]) -> None:
+    from mlcd.report.text import Rows, Style
+
+    styles = {"ok": Style.GOOD, "warning": Style.NOTE, "problem": Style.BAD, "no": Style.DIM}
+    rows = [[f"{finding.state:<7}", finding.what, finding.text] for finding in findings]
+    marks = [styles[finding.state] for finding in findings]
+    print_text(Rows(rows=rows, align="<<<", gap=2, has_heads=False, marks=marks))
 
 
 def _machine() -> Iterator[Finding]:

@@ -1,9 +1,8 @@
-import sys
 from pathlib import Path
 
 import click
 
-from mlcd.cli.output import output_option, print_run, progress, wants_colour, writable, write_file
+from mlcd.cli.output import output_option, print_run, print_text, progress, writable, write_file
 
 
 @click.command()
@@ -27,6 +26,7 @@ def demo(ctx: click.Context, out: Path, seed: int, output: str) -> None:
     from mlcd.jobs.prepared import begin
     from mlcd.jobs.train import prepare
     from mlcd.kinds import kind_of
+    from mlcd.report.text import Line, Style
     from mlcd.spec import parse_train, template
     from mlcd.store.store import Store, home
     from mlcd.units import Usd
@@ -37,17 +37,17 @@ def demo(ctx: click.Context, out: Path, seed: int, output: str) -> None:
     problem = prepared.problem
     types = len({config.instance for config in problem.space})
     prices = [Usd(int(micros)) for micros in problem.worst_trial_micros]
-    title = "mlcd demo: what should ResNet-152 be trained on, and on how many of it?"
-    click.echo(click.style(title, bold=True) if wants_colour(sys.stderr) else title, err=True)
-    click.echo(
-        f"Goal: {problem.goal}, search and training together.\n"
+    print_text(
+        Line("mlcd demo: what should ResNet-152 be trained on, and on how many of it?", Style.HEADING),
+        f"Goal: {problem.goal}, search and training together.",
         f"{len(problem.space):,} deployments of {types} instance types on {spec.resources.infra}; one short trial of"
-        f" one may cost {min(prices)} to {max(prices)}.\n"
-        "What the best deployment so far needs to finish, at its upper bound, is always reserved.\n",
+        f" one may cost {min(prices)} to {max(prices)}.",
+        "What the best deployment so far needs to finish, at its upper bound, is always reserved.",
+        "",
         err=True,
     )
-    with Store(home()) as store:
-        run = begin(prepared, store=store, observer=progress(prepared))
+    with Store(home()) as store, progress(prepared) as observer:
+        run = begin(prepared, store=store, observer=observer)
     click.echo("", err=True)
     print_run(run, output)
     write_file(out, kind_of(run.kind).html(run))

@@ -1,16 +1,14 @@
 """What `mlcd train --dry-run` says: the question, what a trial may cost, what would be tried first."""
 
-import sys
 from dataclasses import dataclass
 
-import click
-
-from mlcd.cli.output import print_json, table, wants_colour
+from mlcd.cli.output import print_json, print_text
 from mlcd.deciders.decision import Conclude, Start
 from mlcd.deciders.search import SearchDecider
 from mlcd.goal import goal_json
 from mlcd.jobs.prepared import Prepared
 from mlcd.problem import Problem
+from mlcd.report.text import Item, Line, Rows, Style
 from mlcd.run.step import Request
 from mlcd.run.verdict import Relaxation
 from mlcd.trial.outcome import Status
@@ -36,7 +34,7 @@ def print_dry_run(prepared: Prepared[Problem], output: str) -> int:
     if output == "json":
         print_json(_json(prepared, look))
     else:
-        click.echo("\n".join(_lines(prepared, look)))
+        print_text(*_items(prepared, look))
     return 0 if look.allowed else Status.INFEASIBLE.exit_code
 
 
@@ -68,7 +66,7 @@ def _worst_seconds(problem: Problem) -> tuple[float, float]:
     return float(problem.worst_trial_seconds.min()), float(problem.worst_trial_seconds.max())
 
 
-def _lines(prepared: Prepared[Problem], look: _FirstLook) -> list[str]:
+def _items(prepared: Prepared[Problem], look: _FirstLook) -> list[Item]:
     problem = prepared.problem
     goal = problem.goal
     low, high, worst_low, worst_high = _prices(problem)
@@ -87,23 +85,20 @@ def _lines(prepared: Prepared[Problem], look: _FirstLook) -> list[str]:
         ["a trial, at worst", f"{worst_low} .. {worst_high}, {shortest} .. {longest}"],
         ["within the limits", f"a first trial of {look.allowed:,} of them"],
     ]
-    title = "Dry run: nothing is spent and nothing is written."
-    lines = [click.style(title, bold=True) if wants_colour(sys.stdout) else title]
-    width = max(len(name) for name, _ in facts)
-    lines += [f"  {name:<{width}}   {text}" for name, text in facts]
-    lines.append("")
+    items: list[Item] = [Line("Dry run: nothing is spent and nothing is written.", Style.HEADING)]
+    items += [Rows(rows=facts, align="<<", indent=2, has_heads=False), Line()]
     if look.requests:
         title = "First trial" if len(look.requests) == 1 else "First trials, side by side"
         rows = [[title, "authorised for at most", "why"]]
         for request in look.requests:
             allowed = request.authorisation
             rows.append([f"  {allowed.config}", f"{allowed.usd}, {format_seconds(allowed.seconds)}", request.reason])
-        lines.append(table(rows, "<><"))
+        items.append(Rows(rows=rows, align="<><"))
     elif not look.allowed:
-        lines.append("Nothing can fit: " + "; ".join(r.text for r in look.relaxations))
+        items.append(Line("Nothing can fit: " + "; ".join(r.text for r in look.relaxations)))
     else:
-        lines.append(f"{prepared.strategy} tries nothing before it chooses.")
-    return lines
+        items.append(Line(f"{prepared.strategy} tries nothing before it chooses."))
+    return items
 
 
 def _json(prepared: Prepared[Problem], look: _FirstLook) -> dict[str, object]:

@@ -62,7 +62,8 @@ class LazyCommands(click.Group):
 
 @click.group(
     cls=LazyCommands,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    # color: click strips nothing; report.terminal alone decides whether there is colour
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "color": True},
     epilog="Start with `mlcd demo`. State is kept in $MLCD_HOME, by default ~/.mlcd.",
 )
 @click.version_option(__version__, message="mlcd %(version)s")

@@ -1,34 +1,20 @@
 """What the commands share in how they speak: the -o option, results to standard output, progress to standard error."""
 
 import json
-import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypedDict
 
 import click
 
 from mlcd.errors import BadInput
 
 if TYPE_CHECKING:
-    from mlcd.events import Observer
     from mlcd.jobs.prepared import Prepared
+    from mlcd.report.live import LiveLine
+    from mlcd.report.text import Item
     from mlcd.run.run import Run
-
-_HEADINGS = (
-    "Chosen:",
-    "Train on:",
-    "Serve with:",
-    "Receipt ",
-    "Why not",
-    "Top ",
-    "And why not",
-    "Speed (",
-    "Job time over",
-    "Saved, ",
-    "Nearest way out",
-)
 
 
 def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,19 +36,47 @@ def print_json(value: object) -> None:
 def print_run(run: "Run[Any]", output: str, **extra: object) -> None:
     """A run of any kind as its verdict or as JSON; `extra` are further fields of the JSON."""
     from mlcd.kinds import kind_of
+    from mlcd.report.terminal import is_plain
 
     kind = kind_of(run.kind)
     if output == "json":
         print_json({**kind.json(run), **extra})
-        return
-    lines = kind.text(run, plain=is_plain(sys.stdout)).splitlines()
-    if wants_colour(sys.stdout):
-        lines = [_emphasised(line) for line in lines]
-    click.echo("\n".join(lines))
+    else:
+        click.echo(kind.text(run, plain=is_plain(sys.stdout), **_look(sys.stdout)))
 
 
-def progress(prepared: "Prepared[Any]") -> "Observer":
-    """Progress of a run on standard error."""
+def print_text(*items: "Item | str", err: bool = False) -> None:
+    """Lines and tables, fitted to the terminal, on standard output or standard error."""
+    from mlcd.report.text import Line, rendered
+
+    made = [Line(item) if isinstance(item, str) else item for item in items]
+    click.echo(rendered(made, **_look(sys.stderr if err else sys.stdout)), err=err)
+
+
+def table(rows: list[list[str]], align: str, *, notes: Sequence[str] = (), titles: int = 1) -> str:
+    """Columns side by side, the first row being their names, fitted to the terminal; a note goes below its row.
+
+    titles  how many of the first cells name a row where the terminal is too narrow for columns
+    """
+    from mlcd.report.text import Rows, rendered
+
+    made = Rows(rows=rows, align=align, notes=["", *notes] if notes else (), titles=titles)
+    return rendered([made], **_look(sys.stdout))
+
+
+class _Look(TypedDict):
+    width: int | None
+    colour: bool
+
+
+def _look(stream: TextIO) -> _Look:
+    from mlcd.report.terminal import columns, wants_colour
+
+    return _Look(width=columns(stream), colour=wants_colour(stream))
+
+
+def progress(prepared: "Prepared[Any]") -> "LiveLine":
+    """Progress of a run on standard error: an observer, and a context manager."""
     from mlcd.kinds import kind_of
 
     return kind_of(prepared.kind).progress(sys.stderr, prepared.problem, prepared.cloud)
@@ -78,30 +92,6 @@ def ask_to_spend(prepared: "Prepared[Any]") -> None:
         raise BadInput(f"{what} and there is no one to ask: give -y")
     if not click.confirm(f"This spends real money on {prepared.cloud}: {most}. Go on?", err=True):
         raise BadInput("nothing was started and nothing was spent")
-
-
-def wants_colour(stream: TextIO) -> bool:
-    """A terminal, unless NO_COLOR is set or it is a dumb one."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def is_plain(stream: TextIO) -> bool:
-    """Whether the stream's encoding has no more than ASCII's characters."""
-    try:
-        "▲█░…".encode(getattr(stream, "encoding", None) or "utf-8")
-    except (UnicodeEncodeError, LookupError):
-        return True
-    return False
-
-
-def table(rows: list[list[str]], align: str) -> str:
-    """Columns side by side, the first row being their names."""
-    from mlcd.report.text_table import text_table
-
-    lines = text_table(rows, align, indent=0)
-    if wants_colour(sys.stdout):
-        lines[0] = click.style(lines[0], bold=True)
-    return "\n".join(lines)
 
 
 def writable(path: Path) -> Path:
@@ -126,11 +116,3 @@ def write_file(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise BadInput(f"{path} cannot be written: {error.strerror or error}") from error
-
-
-def _emphasised(line: str) -> str:
-    if line.startswith(("SIMULATED", "REPLAYED")):
-        return click.style(line, fg="yellow")
-    if line.startswith(("Chosen:", "Train on:", "Serve with:")):
-        return click.style(line, bold=True, fg="green")
-    return click.style(line, bold=True) if line.startswith(_HEADINGS) else line

@@ -21,6 +21,7 @@ def resume(ctx: click.Context, run: str, output: str) -> None:
         found = store.load(run)
         if not found.status.is_final:
             prepared = kind_of(found.kind).prepare_again(found, store.spec(found.run_id), store.folder)
-            found = go_on(found, prepared, store=store, observer=progress(prepared))
+            with progress(prepared) as observer:
+                found = go_on(found, prepared, store=store, observer=observer)
     print_run(found, output)
     ctx.exit(found.status.exit_code)

@@ -1,6 +1,6 @@
 import click
 
-from mlcd.cli.output import output_option, print_json, table
+from mlcd.cli.output import output_option, print_json, print_text, table
 
 
 @click.command()
@@ -56,4 +56,4 @@ def runs(output: str) -> None:
         click.echo(table(rows, "<<<<<<>>"))
         unfinished = [run.run_id for run in found if not run.status.is_final and run.run_id not in live]
         if unfinished:
-            click.echo(f"\nTo go on with one that stopped: mlcd resume {unfinished[0]}")
+            print_text("", f"To go on with one that stopped: mlcd resume {unfinished[0]}")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlcd.cli.output import output_option, print_json, print_run, progress
+from mlcd.cli.output import output_option, print_json, print_run, print_text, progress
 from mlcd.errors import BadInput
 from mlcd.run.run import SearchRun
 
@@ -81,8 +81,8 @@ def serve(
         ctx.exit(0)
     for note in (*prepared.notes, "local runs on this machine: its prices are nominal, and nobody is charged"):
         click.echo(f"Note: {note}", err=True)
-    with Store(home()) as store:
-        record = begin(prepared, store=store, observer=progress(prepared))
+    with Store(home()) as store, progress(prepared) as observer:
+        record = begin(prepared, store=store, observer=observer)
     deployed, written = _use(record, prepared, deploy=(host, port) if deploy else None, writes=writes)
     _print(record, output, deployed, written)
     ctx.exit(record.status.exit_code)
@@ -164,17 +164,17 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> None:
             }
         )
         return
-    click.echo(f"{prepared.name}: {problem.goal}")
-    click.echo(
+    print_text(f"{prepared.name}: {problem.goal}")
+    print_text(
         f"{len(problem.space):,} configurations: "
         + "; ".join(f"{k.name} {_values(k.values)}" for k in problem.space.knobs)
     )
-    click.echo(
+    print_text(
         f"At most {problem.max_trials} load tests of {policy.seconds:g} s by {prepared.strategy}, then a"
         f" verification of {verify_seconds:g} s: about {seconds / 60:.0f} min. Nothing was started."
     )
     for note in prepared.notes:
-        click.echo(f"Note: {note}")
+        print_text(f"Note: {note}")
 
 
 def _values(values: tuple[object, ...]) -> str:

@@ -57,8 +57,8 @@ def serverless(
         ctx.exit(0 if _print_dry_run(prepared, output) else 3)
     if not yes:
         ask_to_spend(prepared)
-    with Store(home()) as store:
-        run = begin(prepared, store=store, observer=progress(prepared))
+    with Store(home()) as store, progress(prepared) as observer:
+        run = begin(prepared, store=store, observer=observer)
     print_run(run, output)
     if picture is not None:
         kind = kind_of(run.kind)
@@ -69,7 +69,7 @@ def serverless(
 def _print_dry_run(prepared: "Prepared[FunctionProblem]", output: str) -> bool:
     from dataclasses import asdict
 
-    from mlcd.cli.output import print_json
+    from mlcd.cli.output import print_json, print_text
     from mlcd.deciders.decision import Start
     from mlcd.report.wording import plural
 
@@ -92,9 +92,9 @@ def _print_dry_run(prepared: "Prepared[FunctionProblem]", output: str) -> bool:
             }
         )
         return first is not None
-    click.echo(f"{problem.name}: {model} on {prepared.cloud}, {problem.samples:,} samples an epoch")
+    print_text(f"{problem.name}: {model} on {prepared.cloud}, {problem.samples:,} samples an epoch")
     counts, sizes = (len(problem.functions), "number"), (len(problem.memory_mb), "size")
-    click.echo(f"  {plural(*counts)} of functions, {plural(*sizes)} of memory to choose from")
-    click.echo(f"  first: {'none fits the limits' if first is None else first}")
-    click.echo(f"  prices: {problem.prices.name}, {problem.prices.date.isoformat()}")
+    print_text(f"  {plural(*counts)} of functions, {plural(*sizes)} of memory to choose from")
+    print_text(f"  first: {'none fits the limits' if first is None else first}")
+    print_text(f"  prices: {problem.prices.name}, {problem.prices.date.isoformat()}")
     return first is not None

@@ -63,8 +63,8 @@ def train(
         ask_to_spend(prepared)
     for note in prepared.notes:
         click.echo(f"Note: {note}", err=True)
-    with Store(home()) as store:
-        run = begin(prepared, store=store, observer=progress(prepared))
+    with Store(home()) as store, progress(prepared) as observer:
+        run = begin(prepared, store=store, observer=observer)
     print_run(run, output)
     if picture is not None:
         kind = kind_of(run.kind)

@@ -38,8 +38,12 @@ class Account:
 
     @property
     def open(self) -> tuple[Authorisation, ...]:
-        """What is authorised and has not ended."""
-        return tuple(step.authorisation for step in self.run.in_flight)
+        """What is authorised and has not ended, each with the longest that it may still take."""
+        now = self.elapsed_seconds
+        return tuple(
+            replace(step.authorisation, seconds=max(step.started_seconds + step.authorised_seconds - now, 0.0))
+            for step in self.run.in_flight
+        )
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -96,23 +100,24 @@ class Accounts:
     """Accounts of one run. Remembers the last remaining problem: its arrays over the whole space are dear to make."""
 
     guarded: bool = True
-    _last: Problem | None = field(default=None, init=False, repr=False)
+    _last: tuple[Problem, Problem] | None = field(default=None, init=False, repr=False, compare=False)
 
     def at(self, run: SearchRun, elapsed_seconds: float) -> Account:
         """The account of `run` so many seconds after its first start."""
         now = remaining_problem(run)
-        if self._last is None or _work_in(self._last) != _work_in(now):
-            self._last = now
-        return Account(run=run, elapsed_seconds=elapsed_seconds, remaining=self._last, guarded=self.guarded)
+        if self._last is None or self._last[0] is not run.problem or _work_in(self._last[1]) != _work_in(now):
+            self._last = run.problem, now
+        return Account(run=run, elapsed_seconds=elapsed_seconds, remaining=self._last[1], guarded=self.guarded)
 
 
 def remaining_problem(run: SearchRun) -> Problem:
     """The problem with the work that is still to do after the run's trials and attempts."""
-    history = run.history
-    problem = run.problem
-    if not problem.work_known and problem.target is None:
-        problem = problem.with_work_told(history.total_samples)
-    return standing(problem, history, run.earlier, noise_scale=trained_noise(run))
+    return standing(whole_problem(run), run.history, run.earlier, noise_scale=trained_noise(run))
+
+
+def whole_problem(run: SearchRun) -> Problem:
+    """The problem with all its work, as its file or, where that does not, the job in its trials says."""
+    return run.problem.with_work_told(run.history.total_samples)
 
 
 def trained_noise(run: SearchRun) -> float | None:

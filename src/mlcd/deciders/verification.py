@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from mlcd.deciders.account import Account
 from mlcd.deciders.decision import End, Start
 from mlcd.deciders.training import attempt_at
+from mlcd.run.attempt import Ending
+from mlcd.run.run import SearchRun
 from mlcd.run.step import Role
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan, best_fitting
@@ -28,9 +30,14 @@ class VerificationDecider:
         attempts = account.run.attempts
         if not self.seconds or (attempts and attempts[-1].is_done):
             return End(status=Status.DONE)
-        if len(attempts) >= MOST_VERIFICATIONS:
+        if failed_verifications(account.run) >= MOST_VERIFICATIONS:
             return End(status=Status.NOTHING_FITS)
         plan: Plan | None = choice
         if attempts:
             plan = best_fitting(account.remaining, account.history, account.ledger.left())
         return attempt_at(account, plan, role=Role.VERIFICATION)
+
+
+def failed_verifications(run: SearchRun) -> int:
+    """How many choices did not hold; a verification that was lost with mlcd says nothing of its choice."""
+    return sum(attempt.ending is Ending.MOVED for attempt in run.attempts)

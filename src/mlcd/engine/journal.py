@@ -1,13 +1,16 @@
 """Where the engine writes what it does, before it does it. The store is one; a benchmark needs none."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from mlcd.run.findings import Findings
+from mlcd.run.run import Run
 from mlcd.run.step import Step
 from mlcd.run.verdict import Verdict
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.outcome import Status
+
+R = TypeVar("R", bound=Run[Any])
 
 
 class Journal(Protocol):
@@ -33,6 +36,10 @@ class Journal(Protocol):
         """The run's end, with what reports say of it."""
         ...
 
+    def reread(self, run: R) -> R:
+        """The run as it is written here; `run` is as the engine has it."""
+        ...
+
 
 class NoJournal:
     """Keeps nothing: for benchmarks, whose runs are over when their process is."""
@@ -51,3 +58,7 @@ class NoJournal:
 
     def finish(self, run_id: str, status: Status, findings: Findings | None) -> None:
         """See Journal."""
+
+    def reread(self, run: R) -> R:
+        """Nothing else knows of it."""
+        return run

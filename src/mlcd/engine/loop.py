@@ -64,6 +64,9 @@ class Engine(Generic[P]):
                 self.advance()
         except KeyboardInterrupt as error:
             self._stop.set()
+            self.run = self.journal.reread(self.run)  # it may have come between a write and its copy in memory
+            if self.run.status.is_final:
+                return self.run
             self._settle_in_flight(interrupted=True)
             self._set_status(Status.INTERRUPTED)
             raise Interrupted(
@@ -135,14 +138,13 @@ class Engine(Generic[P]):
         return self.performer.perform(step, situation)
 
     def _situation(self) -> Situation[P]:
-        """What steps that start now know; events from other threads are told when a step is settled."""
-        in_flight = {step.number for step in self.run.in_flight}
-        known = replace(self.run, steps=tuple(step for step in self.run.steps if step.number not in in_flight))
-        alone = len(in_flight) <= 1
+        """What steps that start now know. What trials say is told once they have ended: they may run side by side."""
+        in_flight = self.run.in_flight
+        has_trials = any(step.role is Role.TRIAL for step in in_flight)
         return Situation(
-            run=known,
+            run=replace(self.run, steps=self.run.ended),
             elapsed_seconds=lambda: self._clock.elapsed_seconds(self.run),
-            tell=self.observer if alone else self._told.put,
+            tell=self._told.put if has_trials or len(in_flight) > 1 else self.observer,
             stop=self._stop,
         )
 

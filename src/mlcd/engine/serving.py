@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from mlcd.clouds.serving.provider import ServingCloud
 from mlcd.deciders.account import Account, Accounts
+from mlcd.deciders.verification import failed_verifications
 from mlcd.engine.performer import Situation, lost_seconds
 from mlcd.engine.trials import lost_trial
 from mlcd.events import RunProgress
@@ -114,7 +115,7 @@ class LoadTestPerformer:
     def _promised(self, account: Account, config: Config, measured: float) -> float:
         trials = [trial for trial in account.history.measured if trial.config == config]
         error = max((trial.relative_error for trial in trials), default=0.0)
-        derate = DERATE_PER_FAILURE ** len(account.run.earlier)
+        derate = DERATE_PER_FAILURE ** failed_verifications(account.run)
         return measured * math.exp(-PROMISE_Z * error) * (1 - self.test.headroom) * derate
 
 

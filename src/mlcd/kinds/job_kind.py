@@ -6,8 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
 
-from mlcd.events import Observer
 from mlcd.jobs.prepared import Prepared
+from mlcd.report.live import LiveLine
 from mlcd.run.kind import Kind
 from mlcd.run.run import Run
 
@@ -19,8 +19,8 @@ class JobKind:
     read      the job of a stored run, from what the store keeps of it
     prepare   names become machines, prices and a problem; see mlcd.jobs
     check     whether a stored job can go on with the given objects, by name, or without; raises BadInput
-    progress  an observer that writes progress to a stream, for a problem on a cloud
-    text      the answer in words; `plain` for streams that have no more than ASCII
+    progress  an observer and context manager that writes to a stream, for a problem on a cloud
+    text      the answer in words; `plain` in ASCII, `width` columns at most, `colour` for terminals
     json      the same for programs; docs/output.md lists the fields
     html      the same as one self-contained page
     pictures  the names of the pictures that a run of this kind has; the first is the usual one
@@ -31,7 +31,7 @@ class JobKind:
     read: Callable[[Mapping[str, Any]], Any]
     prepare: Callable[..., Prepared[Any]]
     check: Callable[..., None]
-    progress: Callable[[TextIO, Any, str], Observer]
+    progress: Callable[[TextIO, Any, str], LiveLine]
     text: Callable[..., str]
     json: Callable[[Run[Any]], dict[str, object]]
     html: Callable[[Run[Any]], str]

@@ -1,8 +1,7 @@
 """`mlcd serve`."""
 
-from typing import TextIO
+from typing import Any, TextIO
 
-from mlcd.events import Observer
 from mlcd.jobs.serve import check_strategy, prepare, stored_spec
 from mlcd.kinds.job_kind import JobKind
 from mlcd.problem import Problem
@@ -14,16 +13,16 @@ from mlcd.run.kind import Kind
 from mlcd.run.run import SearchRun
 
 
-def _progress(stream: TextIO, problem: Problem, _: str) -> Observer:
-    return ServingProgress(stream, problem.goal)
+def _progress(stream: TextIO, problem: Problem, _: str) -> ServingProgress:
+    return ServingProgress(stream, problem.goal, problem=problem)
 
 
 def _no_picture(_: SearchRun, name: str) -> str:
     raise ValueError(f"a served model has no picture {name!r}")
 
 
-def _text(run: SearchRun, *, plain: bool = False) -> str:  # noqa: ARG001 - it has no drawing
-    return serving_verdict(run)
+def _text(run: SearchRun, *, plain: bool = False, **look: Any) -> str:  # noqa: ARG001 - it has no drawing
+    return serving_verdict(run, **look)
 
 
 ROW = JobKind(

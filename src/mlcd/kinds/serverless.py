@@ -1,8 +1,7 @@
 """`mlcd serverless`."""
 
-from typing import TextIO
+from typing import Any, TextIO
 
-from mlcd.events import Observer
 from mlcd.functions import FunctionProblem
 from mlcd.jobs.serverless import check_scheduler, prepare, stored_spec
 from mlcd.kinds.job_kind import JobKind
@@ -18,7 +17,7 @@ PICTURE = "epochs"
 """The one picture: functions and memory of each epoch, the loss against time and money."""
 
 
-def _progress(stream: TextIO, problem: FunctionProblem, _: str) -> Observer:
+def _progress(stream: TextIO, problem: FunctionProblem, _: str) -> EpochProgress:
     return EpochProgress(stream, problem.target_loss)
 
 
@@ -26,8 +25,8 @@ def _picture(run: EpochRun, _: str) -> str:
     return serverless_picture(run)
 
 
-def _text(run: EpochRun, *, plain: bool = False) -> str:  # noqa: ARG001 - it has no drawing
-    return serverless_verdict(run)
+def _text(run: EpochRun, *, plain: bool = False, **look: Any) -> str:  # noqa: ARG001 - it has no drawing
+    return serverless_verdict(run, **look)
 
 
 ROW = JobKind(

@@ -1,9 +1,7 @@
 """`mlcd train`."""
 
-import os
 from typing import TextIO
 
-from mlcd.events import Observer
 from mlcd.jobs.train import check_objects, prepare, stored_spec
 from mlcd.kinds.job_kind import JobKind
 from mlcd.problem import Problem
@@ -15,13 +13,8 @@ from mlcd.report.verdict import verdict
 from mlcd.run.kind import Kind
 
 
-def wants_colour(stream: TextIO) -> bool:
-    """A terminal, unless NO_COLOR is set or it is a dumb one."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def _progress(stream: TextIO, _: Problem, cloud: str) -> Observer:
-    return ProgressLines(stream, wants_colour(stream), replayed=cloud.startswith("replay/"))
+def _progress(stream: TextIO, problem: Problem, cloud: str) -> ProgressLines:
+    return ProgressLines(stream, replayed=cloud.startswith("replay/"), problem=problem)
 
 
 ROW = JobKind(

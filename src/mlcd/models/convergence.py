@@ -8,7 +8,8 @@ literally that makes larger batches need fewer epochs, which large-batch studies
 and epochs a choice.
 
 Three sources, best first: trainings that reached the target at several batches (`fit`); one such training and the noise
-phi, which is Bc for p = 1 (`from_noise`); the loss of the running training where nothing is known (`fit_loss`).
+phi, which is Bc for p = 1 (`from_noise`); the loss of the running training where nothing is known
+(`mlcd.models.loss_curve`).
 """
 
 import math
@@ -18,7 +19,7 @@ from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares, minimize_scalar, nnls
+from scipy.optimize import minimize_scalar, nnls
 from scipy.stats import t as student
 
 from mlcd.errors import BadInput
@@ -145,75 +146,3 @@ def from_noise_course(batch: float, course: Sequence[tuple[float, float]]) -> Co
     floor = sum(part.floor for part in parts)
     critical = sum(part.floor * part.critical for part in parts) / floor
     return ConvergenceModel(floor=floor, critical=critical, exponent=1.0, deviation=1.5 * _NOISE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LossCurve:
-    """l(k) = 1/(rate k + start) + floor, the loss after k steps; `scatter` is the deviation of a measured loss."""
-
-    rate: float
-    start: float
-    floor: float
-    scatter: float
-    deviation_log_steps: float
-
-    def loss(self, step: float) -> float:
-        """The expected loss after `step` steps."""
-        return 1 / (self.rate * step + self.start) + self.floor
-
-    def steps_to(self, target: float) -> float | None:
-        """The step at which the loss comes down to the target; None where it never will."""
-        if target <= self.floor or self.rate <= 0:
-            return None
-        return max(0.0, (1 / (target - self.floor) - self.start) / self.rate)
-
-    def interval(self, target: float, level: float = 0.9) -> tuple[float, float] | None:
-        """Bounds of steps_to; None where the target is out of reach."""
-        steps = self.steps_to(target)
-        if steps is None:
-            return None
-        reach = float(student.ppf(0.5 + level / 2, 8)) * self.deviation_log_steps
-        return steps * math.exp(-reach), steps * math.exp(reach)
-
-
-def fit_loss(losses: Sequence[tuple[float, float]]) -> LossCurve:
-    """The curve through (step, loss) of a running training.
-
-    Raises BadInput for fewer than five points, a loss that is not finite, or one that does not fall: a training that
-    never converges must not get a number of steps.
-    """
-    if len(losses) < 5:
-        raise BadInput(f"a loss curve needs at least 5 points (got {len(losses)})")
-    steps, values = np.array([s for s, _ in losses], dtype=float), np.array([v for _, v in losses], dtype=float)
-    if not np.all(np.isfinite(values)):
-        raise BadInput("the loss is not a number: the training has diverged; lower the learning rate")
-    third = max(2, len(losses) // 3)
-    if float(np.median(values[-third:])) >= float(np.median(values[:third])):
-        raise BadInput("the loss does not fall: no number of steps to the target can be told")
-    span = float(steps[-1] - steps[0]) or 1.0
-    top, low = float(values.max()), float(values.min())
-    gap = max(top - low, 1e-9)
-
-    def error(theta: Floats) -> Floats:
-        rate, start, floor = theta
-        return np.asarray(1 / (rate * steps / span + start) + floor - values)
-
-    best = None
-    for share in (0.0, 0.5, 0.9):
-        floor = low - (1 - share) * gap
-        first, last = 1 / max(top - floor, 1e-9), 1 / max(low - floor + 0.05 * gap, 1e-9)
-        start = np.array([max(last - first, 1e-6), max(first, 1e-6), floor])
-        bounds = ([0.0, 1e-9, -np.inf], [np.inf, np.inf, low])
-        tried = least_squares(error, start, bounds=bounds, x_scale=np.maximum(np.abs(start), 1e-6))
-        if best is None or tried.cost < best.cost:
-            best = tried
-    assert best is not None  # noqa: S101 - there are three starts
-    rate, begin, floor = (float(v) for v in best.x)
-    scatter = math.sqrt(2 * float(best.cost) / max(1, len(losses) - 3))
-    return LossCurve(
-        rate=rate / span,
-        start=begin,
-        floor=floor,
-        scatter=scatter,
-        deviation_log_steps=min(1.0, 0.1 + 4 * scatter / gap),
-    )

@@ -5,8 +5,7 @@ Time.  T(n, m) = W m^-p / n + U m^-p exp(c n/1000): what n functions share, and 
        Below 1,536 MB, where the prior of p was not fitted, speed is in proportion to memory.
        What is in no phase (dispatch, barrier, cold starts) is e + f n, neither below 0: functions that are started one
        after another wait for each other.
-Loss.  l(k) = 1/(b0 k + b1) + b2 after k effective epochs (Optimus, EuroSys 2018; MLLess's first phase), b2 on a grid
-       weighed by how well the steps along the line 1/(l - b2) = b0 k + b1 fit and by a prior.
+Loss.  l(k) = 1/(b0 k + b1) + b2 after k effective epochs, by the steps from loss to loss (mlcd.models.loss_curve).
 Gain.  An epoch of n functions brings 1 + a (1 - s) sqrt(n/1000) - b s n/1000 effective epochs at stage s of the way.
 
 The priors are medians over the simulator's training workloads (benchmarks/fit_epoch_prior.py) and at least their
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from mlcd.models.loss_curve import CurvePrior, by_steps, floor_shares
 from mlcd.trial.epoch import Epoch
 
 Floats = NDArray[np.float64]
@@ -32,8 +32,6 @@ PROPORTIONAL_MB = 1536.0
 
 SMALL_PART = 0.01
 """Deviation of a phase's logarithm over the share of the epoch that it was measured in: fixed costs weigh more."""
-LEVEL_NOISE = 0.1
-"""And a step of 0 effective epochs differs by this, as a share of what one of 1 does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +61,14 @@ class EpochPrior:
     progress_noise: float = 0.012
     noise_degrees: float = 4.0
 
+    @property
+    def curve(self) -> CurvePrior:
+        """Of the loss curve."""
+        return CurvePrior(whole=self.epochs, floor_share=self.floor_share)
+
 
 PRIOR = EpochPrior()
-FLOORS = 1 / (1 + np.exp(-np.linspace(-3.0, 5.0, 129)))
+FLOORS = floor_shares(-3.0, 5.0, 129)
 """Shares of the target loss that are tried as the floor."""
 
 
@@ -283,46 +286,26 @@ def progress_of(history: Sequence[Epoch], whole: float, gains: tuple[float, floa
 def fit_loss_curve(
     runs: Sequence[Course], gains: Sequence[tuple[float, float]], target_loss: float, prior: EpochPrior
 ) -> tuple[float, LossFit] | None:
-    """(floor over target, fit), weighed over floors (G) and gains (C), for `runs` along one curve, the last one now.
+    """(floor over target, fit), weighed over floors and gains, for `runs` along one curve, the last one now.
 
-    What an epoch brings differs from its mean by chance, and the next goes on from there: so it is the steps from loss
-    to loss that are compared with the curve, not the losses. The target may be reached by the last loss: then what is
-    left is negative. None where no line rises.
+    The target may be reached by the last loss: then what is left is negative. None where no line rises.
     """
-    expected, spread = prior.epochs
-    floors = target_loss - (1 - FLOORS) * abs(target_loss)
-    heights = [1 / (run.losses[:, None] - floors[None, :]) for run in runs]  # straight over the progress
-    rise = np.concatenate([np.diff(height, axis=0) for height in heights])  # (S, G)
-    step = np.concatenate([np.diff(run.ways, axis=1) for run in runs], axis=1)  # (C, S)
-    if not len(rise):
+    found = by_steps(
+        [(run.losses, run.ways) for run in runs],
+        target_loss,
+        shares=FLOORS,
+        noise=prior.progress_noise,
+        noise_degrees=prior.noise_degrees,
+        prior=prior.curve,
+    )
+    if found is None:
         return None
-    noise = prior.progress_noise * np.sqrt(step.mean(axis=0) + LEVEL_NOISE**2)  # (S,) in effective epochs
-    weigh = noise**-2
-    slope = (step * weigh) @ rise / (step**2 @ weigh)[:, None]  # (C, G)
-    usable = slope > 0
-    if not usable.any():
-        return None
-    slope = np.where(usable, slope, 1.0)
-    errors = (rise[None, :, :] / slope[:, None, :] - step[:, :, None]) / noise[None, :, None]  # (C, S, G)
-    # The newest loss is known: the way left is counted from it, along the line.
-    left = (1 / (target_loss - floors) - heights[-1][-1])[None, :] / slope
-    done = runs[-1].ways[:, -1:]
-    logit = np.log(FLOORS / (1 - FLOORS))
-    prior_logit = math.log(prior.floor_share[0] / (1 - prior.floor_share[0]))
-    # How large chance is, is not known: `progress_noise` is a guess that counts as much as `noise_degrees` steps.
-    squares = (errors**2).sum(axis=1)
-    score = -0.5 * (prior.noise_degrees + len(rise)) * np.log1p(squares / prior.noise_degrees)
-    score -= 0.5 * ((logit - prior_logit) / prior.floor_share[1]) ** 2
-    score -= 0.5 * (np.log(np.maximum(done + left, 0.01) / expected) / spread) ** 2
-    weight = np.where(usable, np.exp(score - score[usable].max()), 0.0)
-    weight /= weight.sum()
-    mean = float((weight * left).sum())
-    each = weight.sum(axis=1)
+    each = found.way_weights
     fit = LossFit(
-        done=float(each @ done[:, 0]),
-        left=mean,
-        deviation=math.sqrt(max(float((weight * (left - mean) ** 2).sum()), 0.0)),
+        done=float(each @ runs[-1].ways[:, -1]),
+        left=found.mean_left,
+        deviation=found.left_deviation,
         early_gain=float(each @ np.array([a for a, _ in gains])),
         staleness=float(each @ np.array([b for _, b in gains])),
     )
-    return float((weight.sum(axis=0) * FLOORS).sum()), fit
+    return found.floor_share, fit

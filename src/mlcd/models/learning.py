@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlcd.errors import BadInput
-from mlcd.models.convergence import fit_loss
+from mlcd.models.loss_curve import fit_loss
 from mlcd.problem import Target
 
 

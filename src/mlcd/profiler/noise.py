@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from mlcd.clouds.reading import GradientNorms, Reading
-from mlcd.models.noise import SKIP_STEPS, NoiseMeter, Norms, successive
+from mlcd.models.noise import Norms, successive
 
 FIRST_STEPS = 10
 """Of the whole training: left out, since gradients are volatile there. Our choice; no source states one."""
@@ -55,24 +55,3 @@ def _ratio(some: Sequence[Norms]) -> float | None:
     """phi = s2/|G|^2, both averaged first; None where one of them is not above 0."""
     variance, signal = sum(n.variance for n in some), sum(n.signal for n in some)
     return variance / signal if variance > 0 and signal > 0 else None
-
-
-def listen(
-    meter: NoiseMeter, readings: Iterable[Reading], *, batch: float | None = None, skip_steps: int = SKIP_STEPS
-) -> int:
-    """Takes into `meter` what the readings say of noise; returns how many steps did.
-
-    Jobs report every few steps only, so the volatile start is left out here, by the samples of the whole training:
-    those of its first `skip_steps` steps. Give a meter whose own skip_steps is 0.
-    """
-    taken = 0
-    for reading in readings:
-        found = None if reading.noise is None else norms(reading.noise, batch)
-        if found is None or reading.noise is None:
-            continue
-        step = reading.noise.batch or batch or 0.0
-        if reading.samples is not None and reading.samples <= skip_steps * step:
-            continue
-        meter.add(found)
-        taken += 1
-    return taken

@@ -1,5 +1,6 @@
 """Where a run's times and prices come from: rented machines, a simulator, a measured table, or this machine."""
 
+from mlcd.report.text import Item, Line, Style
 from mlcd.run.kind import Kind
 from mlcd.run.run import EpochRun, SearchRun
 
@@ -35,6 +36,12 @@ def origin(record: SearchRun | EpochRun) -> tuple[str, str]:
     if record.kind is Kind.SERVE and record.cloud == "local":
         return NOMINAL, LOCAL_SERVING
     return "", ""
+
+
+def origin_lines(said: tuple[str, str]) -> list[Item]:
+    """The banner of an answer in text; nothing where time and money are real."""
+    word, sentence = said
+    return [Line(f"{word}: {sentence}", Style.NOTE, is_wrapped=True)] if word else []
 
 
 def prices_text(record: SearchRun) -> str:

@@ -93,13 +93,19 @@ class Table:
     after: Sequence[str] = ()
 
 
-def plain_table(title: str, heads: str, rows: Sequence[Sequence[str]], *, after: Sequence[str] = ()) -> Table:
-    """A table of texts. `heads` are the columns' names with `|` between; one that starts with `>` has numbers."""
+def plain_table(title: str, heads: str, rows: Sequence[Sequence[str | Cell]], *, after: Sequence[str] = ()) -> Table:
+    """A table of texts. `heads` are the columns' names with `|` between; one that starts with `>` has numbers.
+
+    A row with a cell whose class is `what` has failed: that cell says why.
+    """
     columns = [Column(name.lstrip(">"), name.startswith(">")) for name in heads.split("|")]
-    made = [
-        Row(cells=[Cell.of(text, "n" if at.is_number else "") for at, text in zip(columns, row, strict=True)])
-        for row in rows
-    ]
+    made = []
+    for row in rows:
+        cells = [
+            cell if isinstance(cell, Cell) else Cell.of(cell, "n" if column.is_number else "")
+            for column, cell in zip(columns, row, strict=True)
+        ]
+        made.append(Row(cells=cells, css="failed" if any(cell.css == "what" for cell in cells) else ""))
     return Table(title=title, columns=columns, rows=made, after=after)
 
 

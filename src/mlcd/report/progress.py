@@ -1,10 +1,12 @@
-"""Live progress on standard error: a line a trial, then the final run."""
+"""Progress of a search and its training on standard error: a line a trial, then the final run."""
 
-import os
 from typing import TextIO
 
-from mlcd.events import Event, RunProgress, SearchEnded, StepEnded, StepStarted, Warned
+from mlcd.events import Event, RunProgress, SearchEnded, StepEnded, StepStarted
+from mlcd.problem import Problem
+from mlcd.report.live import LiveLine, Pace, Status
 from mlcd.report.receipt import EXACT, Z95
+from mlcd.report.text import Style
 from mlcd.report.wording import short_seconds, shortened, speed_text
 from mlcd.run.money import Money
 from mlcd.run.step import Role
@@ -13,29 +15,98 @@ from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Failure, Measurement
 from mlcd.units import Usd, format_seconds
 
-_CONFIG, _SPEED, _MONEY, _TIME, _WIDTH, _BAR = 20, 16, 8, 9, 100, 20
+_CONFIG, _SPEED, _MONEY, _TIME, _BEST, _BAR = 20, 16, 8, 9, 20, 20
 _FREE = "free: neither spent, promised to running trials, nor reserved for training on the best so far"
-_COLOURS = {"dim": "2", "red": "31", "green": "32", "bold": "1"}
 
 
-class ProgressLines:
-    """An observer that writes to `stream`. The caller decides on colour (NO_COLOR, not a terminal: none).
+class RunningSteps:
+    """What both kinds of search tell of what runs now: trials one after the other, then the training or verification.
 
-    On a terminal what runs now is a line that is overwritten; elsewhere the final run is told in quarters. Columns
-    for a limit appear where there is that limit. A name is never cut: a long one takes a line of its own. Written in
-    ASCII where the stream's encoding has no more.
-
-    replayed  whether a measured table answers: the job's time is then shown instead of samples/s
+    problem  the run's, where it is known: then the budget, the most trials and the samples can be told, too
     """
 
-    def __init__(self, stream: TextIO, color: bool, *, replayed: bool = False) -> None:
-        self._stream, self._color, self._replayed = stream, color, replayed
-        self._terminal = stream.isatty()
-        self._columns = min(_WIDTH, _columns(stream))
-        self._plain = not _encodes(stream)
+    def __init__(self, live: LiveLine, problem: Problem | None, *, step: str, samples: str) -> None:
+        self._live, self._problem, self._step, self._samples = live, problem, step, samples
+        self._trials, self._final = Pace(), Pace()
+        self._expected_seconds: float | None = None
+        self._started_seconds: float | None = None
+
+    def trial_started(self, event: StepStarted, what: str) -> None:
+        """A trial is on its way; the first one is where the clock starts."""
+        done = event.step.number - 1
+        self._trials.tell(done, event.money.elapsed_seconds)
+        to_go = None
+        if self._problem is not None:
+            rest = max(1, self._problem.max_trials - done)
+            to_go = self._trials.seconds_for(rest) or self._problem.trial.seconds * rest
+            if event.money.seconds_left is not None:
+                to_go = min(to_go, max(0.0, event.money.seconds_left))
+        self._show(what, event.money, rate=self._trials.text(f"{self._step}s"), to_go_seconds=to_go)
+
+    def chosen(self, plan: Plan | None) -> None:
+        """What will run when the search is over."""
+        self._expected_seconds = None if plan is None else plan.seconds
+
+    def progressed(self, event: RunProgress, what: str) -> None:
+        """The training is so far."""
+        fraction = min(1.0, max(0.0, event.fraction))
+        self._final.tell(fraction, event.money.elapsed_seconds)
+        to_go = self._final.seconds_for(1 - fraction)
+        if to_go is None and self._expected_seconds is not None:
+            to_go = self._expected_seconds * (1 - fraction)
+        rate = self._final.per_second
+        text = "" if rate is None else f"{rate * 3600:.0%}/h" if rate < 1 / 3600 else f"{rate * 60:.0%}/min"
+        if rate is not None and self._problem is not None and self._samples:
+            text = f"{speed_text(rate * self._problem.work_samples)} {self._samples}"
+        self._show(what, event.money, rate=text, to_go_seconds=to_go, fraction=fraction)
+
+    def verifying(self, event: RunProgress, what: str) -> None:
+        """The verification runs: it takes at most as long as planned, whatever is measured."""
+        if event.fraction == 0 or self._started_seconds is None:
+            self._started_seconds = event.money.elapsed_seconds
+        most = None if self._problem is None else self._problem.verify_seconds
+        gone = event.money.elapsed_seconds - self._started_seconds
+        to_go = None if most is None else max(0.0, most - gone)
+        self._show(what, event.money, rate="", to_go_seconds=to_go)
+
+    def _show(
+        self, what: str, money: Money, *, rate: str, to_go_seconds: float | None, fraction: float | None = None
+    ) -> None:
+        budget = None if self._problem is None else self._problem.goal.budget
+        self._live.show(
+            Status(
+                what=what,
+                at=self._live.now,
+                elapsed_seconds=money.elapsed_seconds,
+                spent=money.spent,
+                budget=budget,
+                rate=rate,
+                to_go_seconds=to_go_seconds,
+                fraction=fraction,
+            )
+        )
+
+
+class ProgressLines(LiveLine):
+    """An observer that writes to `stream`. The caller decides on colour.
+
+    On a terminal what runs now is a line that is drawn anew; elsewhere the final run is told in quarters. Columns
+    for a limit appear where there is that limit and the terminal has room. A name is never cut: a long one takes a line
+    of its own. Written in ASCII where the stream's encoding has no more.
+
+    replayed  whether a measured table answers: the job's time is then shown instead of samples/s
+    problem   the run's, where it is known: the status then tells more
+    """
+
+    def __init__(
+        self, stream: TextIO, color: bool | None = None, *, replayed: bool = False, problem: Problem | None = None
+    ) -> None:
+        super().__init__(stream, color)
+        self._replayed = replayed
+        self._steps = RunningSteps(self, problem, step="trial", samples="" if replayed else "samples/s")
         self._numbers: dict[Config, int] = {}
         self._running: dict[int, Config] = {}
-        self._headed = self._transient = False
+        self._columns: tuple[str, ...] | None = None
         self._told = -1
 
     def __call__(self, event: Event) -> None:
@@ -49,20 +120,21 @@ class ProgressLines:
                 self._ended(event)
             case RunProgress():
                 self._run(event)
-            case Warned():
-                self._line(self._paint(f"    ! {event.text}", "red"))
+            case _:
+                super().__call__(event)
 
     def _started(self, event: StepStarted) -> None:
         self._head(event.money)
         self._running[event.step.number] = event.step.config
-        if self._terminal:
-            others = f" and {len(self._running) - 1} more" if len(self._running) > 1 else ""
-            self._show(f"{event.step.number:>3} {event.step.config}{others}: {event.step.reason}")
+        others = f" and {len(self._running) - 1} more" if len(self._running) > 1 else ""
+        self._steps.trial_started(event, f"{event.step.number:>3} {event.step.config}{others}: {event.step.reason}")
 
     def _finished(self, event: StepEnded) -> None:
-        self._head(event.money)
+        shown = self._head(event.money)
         row, trial = event.step, event.step.trial
         self._running.pop(row.number, None)
+        if not self._running:
+            self.hide()
         improved = event.incumbent is not None and event.incumbent.config == trial.config
         if isinstance(trial, Measurement):
             self._numbers[trial.config] = row.number
@@ -71,74 +143,95 @@ class ProgressLines:
             result = str(trial.kind)
         start, space = f"{row.number:>3} {trial.config}", 4 + _CONFIG + 1 + _SPEED
         if len(start) + 1 + len(result) > space:
-            self._line(start)
+            self.line(start)
             start = ""
-        cells = [
-            start + self._paint(f"{result:>{space - len(start)}}", "red" if isinstance(trial, Failure) else ""),
-            *self._money(event.money),
-            self._paint(self._best(event.incumbent), "green" if improved else "dim"),
-        ]
-        self._line(" ".join(cells).rstrip())
+        cells = "".join(f" {cell}" for cell in self._money(event.money, shown))
+        best = f" {self._best(event.incumbent)}" if "best" in shown else ""
+        self.line(
+            start,
+            (f"{result:>{space - len(start)}}", Style.BAD if isinstance(trial, Failure) else Style.PLAIN),
+            cells,
+            (best, Style.GOOD if improved else Style.DIM),
+        )
         if isinstance(trial, Failure) and trial.message:
-            self._line(self._paint(f"      {shortened(_one_line(trial.message), _WIDTH - 6, '...')}", "dim"))
+            self.line((f"      {shortened(_one_line(trial.message), self.width - 6, '...')}", Style.DIM))
 
     def _result(self, trial: Measurement) -> str:
         speed = trial.samples_per_second
         value = short_seconds(1 / speed) if self._replayed else speed_text(speed)
         spread = _interval(trial)
-        return f"{value} {'+-' if self._plain else '±'}{spread}" if spread else value
+        return f"{value} {'+-' if self.is_plain else '±'}{spread}" if spread else value
 
     def _ended(self, event: SearchEnded) -> None:
-        self._line(f"Search ended: {event.stopped}" if event.stopped else "Search ended.")
+        self.hide()
+        self._steps.chosen(event.choice)
+        self.wrapped(f"Search ended: {event.stopped}" if event.stopped else "Search ended.")
         if event.choice is None:
-            self._line(self._paint("Nothing measured fits.", "red"))
+            self.line(("Nothing measured fits.", Style.BAD))
             return
         plan = event.choice
-        self._line(
-            self._paint(f"Chosen: {plan.config}", "bold")
-            + f", {format_seconds(plan.seconds)} and {plan.usd} expected"
-            + ("" if plan.worst_seconds <= plan.seconds * (1 + EXACT) else f", {_at_most(plan)}")
-        )
+        expected = f", {format_seconds(plan.seconds)} and {plan.usd} expected"
+        if plan.worst_seconds > plan.seconds * (1 + EXACT):
+            expected += f", {_at_most(plan)}"
+        title = f"Chosen: {plan.config}"
+        if self.limit is not None and len(title) + len(expected) > self.limit:
+            self.line((title, Style.HEADING))
+            self.wrapped(f"  {expected[2:]}")
+        else:
+            self.line((title, Style.HEADING), expected)
 
     def _run(self, event: RunProgress) -> None:
         fraction = min(1.0, max(0.0, event.fraction))
+        if self.is_live and fraction < 1:
+            self._steps.progressed(event, f"Training on {event.config}")
+            return
+        self.hide()
         quarter = int(fraction * 4)
-        if not self._terminal and quarter <= self._told:
+        if not self.is_live and quarter <= self._told:
             return
         self._told = quarter
-        full, empty = ("#", ".") if self._plain else ("█", "░")
+        full, empty = ("#", ".") if self.is_plain else ("█", "░")
         money = event.money
         left = "" if money.left is None else f", {money.left} left"
         head = f"Training on {event.config}  "
         tail = f" {fraction:>4.0%}  {money.spent} spent{left}, {short_seconds(money.elapsed_seconds)} in all"
-        bar = min(_BAR, max(0, self._columns - 1 - len(head) - len(tail)))
+        bar = min(_BAR, max(0, self.width - 1 - len(head) - len(tail)))
         done = round(fraction * bar)
-        text = f"{head}{full * done}{empty * (bar - done)}{tail}"
-        if self._terminal and fraction < 1:
-            self._show(text)
-        else:
-            self._line(text)
+        self.wrapped(f"{head}{full * done}{empty * (bar - done)}{tail}")
 
-    def _head(self, money: Money) -> None:
-        if self._headed:
-            return
-        self._headed = True
+    def _head(self, money: Money) -> tuple[str, ...]:
+        """The columns; their names are written before the first trial."""
+        if self._columns is not None:
+            return self._columns
+        self._columns = shown = self._fitting(money)
         result = "job time" if self._replayed else "samples/s, 95%"
-        cells = ["  #", f"{'configuration':<{_CONFIG}}", f"{result:>{_SPEED}}", f"{'spent':>{_MONEY}}"]
-        cells.append(f"{'reserved':>{_MONEY}}")
-        if money.left is not None:
-            cells.append(f"{'free':>{_MONEY}}")
-        if money.seconds_left is not None:
+        names = {"spent": "spent", "reserved": "reserved", "free": "free"}
+        cells = ["  #", f"{'configuration':<{_CONFIG}}", f"{result:>{_SPEED}}"]
+        cells += [f"{name:>{_MONEY}}" for column, name in names.items() if column in shown]
+        if "time" in shown:
             cells.append(f"{'free time':>{_TIME}}")
         if money.left is not None or money.seconds_left is not None:
-            self._line(self._paint(_FREE, "dim"))
-        self._line(self._paint(" ".join([*cells, " best so far"]), "dim"))
+            self.wrapped(_FREE, Style.DIM)
+        self.line((" ".join([*cells, *[" best so far"] * ("best" in shown)]), Style.DIM))
+        return shown
 
-    def _money(self, money: Money) -> list[str]:
-        cells = [f"{_usd(money.spent):>{_MONEY}}", f"{_usd(money.reserved):>{_MONEY}}"]
-        if money.left is not None:
-            cells.append(f"{_usd(money.left):>{_MONEY}}")
-        if money.seconds_left is not None:
+    def _fitting(self, money: Money) -> tuple[str, ...]:
+        """The columns that there is room for, the more important ones first."""
+        wanted = [("spent", _MONEY)]
+        wanted += [("free", _MONEY)] if money.left is not None else []
+        wanted += [("best", _BEST), ("reserved", _MONEY)]
+        wanted += [("time", _TIME)] if money.seconds_left is not None else []
+        room, shown = (self.limit or 10**6) - (4 + _CONFIG + 1 + _SPEED), []
+        for name, width in wanted:
+            room -= width + 1
+            if room >= 0:
+                shown.append(name)
+        return tuple(shown)
+
+    def _money(self, money: Money, shown: tuple[str, ...]) -> list[str]:
+        amounts = {"spent": money.spent, "reserved": money.reserved, "free": money.left}
+        cells = [f"{_usd(usd):>{_MONEY}}" for name, usd in amounts.items() if usd is not None and name in shown]
+        if money.seconds_left is not None and "time" in shown:
             cells.append(f"{short_seconds(money.seconds_left):>{_TIME}}")
         return cells
 
@@ -148,33 +241,6 @@ class ProgressLines:
         number = self._numbers.get(plan.config)
         name = f"#{number}" if number is not None else str(plan.config)  # a trial of before a resume has no row here
         return f" {short_seconds(plan.seconds):>6} {_usd(plan.usd):>{_MONEY}} {name}"
-
-    def _paint(self, text: str, colour: str) -> str:
-        return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if self._color and colour else text
-
-    def _show(self, text: str) -> None:
-        """A line that the next one overwrites."""
-        clipped = _printable(text)
-        if len(clipped) > self._columns - 1:
-            clipped = clipped[: max(0, self._columns - 4)] + "..."
-        self._stream.write(f"\r{clipped:<{self._columns - 1}}")
-        self._stream.flush()
-        self._transient = True
-
-    def _line(self, text: str) -> None:
-        if self._transient:
-            self._stream.write("\r" + " " * (self._columns - 1) + "\r")
-            self._transient = False
-        self._stream.write(text + "\n")
-        self._stream.flush()
-
-
-def _encodes(stream: TextIO) -> bool:
-    try:
-        "±█░…".encode(getattr(stream, "encoding", None) or "utf-8")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
 
 
 def _interval(trial: Measurement) -> str:
@@ -186,24 +252,12 @@ def _interval(trial: Measurement) -> str:
     return f"{half:.1%}" if half < 0.0995 else f"{half:.0%}"
 
 
-def _columns(stream: TextIO) -> int:
-    """The terminal's width: a line that is overwritten must not be wrapped."""
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or _WIDTH
-    except (OSError, ValueError, AttributeError):
-        return _WIDTH
-
-
 def _at_most(plan: Plan) -> str:
     return f"at most {format_seconds(plan.worst_seconds)} and {plan.worst_usd}"
 
 
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in text)
-
-
 def _one_line(text: str) -> str:
-    return " ".join(_printable(text).split())
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def _usd(usd: Usd) -> str:

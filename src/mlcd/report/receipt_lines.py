@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from mlcd.report.page import Cell, Column, Part, Row, Table
 from mlcd.report.receipt import Receipt
+from mlcd.report.text import Rows
 from mlcd.report.wording import begun_again, plural, sentence
 from mlcd.run.attempt import Ending
 from mlcd.run.run import EpochRun, SearchRun
@@ -74,6 +75,15 @@ def serverless_lines(record: EpochRun) -> list[ReceiptLine]:
     if budget is not None:
         lines += [_line("budget", None, budget), _line("left", None, budget - record.total_usd, is_sum=True)]
     return lines
+
+
+def receipt_rows(lines: Sequence[ReceiptLine]) -> Rows:
+    """The receipt as a table of text."""
+    rows = [["Receipt", "time", "money"]]
+    for line in lines:
+        label, time, usd = line.cells()
+        rows.append([f"  {label}", time, usd])
+    return Rows(rows=rows, align="<>>")
 
 
 def receipt_table(lines: Sequence[ReceiptLine], note: str = "") -> Table:

@@ -1,13 +1,13 @@
 """What a training on functions says: how it ended, its epochs, its receipt, and whether instances had been better."""
 
-from mlcd.report.origin import origin
+from mlcd.report.origin import origin, origin_lines
 from mlcd.report.receipt_lines import serverless_lines
-from mlcd.report.text_table import text_table
+from mlcd.report.text import Item, Line, Rows, Style, rendered
 from mlcd.run.run import EpochRun
 from mlcd.run.verdict import PlainInstance
 from mlcd.trial.epoch import Epoch, FailedEpoch
 from mlcd.trial.outcome import Status
-from mlcd.units import Usd, format_seconds
+from mlcd.units import format_seconds
 
 _HEADLINES = {
     Status.RUNNING: "Not finished: `mlcd resume {run}` goes on.",
@@ -35,6 +35,13 @@ def goal_text(record: EpochRun) -> str:
         limits.append(f"in {format_seconds(goal.deadline_seconds)}")
     what = f"{problem.name}: {record.function_facts.model} to a loss of {problem.target_loss:.4g}"
     return f"{what}, {least} {' and '.join(limits)}".strip()
+
+
+def fleets_text(epochs: tuple[Epoch, ...]) -> str:
+    """`4-16 functions of 512-1,769 MB`."""
+    functions = [epoch.fleet.functions for epoch in epochs]
+    memory = [epoch.fleet.memory_mb for epoch in epochs]
+    return f"{_span(functions)} functions of {_span(memory)} MB"
 
 
 def better_instance(record: EpochRun) -> PlainInstance | None:
@@ -70,21 +77,21 @@ def instances_text(record: EpochRun) -> str:
     return f"No plain instance would have been better; the nearest is {cheapest.name}: {_at(cheapest)}."
 
 
-def serverless_verdict(record: EpochRun) -> str:
-    """The whole answer in characters."""
-    word, sentence = origin(record)
-    lines = [f"{word}: {sentence}"] if word else []
-    lines += [goal_text(record), headline(record)]
+def serverless_verdict(record: EpochRun, *, width: int | None = None, colour: bool = False) -> str:
+    """The whole answer, without a newline at its end."""
+    ended = Style.ANSWER if record.is_target_reached else Style.PLAIN
+    items = [*origin_lines(origin(record)), Line(goal_text(record)), Line(headline(record), ended)]
     if record.stopped:
-        lines.append(f"Ended: {record.stopped}.")
+        items.append(Line(f"Ended: {record.stopped}."))
     if record.smallest_budget is not None:
-        lines.append(f"The smallest budget that would do, as far as can be told: {_up(record.smallest_budget)}.")
+        items.append(Line(f"The smallest budget that would do, as far as can be told: {record.smallest_budget}."))
     if record.epoch_steps:
-        lines += ["", "Epochs", *_epochs(record), "", *_receipt(record)]
+        items += [Line(), Line("Epochs", Style.HEADING), *_epochs(record), Line(), *_receipt(record)]
     if text := instances_text(record):
-        lines += ["", text, "(An estimate from the functions' processor time; docs/serverless.md says how.)"]
-    lines += ["", f"Run {record.run_id}: mlcd show {record.run_id}; mlcd report {record.run_id}"]
-    return "\n".join(lines)
+        items += [Line(), Line(text)]
+        items.append(Line("(An estimate from the functions' processor time; docs/serverless.md says how.)"))
+    items += [Line(), Line(f"Run {record.run_id}: mlcd show {record.run_id}; mlcd report {record.run_id}")]
+    return rendered(items, width=width, colour=colour)
 
 
 def epoch_cells(done: Epoch | FailedEpoch) -> list[str]:
@@ -93,7 +100,7 @@ def epoch_cells(done: Epoch | FailedEpoch) -> list[str]:
     return [str(done.number), f"{fleet.share:.0%}", str(fleet.functions), f"{fleet.memory_mb:,} MB"]
 
 
-def _epochs(record: EpochRun) -> list[str]:
+def _epochs(record: EpochRun) -> list[Item]:
     rows = [
         ["epoch", "samples", "functions", "memory", "loss", "time", "money", "fetch", "compute", "update", "repeated"]
     ]
@@ -105,11 +112,11 @@ def _epochs(record: EpochRun) -> list[str]:
             rows.append([*start, f"{done.loss:.4f}", f"{done.seconds:.1f} s", str(done.usd), *phases, str(done.failed)])
         else:
             rows.append([*start, "failed", f"{done.seconds:.1f} s", str(done.usd), "-", "-", "-", "-"])
-    lines = text_table(rows, ">>>>>>>>>>>")
-    return lines + [f"  epoch {each.number} failed: {each.message}" for each in record.failed_epochs]
+    failed = [Line(f"  epoch {each.number} failed: {each.message}") for each in record.failed_epochs]
+    return [Rows(rows=rows, align=">" * len(rows[0]), indent=2), *failed]
 
 
-def _receipt(record: EpochRun) -> list[str]:
+def _receipt(record: EpochRun) -> list[Item]:
     prices = record.problem.prices
     calls = sum(epoch.calls for epoch in record.epochs)
     repeated = sum(epoch.failed for epoch in record.epochs)
@@ -117,12 +124,13 @@ def _receipt(record: EpochRun) -> list[str]:
     head = f"Receipt (prices of {prices.name}, {prices.date.isoformat()})"
     sync = record.function_facts.sync
     tail = f"  {calls:,} calls, {repeated:,} of them repeated; {sync}; scheduled by {record.strategy}"
-    return [head, *text_table(rows, "<>>"), tail]
+    return [Line(head, Style.HEADING), Rows(rows=rows, align="<>>", indent=2, has_heads=False), Line(tail)]
+
+
+def _span(numbers: list[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,}-{high:,}"
 
 
 def _at(plan: PlainInstance) -> str:
     return f"{format_seconds(plan.seconds)} and {plan.usd}"
-
-
-def _up(usd: Usd) -> str:
-    return str(usd)

@@ -1,7 +1,7 @@
 """A training on functions as one HTML file: how it ended, the pictures, every epoch, the receipt. Works offline."""
 
 from mlcd.report.origin import origin
-from mlcd.report.page import Page, drawn, plain_table, render
+from mlcd.report.page import Cell, Page, drawn, plain_table, render
 from mlcd.report.receipt_lines import receipt_table, serverless_lines
 from mlcd.report.serverless import epoch_cells, goal_text, headline, instances_text
 from mlcd.report.serverless_picture import serverless_picture
@@ -32,11 +32,12 @@ def serverless_html(record: EpochRun) -> str:
     return render("serverless.html.j2", page, picture=drawn(serverless_picture(record)), tables=tables)
 
 
-def _cells(row: Step) -> list[str]:
+def _cells(row: Step) -> list[str | Cell]:
     done = row.epoch
     start = epoch_cells(done)
     if not isinstance(done, Epoch):
-        return [*start, f"failed: {done.message}", f"{done.seconds:.1f} s", str(done.usd), "-", "-", "-", "-", "-"]
+        why = Cell.of(f"failed: {done.message}", "what")
+        return [*start, why, f"{done.seconds:.1f} s", str(done.usd), "-", "-", "-", "-", "-"]
     phases = [f"{phase.mean_seconds:.2f} s" for phase in (done.fetch, done.compute, done.update)]
     counts = [str(done.calls), str(done.failed)]
     return [*start, f"{done.loss:.4f}", f"{done.seconds:.1f} s", str(done.usd), *phases, *counts]

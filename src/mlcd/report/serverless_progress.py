@@ -1,69 +1,131 @@
-"""Live progress of a training on functions on standard error: loss against time and money, a line an epoch."""
+"""Progress of a training on functions on standard error: loss against time and money, a line an epoch."""
 
+import math
+from collections.abc import Mapping
 from typing import TextIO
 
-from mlcd.events import Event, StepEnded, StepStarted, Warned
+from mlcd.events import Event, StepEnded, StepStarted
+from mlcd.report.live import LiveLine, Pace, Status
+from mlcd.report.text import Style
 from mlcd.report.wording import shortened
 from mlcd.trial.epoch import Epoch
 from mlcd.units import format_seconds
 
-_WIDTH, _BAR = 100, 24
+_TO_TARGET = "to the target"
+_COLUMNS = {
+    "epoch": (0, ">", 5),
+    "functions": (2, "<", 16),
+    "samples": (1, ">", 7),
+    "loss": (1, ">", 9),
+    "time": (2, ">", 12),
+    "spent": (2, ">", 9),
+    "left": (1, ">", 10),
+    _TO_TARGET: (2, "<", 24),
+}
+"""The space before a column, its alignment and its width."""
 
 
-class EpochProgress:
+class EpochProgress(LiveLine):
     """An observer that writes to `stream`. The bar is how far the loss has come from its first value to the target."""
 
-    def __init__(self, stream: TextIO, target_loss: float) -> None:
-        self._stream, self._target = stream, target_loss
-        self._terminal = stream.isatty()
+    def __init__(self, stream: TextIO, target_loss: float, color: bool | None = None) -> None:
+        super().__init__(stream, color)
+        self._target = target_loss
         self._first: float | None = None
-        self._headed = self._transient = False
+        self._loss: float | None = None
+        self._elapsed_seconds = 0.0
+        self._epochs, self._way = Pace(), Pace()
+        self._headed = False
+        self._columns = _fitting(self.limit)
 
     def __call__(self, event: Event) -> None:
         """Shows one event."""
         match event:
             case StepStarted():
-                self._head()
-                if self._terminal:
-                    self._show(f"{event.step.authorisation.attempt:>5}  {event.step.fleet} ...")
+                self._started(event)
             case StepEnded():
                 self._finished(event)
-            case Warned():
-                self._line(f"    ! {event.text}")
+            case _:
+                super().__call__(event)
+
+    def _started(self, event: StepStarted) -> None:
+        self._head()
+        number = event.step.authorisation.attempt
+        self._epochs.tell(number - 1, self._elapsed_seconds)
+        loss = "" if self._loss is None else f", loss {self._loss:.4g} of {self._target:.4g}"
+        self.show(
+            Status(
+                what=f"Epoch {number}: {event.step.fleet}{loss}",
+                at=self.now,
+                elapsed_seconds=self._elapsed_seconds,
+                spent=event.money.spent,
+                budget=None if event.money.left is None else event.money.spent + event.money.left,
+                rate=self._epochs.text("epochs"),
+                to_go_seconds=None if self._loss is None else self._way.seconds_for(1 - self._come(self._loss)),
+            )
+        )
+
+    def _come(self, loss: float) -> float:
+        """The part of the way from the first loss to the target; of a loss that falls by a constant factor an epoch."""
+        first, target = self._first, self._target
+        if first is None or first <= target:
+            return 1.0
+        if target > 0 and loss > 0:
+            return min(1.0, math.log(first / loss) / math.log(first / target))
+        return min(1.0, (first - loss) / (first - target))
 
     def _finished(self, event: StepEnded) -> None:
+        self.hide()
         self._head()
+        money = event.money
+        self._elapsed_seconds = money.elapsed_seconds
         done = event.step.epoch
-        left = "" if event.money.left is None else f"{event.money.left!s:>10}"
-        start = f"{done.number:>5}  {done.fleet.plain:<16} {done.fleet.share:>7.0%}"
-        spent = f"{format_seconds(event.money.elapsed_seconds):>12}  {event.money.spent!s:>9} {left}"
+        cells = {
+            "epoch": str(done.number),
+            "functions": done.fleet.plain,
+            "samples": f"{done.fleet.share:.0%}",
+            "loss": f"{done.loss:.4f}" if isinstance(done, Epoch) else "failed",
+            "time": format_seconds(money.elapsed_seconds),
+            "spent": str(money.spent),
+            "left": "" if money.left is None else str(money.left),
+        }
         if not isinstance(done, Epoch):
-            self._line(f"{start} {'failed':>9}  {spent}")
-            self._line(f"       {shortened(' '.join(done.message.split()), _WIDTH - 7, '...')}")
+            self._row(cells, Style.BAD)
+            self.line((f"       {shortened(' '.join(done.message.split()), self.width - 7, '...')}", Style.DIM))
             return
+        self._loss = done.loss
         self._first = done.loss if self._first is None else max(self._first, done.loss)
-        self._line(f"{start} {done.loss:>9.4f}  {spent}  {self._bar(done.loss)}".rstrip())
+        self._way.tell(self._come(done.loss), money.elapsed_seconds)
+        self._row({**cells, _TO_TARGET: self._bar(done.loss)})
+
+    def _row(self, cells: Mapping[str, str], loss: Style = Style.PLAIN) -> None:
+        pieces = []
+        for name, (gap, side, width) in self._columns.items():
+            pieces.append((f"{'':{gap}}{cells.get(name, ''):{side}{width}}", loss if name == "loss" else Style.PLAIN))
+        self.line(*pieces)
 
     def _bar(self, loss: float) -> str:
-        if self._first is None or self._first <= self._target:
+        if self._first is None or self._first <= self._target or _TO_TARGET not in self._columns:
             return ""
         share = min(1.0, max(0.0, (self._first - loss) / (self._first - self._target)))
-        return "#" * round(share * _BAR)
+        return "#" * round(share * self._columns[_TO_TARGET][2])
 
     def _head(self) -> None:
         if not self._headed:
             self._headed = True
-            heads = f"epoch  {'functions':<16} samples {'loss':>9}  {'time':>12}  {'spent':>9} {'left':>10}"
-            self._line(f"{heads}  to the target")
+            self._row({name: name for name in self._columns})
 
-    def _show(self, text: str) -> None:
-        self._stream.write(f"\r{text:<{_WIDTH - 1}}")
-        self._stream.flush()
-        self._transient = True
 
-    def _line(self, text: str) -> None:
-        if self._transient:
-            self._stream.write("\r" + " " * (_WIDTH - 1) + "\r")
-            self._transient = False
-        self._stream.write(text + "\n")
-        self._stream.flush()
+def _fitting(limit: int | None) -> dict[str, tuple[int, str, int]]:
+    """The columns that there is room for: the bar gives way first, then what is left, then the part of the samples."""
+    columns = dict(_COLUMNS)
+    if limit is None:
+        return columns
+    for name in (_TO_TARGET, "left", "samples"):
+        over = sum(gap + width for gap, _, width in columns.values()) - limit
+        if over <= 0:
+            break
+        gap, side, width = columns.pop(name)
+        if name == _TO_TARGET and width - over >= len(_TO_TARGET):
+            columns[name] = (gap, side, width - over)
+    return columns

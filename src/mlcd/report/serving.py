@@ -1,44 +1,47 @@
 """A serving run in words: the choice, what it was verified to hold, the receipt, and why each other one lost."""
 
-from textwrap import wrap
+from collections.abc import Sequence
 
 from mlcd.report.origin import LOCAL_SERVING
-from mlcd.report.receipt_lines import serving_lines
+from mlcd.report.receipt_lines import receipt_rows, serving_lines
 from mlcd.report.serving_facts import Choice, Loser, chosen, fallen, losers, nearest_miss, untried
-from mlcd.report.text_table import text_table
+from mlcd.report.text import Item, Line, Rows, Style, paragraphs, rendered, texts
 from mlcd.report.wording import plural, speed_text
 from mlcd.run.run import SearchRun
 from mlcd.trial.outcome import Status
 from mlcd.units import format_seconds
 
-WIDTH = 100
 
-
-def serving_verdict(record: SearchRun) -> str:
-    """The whole answer, about 100 columns wide, without a newline at its end."""
-    parts = [headline(record), _known(record), _receipt(record), _others(record), _more(record)]
-    return "\n\n".join("\n".join(lines) for lines in parts if lines)
+def serving_verdict(record: SearchRun, *, width: int | None = None, colour: bool = False) -> str:
+    """The whole answer, without a newline at its end: about 100 columns, or as wide as the terminal."""
+    parts: list[Sequence[Item]] = [_answer(record), _known(record), _receipt(record), _others(record), _more(record)]
+    return rendered(paragraphs(parts), width=width, colour=colour)
 
 
 def headline(record: SearchRun) -> list[str]:
     """What came of it; the second line is the answer itself."""
-    asked = f"{record.problem.name}: {goal_text(record)}"
+    return texts(_answer(record))
+
+
+def _answer(record: SearchRun) -> list[Item]:
+    asked = Line(f"{record.problem.name}: {goal_text(record)}")
     trials = plural(len(record.trials), "load test")
     if not record.status.is_final:
         state = "Interrupted" if record.status is Status.INTERRUPTED else "Not finished"
-        return [asked, f"{state} after {trials}. Go on with: mlcd resume {record.run_id}"]
+        return [asked, Line(f"{state} after {trials}. Go on with: mlcd resume {record.run_id}")]
     if record.status is Status.INFEASIBLE:
-        return [asked, "Nothing can fit these limits: no load test was started.", *_ways_out(record)]
+        return [asked, Line("Nothing can fit these limits: no load test was started."), *_ways_out(record)]
     if record.status is Status.ALL_FAILED:
-        return [asked, f"Every load test failed ({len(record.trials)} of {len(record.trials)})."]
+        return [asked, Line(f"Every load test failed ({len(record.trials)} of {len(record.trials)}).")]
     choice = chosen(record)
-    if choice is None:
-        lines = [asked, f"None of the configurations that were tried ({len(record.trials)}) meets it."]
-        if fallen(record):
-            lines[1] = f"None that met it in its load test held it in its verification ({len(fallen(record))} tried)."
-        miss = nearest_miss(record)
-        return [*lines, *([f"Nearest: {miss.config}, {miss.text}"] if miss else []), *_ways_out(record)]
-    return [asked, f"Serve with: {choice.config}", *_measured(record, choice)]
+    if choice is not None:
+        return [asked, Line(f"Serve with: {choice.config}", Style.ANSWER), *_measured(record, choice)]
+    said = f"None of the configurations that were tried ({len(record.trials)}) meets it."
+    if fallen(record):
+        said = f"None that met it in its load test held it in its verification ({len(fallen(record))} tried)."
+    miss = nearest_miss(record)
+    near = [Line(f"Nearest: {miss.config}, {miss.text}")] if miss else []
+    return [asked, Line(said), *near, *_ways_out(record)]
 
 
 def goal_text(record: SearchRun) -> str:
@@ -64,11 +67,11 @@ def latency_text(seconds: float) -> str:
     return f"{milliseconds:.3g} ms"
 
 
-def _ways_out(record: SearchRun) -> list[str]:
-    return [f"Nearest way out: {relaxation.text}" for relaxation in record.relaxations]
+def _ways_out(record: SearchRun) -> list[Line]:
+    return [Line(f"Nearest way out: {relaxation.text}", Style.HEADING) for relaxation in record.relaxations]
 
 
-def _measured(record: SearchRun, choice: Choice) -> list[str]:
+def _measured(record: SearchRun, choice: Choice) -> list[Item]:
     load = choice.load
     rows = [
         ["requests/s", speed_text(choice.requests_per_second)],
@@ -85,8 +88,8 @@ def _measured(record: SearchRun, choice: Choice) -> list[str]:
         if record.problem.goal.rate is None and free > 0:
             held = speed_text(choice.measured_requests_per_second)
             rows[0][1] += f"   ({free:.0%} of the {held} measured are kept free)"
-    doubt = [f"  It may serve more: {load.saturated}."] if load.saturated else []
-    return [*text_table(rows, "<<"), f"  {how}", *doubt]
+    doubt = [Line(f"  It may serve more: {load.saturated}.")] if load.saturated else []
+    return [Rows(rows=rows, align="<<", indent=2, has_heads=False), Line(f"  {how}"), *doubt]
 
 
 def format_how(record: SearchRun, choice: Choice) -> str:
@@ -95,7 +98,7 @@ def format_how(record: SearchRun, choice: Choice) -> str:
     return f"({scenario}; {choice.load.requests:,} requests); not verified"
 
 
-def _known(record: SearchRun) -> list[str]:
+def _known(record: SearchRun) -> list[Item]:
     alike = record.serving.resemblance if record.serving else None
     if alike is None:
         return []
@@ -105,34 +108,27 @@ def _known(record: SearchRun) -> list[str]:
     if alike.unseen:
         more = f" and {len(alike.unseen) - 8} more" if len(alike.unseen) > 8 else ""
         lines.append(f"Never seen before: {', '.join(alike.unseen[:8])}{more}; the search needs more trials for that.")
-    return [line for text in lines for line in wrap(text, WIDTH)]
+    return [Line(text, is_wrapped=True) for text in lines]
 
 
-def _receipt(record: SearchRun) -> list[str]:
+def _receipt(record: SearchRun) -> list[Item]:
     if not record.trials:
         return []
-    rows = [["Receipt", "time", "money"]]
-    for line in serving_lines(record):
-        label, *amounts = line.cells()
-        rows.append([f"  {label}", *amounts])
-    lines = text_table(rows, "<>>", indent=0)
-    return [*lines, f"  {LOCAL_SERVING}"] if record.cloud == "local" else lines
+    rows = receipt_rows(serving_lines(record))
+    return [rows, Line(f"  {LOCAL_SERVING}")] if record.cloud == "local" else [rows]
 
 
-def _others(record: SearchRun) -> list[str]:
+def _others(record: SearchRun) -> list[Item]:
     found = losers(record)
-    lines = []
+    items: list[Item] = []
     if found:
         rows = [["Why not", "requests/s", "p99", "$ per million"], *([f"  {x.config}", *_numbers(x)] for x in found)]
-        for line, text in zip(text_table(rows, "<>>>", indent=0), ["", *(x.text for x in found)], strict=True):
-            if len(line) + 3 + len(text) <= WIDTH:
-                lines.append(f"{line}   {text}".rstrip())
-            else:
-                lines += [line, *wrap(text, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)]
+        notes = ["", *(x.text for x in found)]
+        items.append(Rows(rows=rows, align="<>>>", notes=notes, notes_indent=6, notes_beside=True))
     rest = untried(record)
     if rest:
-        lines.append(f"{rest:,} of {len(record.problem.space):,} configurations were not tried.")
-    return lines
+        items.append(Line(f"{rest:,} of {len(record.problem.space):,} configurations were not tried."))
+    return items
 
 
 def _numbers(loser: Loser) -> list[str]:
@@ -142,9 +138,9 @@ def _numbers(loser: Loser) -> list[str]:
     return [speed_text(loser.requests_per_second), latency_text(loser.load.p99_seconds), price]
 
 
-def _more(record: SearchRun) -> list[str]:
+def _more(record: SearchRun) -> list[Item]:
     lines = [f"The search ended: {record.stopped}."] if record.stopped else []
     lines += [f"Note: {note}" for note in (record.serving.notes if record.serving else ())]
     if record.trials:
         lines.append(f"Again: mlcd show {record.run_id}; as a page: mlcd report {record.run_id}")
-    return lines
+    return [Line(line) for line in lines]

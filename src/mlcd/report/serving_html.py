@@ -1,7 +1,7 @@
 """A serving run as one HTML file: the answer, the receipt, every load test, and what else was known. Works offline."""
 
 from mlcd.report.origin import origin
-from mlcd.report.page import Page, Table, plain_table, render
+from mlcd.report.page import Cell, Page, Table, plain_table, render
 from mlcd.report.receipt_lines import receipt_table, serving_lines
 from mlcd.report.serving import goal_text, headline, latency_text
 from mlcd.report.serving_facts import chosen, losers
@@ -36,11 +36,11 @@ def _trials(record: SearchRun) -> Table:
     return plain_table("Load tests", heads, [_trial(row) for row in record.trials])
 
 
-def _trial(row: Step) -> list[str]:
+def _trial(row: Step) -> list[str | Cell]:
     trial = row.trial
     first, last = [str(row.number), str(trial.config)], [format_seconds(trial.seconds), str(trial.usd), row.reason]
     if isinstance(trial, Failure):
-        return [*first, f"{trial.kind}: {trial.message}", "-", "-", "-", "-", *last]
+        return [*first, Cell.of(f"{trial.kind}: {trial.message}", "what"), "-", "-", "-", "-", *last]
     load = trial.load
     if load is None:
         return [*first, speed_text(trial.samples_per_second), "-", "-", "-", "-", *last]

@@ -1,48 +1,69 @@
-"""Live progress of a serving run on standard error: a line a load test, then the verification."""
+"""Progress of a serving run on standard error: a line a load test, then the verification."""
 
 import math
 from typing import TextIO
 
-from mlcd.events import Event, RunProgress, SearchEnded, StepEnded, StepStarted, Warned
+from mlcd.events import Event, RunProgress, SearchEnded, StepEnded, StepStarted
 from mlcd.goal import Goal
+from mlcd.problem import Problem
+from mlcd.report.live import LiveLine
+from mlcd.report.progress import RunningSteps
 from mlcd.report.serving import latency_text
+from mlcd.report.text import Style
 from mlcd.report.wording import shortened, speed_text
 from mlcd.run.step import Role
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Measurement
 from mlcd.units import format_seconds
 
-_WIDTH = 100
 
+class ServingProgress(LiveLine):
+    """An observer that writes to `stream`: what is tried and why, what it held, and what it would cost.
 
-class ServingProgress:
-    """An observer that writes to `stream`: what is tried and why, what it held, and what it would cost."""
+    problem  the run's, where it is known: the status on a terminal then tells more
+    """
 
-    def __init__(self, stream: TextIO, goal: Goal) -> None:
-        self._stream, self._goal = stream, goal
+    def __init__(
+        self, stream: TextIO, goal: Goal, color: bool | None = None, *, problem: Problem | None = None
+    ) -> None:
+        super().__init__(stream, color)
+        self._goal = goal
+        self._steps = RunningSteps(self, problem, step="test", samples="")
 
     def __call__(self, event: Event) -> None:
         """Shows one event."""
         match event:
             case StepStarted() if event.step.role is Role.TRIAL:
-                self._line(f"{event.step.number:>3} {event.step.config}")
-                self._line(f"      {shortened(event.step.reason, _WIDTH - 6, '...')}")
+                self.wrapped(f"{event.step.number:>3} {event.step.config}")
+                self._said(event.step.reason)
+                self._steps.trial_started(event, f"Load test {event.step.number}")
             case StepEnded() if event.step.role is Role.TRIAL:
+                self.hide()
                 trial = event.step.trial
                 if isinstance(trial, Measurement):
-                    self._line(f"      {self._result(trial)}; {event.money.spent} spent{self._best(event.incumbent)}")
+                    found = f"{self._result(trial)}; {event.money.spent} spent{self._best(event.incumbent)}"
+                    self.wrapped(f"      {found}")
                 else:
-                    text = " ".join(f"{trial.kind}: {trial.message}".split())
-                    self._line(f"      {shortened(text, _WIDTH - 6, '...')}")
+                    self._said(" ".join(f"{trial.kind}: {trial.message}".split()), Style.BAD)
             case SearchEnded():
-                self._line(f"Search ended: {event.stopped}" if event.stopped else "Search ended.")
+                self.hide()
+                self.wrapped(f"Search ended: {event.stopped}" if event.stopped else "Search ended.")
             case RunProgress():
-                if event.fraction == 0:
-                    self._line(f"Verifying {event.config} under load ...")
-                elif event.fraction == 1:
-                    self._line(f"      done after {format_seconds(event.money.elapsed_seconds)} in all")
-            case Warned():
-                self._line(f"    ! {event.text}")
+                self._verified(event)
+            case _:
+                super().__call__(event)
+
+    def _verified(self, event: RunProgress) -> None:
+        if event.fraction == 0:
+            self.wrapped(f"Verifying {event.config} under load ...")
+        if event.fraction < 1:
+            self._steps.verifying(event, "Verification")
+            return
+        self.hide()
+        self.line(f"      done after {format_seconds(event.money.elapsed_seconds)} in all")
+
+    def _said(self, text: str, style: Style = Style.DIM) -> None:
+        self.line((f"      {shortened(text, self.width - 6, '...')}", style))
 
     def _result(self, trial: Measurement) -> str:
         load = trial.load
@@ -60,7 +81,3 @@ class ServingProgress:
         if plan is None or not math.isfinite(plan.seconds):
             return ""
         return f"; best so far {plan.config} at {plan.usd} per million"
-
-    def _line(self, text: str) -> None:
-        self._stream.write(text + "\n")
-        self._stream.flush()

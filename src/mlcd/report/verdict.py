@@ -1,14 +1,14 @@
 """The answer in words for standard output: the choice, the receipt, why not the others, a small plot."""
 
-from textwrap import wrap
+from collections.abc import Sequence
 
 from mlcd.report.batches import batch_notes, share_done
 from mlcd.report.explain import Lost, over, ranked, why_not
-from mlcd.report.origin import is_replayed, origin_text, origin_word
+from mlcd.report.origin import is_replayed, origin, origin_lines
 from mlcd.report.receipt import Receipt, Saving, intervals, receipt
-from mlcd.report.receipt_lines import train_lines
+from mlcd.report.receipt_lines import receipt_rows, train_lines
+from mlcd.report.text import Item, Line, Rows, Style, paragraphs, rendered, texts
 from mlcd.report.text_plot import text_plot
-from mlcd.report.text_table import text_table
 from mlcd.report.wording import assurance_text, plural, speed_text
 from mlcd.run.attempt import Ending
 from mlcd.run.run import SearchRun
@@ -17,62 +17,75 @@ from mlcd.trial.plan import Plan
 from mlcd.units import Usd, format_seconds
 
 TOP = 5
-WIDTH = 100
+_PLOT_COLUMNS = 72
 
 
-def verdict(record: SearchRun, *, plain: bool = False) -> str:
-    """The whole answer, at most 100 columns wide as far as names allow, without a newline at its end.
+def verdict(record: SearchRun, *, plain: bool = False, width: int | None = None, colour: bool = False) -> str:
+    """The whole answer, without a newline at its end: about 100 columns, or as wide as the terminal.
 
     plain  ASCII only, for terminals that cannot show more
+    width  of the terminal; None where nothing limits a line
     """
-    parts: list[list[str]] = []
-    if word := origin_word(record):
-        parts.append(wrap(f"{word}: {origin_text(record)}", WIDTH))
-    parts.append(headline(record))
-    parts.append(_relaxations(record))
-    parts.append(_failures(record) if record.status is Status.ALL_FAILED else [])
+    parts: list[Sequence[Item]] = [origin_lines(origin(record)), _answer(record), _relaxations(record)]
+    if record.status is Status.ALL_FAILED:
+        parts.append(_failures(record))
     if record.trials or record.choice:
         parts.append(_receipt(receipt(record), gone=record.status.is_final))
-    parts.append(_top(record))
-    parts.append(_others(record))
-    plot = text_plot(record, plain=plain)
-    if plot:
-        parts.append(["Job time over nodes" if is_replayed(record) else "Speed (samples/s) over nodes", *plot])
-    parts.append(_more(record))
-    return "\n\n".join("\n".join(part) for part in parts if part)
+    parts += [_top(record), _others(record), _plot(record, plain, width), _more(record)]
+    return rendered(paragraphs(parts), width=width, colour=colour)
+
+
+def _plot(record: SearchRun, plain: bool, width: int | None) -> list[Item]:
+    room = _PLOT_COLUMNS if width is None else min(_PLOT_COLUMNS, width - 8)
+    lines = text_plot(record, width=room, plain=plain)
+    title = "Job time over nodes" if is_replayed(record) else "Speed (samples/s) over nodes"
+    return [Line(title, Style.HEADING), *(Line(line, is_drawn=True) for line in lines)] if lines else []
 
 
 def headline(record: SearchRun) -> list[str]:
-    """What came of it, the first line the answer itself."""
+    """What was asked for, what came of it, and what else there is to say of that."""
+    return texts([item for item in _answer(record) if isinstance(item, Line)])
+
+
+def _answer(record: SearchRun) -> list[Item]:
     asked = f"{record.problem.name}: {record.problem.goal}"
-    choice = record.choice
+    said = _outcome(record)
+    choice = [] if record.choice is None or record.status in _UNCHOSEN else _choice(record, record.choice)
+    if record.status.is_final:
+        return [Line(asked), *choice, *map(Line, said)]
+    return [Line(asked), *map(Line, said), *choice]
+
+
+_UNCHOSEN = (Status.INFEASIBLE, Status.NOTHING_FITS, Status.ALL_FAILED)
+
+
+def _outcome(record: SearchRun) -> list[str]:
+    """What there is to say beside the choice."""
+    trials = plural(len(record.trials), "trial")
     if record.status is Status.INFEASIBLE:
-        return [asked, "Nothing can fit these limits; nothing was trained."]
+        return ["Nothing can fit these limits; nothing was trained."]
     if record.status is Status.NOTHING_FITS:
-        paid = plural(len(record.trials), "trial")
+        paid = trials
         if record.earlier:
             paid += f" and {plural(len(record.earlier), 'training')} that did not end"
         none = "no training was finished" if record.earlier else "nothing was trained"
-        lines = [asked, f"Nothing measured fits what is left after {paid}; {none}."]
+        lines = [f"Nothing measured fits what is left after {paid}; {none}."]
         return [*lines, f"The search alone broke the limit: {_broken(record)}."] if _broken(record) else lines
     if record.status is Status.ALL_FAILED:
-        return [asked, f"Every trial failed ({len(record.trials)} of {len(record.trials)}); nothing was trained."]
+        return [f"Every trial failed ({len(record.trials)} of {len(record.trials)}); nothing was trained."]
     if not record.status.is_final:
         state = "Interrupted" if record.status is Status.INTERRUPTED else "Not finished"
-        lines = [asked, f"{state} after {plural(len(record.trials), 'trial')}. Go on with: mlcd resume {record.run_id}"]
-        return lines + (_choice(record, choice) if choice else [])
-    if choice is None:
-        return [asked, "Nothing was chosen."]
-    lines = [asked, *_choice(record, choice)]
+        return [f"{state} after {trials}. Go on with: mlcd resume {record.run_id}"]
+    if record.choice is None:
+        return ["Nothing was chosen."]
     if record.status is Status.RUN_FAILED:
         why = f" ({record.final.message})" if record.final and record.final.message else ""
-        lines.append(f"The training failed before its work was done{why}; what it cost is on the receipt.")
+        return [f"The training failed before its work was done{why}; what it cost is on the receipt."]
     if record.status is Status.OVERRAN:
         if record.final is not None and record.final.ending is Ending.STOPPED:
-            lines.append(f"The training was {record.final.message}.")
-        else:
-            lines.append(f"Search and training together broke the limit: {_broken(record)}.")
-    return lines
+            return [f"The training was {record.final.message}."]
+        return [f"Search and training together broke the limit: {_broken(record)}."]
+    return []
 
 
 def _broken(record: SearchRun) -> str:
@@ -83,54 +96,48 @@ def _broken(record: SearchRun) -> str:
     return " and ".join(parts)
 
 
-def _choice(record: SearchRun, choice: Plan) -> list[str]:
+def _choice(record: SearchRun, choice: Plan) -> list[Item]:
     sure = assurance_text(record.problem.assurance)
     known = intervals(record, choice)
     word = "Chosen" if record.final or not record.status.is_final else "Train on"
-    if known and known.is_exact:
-        return [f"{word}: {choice.config}", f"  {format_seconds(choice.seconds)}, {choice.usd}: measured without noise"]
+    title = Line(f"{word}: {choice.config}", Style.ANSWER)
+    if known is None or known.is_exact:
+        how = "predicted, not measured" if known is None else "measured without noise"
+        return [title, Line(f"  {format_seconds(choice.seconds)}, {choice.usd}: {how}")]
     rows = [["", "predicted", "95% interval", f"at most ({sure} sure)"]]
-    if known is None:
-        return [
-            f"{word}: {choice.config}",
-            f"  {format_seconds(choice.seconds)}, {choice.usd}: predicted, not measured",
-        ]
     seconds = f"{format_seconds(known.seconds[0])} .. {format_seconds(known.seconds[1])}"
     rows.append(["time", format_seconds(choice.seconds), seconds, format_seconds(choice.worst_seconds)])
     rows.append(["money", str(choice.usd), f"{known.usd[0]} .. {known.usd[1]}", str(choice.worst_usd)])
-    return [f"{word}: {choice.config}", *text_table(rows, "<>>>")]
+    return [title, Rows(rows=rows, align="<>>>", indent=2)]
 
 
-def _relaxations(record: SearchRun) -> list[str]:
+def _relaxations(record: SearchRun) -> list[Item]:
     if not record.relaxations:
         return []
     where = " among measured deployments" if record.history.measured else ""
-    return [f"Nearest way out{where}: " + ", or ".join(relaxation.text for relaxation in record.relaxations)]
+    ways = ", or ".join(relaxation.text for relaxation in record.relaxations)
+    return [Line(f"Nearest way out{where}: {ways}", Style.HEADING)]
 
 
-def _failures(record: SearchRun) -> list[str]:
+def _failures(record: SearchRun) -> list[Item]:
     groups: dict[str, list[str]] = {}
     for failure in record.history.failures:
         key = f"{failure.kind}: {failure.message}" if failure.message else str(failure.kind)
         groups.setdefault(key, []).append(str(failure.config))
-    lines = ["What failed"]
+    lines: list[Item] = [Line("What failed")]
     for reason, configs in sorted(groups.items(), key=lambda item: -len(item[1])):
-        lines.append(f"  {len(configs)} x {reason}")
-        lines += wrap(", ".join(configs), WIDTH - 6, initial_indent=" " * 6, subsequent_indent=" " * 6)
+        lines.append(Line(f"  {len(configs)} x {reason}"))
+        lines.append(Line(" " * 6 + ", ".join(configs), is_wrapped=True))
     return lines
 
 
-def _receipt(paid: Receipt, *, gone: bool) -> list[str]:
-    rows = [["Receipt", "time", "money"]]
-    for line in train_lines(paid, is_final=gone):
-        label, *amounts = line.cells()
-        rows.append([f"  {label}", *amounts])
-    lines = text_table(rows, "<>>", indent=0)
+def _receipt(paid: Receipt, *, gone: bool) -> list[Item]:
+    items: list[Item] = [receipt_rows(train_lines(paid, is_final=gone))]
     if paid.savings:
-        lines.append("Saved, search included, against training without a search on")
+        items.append(Line("Saved, search included, against training without a search on", Style.HEADING))
         for saving in paid.savings:
-            lines += _saving(saving)
-    return lines
+            items += map(Line, _saving(saving))
+    return items
 
 
 def _saving(saving: Saving) -> list[str]:
@@ -157,7 +164,7 @@ def _saved_usd(usd: Usd) -> str:
     return f"{usd} saved" if usd.micros >= 0 else f"{Usd(-usd.micros)} more"
 
 
-def _top(record: SearchRun) -> list[str]:
+def _top(record: SearchRun) -> list[Item]:
     entries = {entry.config: entry for entry in why_not(record) if entry.plan is not None}
     plans = list(ranked(record))
     if not plans:
@@ -176,44 +183,32 @@ def _top(record: SearchRun) -> list[str]:
         reason = took if plan.config == chosen else entries[plan.config].text
         speed = [speed_text(speeds[plan.config])] * with_speed
         rows.append([f"  {plan.config}", *speed, format_seconds(plan.seconds), str(plan.usd), reason])
-    return _hanging(text_table(rows, "<" + ">" * (2 + with_speed) + "<", indent=0), rows)
+    return [Rows(rows=rows, align="<" + ">" * (2 + with_speed) + "<", is_wrapped=True)]
 
 
-def _hanging(lines: list[str], rows: list[list[str]]) -> list[str]:
-    """The lines with a last column that is too long wrapped under itself."""
-    made = []
-    for line, row in zip(lines, rows, strict=True):
-        start = len(line) - len(row[-1])
-        wrapped = wrap(row[-1], max(24, WIDTH - start)) or [""]
-        made.append(line[:start] + wrapped[0])
-        made += [" " * start + more for more in wrapped[1:]]
-    return made
-
-
-def _others(record: SearchRun) -> list[str]:
+def _others(record: SearchRun) -> list[Item]:
     entries = why_not(record)
     failed = [e for e in entries if e.kind is Lost.FAILED and record.status is not Status.ALL_FAILED]
     untried = [e for e in entries if e.kind in (Lost.NOT_TRIED, Lost.NOT_AFFORDABLE)]
     if not failed and not untried:
         return []
     rows = [[f"  {e.subject}", e.text] for e in failed]
-    lines = ["And why not", *_hanging(text_table(rows, "<<", indent=0), rows)]
-    for entry in untried:
-        lines += wrap(f"{entry.subject}: {entry.text}", WIDTH, initial_indent="  ", subsequent_indent=" " * 6)
-    return lines
+    items: list[Item] = [Line("And why not", Style.HEADING)]
+    items.append(Rows(rows=rows, align="<<", has_heads=False, is_wrapped=True))
+    items += [Line(f"  {entry.subject}: {entry.text}", hang=4, is_wrapped=True) for entry in untried]
+    return items
 
 
-def _more(record: SearchRun) -> list[str]:
-    lines = []
+def _more(record: SearchRun) -> list[Item]:
+    items: list[Item] = []
     if record.stopped:
-        lines.append(f"The search ended: {record.stopped}.")
-    for note in batch_notes(record):
-        lines += wrap(note, WIDTH, subsequent_indent="  ")
+        items.append(Line(f"The search ended: {record.stopped}."))
+    items += [Line(note, hang=2, is_wrapped=True) for note in batch_notes(record)]
     done = share_done(record)
     if done > 0:
-        lines.append(f"The trials did {done:.0%} of the training: it went on from their checkpoint.")
+        items.append(Line(f"The trials did {done:.0%} of the training: it went on from their checkpoint."))
     if record.outputs:
-        lines.append(f"Brought home: {record.outputs}")
+        items.append(Line(f"Brought home: {record.outputs}"))
     if record.trials:
-        lines.append(f"Pictures, every trial, how to repeat it: mlcd report {record.run_id}")
-    return lines
+        items.append(Line(f"Pictures, every trial, how to repeat it: mlcd report {record.run_id}"))
+    return items

@@ -56,9 +56,6 @@ class MpcSettings(PlanningSettings):
     """The first part has this many times fewer functions than planned: starting many may cost unknown time. Chosen on
     tune-0 to tune-520 and lenet-localhost."""
 
-    second_part_share: float = 0.05
-    """The least share of an epoch of every part after the first. Chosen on tune-0 to tune-520."""
-
     part_growth: float = 2.0
     """Each opening part is this many times as large as all before it. Chosen on tune-0 to tune-520."""
 
@@ -69,12 +66,6 @@ class MpcSettings(PlanningSettings):
     cut_last: bool = True
     """Whether the last epoch is cut to the way left."""
 
-    last_part_sigmas: float = 1.0
-    """Deviations by which the last part goes beyond the target. Chosen on tune-0 to tune-520."""
-
-    way_deviation_share: float = 0.05
-    """Of the way left: the most of its deviation that `last_part_sigmas` counts. Chosen on tune-0 to tune-520."""
-
     plannable_share: float = 0.25
     """A fleet is planned with where this share of an epoch of it is payable, or the way left if that is less. Chosen on
     tune-0 to tune-520."""
@@ -84,8 +75,6 @@ class MpcSettings(PlanningSettings):
 
 
 MPC = MpcSettings()
-PROGRESS_DEVIATION = 0.012
-"""Of what an effective epoch brings: the prior's `progress_noise` (benchmarks/fit_epoch_prior.py)."""
 
 
 def next_part(
@@ -102,9 +91,7 @@ def next_part(
     Where the model sees no plan that fits but might be wrong, a frugal fleet. passes: epochs done, parts as what they
     are.
     """
-    need = (model.epochs_left + settings.last_part_sigmas * _doubt(model, settings)) / model.gain(
-        fleets.functions, np.array(model.stage)
-    )
+    need = model.epochs_left / model.gain(fleets.functions, np.array(model.stage))
     usable = fleets.most_share >= np.clip(need, LEAST_SHARE, settings.plannable_share)
     plan = _plan(problem, model, left, fleets, usable, settings=settings)
     first = int(plan[0]) if plan is not None else frugal(fleets, fleets.most_share >= LEAST_SHARE, settings)
@@ -113,17 +100,10 @@ def next_part(
     share = 1.0
     if settings.opening_parts and model.epochs_left_deviation > settings.known_way_share * model.epochs_left:
         first = first if passes else _with_fewer(fleets, usable, first, settings.first_functions_divisor)
-        share = max(settings.second_part_share, settings.part_growth * passes) if passes else LEAST_SHARE
+        share = settings.part_growth * passes if passes else LEAST_SHARE
     share = min(share, float(need[first])) if settings.cut_last else share
     share = max(share, _least(problem, model, fleets, first, settings))
     return fleets.fleet(first, min(share, float(fleets.most_share[first]), left.epochs))
-
-
-def _doubt(model: EpochModel, settings: MpcSettings) -> float:
-    """Deviation of what the last part brings from what is left, in effective epochs."""
-    return math.hypot(
-        PROGRESS_DEVIATION, min(model.epochs_left_deviation, settings.way_deviation_share * model.epochs_left)
-    )
 
 
 def _with_fewer(fleets: Fleets, usable: NDArray[np.bool_], first: int, divisor: float) -> int:

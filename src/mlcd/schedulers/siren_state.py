@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from mlcd.functions import FunctionProblem
 from mlcd.models.epochs import PRIOR, REFERENCE_MB
+from mlcd.models.loss_curve import by_levels, floor_shares
 from mlcd.schedulers.planning import PLANNING, least_part
 from mlcd.trial.epoch import LEAST_SHARE, Epoch, EpochLeft, Fleet
 
@@ -27,7 +28,8 @@ FEATURES = 18
 LOG_FUNCTIONS, LOG_MEMORY = 1.2, 1.5
 """How far an action of 1 goes: n is at most exp(1.2) times the even number or a share of it, m down to exp(-1.5). Part
 of the policy: it was trained with these."""
-_FLOORS = 1 / (1 + np.exp(-np.linspace(-1.5, 4.0, 24)))
+_FLOORS = floor_shares(-1.5, 4.0, 24)
+"""Of the loss curve. The policy was trained with this grid and `curve_noise`: another fit would need another policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,26 +203,14 @@ def _phases(epoch: Epoch) -> float:
 def _epochs_left(
     problem: FunctionProblem, history: tuple[Epoch, ...], passes: list[float], curve_noise: float
 ) -> float:
-    """By lines through 1/(loss - floor), weighed over floors; the general prior while there are too few losses."""
+    """By the loss curve; the general prior while there are too few losses, or they do not fall."""
     losses = np.array(([problem.first_loss] if problem.first_loss is not None else []) + [e.loss for e in history])
     guess = max(PRIOR.epochs[0] - passes[-1], 1.0)
     if len(losses) < 2 or losses[-1] >= losses[0]:
         return guess
-    target = problem.target_loss
-    floors = target - (1 - _FLOORS) * abs(target)
-    height = 1 / (losses[:, None] - floors)
-    x = np.array(passes[-len(losses) :])
-    x = x - x.mean()
-    slope = x @ height / (x @ x)
-    slope = np.where(slope > 0, slope, 1e-9)
-    errors = (height - height.mean(axis=0) - slope * x[:, None]) / slope
-    ahead = (1 / (target - floors) - height[-1]) / slope
-    logit = np.log(_FLOORS / (1 - _FLOORS))
-    middle = math.log(PRIOR.floor_share[0] / (1 - PRIOR.floor_share[0]))
-    score = -0.5 * (errors**2).sum(axis=0) / curve_noise**2 - 0.5 * ((logit - middle) / PRIOR.floor_share[1]) ** 2
-    score -= 0.5 * (np.log(np.maximum(passes[-1] + ahead, 0.1) / PRIOR.epochs[0]) / PRIOR.epochs[1]) ** 2
-    weight = np.exp(score - score.max())
-    return max(float(weight @ ahead / weight.sum()), 0.02)
+    work = np.array(passes[-len(losses) :])
+    found = by_levels(losses, work, problem.target_loss, shares=_FLOORS, noise=curve_noise, prior=PRIOR.curve)
+    return guess if found is None else max(found.mean_left, 0.02)
 
 
 def _loss_features(problem: FunctionProblem, history: tuple[Epoch, ...]) -> tuple[float, float, float]:

@@ -37,9 +37,8 @@ def open_rows(problem: Problem, history: History, left: Left) -> Mask:
 def rising_rows(problem: Problem, history: History, settings: HeterBOSettings) -> Mask:
     """(N,) not beyond the top of a type's curve: HeterBO's concave prior (paper III-C).
 
-    Of two nearby deployments of one type (n1 < n2, apart by at most `prune_gap_nodes` or `prune_gap_share` of n2), when
-    the larger is slower by `prune_sigmas` of both measurements' errors, no more than n2 nodes of that type are worth a
-    trial.
+    Of two deployments of one type with n1 < n2 nodes and none measured between them, when the larger is slower by
+    `bound_sigmas` of both measurements' errors, no more than n2 nodes of that type are worth a trial.
     """
     mask = np.ones(len(problem.space), dtype=bool)
     identity, nodes = problem.space.encoding.identity, problem.nodes
@@ -49,9 +48,7 @@ def rising_rows(problem: Problem, history: History, settings: HeterBOSettings) -
     for kind, trials in by_type.items():
         trials.sort(key=lambda t: t.config.nodes)
         for small, large in pairwise(trials):
-            n1, n2 = small.config.nodes, large.config.nodes
             fall = np.log(small.samples_per_second / large.samples_per_second)
-            nearby = n2 - n1 <= max(settings.prune_gap_nodes, settings.prune_gap_share * n2)
-            if nearby and fall > settings.prune_sigmas * np.hypot(small.relative_error, large.relative_error):
-                mask &= ~((identity == kind) & (nodes > n2))
+            if fall > settings.bound_sigmas * np.hypot(small.relative_error, large.relative_error):
+                mask &= ~((identity == kind) & (nodes > large.config.nodes))
     return mask

@@ -101,7 +101,7 @@ class HeterBO(MeasuredStrategy):
             else:
                 score, reason = self._tei(problem, history, left, incumbent=incumbent, model=model, prices=prices)
             if self.settings.gate and incumbent is not None:
-                candidates = candidates & _may_pay(problem, incumbent, model, prices, self.settings.optimism_sigmas)
+                candidates = candidates & _may_pay(problem, incumbent, model, prices, self.settings.bound_sigmas)
             row = int(np.where(candidates, score, -np.inf).argmax())
             if not candidates[row] or score[row] <= 0:
                 break
@@ -193,9 +193,7 @@ class HeterBO(MeasuredStrategy):
         run = float(fitting[surest])
         if run <= 0:  # no trial leaves time for any run
             return np.zeros(len(mean))
-        measured = model.posterior.data.rows
-        missed = len(measured) - len(np.unique(problem.space.encoding.identity[measured]))  # but for first looks
-        times = self.settings.first_try_runs * self.settings.first_try_growth**missed
+        times = self.settings.first_try_runs
         # As once something fits, a share of the limits weighs like as much of the run.
         goes_on = net(unfinished * run, share / unfinished) > 0
         return np.where(goes_on, np.exp(net(times * run, share / times)), 0.0)

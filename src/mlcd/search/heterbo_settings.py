@@ -52,10 +52,6 @@ class HeterBOSettings:
     """The same for the first try under `deadline_first_try`; whether to go on at all is decided by `unfinished_runs`.
     Chosen as above; 1.5 leaves 2 of 100 runs of Fig. 10 with nothing, 2.5 chooses 33 nodes in place of 27."""
 
-    first_try_growth: float = 1.5
-    """`first_try_runs` is multiplied by this for every trial beyond the first looks: less remains for another miss.
-    Chosen as above."""
-
     tail_degrees: float = 2.0
     """Degrees of freedom of Student's t for "may this fit after all": a model of few trials is wrong more often than it
     expects. Chosen on the seen tables and the simulator."""
@@ -64,19 +60,9 @@ class HeterBOSettings:
     """Whether the second trial of a round has to beat what the first is expected to bring. Chosen on the seen tables,
     8 trials at once (commit c2edc8f)."""
 
-    optimism_sigmas: float = 1.645
-    """The optimistic bound of `gate`: one-sided 95%, as in paper III-C."""
-
-    prune_sigmas: float = 1.645
-    """A decline counts for `prune` when it is this many deviations of both measurements: one-sided 95%. Paper III-C
-    prunes on any decline."""
-
-    prune_gap_nodes: int = 4
-    """Deployments of one type are compared by `prune` when they are at most this many nodes apart, or
-    `prune_gap_share` of the larger. Unmeasured."""
-
-    prune_gap_share: float = 0.25
-    """See `prune_gap_nodes`. Unmeasured."""
+    bound_sigmas: float = 1.645
+    """One-sided 95%, as in paper III-C: how optimistic the bound of `gate` is, and how sure a decline must be for
+    `prune` (the paper prunes on any)."""
 
     def __post_init__(self) -> None:
         if self.start not in ("auto", "all") and not (self.start.isdigit() and int(self.start) >= 1):

@@ -42,6 +42,7 @@ _INSERT_CALL = f"INSERT INTO calls (run_id, number, {', '.join(_CALL_FIELDS)}) V
 _STATUS = "(SELECT status FROM statuses s WHERE s.run_id = r.run_id ORDER BY id DESC LIMIT 1) AS status"
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Run[Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +176,10 @@ class Store:
             outputs=self._outputs(name),
         )
         return _with_work_told(loaded)
+
+    def reread(self, run: R) -> R:
+        """The same run as it is stored now."""
+        return cast(R, self.load(run.run_id))
 
     def spec(self, run_id: str) -> dict[str, Any]:
         """The job as it was written, for resuming."""

@@ -3,6 +3,8 @@
 from typing import Any
 
 _MOVED = ("kind", "functions", "memory_mb", "share", "usd_micros")
+_LOST = ("mlcd ended before the epoch did", "interrupted")
+"""What version 0.1 said of an epoch that failed because mlcd ended."""
 
 
 def epoch_from_0_1(data: dict[str, Any]) -> dict[str, Any]:
@@ -15,4 +17,6 @@ def epoch_from_0_1(data: dict[str, Any]) -> dict[str, Any]:
         "memory_mb": data["memory_mb"],
         "share": data.get("share", 1.0),  # schema 4 had whole epochs only
     }
+    if data["kind"] == "failed":
+        rest["lost"] = data["message"] in _LOST
     return {**rest, "fleet": fleet, "usd": data["usd_micros"]}

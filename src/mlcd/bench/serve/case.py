@@ -1,22 +1,34 @@
-"""One search in a table where every configuration was measured: a model left out, a latency limit, a seed."""
+"""One search in a table of measured configurations: a model left out, a latency limit, a seed.
+
+A search is a run of `mlcd serve` whose trials are read from the table.
+"""
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mlcd.bench.new_run import new_run
+from mlcd.deciders.search import SearchDecider
+from mlcd.deciders.verification import VerificationDecider
+from mlcd.engine import Engine
+from mlcd.engine.performer import Situation
+from mlcd.events import Event, StepEnded
 from mlcd.goal import Goal, Objective, Slo
 from mlcd.known.tables import Known, KnownModel
 from mlcd.problem import Problem, TrialPolicy
+from mlcd.run.kind import Kind
+from mlcd.run.run import SearchRun
+from mlcd.run.step import Step
 from mlcd.search.registry import strategy
 from mlcd.search.strategy import Strategy
 from mlcd.space import Config, Knob, Space
-from mlcd.trial.plan import Left
-from mlcd.trial.trial import Failure, FailureKind, History, Load, Measurement, Trial
+from mlcd.trial.call import FunctionCall
+from mlcd.trial.trial import Failure, FailureKind, Load, Measurement, Trial
 from mlcd.units import Usd
 
 Floats = NDArray[np.float64]
@@ -59,9 +71,22 @@ class Bed:
         return self.known.without(name, *kin)
 
 
+Rows = NDArray[np.intp]
+
+
+def measured_rows(model: KnownModel) -> Rows:
+    """The rows of the table where the model was measured, or ran out of memory: all that can be searched."""
+    return np.flatnonzero(~np.isnan(model.latency_seconds))
+
+
+@lru_cache(maxsize=64)
+def space_of(known: Known, rows: tuple[int, ...]) -> Space:
+    """These of the table's configurations: numbers are counts, names are choices, a feature an option."""
+    return Space(_knobs(known), tuple(known.configs[row] for row in rows))
+
+
 @lru_cache(maxsize=8)
-def space_of(known: Known) -> Space:
-    """The table's configurations as a space: numbers are counts, names are choices, a feature an option."""
+def _knobs(known: Known) -> tuple[Knob, ...]:
     names = [name for name, _ in known.configs[0].values]
     knobs = []
     for name in names:
@@ -69,20 +94,23 @@ def space_of(known: Known) -> Space:
         told = all(isinstance(value, int | float) and value > 0 for value in values)
         features = None if told else {v: tuple(float(v == other) for other in values) for v in values}
         knobs.append(Knob(name=name, values=values, features=features))
-    return Space(tuple(knobs), known.configs)
+    return tuple(knobs)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Case:
     """A target under a latency limit, with everything known of it; trials of it are read from the table.
 
-    noise  relative deviation of a trial's latency, keyed by (seed, model, configuration)
+    rows    (N,) for each configuration of the problem its row in the table; what was not measured is no configuration
+    values  (N,) requests per dollar of each configuration of the problem; 0 where the limit is broken
+    noise   relative deviation of a trial's latency, keyed by (seed, model, row)
     """
 
     bed: Bed
     target: KnownModel
     slo_seconds: float
     problem: Problem
+    rows: Rows
     values: Floats
     noise: float
 
@@ -90,21 +118,24 @@ class Case:
     def of(cls, bed: Bed, name: str, slo_seconds: float, *, noise: float, max_trials: int) -> "Case | None":
         """The case, or None when no configuration keeps the limit. Worth: requests per dollar."""
         known, target = bed.known, bed.model(name)
-        values = known.per_dollar(target, slo_seconds)
-        if not values.max() > 0:
+        rows = measured_rows(target)
+        values = known.per_dollar(target, slo_seconds)[rows]
+        if not values.any():
             return None
         problem = Problem(
             name=name,
             work_samples=REQUESTS,
-            space=space_of(known),
+            space=space_of(known, tuple(rows.tolist())),
             goal=Goal(minimize=Objective.COST, slo=Slo(seconds=slo_seconds, percentile=50)),
-            usd_per_hour=tuple(Usd.of(price) for price in known.usd_per_hour),
+            usd_per_hour=tuple(Usd.of(price) for price in known.usd_per_hour[rows]),
             trial=TrialPolicy(seconds=bed.trial_seconds, extra_seconds_per_3_nodes=0.0, watchdog_seconds=0.0),
             max_trials=max_trials,
             noise=noise,
             verify_seconds=VERIFY_SECONDS,
         )
-        return cls(bed=bed, target=target, slo_seconds=slo_seconds, problem=problem, values=values, noise=noise)
+        return cls(
+            bed=bed, target=target, slo_seconds=slo_seconds, problem=problem, rows=rows, values=values, noise=noise
+        )
 
     @property
     def best(self) -> float:
@@ -115,17 +146,12 @@ class Case:
         """The true value of what was chosen over the best; 0 for nothing, and for what breaks the limit after all."""
         return 0.0 if config is None else float(self.values[self.problem.space.index[config]]) / self.best
 
-    @property
-    def left(self) -> Left:
-        """No limit of money or time: everything that was measured may be tried."""
-        return Left(usd=None, seconds=None, allowed=~np.isnan(self.target.latency_seconds))
-
     def trial(self, config: Config, seed: int) -> Trial:
         """What the table says: a load test, whether it keeps the limit or not, or a failure for want of memory."""
-        row = self.problem.space.index[config]
+        row = int(self.rows[self.problem.space.index[config]])
         latency = float(self.target.latency_seconds[row])
         seconds = self.problem.trial.seconds
-        usd = self.problem.usd_per_hour[row].for_seconds(seconds)
+        usd = self.problem.price(config).for_seconds(seconds)
         if not math.isfinite(latency):
             kind = FailureKind.OUT_OF_MEMORY
             return Failure(config=config, attempt=1, kind=kind, message="out of memory", seconds=seconds, usd=usd)
@@ -169,17 +195,47 @@ class Walk:
         return next((at for at, seen in enumerate(self.accuracies, start=1) if seen >= accuracy), None)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TablePerformer:
+    """Answers load tests from a table. `seed` is that of their noise."""
+
+    case: Case
+    seed: int
+    simulated: bool = field(default=True, init=False)
+
+    def restore(self, run: SearchRun) -> None:
+        """A table has nothing to restore."""
+
+    def perform(self, step: Step, situation: Situation[Problem]) -> Trial:  # noqa: ARG002 - see Performer
+        """See Performer."""
+        return self.case.trial(step.config, self.seed)
+
+    def lost(self, step: Step, situation: Situation[Problem], *, interrupted: bool) -> Trial:  # noqa: ARG002
+        """It can be read again."""
+        return self.perform(step, situation)
+
+    def calls(self) -> tuple[FunctionCall, ...]:
+        """A table makes none."""
+        return ()
+
+
 def walk(case: Case, searcher: Strategy, *, seed: int) -> Walk:
-    """A whole search, one trial after another, until the strategy ends it or the problem's trials are made."""
-    history, left = History(), case.left
+    """A whole run of `mlcd serve` without the final verification, and what it would have chosen after each trial."""
+    decider = SearchDecider(strategy=searcher, aftermath=VerificationDecider(seconds=0.0), guarded=True)
     accuracies: list[float] = []
-    while len(history) < case.problem.max_trials:
-        suggestions = searcher.suggest(case.problem, history, left, 1)
-        if not suggestions:
-            break
-        history = history.with_trials(case.trial(suggestions[0].config, seed))
-        plan = searcher.recommend(case.problem, history, left)
-        accuracies.append(case.accuracy(plan.config if plan else None))
+
+    def judged(event: Event) -> None:
+        if isinstance(event, StepEnded):
+            plan = decider.choice(engine.run, engine.run.step_seconds)
+            accuracies.append(case.accuracy(plan.config if plan else None))
+
+    engine = Engine(
+        run=new_run(Kind.SERVE, case.problem, cloud=case.bed.name, strategy=searcher.name, seed=seed),
+        decider=decider,
+        performer=TablePerformer(case=case, seed=seed),
+        observer=judged,
+    )
+    history = engine.drive().history
     return Walk(
         accuracies=tuple(accuracies),
         usd=tuple(trial.usd.dollars for trial in history),

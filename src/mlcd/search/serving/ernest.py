@@ -17,8 +17,8 @@ from mlcd.search.strategy import at_least
 from mlcd.space import Space
 from mlcd.trial.trial import History
 
-LIKELY_TO_RUN = 0.5
-"""A designed trial is made where at least this share of the known models did not run out of memory."""
+LEAST_RAN_SHARE = 0.5
+"""A designed trial is made where at least this share of the known models did not run out of memory. Unmeasured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class Ernest(RankedStrategy):
 
     def _designed(self, problem: Problem, history: History, at: Rows) -> Floats:
         ran = known_latency(self.tables, self.rows(problem)).ran
-        candidates = ran >= min(LIKELY_TO_RUN, float(ran.max()))
+        candidates = ran >= min(LEAST_RAN_SHARE, float(ran.max()))
         candidates[[problem.space.index[config] for config in history.tried]] = False
         order = ran.copy() - 1.0
         usd = problem.planned_trial_seconds * problem.dollars_per_second

@@ -15,9 +15,9 @@ from mlcd.trial.trial import FailureKind, History, Measurement, Suggestion, Tria
 
 Mask = NDArray[np.bool_]
 
-WORTHLESS = 0.25
+FAILED_SPEED_SHARE = 0.25
 """A trial that ran out of memory counts as this share of the slowest speed: low enough to turn away from, and not so
-low that one such trial bends the whole curve of a Gaussian process over ln speed."""
+low that one such trial bends the whole curve of a Gaussian process over ln speed. Unmeasured."""
 
 
 DEFAULTS = HeterBOSettings(acquisition="net", price=False, gate=False)
@@ -64,7 +64,7 @@ def _in_the_middle(problem: Problem, candidates: Mask, row: int) -> int:
 def understood(problem: Problem, history: History) -> History:
     """The trials as a model of speed may see them: running out of memory is very slow."""
     slowest = min((trial.samples_per_second for trial in history.measured), default=1.0)
-    return History(tuple(_understood(problem, trial, slowest * WORTHLESS) for trial in history))
+    return History(tuple(_understood(problem, trial, slowest * FAILED_SPEED_SHARE) for trial in history))
 
 
 def _understood(problem: Problem, trial: Trial, speed: float) -> Trial:

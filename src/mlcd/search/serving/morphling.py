@@ -22,10 +22,11 @@ from mlcd.trial.trial import History
 NETWORK_SEED = 0
 """The network is trained once, offline: a search's own seed has no part in it."""
 
-VALUE_DOUBT, LATENCY_DOUBT = 0.25, 0.3
-"""What an adapted network is wrong by: of a share of the best; of ln latency, in its deviation over configurations."""
-REACH = 2.0
-"""How far a trial tells of others, in deviations of the knobs."""
+VALUE_DEVIATION, LATENCY_DEVIATION = 0.25, 0.3
+"""What an adapted network is wrong by: of a share of the best; of ln latency, in its deviation over configurations.
+Unmeasured."""
+RESIDUAL_LENGTH = 2.0
+"""How far a trial tells of others, in deviations of the knobs. Unmeasured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +72,7 @@ class Morphling(RankedStrategy):
             adapted = net.adapted(at, values / _unit(values, expected[at]), steps=self.gradient_steps, rate=self.rate)
             expected = adapted.predict()
         errors = values / _unit(values, expected[at]) - expected[at]
-        off, deviation = residual(net.inputs, at, errors, amplitude=VALUE_DOUBT, length=REACH)
+        off, deviation = residual(net.inputs, at, errors, amplitude=VALUE_DEVIATION, length=RESIDUAL_LENGTH)
         return np.asarray(expected + off + self.explore * deviation)
 
     def _by_latency(self, problem: Problem, history: History) -> Floats:
@@ -87,7 +88,9 @@ class Morphling(RankedStrategy):
             net = net.adapted(at, values, steps=self.gradient_steps, rate=self.rate)
             centre += shift * spread
         expected = net.predict()
-        off, deviation = residual(net.inputs, at, values - expected[at], amplitude=LATENCY_DOUBT, length=REACH)
+        off, deviation = residual(
+            net.inputs, at, values - expected[at], amplitude=LATENCY_DEVIATION, length=RESIDUAL_LENGTH
+        )
         mean = (expected + off) * spread + centre
         limit = np.log(problem.goal.slo.seconds) if problem.goal.slo is not None else np.inf
         keeps = ndtr((limit - mean) / np.maximum(deviation * spread, 1e-9))

@@ -1,0 +1,120 @@
+"""mpc and siren on simulated functions, against the oracle that knows the laws."""
+
+import math
+import tempfile
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from ablated.compare import Change, Outcome
+from mlcd.bench.serverless.compare import LawsOfRun
+from mlcd.bench.serverless.episode import run_episode
+from mlcd.clouds.functions.sim import SimFunctionCloud
+from mlcd.clouds.functions.sim.workloads import workload
+from mlcd.goal import Goal, Objective
+from mlcd.models.epochs import PRIOR
+from mlcd.schedulers.mpc import Mpc
+from mlcd.schedulers.oracle import Oracle
+from mlcd.schedulers.registry import scheduler
+from mlcd.schedulers.scheduler import Scheduler
+from mlcd.schedulers.siren_state import FEATURES
+from mlcd.units import Usd
+
+SEEDS, FIRST_SEED = 1, 3000
+SEEN = tuple(f"tune-{index}" for index in range(600, 630))
+UNSEEN = tuple(f"unseen-{index}" for index in range(12))
+BUDGETS = (75.0, 100.0, 200.0, 300.0)
+DEADLINE_SECONDS = 6000.0
+LOCALHOST, LOCALHOST_BUDGET = "lenet-localhost", 3.0
+UNFINISHED_LOSS = 3.0
+FIXED_NOISE, EVEN, HALF_MEMORY = "mpc:noise=fixed", "siren:weights=even", "siren:weights=zero"
+"""No options of the product: a prior whose noise is not learnt, and policies whose network is 0. `even` spends what
+remains evenly with all the memory there is, which is how the policy was set up before it was trained."""
+
+MPC_CHANGES = (
+    Change(part="opening parts", text="mpc:opening-parts=off"),
+    Change(part="first part: a quarter of the functions", text="mpc:first-functions-divisor=1"),
+    Change(part="opening: growth", text="mpc:part-growth=8"),
+    Change(part="known to 5%, then whole epochs", text="mpc:known-way-share=1"),
+    Change(part="busy four times the start", text="mpc:busy-factor=0"),
+    Change(part="last part cut", text="mpc:cut-last=off"),
+    Change(part="noise learning", text=FIXED_NOISE),
+    Change(part="start-up learning", text="mpc:learn-startup=off"),
+    Change(part="money kept back", text="mpc:kept-back-epochs=0"),
+    Change(part="money kept back: cap", text="mpc:kept-back-share=1"),
+    Change(part="tight budget: shorter way", text="mpc:tight-budget-sigmas=0"),
+    Change(part="tight budget: shortest way", text="mpc:shortest-way-share=0"),
+    Change(part="plan with part-payable fleets", text="mpc:plannable-share=1"),
+    Change(part="twelve stretches", text="mpc:stretches=1"),
+    Change(part="120 counts, 4 sizes", text="mpc:function-counts=60,memory-sizes=2"),
+)
+SIREN_CHANGES = (
+    Change(part="opening", text="siren:opening-share=1", beds=("$",)),
+    Change(part="last part cut", text="siren:cut-last=off", beds=("$",)),
+    Change(part="last part: 3% and 0.02 more", text="siren:last-part-factor=1,last-part-extra=0", beds=("$",)),
+    Change(part="spare part kept back", text="siren:spare-share=0", beds=("$",)),
+    Change(part="share of what is payable", text="siren:payable-share=1e9", beds=("$",)),
+    Change(part="network: even, all memory", text=EVEN, beds=("$",)),
+    Change(part="network: zero", text=HALF_MEMORY, beds=("$",)),
+)
+
+
+def outcomes(text: str, change: Change, tables: Path, seeds: int) -> list[Outcome]:  # noqa: ARG001
+    """Each workload under each budget, and for mpc before a deadline."""
+    made = _made(text)
+    found = []
+    names = [(name, False) for name in SEEN] + [(name, True) for name in UNSEEN]
+    for seed in range(FIRST_SEED, FIRST_SEED + seeds):
+        for name, unseen in names:
+            for budget in BUDGETS:
+                if change.concerns(f"${budget:g}"):
+                    loss = _against_oracle(made, name, budget, seed)
+                    found.append(Outcome(bed=f"${budget:g}", workload=name, unseen=unseen, seed=seed, loss=loss))
+            if isinstance(made, Mpc):
+                loss = _cost(made, name, seed)
+                found.append(Outcome(bed="cheapest", workload=name, unseen=unseen, seed=seed, loss=loss))
+        if isinstance(made, Mpc):
+            for draw in range(5):
+                at = seed * 5 + draw
+                loss = _against_oracle(made, LOCALHOST, LOCALHOST_BUDGET, at)
+                found.append(Outcome(bed="localhost", workload=f"draw {draw}", unseen=False, seed=seed, loss=loss))
+    return found
+
+
+def _made(text: str) -> Scheduler:
+    if text == FIXED_NOISE:
+        return Mpc(prior=replace(PRIOR, noise_degrees=1e9))
+    if text in {EVEN, HALF_MEMORY}:
+        return scheduler(f"siren:weights={_constant_policy(1.0 if text == EVEN else 0.0)}")
+    return scheduler(text)
+
+
+@lru_cache(maxsize=2)
+def _constant_policy(memory: float) -> Path:
+    """A policy file whose every action is (0, memory)."""
+    path = Path(tempfile.mkdtemp()) / "policy.npz"
+    np.savez(path, weight0=np.zeros((2, FEATURES)), bias0=np.array([0.0, memory]), log_deviation=np.zeros(2))
+    return path
+
+
+def _against_oracle(made: Scheduler, name: str, budget: float, seed: int) -> float:
+    best = _oracle_seconds(name, budget, seed)
+    problem = workload(name).problem(Goal(minimize=Objective.TIME, budget=Usd.of(budget)))
+    episode = run_episode(problem, SimFunctionCloud(problem=problem, laws=workload(name).laws, seed=seed), made)
+    return episode.seconds / best if episode.done and math.isfinite(best) else UNFINISHED_LOSS
+
+
+@lru_cache(maxsize=4096)
+def _oracle_seconds(name: str, budget: float, seed: int) -> float:
+    problem = workload(name).problem(Goal(minimize=Objective.TIME, budget=Usd.of(budget)))
+    cloud = SimFunctionCloud(problem=problem, laws=workload(name).laws, seed=seed)
+    episode = run_episode(problem, cloud, Oracle(truth=LawsOfRun(cloud.run_laws)))
+    return episode.seconds if episode.done else math.inf
+
+
+def _cost(made: Scheduler, name: str, seed: int) -> float:
+    problem = workload(name).problem(Goal(minimize=Objective.COST, deadline_seconds=DEADLINE_SECONDS))
+    episode = run_episode(problem, SimFunctionCloud(problem=problem, laws=workload(name).laws, seed=seed), made)
+    return episode.usd.dollars / workload(name).cheapest_usd() if episode.done else UNFINISHED_LOSS

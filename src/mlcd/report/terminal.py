@@ -1,0 +1,45 @@
+"""What a stream can show: its width, colour, live lines, more than ASCII. Decided here and nowhere else."""
+
+import os
+from typing import TextIO
+
+LEAST_COLUMNS = 20
+"""A narrower terminal is written to as if it had so many columns."""
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Never where NO_COLOR is set; always where FORCE_COLOR is, unless to 0; else on a terminal that is not dumb."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    forced = os.environ.get("FORCE_COLOR")
+    if forced:
+        return forced != "0"
+    return is_live(stream)
+
+
+def is_live(stream: TextIO) -> bool:
+    """Whether a line that was written can be written anew: a terminal that is not a dumb one."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def columns(stream: TextIO) -> int | None:
+    """What COLUMNS says, else the terminal's width; None where neither limits a line."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdigit() and int(given) > 0:
+        return max(LEAST_COLUMNS, int(given))
+    if not stream.isatty():
+        return None
+    try:
+        found = os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        return None
+    return max(LEAST_COLUMNS, found) if found else None
+
+
+def is_plain(stream: TextIO) -> bool:
+    """Whether the stream's encoding has no more than ASCII's characters."""
+    try:
+        "±▲█░…".encode(getattr(stream, "encoding", None) or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return True
+    return False

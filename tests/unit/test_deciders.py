@@ -1,0 +1,645 @@
+"""What each decider says next: every decision of each, and that nothing but the run and the clock decides it."""
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import pytest
+from tests.synthetic import FASTEST, Listed, SyntheticCloud, failed, make_problem, make_run, measured
+
+from mlcd.catalog.functions import function_prices
+from mlcd.deciders.account import Accounts
+from mlcd.deciders.decision import Conclude, Decision, End, Start
+from mlcd.deciders.epochs import LEAST_TIMEOUT_SECONDS, MOST_FAILURES, TIMEOUT_FACTOR, EpochDecider, first_fleet
+from mlcd.deciders.search import SearchDecider
+from mlcd.deciders.training import TrainingDecider
+from mlcd.deciders.verification import MOST_VERIFICATIONS, VerificationDecider, failed_verifications
+from mlcd.engine.serving import FAILED_RATE_FACTOR
+from mlcd.errors import BadInput
+from mlcd.functions import FunctionProblem
+from mlcd.goal import Goal, Objective
+from mlcd.problem import Problem, Target
+from mlcd.run.attempt import Attempt, Ending
+from mlcd.run.authorisation import Authorisation, Choice
+from mlcd.run.header import Header
+from mlcd.run.kind import Kind
+from mlcd.run.run import EpochRun, Run, SearchRun
+from mlcd.run.step import Outcome, Role, Step
+from mlcd.run.verdict import PlainInstance, Verdict
+from mlcd.search.registry import strategy
+from mlcd.space import Config
+from mlcd.trial.epoch import Epoch, EpochLeft, FailedEpoch, Fleet, Phase
+from mlcd.trial.outcome import Status
+from mlcd.trial.plan import Plan
+from mlcd.trial.trial import FailureKind, Learned
+from mlcd.units import HOUR, ZERO, Usd
+
+D = Config.deployment
+A, B, C = D("c5.small", 1), D("c5.small", 4), D("c5.big", 2)
+SPEED = {A: 12.0, B: 40.0, C: 66.0}
+BUDGET = Goal(minimize=Objective.TIME, budget=Usd.of(60))
+
+
+def new_run(problem: Problem) -> SearchRun:
+    return make_run(problem, SyntheticCloud(), "listed", run_id="run-1")
+
+
+def add(run: Run[Any], role: Role, choice: Choice, outcome: Outcome | None) -> Run[Any]:
+    """The run with one more step, which starts when the last one has ended."""
+    trials = [step for step in run.steps if step.authorisation.choice == choice and step.role is role]
+    price = run.problem.price(choice) if isinstance(choice, Config) else None
+    step = Step(
+        number=len(run.steps) + 1,
+        round=len(run.steps) + 1,
+        role=role,
+        authorisation=Authorisation(choice=choice, attempt=len(trials) + 1, usd=Usd.of(5), seconds=5000.0),
+        reason="",
+        usd_per_hour=price,
+        started_seconds=run.step_seconds,
+        started_at=run.step_seconds,
+    )
+    started = run.with_started([step])
+    return started if outcome is None else started.with_ended(step.number, outcome)
+
+
+def tried(run: SearchRun, *configs: Config) -> SearchRun:
+    for config in configs:
+        run = add(run, Role.TRIAL, config, measured(run.problem, config, SPEED[config]))
+    return run
+
+
+def decided(run: SearchRun, config: Config) -> SearchRun:
+    """The run once its search has ended with this choice."""
+    (trial,) = [trial for trial in run.history.measured if trial.config == config]
+    return replace(run, verdict=Verdict(stopped="enough", choice=Plan.of(run.problem, trial)))
+
+
+def trained(run: SearchRun, config: Config, ending: Ending, *, seconds: float = 600.0, **others: Any) -> SearchRun:
+    usd = run.problem.price(config).for_seconds(seconds)
+    return add(run, Role.TRAINING, config, Attempt(config=config, seconds=seconds, usd=usd, ending=ending, **others))
+
+
+def search(configs: Sequence[Config] = (A, B, C), **others: Any) -> SearchDecider:
+    given: dict[str, Any] = {"strategy": Listed(configs=tuple(configs)), "aftermath": TrainingDecider(), **others}
+    return SearchDecider(**given)
+
+
+def ask(decider: Any, run: Run[Any], elapsed_seconds: float | None = None) -> Decision:
+    """The decision, asked for twice and of a copy: the same each time, and the run is left as it was."""
+    now = run.step_seconds if elapsed_seconds is None else elapsed_seconds
+    before = copy.deepcopy(run)
+    decision: Decision = decider.next(run, now)
+    assert decider.next(run, now) == decision
+    assert copy.deepcopy(decider).next(before, now) == decision
+    assert run == before
+    return decision
+
+
+def started(decision: Decision) -> list[Choice]:
+    assert isinstance(decision, Start), decision
+    return [request.authorisation.choice for request in decision.requests]
+
+
+# ---- purity, with the strategies that users run
+
+
+@pytest.mark.parametrize("text", ["heterbo", "random", "convbo-budget", "cherrypick", "exhaustive"])
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_the_same_run_and_clock_get_the_same_decision(text: str, count: int) -> None:
+    run = tried(new_run(make_problem(goal=BUDGET)), *(A, B, C)[:count])
+    ask(SearchDecider(strategy=strategy(text, seed=3), aftermath=TrainingDecider(), parallel=2), run)
+
+
+def test_a_decider_that_was_asked_of_another_run_first_says_the_same() -> None:
+    """What it keeps between two questions is only saved work."""
+    one, other = new_run(make_problem(goal=BUDGET)), new_run(make_problem(goal=FASTEST, work_samples=1e4))
+    poor = new_run(make_problem(goal=Goal(minimize=Objective.TIME, budget=Usd(1))))
+    used = SearchDecider(strategy=strategy("heterbo"), aftermath=TrainingDecider())
+    for run in (tried(other, A), tried(one, A), tried(one, A, B), tried(poor, A)):
+        fresh = SearchDecider(strategy=strategy("heterbo"), aftermath=TrainingDecider())
+        assert used.next(run, run.step_seconds) == fresh.next(run, run.step_seconds)
+
+
+# ---- the search
+
+
+def test_a_search_starts_what_its_strategy_wants_and_the_ledger_allows() -> None:
+    decision = ask(search(), new_run(make_problem(goal=BUDGET)))
+    assert isinstance(decision, Start)
+    (request,) = decision.requests
+    problem = make_problem(goal=BUDGET)
+    row = problem.space.index[A]
+    assert (request.role, request.reason, request.usd_per_hour) == (Role.TRIAL, "listed", problem.price(A))
+    assert request.authorisation == Authorisation(
+        choice=A,
+        attempt=1,
+        usd=Usd(int(problem.worst_trial_micros[row])),
+        seconds=float(problem.worst_trial_seconds[row]),
+    )
+
+
+def test_trials_side_by_side_are_authorised_beside_each_other() -> None:
+    free = make_problem()
+    pair = (D("p2.one", 16), D("p2.one", 12))
+    worst = sum(int(free.worst_trial_micros[free.space.index[config]]) for config in pair)
+    for short, count in ((0, 2), (1, 1)):
+        problem = make_problem(goal=Goal(minimize=Objective.TIME, budget=Usd(worst - short)))
+        assert len(started(ask(search(pair, parallel=2), new_run(problem)))) == count
+
+
+def test_where_trials_continue_each_other_there_is_one_at_a_time() -> None:
+    problem = replace(make_problem(), work_known=False, target=Target(metric="accuracy", value=0.9))
+    assert len(started(ask(search(parallel=3), new_run(problem)))) == 1
+    assert len(started(ask(search(parallel=3), new_run(make_problem())))) == 3
+
+
+def test_passing_failures_are_tried_again_first() -> None:
+    problem = make_problem()
+    run = add(new_run(problem), Role.TRIAL, B, failed(problem, B, FailureKind.LAUNCH))
+    decision = ask(search(), run)
+    assert started(decision) == [B]
+    assert isinstance(decision, Start)
+    assert decision.requests[0].authorisation.attempt == 2
+    lasting = add(new_run(problem), Role.TRIAL, B, failed(problem, B, FailureKind.ERROR))
+    assert started(ask(search(), lasting)) == [A]
+
+
+@pytest.mark.parametrize(
+    ("make", "stopped"),
+    [
+        (lambda: tried(new_run(make_problem()), A, B, C), "the list is at its end"),
+        (lambda: tried(new_run(make_problem(max_trials=2)), A, B), "the limit of 2 trials is reached"),
+    ],
+)
+def test_a_search_that_is_over_is_concluded_with_a_choice(make: Callable[[], SearchRun], stopped: str) -> None:
+    run = make()
+    decision = ask(search(naive=(("cheapest", A), ("untried", D("p2.one", 2)))), run)
+    assert isinstance(decision, Conclude)
+    verdict = decision.verdict
+    assert (verdict.stopped, verdict.search_seconds) == (stopped, run.step_seconds)
+    assert verdict.choice is not None
+    assert verdict.choice.config == max(run.history.tried, key=lambda config: SPEED[config])
+    assert [(naive.label, naive.measured) for naive in verdict.naive] == [("cheapest", True), ("untried", False)]
+    assert verdict.relaxations == ()
+    assert started(ask(search(), replace(run, verdict=verdict))) == [verdict.choice.config]
+
+
+def test_what_is_refused_is_concluded_with_its_reason() -> None:
+    class Rash(Listed):
+        def suggest(self, problem: Problem, history: Any, left: Any, count: int) -> Any:
+            return Listed.suggest(self, problem, history, replace(left, allowed=left.allowed | True), count)
+
+    problem = make_problem(goal=Goal(minimize=Objective.TIME, budget=Usd(1)))
+    run = new_run(problem)
+    decision = ask(search(strategy=Rash(configs=(A,))), run)
+    assert isinstance(decision, Conclude)
+    assert decision.verdict.stopped.startswith("a trial of 1 x c5.small was refused: a trial may take")
+    assert decision.verdict.relaxations
+    assert ask(search(), replace(run, verdict=decision.verdict)) == End(status=Status.INFEASIBLE)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"), [("none", Status.INFEASIBLE), ("failed", Status.ALL_FAILED), ("slow", Status.NOTHING_FITS)]
+)
+def test_a_search_without_a_choice_ends_the_run(outcome: str, status: Status) -> None:
+    problem = make_problem(goal=Goal(minimize=Objective.COST, budget=Usd.of(2)))
+    run = new_run(problem)
+    if outcome == "failed":
+        run = add(run, Role.TRIAL, A, failed(problem, A))
+    elif outcome == "slow":
+        run = tried(run, A)
+    run = replace(run, verdict=Verdict(stopped="enough"))
+    assert ask(search(), run) == End(status=status)
+
+
+def test_a_choice_that_was_not_measured_or_does_not_fit_is_none() -> None:
+    run = tried(new_run(make_problem(goal=BUDGET)), A)
+    for config, worst in ((B, 1), (A, 61)):
+        answer = Plan(config=config, seconds=10, usd=Usd.of(1), worst_seconds=10, worst_usd=Usd.of(worst))
+        decider = search(strategy=Listed(configs=(A,), answer=answer))
+        decision = ask(decider, run)
+        assert isinstance(decision, Conclude)
+        assert decision.verdict.choice is None
+        rash = search(strategy=Listed(configs=(A,), answer=answer, guarded=False))
+        unguarded = ask(rash, run)
+        assert isinstance(unguarded, Conclude)
+        assert unguarded.verdict.choice == answer
+
+
+def test_a_job_that_says_nothing_of_its_work_cannot_continue() -> None:
+    run = tried(new_run(replace(make_problem(), work_known=False, work_samples=1.0)), A)
+    with pytest.raises(BadInput, match=r"give job\.samples"):
+        search().next(run, run.step_seconds)
+
+
+def test_a_target_that_a_trial_met_ends_the_search() -> None:
+    problem = replace(make_problem(), target=Target(metric="accuracy", value=0.9))
+    trial = replace(measured(problem, A, SPEED[A]), learned=(Learned(1000.0, 0.95),))
+    decision = ask(search(), add(new_run(problem), Role.TRIAL, A, trial))
+    assert isinstance(decision, Conclude)
+    assert decision.verdict.stopped == "the target was met in a trial"
+
+
+def test_trials_in_flight_are_neither_asked_for_again_nor_forgotten() -> None:
+    """For drivers that let steps overlap, such as ask/tell."""
+    run = add(new_run(make_problem(goal=BUDGET)), Role.TRIAL, A, None)
+    decision = search().next(run, 0.0)
+    assert started(decision) == [B]
+    assert search().money(run, 0.0).left == Usd.of(55)
+    full = add(new_run(make_problem(max_trials=1)), Role.TRIAL, A, None)
+    assert isinstance(search().next(full, 0.0), Conclude)
+
+
+def test_time_that_a_step_in_flight_has_used_is_not_counted_twice() -> None:
+    goal = Goal(minimize=Objective.TIME, deadline_seconds=6000.0)
+    run = add(new_run(make_problem(goal=goal)), Role.TRIAL, A, None)
+    for elapsed in (0.0, 1000.0, 4999.0):
+        assert search().money(run, elapsed).seconds_left == pytest.approx(1000.0)  # it may take 5000 s
+    assert search().money(run, 5500.0).seconds_left == pytest.approx(500.0)
+
+
+# ---- the training
+
+
+def chosen(problem: Problem | None = None) -> SearchRun:
+    return decided(tried(new_run(problem or make_problem(goal=BUDGET)), A, B, C), C)
+
+
+def test_the_choice_is_trained_with_its_upper_bound_authorised() -> None:
+    run = chosen()
+    decision = ask(search(), run)
+    assert isinstance(decision, Start)
+    (request,) = decision.requests
+    assert run.choice is not None
+    assert (request.role, request.usd_per_hour) == (Role.TRAINING, run.problem.price(C))
+    assert request.authorisation == Authorisation(
+        choice=C, attempt=1, usd=run.choice.worst_usd, seconds=run.choice.worst_seconds
+    )
+
+
+def test_a_choice_that_no_longer_fits_ends_the_run() -> None:
+    goal = Goal(minimize=Objective.TIME, deadline_seconds=20 * HOUR)
+    run = chosen(make_problem(goal=goal))
+    assert started(ask(search(), run)) == [C]
+    assert ask(search(), run, 19 * HOUR) == End(status=Status.NOTHING_FITS)
+
+
+@pytest.mark.parametrize("ending", [Ending.RESTARTED, Ending.LOST])
+def test_after_a_restart_or_a_loss_it_continues_in_the_same_place(ending: Ending) -> None:
+    run = trained(chosen(), C, ending, reached_samples=5e5)
+    decision = ask(search(), run)
+    assert started(decision) == [C]
+    assert isinstance(decision, Start)
+    whole = run.choice
+    assert whole is not None
+    assert decision.requests[0].authorisation.attempt == 2
+    assert decision.requests[0].authorisation.seconds < whole.worst_seconds, "part of the work is done"
+    again = trained(run, C, ending, reached_samples=6e5)
+    third = ask(search(), again)
+    assert isinstance(third, Start)
+    assert third.requests[0].authorisation.attempt == 3
+
+
+def test_after_a_restart_that_does_not_fit_it_goes_where_the_rest_does() -> None:
+    problem = make_problem(goal=Goal(minimize=Objective.TIME, budget=Usd.of(30)))
+    run = trained(chosen(problem), C, Ending.RESTARTED, seconds=60 * HOUR, reached_samples=1.9e6)
+    spent = run.spent
+    dear = replace(problem, goal=Goal(minimize=Objective.TIME, budget=spent + Usd.of(1)))
+    decision = ask(search(), replace(run, problem=dear))
+    assert isinstance(decision, Start)
+    assert decision.requests[0].authorisation.usd <= Usd.of(1)
+    none = replace(problem, goal=Goal(minimize=Objective.TIME, budget=spent + Usd(10)))
+    assert ask(search(), replace(run, problem=none)) == End(status=Status.NOTHING_FITS)
+
+
+def test_after_a_move_it_continues_where_that_led() -> None:
+    run = chosen()
+    plan = Plan.of(run.problem, next(t for t in run.history.measured if t.config == A))
+    moved = trained(run, C, Ending.MOVED, next_plan=plan, samples_per_second=60.0)
+    assert started(ask(search(), moved)) == [A]
+    unfit = replace(plan, worst_usd=Usd.of(100))
+    assert started(ask(search(), trained(run, C, Ending.MOVED, next_plan=unfit, samples_per_second=60.0))) == [C]
+    slow = trained(run, C, Ending.MOVED, samples_per_second=0.1)
+    assert started(ask(search(), slow)) == [B], "the speed that the training showed counts"
+
+
+@pytest.mark.parametrize(
+    ("ending", "status"),
+    [(Ending.DONE, Status.DONE), (Ending.FAILED, Status.RUN_FAILED), (Ending.STOPPED, Status.OVERRAN)],
+)
+def test_an_attempt_that_is_not_begun_again_ends_the_run(ending: Ending, status: Status) -> None:
+    assert ask(search(), trained(chosen(), C, ending)) == End(status=status)
+
+
+def test_a_training_that_broke_a_limit_overran() -> None:
+    run = trained(chosen(), C, Ending.DONE)
+    over = replace(run.problem, goal=Goal(minimize=Objective.TIME, budget=run.spent - Usd(1)))
+    assert ask(search(), replace(run, problem=over)) == End(status=Status.OVERRAN)
+    within = replace(run.problem, goal=Goal(minimize=Objective.TIME, budget=run.spent))
+    assert ask(search(), replace(run, problem=within)) == End(status=Status.DONE)
+    late = replace(run.problem, goal=Goal(minimize=Objective.TIME, deadline_seconds=run.step_seconds))
+    assert ask(search(), replace(run, problem=late)) == End(status=Status.DONE)
+    assert ask(search(), replace(run, problem=late), run.step_seconds + 1) == End(status=Status.OVERRAN)
+
+
+def test_attempts_that_were_begun_again_are_paid_for() -> None:
+    run = trained(chosen(), C, Ending.RESTARTED, seconds=3600.0)
+    account = Accounts().at(run, run.step_seconds)
+    assert account.ledger.spent == run.search_usd + run.problem.price(C)
+
+
+# ---- the verification
+
+
+def verified(run: SearchRun, config: Config, ending: Ending) -> SearchRun:
+    """A verification; one that did not hold leaves the choice with part of its rate."""
+    rate = SPEED[config] * FAILED_RATE_FACTOR if ending is Ending.MOVED else None
+    usd = run.problem.price(config).for_seconds(70.0)
+    outcome = Attempt(config=config, seconds=70.0, usd=usd, ending=ending, samples_per_second=rate)
+    return add(run, Role.VERIFICATION, config, outcome)
+
+
+def serving(goal: Goal = BUDGET) -> SearchRun:
+    problem = replace(make_problem(goal=goal), verify_seconds=100.0)
+    return decided(tried(new_run(problem), A, B, C), C)
+
+
+VERIFYING = search(aftermath=VerificationDecider(seconds=60.0), guarded=True)
+
+
+def test_the_choice_is_verified_and_recommended_where_it_holds() -> None:
+    run = serving()
+    decision = ask(VERIFYING, run)
+    assert isinstance(decision, Start)
+    (request,) = decision.requests
+    assert (request.role, request.authorisation.choice, request.authorisation.seconds) == (Role.VERIFICATION, C, 100.0)
+    assert ask(VERIFYING, verified(run, C, Ending.DONE)) == End(status=Status.DONE)
+
+
+def test_without_a_verification_what_was_measured_is_recommended() -> None:
+    assert ask(search(aftermath=VerificationDecider(seconds=0.0)), serving()) == End(status=Status.DONE)
+
+
+def test_a_choice_that_does_not_hold_is_replaced_by_the_next_best() -> None:
+    run = verified(serving(), C, Ending.MOVED)
+    assert started(ask(VERIFYING, run)) == [C], "nine tenths of its rate are still the best"
+    for _ in range(MOST_VERIFICATIONS - 2):
+        run = verified(run, C, Ending.MOVED)
+        assert isinstance(ask(VERIFYING, run), Start)
+    assert failed_verifications(run) == MOST_VERIFICATIONS - 1
+    assert ask(VERIFYING, verified(run, C, Ending.DONE)) == End(status=Status.DONE)
+    assert ask(VERIFYING, verified(run, C, Ending.MOVED)) == End(status=Status.NOTHING_FITS)
+
+
+def test_verifications_that_were_lost_with_mlcd_are_made_again() -> None:
+    run = serving()
+    for _ in range(MOST_VERIFICATIONS + 1):
+        run = verified(run, C, Ending.LOST)
+        assert started(ask(VERIFYING, run)) == [C]
+    assert failed_verifications(run) == 0
+    decision = ask(VERIFYING, run)
+    assert isinstance(decision, Start)
+    assert decision.requests[0].authorisation.attempt == MOST_VERIFICATIONS + 2
+
+
+def test_a_verification_that_does_not_fit_ends_the_run() -> None:
+    goal = Goal(minimize=Objective.TIME, deadline_seconds=5 * HOUR)
+    assert ask(VERIFYING, serving(goal), 5 * HOUR - 99.0) == End(status=Status.NOTHING_FITS)
+    fallen = verified(serving(goal), C, Ending.MOVED)
+    assert ask(VERIFYING, fallen, 5 * HOUR - 99.0) == End(status=Status.NOTHING_FITS)
+    assert isinstance(ask(VERIFYING, fallen, 5 * HOUR - 101.0), Start)
+
+
+# ---- epochs on functions
+
+NOTHING = Phase(mean_seconds=0.0, max_seconds=0.0)
+FLEET = Fleet(4, 512)
+
+
+def function_problem(**changes: Any) -> FunctionProblem:
+    base: dict[str, Any] = {
+        "name": "t",
+        "functions": (1, 2, 4, 8),
+        "memory_mb": (512, 1024),
+        "samples": 1000,
+        "batch": 100,
+        "model_bytes": 4,
+        "target_loss": 0.2,
+        "max_epochs": 20,
+        "goal": Goal(minimize=Objective.TIME, budget=Usd.of(1)),
+        "prices": function_prices(),
+        "repeat_share": 0.25,
+    }
+    return FunctionProblem(**{**base, **changes})
+
+
+class Wants:
+    """A scheduler that wants one fleet, or none."""
+
+    name: ClassVar[str] = "wants"
+
+    def __init__(self, fleet: Fleet | None = FLEET, smallest: Usd | None = None) -> None:
+        self.fleet, self.smallest = fleet, smallest
+        self.asked: list[EpochLeft] = []
+
+    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Fleet | None:
+        self.asked.append(left)
+        return self.fleet
+
+    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
+        return "nothing is left to try"
+
+    def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Usd | None:
+        return self.smallest
+
+
+def epoch_run(problem: FunctionProblem | None = None, *outcomes: Epoch | FailedEpoch) -> EpochRun:
+    header = Header(
+        run_id="run-1",
+        created="",
+        kind=Kind.SERVERLESS,
+        cloud="sim/lambda",
+        simulated=True,
+        strategy="wants",
+        seed=0,
+        version="0",
+        catalog_date="",
+    )
+    run: EpochRun = Run(header=header, problem=problem or function_problem())
+    for outcome in outcomes:
+        run = add(run, Role.EPOCH, outcome.fleet, outcome)
+    return run
+
+
+def epoch(number: int, loss: float, *, seconds: float = 10.0, fleet: Fleet = FLEET, usd: Usd = ZERO) -> Epoch:
+    return Epoch(
+        number=number,
+        fleet=fleet,
+        loss=loss,
+        seconds=seconds,
+        usd=usd,
+        fetch=NOTHING,
+        compute=NOTHING,
+        update=NOTHING,
+        calls=fleet.functions,
+    )
+
+
+def failure(number: int = 1, *, lost: bool = False, hopeless: bool = False, usd: Usd = ZERO) -> FailedEpoch:
+    return FailedEpoch(
+        number=number, fleet=FLEET, seconds=5.0, usd=usd, message="calls died", lost=lost, hopeless=hopeless
+    )
+
+
+def ended(decision: Decision) -> tuple[Status, str]:
+    assert isinstance(decision, End), decision
+    assert decision.verdict is not None
+    return decision.status, decision.verdict.stopped
+
+
+def test_an_epoch_starts_on_what_the_scheduler_wants() -> None:
+    decision = ask(EpochDecider(scheduler=Wants()), epoch_run())
+    assert isinstance(decision, Start)
+    (request,) = decision.requests
+    assert (request.role, request.usd_per_hour) == (Role.EPOCH, None)
+    authorisation = request.authorisation
+    assert (authorisation.choice, authorisation.attempt) == (FLEET, 1)
+    assert authorisation.usd <= Usd.of(1)
+    assert first_fleet(function_problem(), Wants()) == FLEET
+
+
+def test_every_epoch_is_authorised_within_what_is_left() -> None:
+    run = epoch_run(None, epoch(1, 0.9, usd=Usd.of("0.3")), failure(2, usd=Usd.of("0.5")))
+    decision = ask(EpochDecider(scheduler=Wants()), run)
+    assert isinstance(decision, Start)
+    assert decision.requests[0].authorisation.usd <= Usd.of("0.2")
+    assert decision.requests[0].authorisation.attempt == 3
+    money = EpochDecider(scheduler=Wants()).money(run, run.step_seconds)
+    assert (money.spent, money.left, money.reserved) == (Usd.of("0.8"), Usd.of("0.2"), ZERO)
+
+
+@pytest.mark.parametrize(
+    ("fleet", "factor"), [(FLEET, 1.0), (Fleet(2, 512), 2.0), (Fleet(8, 1024), 1.0), (Fleet(1, 512), 4.0)]
+)
+def test_an_epoch_is_ended_at_its_timeout(fleet: Fleet, factor: float) -> None:
+    problem = function_problem(goal=Goal(minimize=Objective.TIME, budget=Usd.of(1000)))
+    decider = EpochDecider(scheduler=Wants(fleet))
+    slow = ask(decider, epoch_run(problem, epoch(1, 0.9, seconds=100.0), epoch(2, 0.8, seconds=5.0)))
+    assert isinstance(slow, Start)
+    assert slow.requests[0].authorisation.seconds == pytest.approx(TIMEOUT_FACTOR * 100.0 * factor)
+    quick = ask(decider, epoch_run(problem, epoch(1, 0.9, seconds=0.5)))
+    assert isinstance(quick, Start)
+    assert quick.requests[0].authorisation.seconds == pytest.approx(LEAST_TIMEOUT_SECONDS)
+    first = ask(decider, epoch_run(problem))
+    assert isinstance(first, Start)
+    assert first.requests[0].authorisation.seconds > 3600, "before the first epoch nothing is known of its time"
+
+
+def test_the_target_ends_it_with_a_comparison() -> None:
+    instance = PlainInstance(name="c5", usd_per_hour=Usd.of(1), seconds=1.0, usd=Usd.of(1))
+    run = epoch_run(None, epoch(1, 0.5), epoch(2, 0.2))
+    compared: list[int] = []
+
+    def compare(epochs: tuple[Epoch, ...]) -> Sequence[PlainInstance]:
+        compared.append(len(epochs))
+        return [instance]
+
+    decision = ask(EpochDecider(scheduler=Wants(), compare=compare), run)
+    assert ended(decision) == (Status.DONE, "the loss of 0.2 has reached 0.2")
+    assert isinstance(decision, End)
+    assert decision.verdict is not None
+    assert decision.verdict.instances == (instance,)
+    assert set(compared) == {2}
+    late = function_problem(goal=Goal(minimize=Objective.TIME, budget=Usd.of(1), deadline_seconds=20.0))
+    assert ended(ask(EpochDecider(scheduler=Wants()), replace(run, problem=late)))[0] is Status.DONE
+    assert ended(ask(EpochDecider(scheduler=Wants()), replace(run, problem=late), 20.1))[0] is Status.OVERRAN
+
+
+def test_so_many_epochs_are_the_most() -> None:
+    run = epoch_run(function_problem(max_epochs=2), epoch(1, 0.4), epoch(2, 0.5))
+    status, stopped = ended(ask(EpochDecider(scheduler=Wants()), run))
+    assert (status, stopped) == (
+        Status.NOTHING_FITS,
+        "2 epochs, the most that are wanted, brought the loss to 0.4 at best",
+    )
+    part = replace(FLEET, share=0.5)
+    half = epoch_run(function_problem(max_epochs=1), epoch(1, 0.4, fleet=part))
+    assert started(ask(EpochDecider(scheduler=Wants(part)), half)) == [part], "parts count as what they are"
+
+
+def test_failures_in_a_row_end_it_and_an_epoch_between_begins_a_new_row() -> None:
+    decider = EpochDecider(scheduler=Wants())
+    for count in range(1, MOST_FAILURES):
+        assert isinstance(ask(decider, epoch_run(None, *[failure()] * count)), Start)
+    status, stopped = ended(ask(decider, epoch_run(None, *[failure()] * MOST_FAILURES)))
+    assert (status, stopped) == (Status.ALL_FAILED, "3 epochs failed one after another; the last: calls died")
+    after = epoch_run(None, epoch(1, 0.9), *[failure(2)] * MOST_FAILURES)
+    assert ended(ask(decider, after))[0] is Status.NOTHING_FITS
+    between = epoch_run(None, failure(), failure(), epoch(1, 0.9), failure(2), failure(2), epoch(2, 0.8), failure(3))
+    assert isinstance(ask(decider, between), Start)
+
+
+def test_epochs_that_mlcd_itself_lost_are_no_failures_of_the_functions() -> None:
+    scheduler = Wants()
+    lost = epoch_run(None, *[failure(lost=True)] * (MOST_FAILURES + 2))
+    assert isinstance(ask(EpochDecider(scheduler=scheduler), lost), Start)
+    assert all(left.failed == () for left in scheduler.asked)
+    mixed = epoch_run(None, failure(), failure(), failure(lost=True), failure(), failure())
+    assert isinstance(ask(EpochDecider(scheduler=Wants()), mixed), Start), "one that mlcd lost ends the row"
+    paid = epoch_run(None, failure(lost=True, usd=Usd.of("0.25")))
+    assert EpochDecider(scheduler=Wants()).money(paid, 5.0).left == Usd.of("0.75"), "and is paid all the same"
+
+
+def test_a_model_that_cannot_be_trained_ends_it_at_once() -> None:
+    decision = ask(EpochDecider(scheduler=Wants()), epoch_run(None, epoch(1, 0.9), failure(2, hopeless=True)))
+    assert ended(decision) == (Status.RUN_FAILED, "the model cannot be trained: calls died")
+    mended = epoch_run(None, failure(1, hopeless=True), epoch(1, 0.9))
+    assert isinstance(ask(EpochDecider(scheduler=Wants()), mended), Start)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "status"),
+    [((), Status.INFEASIBLE), ((epoch(1, 0.9),), Status.NOTHING_FITS), ((failure(),), Status.ALL_FAILED)],
+)
+@pytest.mark.parametrize("fleet", [None, Fleet(8, 1024)])
+def test_where_nothing_more_can_start_it_ends_short(
+    outcomes: tuple[Epoch | FailedEpoch, ...], status: Status, fleet: Fleet | None
+) -> None:
+    problem = function_problem(goal=Goal(minimize=Objective.TIME, budget=Usd(1)))
+    decision = ask(EpochDecider(scheduler=Wants(fleet, smallest=Usd.of(7))), epoch_run(problem, *outcomes))
+    found, stopped = ended(decision)
+    assert found is status
+    refused = "an epoch of 8 x 1,024 MB was refused: an epoch of 8 x 1,024 MB that takes"
+    assert stopped.startswith("nothing is left to try" if fleet is None else refused)
+    assert isinstance(decision, End)
+    assert decision.verdict is not None
+    assert decision.verdict.smallest_budget == Usd.of(7)
+
+
+def test_a_budget_that_was_enough_is_not_called_too_small() -> None:
+    decision = ask(EpochDecider(scheduler=Wants(None, smallest=Usd.of("0.5"))), epoch_run())
+    assert isinstance(decision, End)
+    assert decision.verdict is not None
+    assert decision.verdict.smallest_budget is None
+
+
+def test_there_is_no_incumbent_among_epochs() -> None:
+    assert EpochDecider(scheduler=Wants()).incumbent(epoch_run(), 0.0) is None
+
+
+def test_a_decision_to_start_names_a_step() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        Start(requests=())
+
+
+def test_the_reserve_is_told_until_the_training_begins() -> None:
+    run = tried(new_run(make_problem(goal=BUDGET)), A, C)
+    money = search().money(run, run.step_seconds)
+    incumbent = search().incumbent(run, run.step_seconds)
+    assert incumbent is not None
+    assert incumbent.config == C
+    assert money.reserved == incumbent.worst_usd
+    assert money.left == Usd.of(60) - run.spent - money.reserved
+    assert math.isclose(money.reserved_seconds, incumbent.worst_seconds)
