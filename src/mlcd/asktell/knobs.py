@@ -1,9 +1,10 @@
 """Knobs and prices as callers declare them, read into a finite space with a price for every configuration."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ LOG_FACTOR = 8.0
 MOST_FEATURES = 16
 """Options of a knob that have a feature each."""
 
-Knobs = Mapping[str, Sequence[Value]]
+Knobs = Mapping[str, Iterable[Value]]
 """Names and the values of each: `{"workers": range(1, 9), "precision": ["fp32", "bf16"]}`."""
 
 Where = Callable[[Config], bool]
@@ -29,7 +30,7 @@ Where = Callable[[Config], bool]
 Price = float | str | Usd
 """Of an hour: 0.5, "0.50 USD", or a Usd."""
 
-Prices = Price | Mapping[Value, Price | None] | Callable[[Config], Price | None] | None
+Prices = Price | Mapping[Any, Price | None] | Callable[[Config], Price | None] | None
 """One for all or by the value of a knob (of one node, where `nodes` is a knob), or a function of the configuration (of
 all of it). None or 0: money is not counted."""
 
