@@ -41,12 +41,6 @@ class SirenSettings:
     cut_last: bool = True
     """Whether the last epoch is cut to the way left by the loss curve; off: whole epochs, as in the paper."""
 
-    last_part_factor: float = 1.03
-    """The last part is this many times the epochs left by the curve, and `last_part_extra` more. Chosen as above."""
-
-    last_part_extra: float = 0.02
-    """See `last_part_factor`."""
-
     time_margin: float = 1.12
     """An epoch may take this many times its prediction before its authorisation ends. A safety margin; unmeasured."""
 
@@ -149,7 +143,7 @@ def _share(problem: FunctionProblem, epochs_left: float, settings: SirenSettings
         return max(settings.opening_share, least_part(problem))
     if not settings.cut_last:
         return 1.0
-    return max(settings.last_part_factor * epochs_left + settings.last_part_extra, LEAST_SHARE)
+    return max(epochs_left, LEAST_SHARE)
 
 
 def choose(
