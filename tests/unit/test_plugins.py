@@ -23,7 +23,7 @@ from mlcd.functions import FunctionProblem
 from mlcd.jobs.down import end_all, leftovers
 from mlcd.jobs.given import serve_spec
 from mlcd.jobs.prepared import Prepared
-from mlcd.jobs.serverless import check_scheduler, with_scheduler
+from mlcd.jobs.serverless import check_scheduler, stored_spec, with_scheduler
 from mlcd.jobs.serverless import prepare as prepare_functions
 from mlcd.jobs.train import check_objects, prepare, with_objects
 from mlcd.plugins import CLOUDS, SCHEDULERS, STRATEGIES, load, name_or_object, plugin_names, plugins
@@ -316,7 +316,7 @@ def test_a_training_on_functions_takes_a_scheduler() -> None:
     assert prepared.strategy == f"python:{__name__}:Fixed"
     recorded = with_scheduler(spec, fixed)
     assert recorded.search.strategy == f"python:{__name__}:Fixed"
-    assert parse_serverless(recorded.source).search.strategy == recorded.search.strategy
+    assert stored_spec(prepared.spec).search.strategy == recorded.search.strategy
     check_scheduler(recorded, fixed)
     check_scheduler(spec, None)
     with pytest.raises(BadInput, match=r"started with an object"):

@@ -16,7 +16,7 @@ from mlcd.engine.serving import DERATE_PER_FAILURE, FAILED_RATE_FACTOR, PROMISE_
 from mlcd.errors import Interrupted
 from mlcd.goal import Goal, Objective, Slo
 from mlcd.known.resemblance import Resemblance
-from mlcd.load import LoadInput, Scenario
+from mlcd.loadgen import LoadInput, Scenario
 from mlcd.problem import Problem, TrialPolicy
 from mlcd.profiler.load import LoadTest, Verified
 from mlcd.report.serving import serving_verdict
