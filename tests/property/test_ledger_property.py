@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from tests.synthetic import Machine, make_problem
 
 from mlcd.goal import Goal, Objective
-from mlcd.ledger import Authorisation, Ledger, Refusal
+from mlcd.ledger import Ledger
 from mlcd.problem import Problem, TrialPolicy
+from mlcd.run.authorisation import Authorisation, Refusal
 from mlcd.space import Config
 from mlcd.trial.plan import plans
 from mlcd.trial.trial import Failure, FailureKind, History, Measurement, Trial

@@ -2,8 +2,9 @@ import pytest
 from tests.synthetic import failed, make_problem, measured
 
 from mlcd.goal import Goal, Objective
-from mlcd.ledger import Authorisation, Ledger, Refusal
+from mlcd.ledger import Ledger
 from mlcd.problem import Problem
+from mlcd.run.authorisation import Authorisation, Refusal
 from mlcd.space import Config
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import History
