@@ -317,6 +317,32 @@ def test_what_does_not_go_together_is_refused() -> None:
         over(objective="maximise")
 
 
+@pytest.mark.parametrize(
+    "changed", [{"work_samples": 1e300}, {"usd_per_hour": 1e15}, {"trial_seconds": 1e200}, {"trial_seconds": 4e8}]
+)
+def test_numbers_out_of_range_are_refused_by_name(changed: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=f"{next(iter(changed))}: is out of range"):
+        throughput(**changed)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"samples_per_second": 1e-200},
+        {"relative_error": 1e300},
+        {"startup_seconds": math.nan},
+        {"seconds": 1e12},
+        {"usd": 1e9},
+    ],
+)
+def test_numbers_out_of_range_cannot_be_told(told: dict[str, Any]) -> None:
+    search = throughput()
+    (first,) = search.ask()
+    with pytest.raises(BadInput, match=f"tell: {next(iter(told))}: is out of range"):
+        search.tell(first, **{"samples_per_second": 1, "seconds": 60, **told})
+    assert search.open == (first.config,)
+
+
 def test_seconds_are_needed_where_something_counts() -> None:
     search = over(trial_seconds=60, deadline="1h")
     (first,) = search.ask()
@@ -583,6 +609,12 @@ def at(data: Any, path: str) -> tuple[Any, Any]:
         ("problem.stretch", [1.0] * 32),
         ("problem.target", {"metric": "a", "value": 1}),
         ("problem.goal.rate", 5),
+        ("problem.usd_per_hour.0", 10**30),
+        ("problem.trial.extension", 1e308),
+        ("problem.work_samples", 1e308),
+        ("problem.goal.budget", 10**400),
+        ("steps.0.outcome.measurement.relative_error", 1e308),
+        ("steps.0.outcome.measurement.startup_seconds", "nan"),
         ("problem.goal.deadline_seconds", "nan"),
         ("problem.goal.minimize", "fun"),
         ("problem.goal.budget", "much"),

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlcd.asktell.bounds import check_problem, check_trial
 from mlcd.asktell.knobs import MOST_CONFIGS
 from mlcd.asktell.objective import LARGEST_VALUE, Objective
 from mlcd.codec import DecodeError, encode, from_json
@@ -67,8 +68,7 @@ class State:
                 raise ValueError(f"problem.space: knob {knob.name!r}: a number must be finite")
         if int(problem.nodes.min()) < 1:
             raise ValueError("problem.space: there must be at least 1 node")
-        for name in ("seconds", "extra_seconds_per_3_nodes", "extension", "watchdog_seconds"):
-            _check_seconds(f"problem.trial.{name}", getattr(problem.trial, name))
+        check_problem(problem)
         if problem.verify_seconds != (0.0 if self._is_own_number else None):
             raise ValueError("problem.verify_seconds: does not go with the objective")
         unset = {name: getattr(problem, name) for name in ("stretch", "blueprint", "batching", "target", "work_error")}
@@ -88,6 +88,7 @@ class State:
             raise ValueError(f"{where}: a trial cannot cost less than $0")
         if step.outcome is None:
             return
+        check_trial(step.trial)
         if step.trial.config != step.config:
             raise ValueError(f"{where}: the outcome is of {step.trial.config}")
         scores = [point.metric for point in step.trial.learned] if isinstance(step.trial, Measurement) else [0.0]
