@@ -43,7 +43,7 @@ from serve_cpu_operators import (
 from serving_models import MODELS, build
 
 from mlcd.graphs import read_onnx
-from mlcd.load import LoadInput, Scenario, measure_load, split_cores
+from mlcd.loadgen import LoadInput, Scenario, measure_load, split_cores
 from mlcd.server import Precision, ServerOptions, start_server
 
 HELD_OUT = ("resnet50-like", "vit-small", "gru")

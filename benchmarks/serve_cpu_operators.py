@@ -14,7 +14,7 @@ import onnxruntime
 from onnx import helper
 
 from mlcd.graphs import Graph, Operator, read_onnx, time_shares
-from mlcd.load import split_cores
+from mlcd.loadgen import split_cores
 from mlcd.server.quantise import quantised
 
 COVER = 0.97

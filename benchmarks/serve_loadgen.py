@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from mlcd.load import LoadInput, Scenario, measure_load, split_cores
-from mlcd.load.wire import Wire, bodies
+from mlcd.loadgen import LoadInput, Scenario, measure_load, split_cores
+from mlcd.loadgen.wire import Wire, bodies
 from mlcd.server import RunningServer, ServerOptions, start_server
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -140,7 +140,7 @@ def main() -> None:
                     rounds.append({"scenario": scenario.value, "loadgen": theirs, "ours": ours})
                     print(json.dumps(rounds[-1]), flush=True)
     result = {
-        "what": "mlcommons-loadgen and mlcd.load on one server: mlp-deep, batch 8, one processor each",
+        "what": "mlcommons-loadgen and mlcd.loadgen on one server: mlp-deep, batch 8, one processor each",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "load_average": [round(value, 1) for value in os.getloadavg()],
         "rate": arguments.rate,

@@ -21,12 +21,12 @@ import onnxruntime
 from serve_cpu import HELD_OUT, turn
 from serving_models import MODELS, build
 
+from mlcd.findings.serve import chosen
 from mlcd.jobs.prepared import begin
 from mlcd.jobs.serve import PreparedServing, prepare
 from mlcd.jobs.serving_space import SERVING_TRIAL
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.load import measure_load_trial
-from mlcd.report.serving_facts import chosen
 from mlcd.run.run import SearchRun
 from mlcd.space import Config
 from mlcd.spec.serve import ServeSpec

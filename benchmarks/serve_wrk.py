@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from mlcd.load import LoadInput, Scenario, measure_load, split_cores
+from mlcd.loadgen import LoadInput, Scenario, measure_load, split_cores
 from mlcd.server import RunningServer, ServerOptions, start_server
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))

@@ -54,8 +54,6 @@ MPC_CHANGES = (
 SIREN_CHANGES = (
     Change(part="opening", text="siren:opening-share=1", beds=("$",)),
     Change(part="last part cut", text="siren:cut-last=off", beds=("$",)),
-    Change(part="last part: 3% and 0.02 more", text="siren:last-part-factor=1,last-part-extra=0", beds=("$",)),
-    Change(part="spare part kept back", text="siren:spare-share=0", beds=("$",)),
     Change(part="share of what is payable", text="siren:payable-share=1e9", beds=("$",)),
     Change(part="network: even, all memory", text=EVEN, beds=("$",)),
     Change(part="network: zero", text=HALF_MEMORY, beds=("$",)),

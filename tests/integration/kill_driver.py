@@ -3,17 +3,24 @@
 import os
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from tests.synthetic import QUICK_TRIALS, SyntheticCloud, make_engine, make_problem
+from tests.synthetic import QUICK_TRIALS, SyntheticCloud, make_problem, make_run, stored
 
+from mlcd.cli.main import run as mlcd
 from mlcd.clouds.provider import Cloud
 from mlcd.clouds.wrappers import Delayed, Flaky, Noisy
+from mlcd.deciders.search import SearchDecider
+from mlcd.deciders.training import TrainingDecider
+from mlcd.engine.on_nodes import NodePerformer
 from mlcd.errors import BadInput, MlcdError
 from mlcd.goal import Goal, Objective
+from mlcd.jobs.prepared import Prepared, go_on
 from mlcd.problem import Problem
+from mlcd.run.run import SearchRun
+from mlcd.search.registry import strategy
 from mlcd.store.store import Store
-from mlcd.trial.record import RunRecord
 from mlcd.units import Usd
 
 RUN = "killed-run"
@@ -29,27 +36,61 @@ def killed_cloud(delay: float) -> Cloud:
     return Delayed(Noisy(Flaky(SyntheticCloud(), rate=0.3, seed=5), sigma=0.03, seed=5), real_seconds=delay)
 
 
-def work(home: str, parallel: int, delay: float, run_id: str = RUN) -> RunRecord:
-    """Go on with the run in `home` to its end."""
+def work(home: str, parallel: int, delay: float, run_id: str = RUN) -> SearchRun:
+    """Continue the run in `home` to its end."""
     with Store(Path(home)) as store:
+        cloud = killed_cloud(delay)
         try:
-            problem, add = store.record(run_id).problem, False
+            run = stored(store, run_id)
         except BadInput:
-            problem, add = killed_problem(), True
-        return make_engine(
-            problem, killed_cloud(delay), store, STRATEGY, run_id=run_id, seed=5, parallel=parallel, add=add
-        ).run()
+            run = make_run(killed_problem(), cloud, STRATEGY, run_id=run_id, seed=5, parallel=parallel)
+            store.add(run, spec={})
+        return go_on(run, prepared(run, cloud), store=store)
+
+
+def prepared(run: SearchRun, cloud: Cloud) -> Prepared[Problem]:
+    """The run's job as `mlcd` would prepare it, on a cloud that no command knows."""
+    chosen = strategy(STRATEGY, seed=run.seed)
+    return Prepared(
+        kind=run.kind,
+        name=run.problem.name,
+        problem=run.problem,
+        decider=SearchDecider(strategy=chosen, aftermath=TrainingDecider(), parallel=run.parallel),
+        connect=lambda _problem, _leaving: NodePerformer(cloud=cloud),
+        cloud=cloud.name,
+        simulated=cloud.simulated,
+        charged=False,
+        strategy=STRATEGY,
+        seed=run.seed,
+        catalog_date=run.catalog_date,
+        spec={},
+        parallel=run.parallel,
+    )
 
 
 def enter(home: str, parallel: int, delay: float, run_id: str = RUN) -> None:
     """As a process of its own: says when it begins, ends with mlcd's exit code."""
-    Path(home).mkdir(parents=True, exist_ok=True)
-    (Path(home) / f"ready-{os.getpid()}").touch()
+    _ready(home)
     try:
         work(home, parallel, delay, run_id)
     except MlcdError as error:
         Path(home, f"error-{os.getpid()}").write_text(f"{type(error).__name__}: {error}")
         sys.exit(error.exit_code)
+
+
+def command(home: str, arguments: list[str]) -> None:
+    """`mlcd` with these arguments on this home; what it says goes to files there."""
+    os.environ["MLCD_HOME"] = home
+    _ready(home)
+    said = Path(home, f"said-{os.getpid()}")
+    with said.open("w") as file, redirect_stdout(file), redirect_stderr(file):
+        code = mlcd(arguments)
+    sys.exit(code)
+
+
+def _ready(home: str) -> None:
+    Path(home).mkdir(parents=True, exist_ok=True)
+    (Path(home) / f"ready-{os.getpid()}").touch()
 
 
 def write_many(home: str, name: str, count: int) -> None:

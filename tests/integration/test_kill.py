@@ -14,15 +14,16 @@ from pathlib import Path
 
 import pytest
 from tests.integration import kill_driver
-from tests.synthetic import SyntheticCloud, SyntheticLease, make_engine, make_problem
+from tests.synthetic import SyntheticCloud, SyntheticLease, driven, make_engine, make_problem, stored, timeless
 
 from mlcd.clouds.provider import Lease, Order, Progress
 from mlcd.errors import Interrupted
 from mlcd.goal import Goal, Objective
 from mlcd.problem import TrialPolicy
+from mlcd.run.run import AnyRun, SearchRun
+from mlcd.run.step import Role, Step
 from mlcd.store.store import FILE, Store
 from mlcd.trial.outcome import Status
-from mlcd.trial.record import RunRecord, TrialRow
 from mlcd.trial.trial import Failure, FailureKind, Measurement
 from mlcd.units import Usd
 
@@ -56,27 +57,27 @@ def finish(process: BaseProcess) -> int | None:
     return code
 
 
-def ended_rows(home: Path) -> tuple[TrialRow, ...]:
-    with Store(home) as store:
-        return store.rows(kill_driver.RUN)
+def ended_rows(home: Path) -> tuple[Step, ...]:
+    run = only_run(home)
+    return () if run is None else timeless(run.trials)
 
 
 def ended_count(home: Path) -> int:
     """How many trials have ended, asked from outside; 0 while there is no store yet."""
     try:
         with closing(sqlite3.connect(f"file:{home / FILE}?mode=ro", uri=True, timeout=10)) as db:
-            return int(db.execute("SELECT count(*) FROM trials_ended").fetchone()[0])
+            return int(db.execute("SELECT count(*) FROM steps_ended").fetchone()[0])
     except sqlite3.OperationalError:
         return 0
 
 
-def whole(home: Path) -> RunRecord:
+def whole(home: Path) -> SearchRun:
     with Store(home) as store:
-        return store.record(kill_driver.RUN)
+        return stored(store, kill_driver.RUN)
 
 
 @pytest.fixture(scope="module", params=[1, 3], ids=["one-at-a-time", "three-at-once"])
-def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecord, float]:
+def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[SearchRun, float]:
     """The run left alone, and how long it takes."""
     home = tmp_path_factory.mktemp("undisturbed")
     process = launch(home, request.param)
@@ -85,34 +86,34 @@ def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     return whole(home), time.monotonic() - start
 
 
-def check_same(home: Path, record: RunRecord) -> None:
+def check_same(home: Path, record: SearchRun) -> None:
     resumed = whole(home)
     assert resumed.status is record.status is Status.DONE
     assert resumed.choice == record.choice
-    assert resumed.rows == record.rows
+    assert timeless(resumed.steps) == timeless(record.steps)
     assert resumed.search_usd == record.search_usd
     assert resumed.search_seconds == record.search_seconds
     assert resumed.final == record.final
     assert resumed.total_usd == record.total_usd
     assert resumed.stopped == record.stopped
-    paid = Counter((row.trial.config, row.trial.attempt) for row in resumed.rows)
+    paid = Counter((row.trial.config, row.trial.attempt) for row in resumed.trials)
     assert set(paid.values()) == {1}
     with closing(sqlite3.connect(home / FILE)) as db:
-        started = db.execute("SELECT count(*) FROM trials_started").fetchone()[0]
-        finals = db.execute("SELECT count(*) FROM finals_ended").fetchone()[0]
+        started = db.execute("SELECT count(*) FROM steps_started").fetchone()[0]
+        finals = db.execute("SELECT count(*) FROM steps_started WHERE role = ?", (Role.TRAINING.value,)).fetchone()[0]
         assert db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
-    assert started == len(resumed.rows)
+    assert started == len(resumed.ended) == len(resumed.trials) + 1
     assert finals == 1
 
 
-def test_the_run_is_worth_killing(undisturbed: tuple[RunRecord, float]) -> None:
+def test_the_run_is_worth_killing(undisturbed: tuple[SearchRun, float]) -> None:
     record, _ = undisturbed
-    assert len(record.rows) >= 6
+    assert len(record.trials) >= 6
     assert record.history.failures
     assert record.final is not None
 
 
-def test_killed_at_25_instants(undisturbed: tuple[RunRecord, float], tmp_path: Path) -> None:
+def test_killed_at_25_instants(undisturbed: tuple[SearchRun, float], tmp_path: Path) -> None:
     record, duration = undisturbed
     rng = random.Random(f"kill-{record.parallel}")
     seen: Counter[str] = Counter()
@@ -125,11 +126,102 @@ def test_killed_at_25_instants(undisturbed: tuple[RunRecord, float], tmp_path: P
             code = finish(process)
             seen["killed" if code == -signal.SIGKILL else "too late"] += 1
             before = ended_rows(home)
-            seen["between the first and the last trial"] += 0 < len(before) < len(record.rows)
-            assert before == tuple(row for row in record.rows if row.number in {r.number for r in before})
+            seen["between the first and the last trial"] += 0 < len(before) < len(record.trials)
+            assert before == timeless(row for row in record.trials if row.number in {r.number for r in before})
         assert finish(launch(home, record.parallel)) == 0
         check_same(home, record)
         if seen["killed"] >= 25 and seen["between the first and the last trial"] >= 8:
+            return
+    raise AssertionError(f"the kills did not land: {seen}")
+
+
+# ---- `mlcd` itself
+
+TRAIN = """\
+name: killed
+resources: {infra: sim/aws}
+job: {model: resnet152, samples: 50000, epochs: 8}
+goal: {minimize: time, budget: 150 USD}
+search: {strategy: heterbo, parallel: PARALLEL}
+"""
+SERVERLESS = """\
+name: killed
+resources: {infra: sim/lambda}
+workload: {model: logistic, target_loss: 0.40, max_epochs: 20}
+goal: {minimize: time, budget: 3 USD}
+search: {strategy: mpc}
+"""
+JOBS = {
+    "train": ("train", TRAIN.replace("PARALLEL", "1")),
+    "train-parallel": ("train", TRAIN.replace("PARALLEL", "3")),
+    "serverless": ("serverless", SERVERLESS),
+}
+
+
+def launch_mlcd(home: Path, *arguments: str) -> BaseProcess:
+    process = context.Process(target=kill_driver.command, args=(str(home), list(arguments)))
+    process.start()
+    wait_for(lambda: (home / f"ready-{process.pid}").exists() or process.exitcode is not None)
+    return process
+
+
+def only_run(home: Path) -> AnyRun | None:
+    """The run of a home; None before there is one."""
+    if not (home / FILE).exists():
+        return None
+    with Store(home) as store:
+        runs = store.runs()
+        assert len(runs) <= 1
+        return store.load(runs[0].run_id) if runs else None
+
+
+def go_on_with(home: Path, kind: str, job: Path) -> BaseProcess:
+    """As a user would: resume the run where there is one, else begin it."""
+    run = only_run(home)
+    return launch_mlcd(home, kind, str(job)) if run is None else launch_mlcd(home, "resume", run.run_id)
+
+
+def answer(run: AnyRun) -> tuple[object, ...]:
+    """All that was asked, paid and decided; without the run's name and the wall clock."""
+    return run.status, run.problem, timeless(run.steps), run.verdict, run.findings, run.spent.micros, run.step_seconds
+
+
+@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("kills", [8, pytest.param(100, marks=pytest.mark.extra)])
+def test_mlcd_killed_again_and_again_gives_the_same_answer(
+    name: str, kills: int, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    kind, text = JOBS[name]
+    job = tmp_path / "job.yaml"
+    job.write_text(text)
+    process = launch_mlcd(tmp_path / "whole", kind, str(job))
+    start = time.monotonic()
+    assert finish(process) == 0
+    duration = time.monotonic() - start
+    whole = only_run(tmp_path / "whole")
+    assert whole is not None
+    assert whole.status is Status.DONE
+    rng = random.Random(f"{name}-{kills}")
+    seen: Counter[str] = Counter()
+    for attempt in range(20 * kills):  # kills that came too late do not count, and half of them must meet a run
+        home = tmp_path / str(attempt)
+        for _ in range(3):
+            process = go_on_with(home, kind, job)
+            process.join(rng.uniform(0, duration))
+            process.kill()
+            process.join(PATIENCE)
+            seen["killed" if process.exitcode == -signal.SIGKILL else "too late"] += 1
+            run = only_run(home)
+            seen["in a run"] += process.exitcode == -signal.SIGKILL and run is not None
+            seen["with a step in flight"] += run is not None and bool(run.in_flight)
+            if process.exitcode == 0:
+                break
+        assert finish(go_on_with(home, kind, job)) == 0
+        resumed = only_run(home)
+        assert resumed is not None
+        assert answer(resumed) == answer(whole)
+        if seen["killed"] >= kills and 2 * seen["in a run"] >= kills:
+            record_property("kills", dict(seen))
             return
     raise AssertionError(f"the kills did not land: {seen}")
 
@@ -146,7 +238,7 @@ def test_two_processes_on_one_home(tmp_path: Path) -> None:
         runs = store.runs()
         assert len(runs) == 12
         assert {run.status for run in runs} == {Status.DONE}
-        assert len({store.record(run.run_id).rows for run in runs}) == 1
+        assert len({timeless(stored(store, run.run_id).trials) for run in runs}) == 1
 
 
 def test_a_second_process_on_the_same_run_is_refused(tmp_path: Path) -> None:
@@ -166,7 +258,7 @@ def test_the_lock_of_a_killed_process_is_gone(tmp_path: Path) -> None:
     assert finish(launch(tmp_path, 1)) == 0
 
 
-def test_ctrl_c_ends_cleanly_and_resumes(undisturbed: tuple[RunRecord, float], tmp_path: Path) -> None:
+def test_ctrl_c_ends_cleanly_and_resumes(undisturbed: tuple[SearchRun, float], tmp_path: Path) -> None:
     record, _ = undisturbed
     process = launch(tmp_path, record.parallel, delay=0.05)
     wait_for(lambda: ended_count(tmp_path) > 1)
@@ -175,7 +267,7 @@ def test_ctrl_c_ends_cleanly_and_resumes(undisturbed: tuple[RunRecord, float], t
     assert finish(process) == 130
     assert (tmp_path / f"error-{process.pid}").read_text().startswith("Interrupted: interrupted; nothing paid for")
     assert whole(tmp_path).status is Status.INTERRUPTED
-    assert 0 < len(ended_rows(tmp_path)) < len(record.rows)
+    assert 0 < len(ended_rows(tmp_path)) < len(record.trials)
     assert finish(launch(tmp_path, record.parallel)) == 0
     check_same(tmp_path, record)
 
@@ -218,23 +310,23 @@ def test_a_real_trial_in_flight_is_charged_as_lost_and_tried_again(
     with Store(tmp_path) as store:
         engine = make_engine(problem, RealCloud(interrupt_at=2, dies=dies), store)
         with pytest.raises(Killed if dies else Interrupted):
-            engine.run()
+            engine.drive()
         if dies:
-            (flying,) = store.in_flight("run-1")
+            (flying,) = stored(store).in_flight
             config = flying.authorisation.config
             now += 123.4
         else:
-            assert store.in_flight("run-1") == ()
-            config = store.rows("run-1")[1].trial.config
+            assert stored(store).in_flight == ()
+            config = stored(store).trials[1].trial.config
         cloud = RealCloud()
-        record = make_engine(problem, cloud, store, add=False).run()
-    lost = record.rows[1].trial
+        record = driven(make_engine(problem, cloud, store, add=False), store)
+    lost = record.trials[1].trial
     seconds = 123.4 if dies else 0.0
     assert isinstance(lost, Failure)
     assert (lost.kind, lost.config, lost.attempt) == (FailureKind.LOST, config, 1)
     assert lost.seconds == pytest.approx(seconds)
     assert lost.usd == problem.price(config).for_seconds(lost.seconds)
-    again = record.rows[2].trial
+    again = record.trials[2].trial
     assert isinstance(again, Measurement)
     assert (again.config, again.attempt) == (config, 2)
     assert (config, 1) not in cloud.trials_leased()
@@ -249,12 +341,12 @@ def test_a_lost_trial_is_never_charged_more_than_was_authorised(
     problem = make_problem(goal=Goal(minimize=Objective.COST, budget=Usd.of(60)), max_trials=3)
     with Store(tmp_path) as store:
         with pytest.raises(Killed):
-            make_engine(problem, RealCloud(interrupt_at=1, dies=True), store).run()
-        (flying,) = store.in_flight("run-1")
+            make_engine(problem, RealCloud(interrupt_at=1, dies=True), store).drive()
+        (flying,) = stored(store).in_flight
         now += 10 * 24 * 3600
-        record = make_engine(problem, RealCloud(), store, add=False).run()
-    assert record.rows[0].trial.usd == flying.authorisation.usd
-    assert record.rows[0].trial.seconds == flying.authorisation.seconds
+        record = driven(make_engine(problem, RealCloud(), store, add=False), store)
+    assert record.trials[0].trial.usd == flying.authorisation.usd
+    assert record.trials[0].trial.seconds == flying.authorisation.seconds
 
 
 def test_downtime_counts_against_a_real_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,10 +355,10 @@ def test_downtime_counts_against_a_real_deadline(tmp_path: Path, monkeypatch: py
     problem = make_problem(goal=Goal(minimize=Objective.TIME, deadline_seconds=30 * 3600), max_trials=4)
     with Store(tmp_path) as store:
         with pytest.raises(Killed):
-            make_engine(problem, RealCloud(interrupt_at=3, dies=True), store).run()
+            make_engine(problem, RealCloud(interrupt_at=3, dies=True), store).drive()
         now += 31 * 3600
-        record = make_engine(problem, RealCloud(), store, add=False).run()
+        record = driven(make_engine(problem, RealCloud(), store, add=False), store)
     assert record.status is Status.NOTHING_FITS
     assert record.final is None
-    assert len(record.rows) == 3
+    assert len(record.trials) == 3
     assert record.relaxations

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from mlcd.errors import BadInput
-from mlcd.load import LoadInput, Scenario, measure_load
+from mlcd.loadgen import LoadInput, Scenario, measure_load
 from mlcd.server import Precision, RunningServer, ServerOptions, start_server
 
 pytest.importorskip("onnxruntime")
@@ -312,7 +312,7 @@ class TestStarting:
 
 
 def test_the_load_generator_from_a_shell(server: RunningServer) -> None:
-    command = [sys.executable, "-m", "mlcd.load", server.address, "--scenario", "single-stream", "--seconds", "0.5"]
+    command = [sys.executable, "-m", "mlcd.loadgen", server.address, "--scenario", "single-stream", "--seconds", "0.5"]
     found = subprocess.run([*command, "--model", server.model], capture_output=True, text=True, check=True)
     assert json.loads(found.stdout)["errors"] == 0
     refused = subprocess.run([*command, "--model", "other"], capture_output=True, text=True, check=False)

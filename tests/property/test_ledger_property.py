@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from tests.synthetic import Machine, make_problem
 
 from mlcd.goal import Goal, Objective
-from mlcd.ledger import Authorisation, Ledger, Refusal
+from mlcd.ledger import Ledger
 from mlcd.problem import Problem, TrialPolicy
+from mlcd.run.authorisation import Authorisation, Refusal
 from mlcd.space import Config
 from mlcd.trial.plan import plans
 from mlcd.trial.trial import Failure, FailureKind, History, Measurement, Trial
@@ -88,7 +89,7 @@ def check_agreement(ledger: Ledger) -> None:
         answer = ledger.authorise(config)
         assert isinstance(answer, Authorisation) == bool(allowed[row])
         if isinstance(answer, Refusal):
-            assert answer.config == config
+            assert answer.choice == config
             assert "left" in answer.reason
         else:
             assert answer.usd.micros == ledger.problem.worst_trial_micros[row]

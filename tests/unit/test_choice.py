@@ -7,8 +7,9 @@ import pytest
 
 from mlcd.clouds.local import Local
 from mlcd.errors import ProviderError, SpecError
-from mlcd.jobs.setting import Setting
+from mlcd.jobs.prepared import Prepared
 from mlcd.jobs.train import prepare
+from mlcd.problem import Problem
 from mlcd.space import Config
 from mlcd.spec import TrainSpec, parse_train, template, with_overrides
 from mlcd.units import Usd
@@ -25,11 +26,11 @@ def parse(text: str) -> TrainSpec:
     return parse_train(HEAD + text, file="job.yaml")
 
 
-def setting(text: str) -> Setting:
-    return prepare(parse(text)).setting
+def prepared(text: str) -> Prepared[Problem]:
+    return prepare(parse(text))
 
 
-def types(found: Setting) -> set[str]:
+def types(found: Prepared[Problem]) -> set[str]:
     return {config.instance for config in found.problem.space}
 
 
@@ -43,20 +44,20 @@ def refusal(text: str) -> SpecError:
 
 
 def test_without_types_a_cloud_offers_its_own() -> None:
-    assert len(setting("").problem.space) == 3100
-    gcp, azure = setting("resources: {infra: sim/gcp}"), setting("resources: {infra: sim/azure}")
+    assert len(prepared("").problem.space) == 3100
+    gcp, azure = prepared("resources: {infra: sim/gcp}"), prepared("resources: {infra: sim/azure}")
     assert "a2-highgpu-1g" in types(gcp)
     assert "Standard_D4s_v5" in types(azure)
     assert len(gcp.problem.space) == 50 * len(types(gcp))
 
 
 def test_spot_leaves_out_what_has_no_spot_market_and_says_so() -> None:
-    found = setting("resources: {instance_type: [c5.*, 'p3.*'], use_spot: true}")
+    found = prepared("resources: {instance_type: [c5.*, 'p3.*'], use_spot: true}")
     assert "c5.xlarge" in types(found)
     assert not any(name.startswith("p3") for name in types(found))
     assert found.notes == ("no spot market, left out: p3.2xlarge, p3.8xlarge, p3.16xlarge",)
-    assert "and " in setting("resources: {use_spot: true}").notes[0]
-    assert setting("").notes == ()
+    assert "and " in prepared("resources: {use_spot: true}").notes[0]
+    assert prepared("").notes == ()
 
 
 def test_spot_refuses_a_type_that_is_named() -> None:
@@ -79,9 +80,9 @@ def test_spot_refuses_when_nothing_is_left() -> None:
 
 def test_the_template_works_with_spot() -> None:
     spec = parse_train(template().replace("use_spot: false", "use_spot: true"))
-    found = prepare(spec).setting
+    found = prepare(spec)
     assert found.notes == ("no spot market, left out: p2.xlarge, p3.2xlarge",)
-    plain = prepare(parse_train(template())).setting
+    plain = prepare(parse_train(template()))
     assert {"c5n.4xlarge", "p2.xlarge", "p3.2xlarge"} < types(plain)
     assert len(types(plain)) == len(types(found)) + 2
 
@@ -148,7 +149,7 @@ def test_every_node_needs_a_sample_of_the_batch() -> None:
     error = refusal("resources: {instance_type: c5.xlarge}\nnum_nodes: 513..600")
     assert (error.line, error.field, error.value) == (3, "job.batch", 512)
     assert "num_nodes of at most 512" in str(error)
-    assert len(setting("resources: {instance_type: c5.xlarge}\nnum_nodes: 511..513").problem.space) == 3
+    assert len(prepared("resources: {instance_type: c5.xlarge}\nnum_nodes: 511..513").problem.space) == 3
 
 
 # ---- where
@@ -199,12 +200,12 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def replay(text: str, job: str = "{workload: als}", resources: str = "") -> Setting:
+def replay(text: str, job: str = "{workload: als}", resources: str = "") -> Prepared[Problem]:
     head = f"name: j\ngoal: {{minimize: time}}\njob: {job}\nresources: {{infra: replay/t{resources}}}\n"
-    return prepare(parse_train(head + text, file="job.yaml")).setting
+    return prepare(parse_train(head + text, file="job.yaml"))
 
 
-def rows(found: Setting) -> list[str]:
+def rows(found: Prepared[Problem]) -> list[str]:
     return [str(config) for config in found.problem.space]
 
 
@@ -212,7 +213,7 @@ def rows(found: Setting) -> list[str]:
 def test_a_replayed_job_may_choose_from_all_that_was_measured() -> None:
     found = replay("")
     assert len(found.problem.space) == 10
-    assert found.cloud.name == "replay/t"
+    assert found.cloud == "replay/t"
 
 
 @pytest.mark.usefixtures("table")
@@ -261,5 +262,5 @@ def test_the_users_price_of_a_real_node_counts_more_than_the_clouds(monkeypatch:
     monkeypatch.setattr(Local, "offer", lambda self: tuple(replace(i, spot_usd_per_hour=spot) for i in plain(self)))
     job = 'name: x\nrun: "true"\njob: {samples: 9}\ngoal: {minimize: time}\nresources: {infra: local, use_spot: true'
     one = Config.deployment("local.1", 1)
-    assert prepare(parse_train(job + "}\n")).setting.problem.price(one) == spot
-    assert prepare(parse_train(job + ", prices: {local.1: 3 USD}}\n")).setting.problem.price(one) == Usd.of(3)
+    assert prepare(parse_train(job + "}\n")).problem.price(one) == spot
+    assert prepare(parse_train(job + ", prices: {local.1: 3 USD}}\n")).problem.price(one) == Usd.of(3)

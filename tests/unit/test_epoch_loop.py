@@ -415,20 +415,9 @@ def killed_at(store: Store, moment: int) -> None:
         setattr(store, name, wrap(getattr(store, name)))
 
 
-def course(record: EpochRun) -> list[float]:
-    """A run in numbers; the simulator reads its progress off the last loss, which costs the last digit."""
-    return [
-        number
-        for row in record.epoch_steps
-        for number in (
-            row.number,
-            row.epoch.number,
-            row.epoch.fleet.functions,
-            row.epoch.fleet.share,
-            row.epoch.seconds,
-            row.epoch.usd.micros,
-        )
-    ]
+def course(record: EpochRun) -> tuple[object, ...]:
+    """A run without the wall clock."""
+    return record.status, record.verdict, tuple(replace(step, started_at=0.0) for step in record.steps)
 
 
 @pytest.mark.parametrize("share", [1.0, 0.6])
@@ -449,5 +438,5 @@ def test_killed_at_any_instant_nothing_is_lost_and_nothing_is_paid_twice(tmp_pat
                 train(store, cloud(), who)
         with Store(folder) as store:
             again = train(store, cloud(), who)
-        assert course(again) == pytest.approx(course(whole), rel=1e-9), f"killed at {moment}"
+        assert course(again) == course(whole), f"killed at {moment}"
         assert again.status is Status.DONE

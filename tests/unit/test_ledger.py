@@ -2,8 +2,9 @@ import pytest
 from tests.synthetic import failed, make_problem, measured
 
 from mlcd.goal import Goal, Objective
-from mlcd.ledger import Authorisation, Ledger, Refusal
+from mlcd.ledger import Ledger
 from mlcd.problem import Problem
+from mlcd.run.authorisation import Authorisation, Refusal
 from mlcd.space import Config
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import History
@@ -60,7 +61,7 @@ def test_money_is_enough_to_the_micro_dollar() -> None:
     assert isinstance(Ledger(problem=exactly, history=History()).authorise(BIG), Authorisation)
     refusal = Ledger(problem=short, history=History()).authorise(BIG)
     assert isinstance(refusal, Refusal)
-    assert refusal.config == BIG
+    assert refusal.choice == BIG
     assert refusal.reason == f"a trial may take {worst} and 24 min 30 s; {worst - Usd(1)} left"
 
 

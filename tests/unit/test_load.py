@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from mlcd.errors import BadInput
-from mlcd.load import LoadInput, LoadPlan, LoadResult, Scenario, measure_load, split_cores
-from mlcd.load.generator import generate
-from mlcd.load.phases import Phase, closed_loop, multi_stream, poisson
-from mlcd.load.result import percentile
-from mlcd.load.wire import Wire, bodies
+from mlcd.loadgen import LoadInput, LoadPlan, LoadResult, Scenario, measure_load, split_cores
+from mlcd.loadgen.generator import generate
+from mlcd.loadgen.phases import Phase, closed_loop, multi_stream, poisson
+from mlcd.loadgen.result import percentile
+from mlcd.loadgen.wire import Wire, bodies
 
 X = (LoadInput(name="x", datatype="FP32", shape=(1, 4)),)
 
@@ -277,12 +277,12 @@ class TestSearch:
 class TestHonesty:
     def test_a_busy_generator_is_said_to_be_one(self) -> None:
         phase = Phase(begun=0.0, ended=1.0, processor_seconds=0.95)
-        from mlcd.load.generator import _saturation
+        from mlcd.loadgen.generator import _saturation
 
         assert "95% of a processor" in _saturation(phase, None)
 
     def test_late_requests_are_the_generators_fault(self) -> None:
-        from mlcd.load.generator import _saturation
+        from mlcd.loadgen.generator import _saturation
 
         phase = Phase(begun=0.0, ended=1.0, rate=100.0, late=[0.0] * 90 + [0.02] * 10)
         assert "20.0 ms late" in _saturation(phase, 0.05)

@@ -12,7 +12,7 @@ from mlcd.clouds.provider import LeaseFailed, Order, Progress, Settled
 from mlcd.clouds.serving.provider import Endpoint
 from mlcd.errors import Interrupted, MlcdError
 from mlcd.goal import Slo
-from mlcd.load import LoadInput, LoadResult, Scenario, Step
+from mlcd.loadgen import LoadInput, LoadResult, Scenario, Step
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.load import LoadTest, measure_load_trial, verify_load
 from mlcd.space import Config

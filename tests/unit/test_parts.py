@@ -204,5 +204,6 @@ def test_the_oracle_cuts_its_last_epoch_and_is_the_faster_for_it() -> None:
 def test_parts_are_kept() -> None:
     (part,) = epochs_of(PAPER, (Fleet(20, 3008, 0.125),))
     assert from_json(to_json(part), Epoch) == part
-    data = {"kind": "epoch", "functions": 20, "memory_mb": 3008, "usd_micros": 5}  # as runs of older versions have it
+    # As runs of older versions have it.
+    data = {"kind": "done", "functions": 20, "memory_mb": 3008, "usd_micros": 5, "number": 1}
     assert from_json(epoch_from_0_1(data)["fleet"], Fleet) == Fleet(20, 3008)

@@ -1,6 +1,7 @@
 """Plug-ins: found by entry points, refused with the package's name, never in the way of others; objects for names."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -13,14 +14,20 @@ from mlcd.clouds.job import JobCloud
 from mlcd.clouds.local import Local
 from mlcd.clouds.nodes import Leftover
 from mlcd.clouds.plugin import CloudJob, CloudOffer
+from mlcd.clouds.provider import Cloud
+from mlcd.deciders.epochs import EpochDecider
+from mlcd.deciders.search import SearchDecider
+from mlcd.engine.on_nodes import NodePerformer
 from mlcd.errors import BadInput, SpecError
 from mlcd.functions import FunctionProblem
 from mlcd.jobs.down import end_all, leftovers
 from mlcd.jobs.given import serve_spec
-from mlcd.jobs.serverless import check_scheduler, with_scheduler
+from mlcd.jobs.prepared import Prepared
+from mlcd.jobs.serverless import check_scheduler, stored_spec, with_scheduler
 from mlcd.jobs.serverless import prepare as prepare_functions
 from mlcd.jobs.train import check_objects, prepare, with_objects
 from mlcd.plugins import CLOUDS, SCHEDULERS, STRATEGIES, load, name_or_object, plugin_names, plugins
+from mlcd.problem import Problem
 from mlcd.schedulers.registry import scheduler
 from mlcd.search.registry import strategy
 from mlcd.spec import parse_train
@@ -169,27 +176,36 @@ def test_a_cloud_is_found_by_name(install: Install) -> None:
     points = {"own": "cloud_plugin_1:made", "own-class": "cloud_plugin_1:MyCloud", "bad": "cloud_plugin_1:bad"}
     install("mlcd-own", {CLOUDS: points}, cloud_plugin_1=CLOUD)
     spec = parse_train(TRAIN.replace("sim/aws, instance_type: [c5.xlarge, c5.2xlarge]", "own/eu/a"))
-    setting = prepare(spec, seed=7).setting
-    assert {(c.instance, c.nodes) for c in setting.problem.space} == {
+    prepared = prepare(spec, seed=7)
+    assert {(c.instance, c.nodes) for c in prepared.problem.space} == {
         *(("c5.small", n) for n in (1, 2, 3, 4)),
         *(("c5.big", n) for n in (1, 2, 3)),
     }
-    assert setting.problem.usd_per_hour[0] == Usd.of("0.17")
-    assert setting.problem.noise == 0.02
-    assert setting.notes == ("A note.", "own has room for at most 3 x c5.big: more were left out")
-    assert not setting.charged
+    assert prepared.problem.usd_per_hour[0] == Usd.of("0.17")
+    assert prepared.problem.noise == 0.02
+    assert prepared.notes == ("A note.", "own has room for at most 3 x c5.big: more were left out")
+    assert not prepared.charged
     from cloud_plugin_1 import made  # type: ignore[import-not-found]
 
     job = made.jobs[-1]
     assert (job.name, job.where, job.seed, job.samples) == ("t", "eu/a", 7, 1e6)
     named = parse_train(TRAIN.replace("sim/aws", "own-class").replace("c5.xlarge, c5.2xlarge", "c5.small"))
-    assert {c.instance for c in prepare(named).setting.problem.space} == {"c5.small"}
+    assert {c.instance for c in prepare(named).problem.space} == {"c5.small"}
     with pytest.raises(SpecError, match=r"own-class has no such type \(got 'c5.tiny'\); allowed: c5.small, c5.big"):
         prepare(parse_train(TRAIN.replace("sim/aws", "own-class").replace("c5.xlarge, c5.2xlarge", "c5.tiny")))
     with pytest.raises(BadInput, match=r"mlcd-own 1\.2: cloud 'bad' .* lacks prepare"):
         prepare(parse_train(TRAIN.replace("sim/aws", "bad")))
     with pytest.raises(SpecError, match=r"no such cloud.*own-class.*did you mean 'own-class'\?"):
         prepare(parse_train(TRAIN.replace("sim/aws", "own-clas")))
+
+
+@contextmanager
+def connected(prepared: Prepared[Problem]) -> Iterator[Cloud]:
+    """The cloud that the job's steps would run on."""
+    with ExitStack() as leaving:
+        performer = prepared.connect(prepared.problem, leaving)
+        assert isinstance(performer, NodePerformer)
+        yield performer.cloud
 
 
 class OnNodes:
@@ -204,10 +220,11 @@ def test_a_plug_in_may_give_nodes_and_mlcd_runs_the_job_there(
 ) -> None:
     install("mlcd-nodes", {CLOUDS: {"my-nodes": f"{__name__}:OnNodes", "lost": "no_such_module_here:It"}})
     spec = parse_train("name: t\nresources: {infra: my-nodes}\nrun: 'true'\ngoal: {minimize: time}\n")
-    setting = prepare(spec, folder=tmp_path).setting
-    assert isinstance(setting.cloud, JobCloud)
-    assert isinstance(setting.cloud.engine, Local)
-    assert setting.charged
+    prepared = prepare(spec, folder=tmp_path)
+    with connected(prepared) as cloud:
+        assert isinstance(cloud, JobCloud)
+        assert isinstance(cloud.engine, Local)
+    assert prepared.charged
     left = Leftover(cloud="my-nodes", lease_id="mlcd-x", what="1 process")
     ended: list[Leftover] = []
     monkeypatch.setattr(Local, "leftovers", lambda self: (left,))
@@ -258,8 +275,10 @@ def test_a_training_takes_objects_and_is_recorded_with_their_names() -> None:
     spec = parse_train(TRAIN.replace("c5.xlarge, c5.2xlarge", "c5.small"))
     mine, own = Listed(configs=()), Own()
     prepared = prepare(spec, strategy=mine, cloud=own, seed=2)
-    assert prepared.strategy is mine
-    assert prepared.setting.cloud.name == "synthetic"
+    assert isinstance(prepared.decider, SearchDecider)
+    assert prepared.decider.strategy is mine
+    assert prepared.strategy == "python:tests.synthetic:Listed"
+    assert prepared.cloud == "synthetic"
     recorded = with_objects(spec, strategy=mine, cloud=own)
     assert recorded.search.strategy == "python:tests.synthetic:Listed"
     assert recorded.resources.infra == f"python:{__name__}:Own"
@@ -291,10 +310,13 @@ def test_what_is_no_object_of_the_kind_is_refused() -> None:
 def test_a_training_on_functions_takes_a_scheduler() -> None:
     spec = parse_serverless(FUNCTIONS)
     fixed = Fixed()
-    assert prepare_functions(spec, strategy=fixed).scheduler is fixed
+    prepared = prepare_functions(spec, strategy=fixed)
+    assert isinstance(prepared.decider, EpochDecider)
+    assert prepared.decider.scheduler is fixed
+    assert prepared.strategy == f"python:{__name__}:Fixed"
     recorded = with_scheduler(spec, fixed)
     assert recorded.search.strategy == f"python:{__name__}:Fixed"
-    assert parse_serverless(recorded.source).search.strategy == recorded.search.strategy
+    assert stored_spec(prepared.spec).search.strategy == recorded.search.strategy
     check_scheduler(recorded, fixed)
     check_scheduler(spec, None)
     with pytest.raises(BadInput, match=r"started with an object"):
@@ -314,7 +336,10 @@ def test_serving_takes_a_strategy(tmp_path: Path) -> None:
 
     spec = serve_spec(str(write_mlp(tmp_path / "m.onnx")), slo="p99=50ms")
     mine = Listed(configs=())
-    assert prepare_serving(spec, strategy=mine, folder=tmp_path).strategy is mine
+    prepared = prepare_serving(spec, strategy=mine, folder=tmp_path)
+    assert isinstance(prepared.decider, SearchDecider)
+    assert prepared.decider.strategy is mine
+    assert prepared.strategy == "python:tests.synthetic:Listed"
     recorded = with_strategy(spec, mine)
     assert recorded.search.strategy == "python:tests.synthetic:Listed"
     check_strategy(recorded, mine)

@@ -22,7 +22,9 @@ NAMES = [
     "__version__",
     "checkpoint",
     "learning_rate",
+    "load",
     "resume",
+    "runs",
     "score",
     "serve",
     "serverless",
@@ -75,3 +77,9 @@ def test_money_does_not_load_the_rest() -> None:
         "mlcd.units",
         "mlcd.version",
     }
+
+
+def test_no_room_has_the_name_of_a_public_function() -> None:
+    """Importing `mlcd.load.x` would put the module in the function's place."""
+    rooms = {path.stem for path in Path(mlcd.__file__).parent.iterdir() if path.suffix in ("", ".py")}
+    assert not rooms & set(NAMES)

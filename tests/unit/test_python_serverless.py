@@ -96,7 +96,7 @@ def test_arguments_stand_in_place_of_the_jobs_own() -> None:
     record, problem = result.record, result.record.problem
     assert (problem.goal.budget, problem.goal.deadline_seconds) == (Usd.of("2.5"), 10800)
     assert (problem.functions, problem.memory_mb) == ((20, 21, 22), (2048, 3008))
-    assert (record.sync, record.seed) == ("bsp", 3)
+    assert (record.function_facts.sync, record.seed) == ("bsp", 3)
     assert mlcd.serverless(JOB, functions="50..51", memory=1769).record.problem.functions == (50, 51)
 
 

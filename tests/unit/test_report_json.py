@@ -4,9 +4,10 @@ from typing import Any
 
 import jsonschema
 import pytest
+from rendered import json_of
 from report_samples import SAMPLES, budget_run, choice_of
 
-from mlcd.report.as_json import record_json, schema
+from mlcd.report.as_json import schema
 from mlcd.report.serverless_json import serverless_schema
 from mlcd.report.serving_json import serving_schema
 
@@ -17,12 +18,12 @@ def test_the_schema_is_a_schema() -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_record_is_as_the_schema_says(name: str) -> None:
-    text = json.dumps(record_json(SAMPLES[name]()), allow_nan=False)
+    text = json.dumps(json_of(SAMPLES[name]()), allow_nan=False)
     jsonschema.validate(json.loads(text), schema(), cls=jsonschema.Draft202012Validator)
 
 
 def test_a_key_that_the_schema_does_not_know_is_refused() -> None:
-    made = record_json(budget_run())
+    made = json_of(budget_run())
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**made, "cost": 3}, schema())
 
@@ -54,7 +55,7 @@ def test_the_other_schemas_close_and_require_what_is_always_there(made: dict[str
 
 def test_lost_trainings_are_paid() -> None:
     run = SAMPLES["lost"]()
-    made: dict[str, Any] = record_json(run)["receipt"]  # type: ignore[assignment]
+    made: dict[str, Any] = json_of(run)["receipt"]  # type: ignore[assignment]
     (earlier,) = made["earlier"]
     assert (earlier["ending"], earlier["seconds"], earlier["usd"]) == ("lost", 1200.0, 4.2)
     assert made["total_usd"] == pytest.approx(made["search_usd"] + 4.2 + made["run_usd"]) == run.total_usd.dollars
@@ -62,20 +63,20 @@ def test_lost_trainings_are_paid() -> None:
 
 
 def test_a_failed_training_is_on_the_receipt() -> None:
-    made: dict[str, Any] = record_json(SAMPLES["run-failed"]())
+    made: dict[str, Any] = json_of(SAMPLES["run-failed"]())
     assert (made["status"], made["exit_code"]) == ("run-failed", 1)
     assert (made["receipt"]["run_seconds"], made["receipt"]["run_is_predicted"]) == (4000.0, False)
     assert made["receipt"]["saved"] == []
 
 
 def test_a_naive_choice_says_what_it_would_break() -> None:
-    made: dict[str, Any] = record_json(SAMPLES["both-limits"]())
+    made: dict[str, Any] = json_of(SAMPLES["both-limits"]())
     assert [saved["breaks"] for saved in made["receipt"]["saved"]] == [["deadline"], ["deadline"]]
 
 
 def test_the_numbers_are_the_records() -> None:
     run = budget_run()
-    made: dict[str, Any] = record_json(run)
+    made: dict[str, Any] = json_of(run)
     assert made["schema"] == 1
     assert (made["status"], made["exit_code"], made["simulated"]) == ("done", 0, True)
     assert made["choice"]["config"] == {"instance": "p2.xlarge", "nodes": 20}

@@ -8,7 +8,7 @@ import pytest
 
 from mlcd.errors import SpecError
 from mlcd.goal import Objective, Slo
-from mlcd.load.plan import Scenario
+from mlcd.loadgen.plan import Scenario
 from mlcd.spec.serving import parse_serve, read_serve, serve_mapping, serve_record, with_flags
 from mlcd.units import Usd
 

@@ -1,11 +1,13 @@
 """The job file of `mlcd serverless`: what it reads, what it is resolved to, and how it refuses."""
 
 import re
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mlcd.clouds.functions.lithops.cloud import Workload
 from mlcd.errors import BadInput, ProviderError, SpecError
 from mlcd.goal import Objective
 from mlcd.jobs.serverless import prepare
@@ -128,7 +130,9 @@ def test_data_of_a_folder_is_read_from_beside_the_job_file(tmp_path: Path) -> No
         prepare(read_serverless(job))
 
 
-def test_ones_own_model_is_read_as_text_and_never_imported_here(tmp_path: Path) -> None:
+def test_ones_own_model_is_read_as_text_and_never_imported_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "mine.py").write_text("raise RuntimeError('imported')\n")
     np.save(tmp_path / "x.npy", np.zeros((100, 3)))
     np.save(tmp_path / "y.npy", np.zeros(100))
@@ -137,9 +141,20 @@ def test_ones_own_model_is_read_as_text_and_never_imported_here(tmp_path: Path) 
         "name: a\nworkload: {model: 'mine:make', data: ., rate: 0.1, target_loss: 1}\nfunctions: 1..4\n"
         "goal: {minimize: cost}\n"
     )
-    prepared = prepare(read_serverless(job))
-    assert prepared.workload is not None
-    assert b"imported" in prepared.workload.module
+    prepared = prepare(read_serverless(job), folder=tmp_path / "home")
+    given: list[Workload] = []
+
+    class Connected:
+        def __init__(self, *, workload: Workload, **_: object) -> None:
+            given.append(workload)
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr("mlcd.jobs.serverless.LithopsCloud", Connected)
+    with ExitStack() as leaving:
+        prepared.connect(prepared.problem, leaving)
+    assert b"imported" in given[0].module
 
 
 def test_a_simulated_workload_brings_what_the_file_leaves_out() -> None:

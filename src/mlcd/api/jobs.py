@@ -16,6 +16,7 @@ from mlcd.jobs.arguments import check_flag, check_path, check_text
 from mlcd.jobs.given import GoalLike, Job, ServeJob, ServerlessJob, check_seed, job_spec, serve_spec, serverless_spec
 from mlcd.jobs.prepared import Prepared, begin, go_on
 from mlcd.kinds import kind_of
+from mlcd.plugins import check_methods
 from mlcd.run.kind import Kind
 from mlcd.run.run import Run
 from mlcd.schedulers.scheduler import Scheduler
@@ -56,6 +57,7 @@ def train(
 
     Raises BadInput (SpecError, CatalogError), ProviderError, StoreError, and Interrupted on Ctrl-C.
     """
+    _check_watching(progress, observer)
     spec = job_spec(
         job,
         goal,
@@ -102,6 +104,7 @@ def serve(
 
     Raises BadInput (SpecError), ProviderError, StoreError, and Interrupted on Ctrl-C.
     """
+    _check_watching(progress, observer)
     spec = serve_spec(
         job, slo=slo, rate=rate, trials=trials, budget=budget, deadline=deadline, strategy=_text(strategy), sizes=sizes
     )
@@ -140,6 +143,7 @@ def serverless(
 
     Raises BadInput (SpecError), ProviderError, StoreError, and Interrupted on Ctrl-C.
     """
+    _check_watching(progress, observer)
     spec = serverless_spec(
         job,
         on=on,
@@ -172,6 +176,9 @@ def resume(
     works on the run.
     """
     check_text("run_id", run_id, allowed=RUN_NAME)
+    _check_watching(progress, observer)
+    check_methods(strategy, ("decide",) if hasattr(strategy, "decide") else ("suggest",), argument="strategy")
+    check_methods(on, ("prepare",), argument="on")
     with Store(_home(home)) as store:
         run = store.load(run_id)
         if run.status.is_final:
@@ -204,14 +211,19 @@ def _begun(prepared: Prepared[Any], home: Home, progress: bool, observer: Observ
         return begin(prepared, store=store, observer=watching)
 
 
+def _check_watching(progress: bool, observer: Observer | None) -> None:
+    """Before anything is prepared, opened or started. Raises BadInput."""
+    check_flag("progress", progress)
+    if observer is not None and not callable(observer):
+        raise BadInput(f"observer: must be a function of one event (got {observer!r})")
+
+
 @contextmanager
 def _observer(prepared: Prepared[Any], progress: bool, observer: Observer | None) -> Iterator[Observer]:
     """Whoever watches: the caller's observer, progress on standard error, both or neither."""
-    if observer is not None and not callable(observer):
-        raise BadInput(f"observer: must be a function of one event (got {observer!r})")
     with ExitStack() as leaving:
         watching = [observer] if observer is not None else []
-        if check_flag("progress", progress):
+        if progress:
             lines = kind_of(prepared.kind).progress(sys.stderr, prepared.problem, prepared.cloud)
             watching.append(leaving.enter_context(lines))
 

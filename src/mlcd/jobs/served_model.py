@@ -6,7 +6,7 @@ from pathlib import Path
 from mlcd.errors import BadInput
 from mlcd.graphs import Graph, read_onnx, time_shares
 from mlcd.known import OperatorUse, Target
-from mlcd.load import LoadInput
+from mlcd.loadgen import LoadInput
 from mlcd.spec.serve import ServeSpec
 
 

@@ -9,7 +9,7 @@ from mlcd.clouds.provider import LeaseFailed, Order, Progress, Purpose
 from mlcd.clouds.serving.provider import ServerLease, ServingCloud
 from mlcd.errors import Interrupted, MlcdError
 from mlcd.goal import Slo
-from mlcd.load import LoadInput, LoadResult, Scenario, measure_load
+from mlcd.loadgen import LoadInput, LoadResult, Scenario, measure_load
 from mlcd.problem import TrialPolicy
 from mlcd.space import Config
 from mlcd.trial.trial import Failure, FailureKind, Load, Measurement, Trial

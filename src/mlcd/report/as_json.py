@@ -11,12 +11,9 @@ from importlib.resources import files
 from typing import cast
 
 from mlcd.goal import goal_json
-from mlcd.models.standing import standing
 from mlcd.problem import Problem
-from mlcd.report.explain import WhyNot, why_not
-from mlcd.report.pareto import pareto
-from mlcd.report.receipt import intervals, receipt
 from mlcd.run.attempt import Attempt
+from mlcd.run.findings import RejectedConfig
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Step
 from mlcd.trial.plan import Plan
@@ -29,9 +26,11 @@ Json = dict[str, object]
 
 def record_json(record: SearchRun) -> Json:
     """The whole record, ready for json.dumps; the command line's `-o json`."""
-    problem = standing(record.problem, record.history)
+    found = record.train_findings
+    plans = {each.trial: each.plan for each in found.trial_plans}
     return {
         "schema": SCHEMA,
+        "kind": str(record.kind),
         "run_id": record.run_id,
         "name": record.problem.name,
         "created": record.created,
@@ -51,9 +50,9 @@ def record_json(record: SearchRun) -> Json:
         "receipt": _receipt(record),
         "training": _attempt(record.final) if record.final else None,
         "outputs": record.outputs or None,
-        "trials": [_trial(problem, row) for row in record.trials],
-        "why_not": [_why_not(entry) for entry in why_not(record)],
-        "pareto": [_plan(plan) for plan in pareto(record)],
+        "trials": [_trial(row, plans.get(row.number)) for row in record.trials],
+        "why_not": [_why_not(entry) for entry in found.rejected],
+        "pareto": [_plan(plan) for plan in found.pareto],
         "naive": [{"label": n.label, "measured": n.measured, **_plan(n.plan)} for n in record.naive],
         "relaxations": [
             {"text": r.text, "budget_usd": _usd(r.budget), "deadline_seconds": r.deadline_seconds}
@@ -108,7 +107,7 @@ def _plan(plan: Plan) -> Json:
 def _choice(record: SearchRun) -> Json | None:
     if record.choice is None:
         return None
-    known = intervals(record, record.choice)
+    known = record.train_findings.choice_intervals
     return {
         **_plan(record.choice),
         "seconds_interval": list(known.seconds) if known else None,
@@ -130,7 +129,7 @@ def _attempt(run: Attempt) -> Json:
 
 
 def _receipt(record: SearchRun) -> Json:
-    paid = receipt(record)
+    paid = record.train_findings.receipt
     return {
         "trials": paid.trials,
         "failed_trials": paid.failed,
@@ -159,7 +158,7 @@ def _receipt(record: SearchRun) -> Json:
     }
 
 
-def _trial(problem: Problem, row: Step) -> Json:
+def _trial(row: Step, plan: Plan | None) -> Json:
     trial = row.trial
     shared: Json = {
         "number": row.number,
@@ -178,7 +177,8 @@ def _trial(problem: Problem, row: Step) -> Json:
     if isinstance(trial, Failure):
         failure = {"kind": str(trial.kind), "message": trial.message}
         return {**shared, "measured": None, "failure": failure}
-    plan = Plan.of(problem, trial)
+    if plan is None:
+        raise ValueError(f"trial {row.number} was measured and has no plan")
     measured: Json = {
         "samples_per_second": trial.samples_per_second,
         "samples_per_second_interval": list(trial.speed_interval()),
@@ -197,12 +197,12 @@ def _trial(problem: Problem, row: Step) -> Json:
     return {**shared, "measured": measured, "failure": None}
 
 
-def _why_not(entry: WhyNot) -> Json:
+def _why_not(entry: RejectedConfig) -> Json:
     return {
         "subject": entry.subject,
         "config": entry.config.as_dict() if entry.config else None,
-        "trial": entry.number,
-        "kind": str(entry.kind),
+        "trial": entry.trial,
+        "kind": str(entry.reason),
         "text": entry.text,
         "configurations": entry.configurations,
         "instances": list(entry.instances),

@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import cast
 
 from mlcd.goal import goal_json
-from mlcd.report.serverless import better_instance, instances_text
+from mlcd.report.serverless import instances_text
 from mlcd.run.run import EpochRun
 from mlcd.run.step import Step
 from mlcd.run.verdict import PlainInstance
@@ -20,10 +20,11 @@ Json = dict[str, object]
 def serverless_json(record: EpochRun) -> Json:
     """The whole record, ready for json.dumps; the command line's `-o json`."""
     problem, goal = record.problem, record.problem.goal
-    better = better_instance(record)
+    found = record.serverless_findings
+    paid, better = found.receipt, found.better_instance
     return {
         "schema": SCHEMA,
-        "kind": "serverless",
+        "kind": str(record.kind),
         "run_id": record.run_id,
         "name": problem.name,
         "created": record.created,
@@ -43,18 +44,18 @@ def serverless_json(record: EpochRun) -> Json:
         },
         "prices": {"name": problem.prices.name, "date": problem.prices.date.isoformat()},
         "stopped": record.stopped,
-        "reached": record.is_target_reached,
+        "reached": found.is_target_reached,
         "loss": record.epochs[-1].loss if record.epochs else None,
         "smallest_budget_usd": _usd(record.smallest_budget),
         "receipt": {
-            "training_seconds": record.epoch_seconds,
-            "elapsed_seconds": record.wall_seconds,
-            "total_usd": _usd(record.total_usd),
-            "failed_usd": sum(each.usd.dollars for each in record.failed_epochs),
-            "cap_usd": _usd(goal.budget),
-            "left_usd": None if goal.budget is None else _usd(goal.budget - record.total_usd),
-            "calls": sum(epoch.calls for epoch in record.epochs),
-            "repeated_calls": sum(epoch.failed for epoch in record.epochs),
+            "training_seconds": paid.training_seconds,
+            "elapsed_seconds": paid.elapsed_seconds,
+            "total_usd": _usd(paid.total_usd),
+            "failed_usd": _usd(paid.failed_usd),
+            "cap_usd": _usd(paid.cap_usd),
+            "left_usd": _usd(paid.left_usd),
+            "calls": paid.calls,
+            "repeated_calls": paid.repeated_calls,
         },
         "epochs": _epochs(record),
         "instances": {
@@ -76,11 +77,11 @@ def serverless_schema() -> Json:
 
 
 def _epochs(record: EpochRun) -> list[Json]:
-    rows, seconds, usd = [], 0.0, Usd(0)
-    for row in record.epoch_steps:
-        seconds, usd = seconds + row.epoch.seconds, usd + row.epoch.usd
-        rows.append({**_epoch(row), "total_seconds": seconds, "total_usd": _usd(usd)})
-    return rows
+    totals = record.serverless_findings.totals
+    return [
+        {**_epoch(step), "total_seconds": total.seconds, "total_usd": _usd(total.usd)}
+        for step, total in zip(record.epoch_steps, totals, strict=True)
+    ]
 
 
 def _epoch(row: Step) -> Json:

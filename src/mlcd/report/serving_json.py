@@ -11,8 +11,8 @@ from typing import cast
 
 from mlcd.goal import goal_json
 from mlcd.report.serving import goal_text
-from mlcd.report.serving_facts import Loser, chosen, losers, nearest_miss, untried
 from mlcd.run.attempt import Attempt
+from mlcd.run.findings import RejectedConfig, ServingChoice
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Step
 from mlcd.trial.trial import Failure, Load
@@ -24,10 +24,11 @@ Json = dict[str, object]
 
 def serving_json(record: SearchRun) -> Json:
     """The whole record, ready for json.dumps; `mlcd serve -o json`."""
-    facts = record.serving
+    facts, found = record.serving, record.serve_findings
+    paid, miss = found.receipt, found.nearest_miss
     return {
         "schema": SCHEMA,
-        "kind": "serve",
+        "kind": str(record.kind),
         "run_id": record.run_id,
         "name": record.problem.name,
         "created": record.created,
@@ -46,23 +47,23 @@ def serving_json(record: SearchRun) -> Json:
             "verify_seconds": facts.verify_seconds if facts else None,
         },
         "configurations": len(record.problem.space),
-        "untried": untried(record),
+        "untried": found.untried,
         "stopped": record.stopped,
-        "choice": _choice(record),
-        "nearest": _loser(nearest) if (nearest := nearest_miss(record)) and chosen(record) is None else None,
+        "choice": _choice(record, found.choice) if found.choice else None,
+        "nearest": _rejected(miss) if miss and found.choice is None else None,
         "ways_out": [relaxation.text for relaxation in record.relaxations],
         "resembles": _resembles(record),
         "receipt": {
-            "trials": len(record.trials),
-            "failed_trials": len(record.history.failures),
-            "search_seconds": record.search_seconds,
-            "search_usd": _usd(record.search_usd),
+            "trials": paid.trials,
+            "failed_trials": paid.failed,
+            "search_seconds": paid.search_seconds,
+            "search_usd": _usd(paid.search_usd),
             "verifications": [_verification(run) for run in (*record.earlier, *filter(None, [record.final]))],
-            "total_seconds": record.total_seconds,
-            "total_usd": _usd(record.total_usd),
+            "total_seconds": paid.total_seconds,
+            "total_usd": _usd(paid.total_usd),
         },
-        "trials": [_trial(record, row) for row in record.trials],
-        "why_not": [_loser(loser) for loser in losers(record)],
+        "trials": [_trial(row, meets_goal=row.number in found.met) for row in record.trials],
+        "why_not": [_rejected(entry) for entry in found.rejected],
         "notes": list(facts.notes) if facts else [],
     }
 
@@ -85,10 +86,7 @@ def _load(load: Load | None) -> Json | None:
     return None if load is None else asdict(load)
 
 
-def _choice(record: SearchRun) -> Json | None:
-    choice = chosen(record)
-    if choice is None:
-        return None
+def _choice(record: SearchRun, choice: ServingChoice) -> Json:
     return {
         "config": choice.config.as_dict(),
         "usd_per_hour": _usd(record.problem.price(choice.config)),
@@ -125,7 +123,7 @@ def _verification(run: Attempt) -> Json:
     }
 
 
-def _trial(record: SearchRun, row: Step) -> Json:
+def _trial(row: Step, *, meets_goal: bool) -> Json:
     trial = row.trial
     shared: Json = {
         "number": row.number,
@@ -145,18 +143,18 @@ def _trial(record: SearchRun, row: Step) -> Json:
         "relative_error": trial.relative_error,
         "startup_seconds": trial.startup_seconds,
         "extended": trial.extended,
-        "meets_goal": trial.meets(record.problem.goal),
+        "meets_goal": meets_goal,
         "load": _load(trial.load),
     }
     return {**shared, "failure": None, "measured": measured}
 
 
-def _loser(loser: Loser) -> Json:
+def _rejected(entry: RejectedConfig) -> Json:
     return {
-        "config": loser.config.as_dict(),
-        "kind": str(loser.kind),
-        "text": loser.text,
-        "requests_per_second": loser.requests_per_second,
-        "usd_per_million_requests": _usd(loser.usd_per_million),
-        "load": _load(loser.load),
+        "config": entry.config.as_dict() if entry.config else None,
+        "kind": str(entry.reason),
+        "text": entry.text,
+        "requests_per_second": entry.samples_per_second,
+        "usd_per_million_requests": _usd(entry.usd_per_million),
+        "load": _load(entry.load),
     }

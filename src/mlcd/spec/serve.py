@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mlcd.goal import Goal
-from mlcd.load.plan import Scenario
+from mlcd.loadgen.plan import Scenario
 from mlcd.spec.place import PlacedSpec
 from mlcd.spec.train import TrialRules
 from mlcd.units import Usd

@@ -10,7 +10,7 @@ from typing import Any
 
 from mlcd.errors import SpecError, nearest
 from mlcd.goal import Goal, Objective, Slo
-from mlcd.load.plan import Scenario
+from mlcd.loadgen.plan import Scenario
 from mlcd.spec.choices import Choices
 from mlcd.spec.job_file import Flag, JobFile, as_written
 from mlcd.spec.node import Bounds, Node

@@ -43,10 +43,11 @@ class SimFunctionCloud:
         self.run_laws = replace(laws, work_seconds=laws.work_seconds * luck, round_seconds=laws.round_seconds * luck)
 
     def restore(self, run_id: str, epochs: Sequence[Epoch]) -> None:
-        """Goes on with a run of an earlier process: its progress is read off the last loss."""
-        if epochs:
-            last = epochs[-1]
-            self._states[run_id, last.number] = _State(self.laws.progress(last.loss), last.fleet)
+        """Goes on with a run of an earlier process: its progress is made again, epoch by epoch, to the last digit."""
+        state = _State()
+        for epoch in epochs:
+            state = _State(self._progress(state.progress, epoch.number, epoch.fleet), epoch.fleet)
+            self._states[run_id, epoch.number] = state
 
     def run_epoch(self, order: EpochOrder) -> Epoch:
         """Raises EpochFailed when the epoch would outlast its leave, runs out of memory, or too many calls fail."""
@@ -65,12 +66,16 @@ class SimFunctionCloud:
         if seconds > order.seconds:
             message = f"the epoch would have taken {seconds:.0f} s and was ended after {order.seconds:.0f} s"
             raise EpochFailed(message, seconds=order.seconds, usd=self._at_most(order, seconds, failed))
-        drawn = generator("progress", self.seed, order.number).gauss()
-        deviation = laws.chance.progress / math.sqrt(fleet.share)  # chance evens out over an epoch
-        luck = math.exp(deviation * drawn - deviation**2 / 2)
-        progress = before.progress + fleet.share * laws.gain(fleet.functions, before.progress) * luck
+        progress = self._progress(before.progress, order.number, fleet)
         self._states[order.run_id, order.number] = _State(progress, fleet)
         return self._epoch(order, seconds, progress, cold=cold, failed=failed)
+
+    def _progress(self, before: float, number: int, fleet: Fleet) -> float:
+        """After epoch `number`, a function of the seed alone."""
+        drawn = generator("progress", self.seed, number).gauss()
+        deviation = self.laws.chance.progress / math.sqrt(fleet.share)  # chance evens out over an epoch
+        luck = math.exp(deviation * drawn - deviation**2 / 2)
+        return before + fleet.share * self.laws.gain(fleet.functions, before) * luck
 
     def _before(self, order: EpochOrder) -> _State:
         if order.number == 1:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlcd.errors import BadInput
-from mlcd.load.plan import MOST_CONNECTIONS, LoadInput
+from mlcd.loadgen.plan import MOST_CONNECTIONS, LoadInput
 
 _CODES = {"FP32": "f", "FP64": "d", "INT8": "b", "UINT8": "B", "INT16": "h", "UINT16": "H", "INT32": "i"}
 _CODES |= {"UINT32": "I", "INT64": "q", "UINT64": "Q"}

@@ -2,13 +2,13 @@
 
     result = measure_load("http://127.0.0.1:8000", "resnet", inputs, slo_seconds=0.05, seconds=10)
 
-runs it as a process of its own; `python -m mlcd.load ADDRESS` does the same from a shell. Standard library only, so
+runs it as a process of its own; `python -m mlcd.loadgen ADDRESS` does the same from a shell. Standard library only, so
 that it starts at once and takes little of the machine that it measures.
 """
 
-from mlcd.load.cores import CoreSplit, split_cores
-from mlcd.load.measure import measure_load
-from mlcd.load.plan import LoadInput, LoadPlan, Scenario
-from mlcd.load.result import LoadResult, Step
+from mlcd.loadgen.cores import CoreSplit, split_cores
+from mlcd.loadgen.measure import measure_load
+from mlcd.loadgen.plan import LoadInput, LoadPlan, Scenario
+from mlcd.loadgen.result import LoadResult, Step
 
 __all__ = ["CoreSplit", "LoadInput", "LoadPlan", "LoadResult", "Scenario", "Step", "measure_load", "split_cores"]

@@ -6,10 +6,10 @@ import urllib.parse
 from dataclasses import dataclass, field
 
 from mlcd.errors import BadInput
-from mlcd.load.phases import Phase, closed_loop, multi_stream, poisson
-from mlcd.load.plan import LoadPlan, Scenario
-from mlcd.load.result import LoadResult, Step
-from mlcd.load.wire import Wire, bodies
+from mlcd.loadgen.phases import Phase, closed_loop, multi_stream, poisson
+from mlcd.loadgen.plan import LoadPlan, Scenario
+from mlcd.loadgen.result import LoadResult, Step
+from mlcd.loadgen.wire import Wire, bodies
 
 _WARM_UP = 0.1
 _CLIMB = 0.15

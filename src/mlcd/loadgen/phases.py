@@ -4,8 +4,8 @@ import random
 import time
 from dataclasses import dataclass, field
 
-from mlcd.load.result import percentile
-from mlcd.load.wire import Done, Wire
+from mlcd.loadgen.result import percentile
+from mlcd.loadgen.wire import Done, Wire
 
 _BLOCKS = 5
 

@@ -1,4 +1,4 @@
-"""`python -m mlcd.load ADDRESS`: load a server, print what was seen as one JSON object."""
+"""`python -m mlcd.loadgen ADDRESS`: load a server, print what was seen as one JSON object."""
 
 import argparse
 import json
@@ -10,8 +10,8 @@ import urllib.request
 from typing import Any
 
 from mlcd.errors import BadInput, MlcdError
-from mlcd.load.generator import generate
-from mlcd.load.plan import LoadInput, LoadPlan, Scenario
+from mlcd.loadgen.generator import generate
+from mlcd.loadgen.plan import LoadInput, LoadPlan, Scenario
 
 
 def main() -> int:
@@ -25,13 +25,15 @@ def main() -> int:
             os.sched_setaffinity(0, plan.cpus)
         print(json.dumps(generate(plan).as_json(), allow_nan=False))  # noqa: T201
     except MlcdError as error:
-        print(f"mlcd.load: {error}", file=sys.stderr)  # noqa: T201
+        print(f"mlcd.loadgen: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m mlcd.load", description="Load an Open Inference Protocol server.")
+    parser = argparse.ArgumentParser(
+        prog="python -m mlcd.loadgen", description="Load an Open Inference Protocol server."
+    )
     parser.add_argument("address", nargs="?", default="", help="of the server, as in http://127.0.0.1:8000")
     parser.add_argument("--model", default="", help="to be asked")
     parser.add_argument("--scenario", choices=[s.value for s in Scenario], default=Scenario.SERVER.value)

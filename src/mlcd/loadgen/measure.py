@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from mlcd.errors import BadInput, MlcdError
-from mlcd.load.plan import LoadInput, LoadPlan, Scenario
-from mlcd.load.result import LoadResult
+from mlcd.loadgen.plan import LoadInput, LoadPlan, Scenario
+from mlcd.loadgen.result import LoadResult
 
 
 def measure_load(
@@ -52,7 +52,7 @@ def measure_load(
 
 def run_plan(plan: LoadPlan) -> LoadResult:
     """The plan, in a process of its own. Raises like measure_load."""
-    command = [sys.executable, "-m", "mlcd.load", "--plan", json.dumps(asdict(plan)), "--until-stdin-closes"]
+    command = [sys.executable, "-m", "mlcd.loadgen", "--plan", json.dumps(asdict(plan)), "--until-stdin-closes"]
     timeout_seconds = 3 * plan.seconds + 60
     with subprocess.Popen(  # noqa: S603
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -69,7 +69,7 @@ def run_plan(plan: LoadPlan) -> LoadResult:
         except BaseException:
             process.kill()
             raise
-    last = messages.strip().splitlines()[-1].removeprefix("mlcd.load: ") if messages.strip() else ""
+    last = messages.strip().splitlines()[-1].removeprefix("mlcd.loadgen: ") if messages.strip() else ""
     if process.returncode == BadInput.exit_code:
         raise BadInput(last)
     if process.returncode != 0:
