@@ -189,7 +189,7 @@ def serverless_run() -> EpochRun:
     failed = FailedEpoch(
         number=3, fleet=Fleet(50, 512), seconds=30.0, usd=Usd.of("0.08"), message="3 functions ran out of memory"
     )
-    outcomes = (
+    outcomes: tuple[Epoch | FailedEpoch, ...] = (
         _epoch(1, 20, 1024, 0.69),
         _epoch(2, 50, 1769, 0.52),
         failed,
