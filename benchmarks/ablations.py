@@ -5,7 +5,8 @@
 One setting is changed at a time and the product's own benchmark is run again with the same workloads and seeds. A part
 earns its place when the loss without it is higher with 95% confidence, on workloads that may be tuned on; the held-out
 ones (mlcd.bench.case.is_unseen, unseen-N) are reported apart and decide nothing. Everything is simulated or replayed
-from tables. `--record` writes benchmarks/results/ablations.json and docs/ablations.md: about 20 minutes on one core.
+from tables. `--record` writes benchmarks/results/ablations.json and docs/ablations.md: under 20 minutes on one core
+with OMP_NUM_THREADS=1 (the matrices are small; threads only wait for each other).
 """
 
 import argparse
@@ -156,7 +157,7 @@ def page(kept: dict[str, dict[str, Any]]) -> str:
         "What each part of a method brings: one setting changed at a time, everything else alike, on the benchmarks of",
         "`mlcd bench`. All of it is simulated or replayed from measured tables. Made by",
         "",
-        "    .venv/bin/python benchmarks/ablations.py --record",
+        "    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/ablations.py --record",
         "",
         "which keeps the figures of every bed in `benchmarks/results/ablations.json`. *Difference* is the mean loss",
         "with the change less without it; the interval is 95%, had other workloads been drawn. *Earns*: the part that",

@@ -1,10 +1,11 @@
-"""How `mlcd.Search(knobs=...)` compares with random search on made-up functions, seed by seed.
+"""How `mlcd.Search(knobs=...)` compares with random search on made-up functions and jobs, seed by seed.
 
-    python benchmarks/ask_tell.py            # the table of docs/python.md: seeds 1000 to 1019
+    python benchmarks/ask_tell.py            # the tables of docs/python.md: seeds 1000 to 1019
     python benchmarks/ask_tell.py 0 10       # other seeds
 
 Each seed is one pair: the default strategy and random search get the same number of trials. `SEEN` were looked at while
-the strategy was written (seeds 0 to 9), `HELD_OUT` were not.
+the strategy was written (seeds 0 to 9), `HELD_OUT` were not. A job is another one for each seed; there the strategies
+end by themselves and random search makes 8 trials, and what counts is search and work together.
 """
 
 import math
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -182,6 +183,83 @@ def compared(function: Function, seeds: Sequence[int]) -> Pairs:
     )
 
 
+# ---- throughput of known work
+
+MACHINES = {"c5": (20.0, 1.36), "g4": (120.0, 0.526), "p3": (300.0, 3.06), "p4": (900.0, 10.0)}
+"""Samples per second and dollars per hour, made up."""
+TWO_KNOBS: dict[str, Any] = {"instance": list(MACHINES), "nodes": range(1, 21)}
+FOUR_KNOBS: dict[str, Any] = {**TWO_KNOBS, "precision": ["fp32", "bf16"], "workers": range(1, 9)}
+
+
+class Job:
+    """How fast a made-up job of this seed is: its machines, its scaling, what its precision and its loader bring."""
+
+    def __init__(self, seed: int) -> None:
+        chance = np.random.default_rng(seed)
+        self.factor = {name: math.exp(0.3 * chance.normal()) for name in MACHINES}
+        self.serial, self.exchange = chance.uniform(0, 0.1), chance.uniform(0, 0.01)
+        self.bf16, self.workers = chance.uniform(1, 2), chance.uniform(1, 8)
+        self.samples, self.budget = 10 ** chance.uniform(6.5, 8), 10 ** chance.uniform(1.3, 2.3)
+        self.objective: Literal["time", "cost"] = "time" if chance.random() < 0.5 else "cost"
+        self.chance = np.random.default_rng([5, seed])
+
+    def measured(self, v: Values) -> float:
+        nodes = v["nodes"]
+        speed = MACHINES[v["instance"]][0] * self.factor[v["instance"]] * nodes
+        speed /= 1 + self.serial * (nodes - 1) + self.exchange * nodes * (nodes - 1)
+        if v.get("precision") == "bf16" and v["instance"] != "c5":
+            speed *= self.bf16
+        return float(
+            speed * min(1.0, 0.3 + 0.7 * v.get("workers", 8) / self.workers) * math.exp(0.03 * self.chance.normal())
+        )
+
+
+def total(knobs: Mapping[str, Any], seed: int, strategy: str) -> float:
+    """Search and work together, in the goal's unit; infinite where nothing was found that fits."""
+    job = Job(seed)
+    by_time = job.objective == "time"
+    search = mlcd.Search(
+        knobs=knobs,
+        objective=job.objective,
+        work_samples=job.samples,
+        trial_seconds=300,
+        usd_per_hour={name: usd for name, (_, usd) in MACHINES.items()},
+        budget=f"{job.budget:.2f} USD" if by_time else None,
+        deadline=None if by_time else "48h",
+        strategy=strategy,
+        seed=seed,
+        max_trials=8 if strategy == "random" else 30,
+    )
+    while suggestions := search.ask():
+        for suggestion in suggestions:
+            speed = job.measured(suggestion.config.as_dict())
+            search.tell(suggestion, samples_per_second=speed, seconds=300, startup_seconds=60)
+    plan = search.best
+    if plan is None:
+        return math.inf
+    if by_time:
+        return float(plan.seconds + sum(trial.seconds for trial in search.history))
+    return float(plan.usd) + sum(trial.usd.dollars for trial in search.history)
+
+
+def print_throughput(seeds: Sequence[int]) -> None:
+    print(f"\n| knobs | strategy | total over random's | better, equal, worse of {len(seeds)} | no answer (random) |")
+    print("|---|---|---|---|---|")
+    for knobs in (TWO_KNOBS, FOUR_KNOBS):
+        chance = [total(knobs, seed, "random") for seed in seeds]
+        for strategy in ("heterbo", "bayesian"):
+            ours = [total(knobs, seed, strategy) for seed in seeds]
+            both = [(a, b) for a, b in zip(ours, chance, strict=True) if math.isfinite(a) and math.isfinite(b)]
+            ratio = math.exp(sum(math.log(a / b) for a, b in both) / len(both))
+            pairs = Pairs(ours=tuple(ours), random=tuple(chance))
+            equal = len(seeds) - pairs.better - pairs.worse
+            print(
+                f"| {', '.join(knobs)} | {strategy} | {ratio:.2f} | {pairs.better}, {equal}, {pairs.worse} "
+                f"| {sum(map(math.isinf, ours))} ({sum(map(math.isinf, chance))}) |",
+                flush=True,
+            )
+
+
 def main() -> None:
     first, last = (int(text) for text in sys.argv[1:3]) if len(sys.argv) > 2 else (1000, 1020)
     seeds = range(first, last)
@@ -196,6 +274,7 @@ def main() -> None:
                 f"| {np.median(pairs.random):.4g} | {pairs.better}, {equal}, {pairs.worse} |",
                 flush=True,
             )
+    print_throughput(seeds)
 
 
 if __name__ == "__main__":

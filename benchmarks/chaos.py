@@ -35,8 +35,8 @@ from mlcd.clouds.minicloud import missing  # noqa: E402
 from mlcd.clouds.minicloud.cgroup import groups_of  # noqa: E402
 from mlcd.clouds.minicloud.network import links_of, namespaces_of, run_command  # noqa: E402
 from mlcd.clouds.minicloud.record import link_tag, namespace_name, read_records  # noqa: E402
+from mlcd.run.run import SearchRun  # noqa: E402
 from mlcd.trial.outcome import Status  # noqa: E402
-from mlcd.trial.record import RunRecord  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "chaos.json"
 BUDGET_USD = 3.0
@@ -143,7 +143,7 @@ def strike(number: int, cloud: str, blow: str, seed: int, folder: Path) -> Row:
         instant_seconds=instant,
         exit_codes=codes,
         status=str(record.status),
-        trials=len(record.rows),
+        trials=len(record.trials),
         attempts=len(record.earlier) + (record.final is not None),
         said=_line(said, found.start()) if found else "" if wrong else "nothing: the run was not disturbed",
         usd=round(record.total_usd.dollars, 4),
@@ -153,7 +153,7 @@ def strike(number: int, cloud: str, blow: str, seed: int, folder: Path) -> Row:
     )
 
 
-def verdict(toy: Toy, record: RunRecord, said: str, blow: str) -> list[str]:
+def verdict(toy: Toy, record: SearchRun, said: str, blow: str) -> list[str]:
     """What does not hold of a run that was hit."""
     wrong = []
     if not record.status.is_final:

@@ -22,10 +22,11 @@ from pathlib import Path
 from minicloud_bed import EPOCHS, RESULTS, ROOT, SAMPLES, job, speeds, spread
 from scipy.stats import t as student
 
-from mlcd.jobs.train import train
+from mlcd.jobs.prepared import begin
+from mlcd.jobs.train import prepare
+from mlcd.run.run import SearchRun
 from mlcd.spec import TrainSpec
 from mlcd.store.store import Store
-from mlcd.trial.record import RunRecord
 from mlcd.version import __version__
 
 PRODUCTIVE = ", productive"
@@ -93,8 +94,8 @@ def searched(bed: Bed, arms: list[str], seeds: int, path: Path) -> list[dict[str
             for arm in order:
                 began = time.time()
                 with tempfile.TemporaryDirectory() as home, Store(Path(home)) as store:
-                    record = train(_spec(arm, wanted, bed), store=store, seed=seed)
-                    rows.append(_row(record, goal=goal, arm=arm, seed=seed, wall=time.time() - began))
+                    run = begin(prepare(_spec(arm, wanted, bed), seed=seed, folder=Path(home)), store=store)
+                    rows.append(_row(run, goal=goal, arm=arm, seed=seed, wall=time.time() - began))
                 print(json.dumps(rows[-1]), flush=True)
                 data = {"mlcd": __version__, "date": datetime.now(UTC).isoformat(), "bed": vars(bed), "rows": rows}
                 path.write_text(json.dumps(data, indent=1) + "\n")
@@ -107,9 +108,9 @@ def _spec(arm: str, goal: dict[str, str], bed: Bed) -> TrainSpec:
     return job(goal=goal, search=search, checkpoints=arm.endswith(PRODUCTIVE))
 
 
-def _row(record: RunRecord, *, goal: str, arm: str, seed: int, wall: float) -> dict[str, object]:
-    limits = record.problem.goal
-    usd, seconds = record.total_usd.dollars, record.total_seconds
+def _row(run: SearchRun, *, goal: str, arm: str, seed: int, wall: float) -> dict[str, object]:
+    limits = run.problem.goal
+    usd, seconds = run.total_usd.dollars, run.total_seconds
     over = (limits.budget is not None and usd > limits.budget.dollars) or (
         limits.deadline_seconds is not None and seconds > limits.deadline_seconds
     )
@@ -117,20 +118,20 @@ def _row(record: RunRecord, *, goal: str, arm: str, seed: int, wall: float) -> d
         "goal": goal,
         "arm": arm,
         "seed": seed,
-        "status": record.status.value,
-        "choice": str(record.choice.config) if record.choice else None,
-        "trials": len(record.rows),
-        "failed": len(record.history.failures),
-        "search_seconds": round(record.search_seconds, 1),
-        "search_usd": record.search_usd.dollars,
+        "status": run.status.value,
+        "choice": str(run.choice.config) if run.choice else None,
+        "trials": len(run.trials),
+        "failed": len(run.history.failures),
+        "search_seconds": round(run.search_seconds, 1),
+        "search_usd": run.search_usd.dollars,
         "total_seconds": round(seconds, 1),
         "total_usd": usd,
-        "predicted_seconds": record.choice.seconds if record.choice else None,
-        "train_seconds": record.final.seconds if record.final else None,
-        "done_by_trials": record.history.reached_samples / record.problem.work_samples,
+        "predicted_seconds": run.choice.seconds if run.choice else None,
+        "train_seconds": run.final.seconds if run.final else None,
+        "done_by_trials": run.history.reached_samples / run.problem.work_samples,
         "limit_broken": over,
         "wall_seconds": round(wall, 1),
-        "tried": [str(row.trial.config) for row in record.rows],
+        "tried": [str(step.config) for step in run.trials],
     }
 
 

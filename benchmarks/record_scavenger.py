@@ -1,4 +1,4 @@
-"""The record of `mlcd bench scavenger`, with the paper's pictures and the tables of docs/scavenger.md.
+"""The record of `mlcd bench scavenger` and of the models alone, the paper's pictures, the tables of docs/scavenger.md.
 
     .venv/bin/python benchmarks/record_scavenger.py --tables DIR      # DIR: one folder a model, see docs/scavenger.md
 
@@ -16,17 +16,22 @@ from statistics import median
 from typing import Any
 
 from mlcd.bench.case import is_unseen
-from mlcd.bench.scavenger.ablation import Ablation, ablations
-from mlcd.bench.scavenger.score import EXTRA_MODES, MODES, Row, as_json, score, summarise
+from mlcd.bench.scavenger import score as product
 from mlcd.bench.scavenger.truth import Truth, load_truths
 from mlcd.version import __version__
 from papers import scavenger
+from papers.scavenger_models.ablation import Ablation, ablations
+from papers.scavenger_models.score import EXTRA_MODES, MODES, Row, as_json, score, summarise
 from papers.scavenger_pictures import PAPER_JOBS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "scavenger.md"
 RESULT = ROOT / "benchmarks" / "results" / "scavenger.json"
 IMAGES = ROOT / "docs" / "images"
+MODELS_ALONE = (
+    "Forecasts from whole trainings at several batches, which no user has (`benchmarks/papers/scavenger_models`):"
+    " what the models could do at best."
+)
 BEGIN, END = "<!-- begin: benchmarks/record_scavenger.py -->", "<!-- end: benchmarks/record_scavenger.py -->"
 
 
@@ -64,6 +69,49 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
         *("| " + " | ".join(r) + " |" for r in rows),
         "",
     ]
+
+
+def maybe(value: float | None) -> str:
+    return "-" if value is None else percent(value)
+
+
+def product_summary(rows: Sequence[product.Row]) -> list[str]:
+    held_out = {s.mode: s for s in product.summarise([r for r in rows if is_unseen(r.model)])}
+    lines = []
+    for s in product.summarise(rows):
+        h = held_out[s.mode]
+        pairs = (
+            (s.median_time_mape, h.median_time_mape),
+            (s.median_regret_time, h.median_regret_time),
+            (s.median_regret_cost, h.median_regret_cost),
+            (s.median_overhead, h.median_overhead),
+        )
+        total = f"{s.median_total_ratio:.2f} ({h.median_total_ratio:.2f})"
+        lines.append([f"`{s.mode}`", *(f"{maybe(a)} ({maybe(b)})" for a, b in pairs), total])
+    heads = ["mode", "time error", "regret, time", "regret, cost", "overhead", "all time over the best training's"]
+    return table(heads, lines)
+
+
+def product_rows(rows: Sequence[product.Row]) -> list[str]:
+    heads = [
+        "model",
+        "mode",
+        "trials",
+        "moves",
+        "step",
+        "iterations",
+        "time",
+        "regret: time",
+        "cost",
+        "knee",
+        "overhead",
+    ]
+    lines = []
+    for r in rows:
+        errors = (r.step_mape, r.iterations_mape, r.time_mape, r.regret_time, r.regret_cost, r.regret_knee, r.overhead)
+        name = f"{r.model} (held out)" if is_unseen(r.model) else r.model
+        lines.append([name, f"`{r.mode}`", str(r.trials), str(r.restarts), *(maybe(e) for e in errors)])
+    return table(heads, lines)
 
 
 def summary_table(rows: Sequence[Row]) -> list[str]:
@@ -116,6 +164,7 @@ def main() -> None:
     parser.add_argument("--tables", type=Path, required=True)
     arguments = parser.parse_args()
     truths = load_truths(arguments.tables)
+    runs = product.score(truths, jobs=-1)
     rows = score(truths, modes=(*MODES, *EXTRA_MODES))
     changes, known = ablations(truths), [best(truth) for truth in truths.values()]
     pictures = scavenger.figures(tuple(PAPER_JOBS))
@@ -124,9 +173,13 @@ def main() -> None:
         "version": __version__,
         "sources": sources(),
         "date": datetime.now(UTC).date().isoformat(),
-        "command": f"mlcd bench scavenger --tables DIR --modes {','.join((*MODES, *EXTRA_MODES))} -o json",
-        **as_json(rows),
-        "summary_unseen": [asdict(s) for s in summarise([r for r in rows if is_unseen(r.model)])],
+        "command": "mlcd bench scavenger --tables DIR -o json",
+        **product.as_json(runs),
+        "summary_unseen": [asdict(s) for s in product.summarise([r for r in runs if is_unseen(r.model)])],
+        "models_alone": {
+            **as_json(rows),
+            "summary_unseen": [asdict(s) for s in summarise([r for r in rows if is_unseen(r.model)])],
+        },
         "truth": known,
         "ablations": [asdict(a) for a in changes],
         "figures": scavenger.as_json(pictures),
@@ -135,8 +188,9 @@ def main() -> None:
     said = f"Version {__version__}, {result['date']}; raw result: `benchmarks/results/scavenger.json`."
     lines = [
         *(f"{said} Median over the six models, and in brackets over the four held-out ones.", ""),
-        *summary_table(rows),
-        *("### Every model", "", *rows_table(rows)),
+        *product_summary(runs),
+        *("### Every model", "", *product_rows(runs)),
+        *("### The models alone", "", MODELS_ALONE, "", *summary_table(rows), *rows_table(rows)),
         *("### The trainings", "", *lengths_table(known)),
         *("### What each part is worth", "", *ablation_table(changes)),
     ]

@@ -23,11 +23,13 @@ import numpy as np
 from scavenger_bed import RESULTS, ROOT, held
 
 from mlcd.clouds.job import JobCloud
+from mlcd.findings.batches import batch_tradeoff
 from mlcd.goal import Goal, Objective
 from mlcd.jobs.real import on_nodes
 from mlcd.problem import Problem, TrialPolicy
 from mlcd.profiler.measure import measure
-from mlcd.report.batch_picture import BatchCurve, BatchPoint, batch_picture
+from mlcd.report.batch_picture import batch_picture
+from mlcd.run.findings import BatchCurve, BatchPoint
 from mlcd.search.registry import strategy
 from mlcd.search.scavenger.grid import GridStrategy
 from mlcd.space import Config
@@ -187,7 +189,7 @@ def picture(problem: Problem, measured: dict[tuple[int, int], float], runs: list
         )
     title = "Digits to 97% on the minicloud: every (K, B) measured, and predicted by brief runs"
     path = ROOT / "docs" / "images" / "scavenger-digits.svg"
-    path.write_text(batch_picture(curves, key="scavenger-digits", title=title) + "\n", encoding="utf-8")
+    path.write_text(batch_picture(batch_tradeoff(curves), key="scavenger-digits", title=title) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

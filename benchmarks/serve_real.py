@@ -21,17 +21,18 @@ import onnxruntime
 from serve_cpu import HELD_OUT, turn
 from serving_models import MODELS, build
 
-from mlcd.jobs.serve import prepare, serve_prepared
+from mlcd.findings.serve import chosen
+from mlcd.jobs.prepared import begin
+from mlcd.jobs.serve import PreparedServing, prepare
 from mlcd.jobs.serving_space import SERVING_TRIAL
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.load import measure_load_trial
-from mlcd.report.serving_facts import chosen
+from mlcd.run.run import SearchRun
 from mlcd.space import Config
 from mlcd.spec.serve import ServeSpec
 from mlcd.spec.serving import serve_mapping
 from mlcd.store.store import Store
 from mlcd.trial.plan import Plan
-from mlcd.trial.record import RunRecord
 from mlcd.trial.trial import Measurement
 
 SLO = "100ms"
@@ -57,21 +58,21 @@ def job(name: str, model: Path, strategy: str, *, trials: int, verify_seconds: f
     )
 
 
-def search(spec: ServeSpec, home: Path, *, seed: int = 0) -> tuple[RunRecord, Any]:
-    """A whole run, with its record and what it was prepared with."""
+def search(spec: ServeSpec, home: Path, *, seed: int = 0) -> tuple[SearchRun, PreparedServing]:
+    """A whole run, and what it was prepared with."""
     prepared = prepare(spec, seed=seed, folder=home)
     with Store(home) as store:
-        return serve_prepared(spec, prepared, store=store, seed=seed), prepared
+        return begin(prepared, store=store), prepared
 
 
-def per_dollar(record: RunRecord, trial: Measurement | None) -> float:
+def per_dollar(record: SearchRun, trial: Measurement | None) -> float:
     """Requests a dollar; 0 where the limit was broken."""
     if trial is None or not trial.meets(record.problem.goal):
         return 0.0
     return 1e6 / Plan.of(record.problem, trial).usd.dollars
 
 
-def table(record: RunRecord) -> list[dict[str, Any]]:
+def table(record: SearchRun) -> list[dict[str, Any]]:
     """Every load test of a run."""
     return [
         {
@@ -83,7 +84,7 @@ def table(record: RunRecord) -> list[dict[str, Any]]:
             "requests_per_dollar": per_dollar(record, row.trial if isinstance(row.trial, Measurement) else None),
             "failure": None if isinstance(row.trial, Measurement) else row.trial.message,
         }
-        for row in record.rows
+        for row in record.trials
     ]
 
 
@@ -92,11 +93,11 @@ def _middle(found: list[dict[str, Any]]) -> dict[str, Any]:
     return sorted(found, key=lambda each: each["requests_per_dollar"])[len(found) // 2]
 
 
-def again(record: RunRecord, prepared: Any, config: Config, number: int) -> dict[str, Any]:
+def again(record: SearchRun, prepared: PreparedServing, config: Config, number: int) -> dict[str, Any]:
     """One more load test of a configuration."""
     policy = TrialPolicy(seconds=CONFIRM_SECONDS, extra_seconds_per_3_nodes=0.0, extension=0.0, watchdog_seconds=20.0)
     trial = measure_load_trial(
-        prepared.cloud,
+        prepared.server,
         config,
         attempt=7 + number,
         policy=policy,
@@ -125,7 +126,7 @@ def compare(name: str, model: Path, strategies: list[str], home: Path) -> dict[s
         choice = chosen(record)
         searches[strategy] = {
             "status": str(record.status),
-            "trials": len(record.rows),
+            "trials": len(record.trials),
             "choice": str(choice.config) if choice else None,
             "requests_per_second": choice.requests_per_second if choice else None,
             "p99_ms": choice.load.p99_seconds * 1000 if choice else None,

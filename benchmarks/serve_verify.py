@@ -21,9 +21,9 @@ from serve_cpu import turn
 from serving_models import MODELS, build
 
 import mlcd.jobs.serve as serving
+from mlcd.findings.serve import chosen
 from mlcd.known.cpu import cpu
 from mlcd.profiler.load import verify_load
-from mlcd.report.serving_facts import chosen
 
 NAMES = (
     "resnet50-like", "vit-small", "gru", "mlp-wide", "yolo-like", "efficientnet-like", "inception-like", "dcn",
@@ -40,7 +40,7 @@ def verify(name: str, model: Path, strategy: str, home: Path, slo: str) -> dict[
     record, prepared = serve_real.search(spec, home)
     choice = chosen(record)
     once_more = choice and verify_load(
-        prepared.cloud,
+        prepared.server,
         choice.config,
         rate=choice.requests_per_second,
         attempt=50,

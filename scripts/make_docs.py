@@ -1,10 +1,12 @@
 """Writes what the docs say from the product itself: `.venv/bin/python scripts/make_docs.py [--pictures]`.
 
-docs/cli.md is the help texts; the tables between the marks in docs/output.md are the fields of the three schemas. With
---pictures, docs/images/demo.svg is drawn from the demo run: what `mlcd demo`, then
-`mlcd report RUN --picture speed --out docs/images/demo.svg` give. A test compares the pages with what is here.
+docs/cli.md is the help texts; src/mlcd/report/*.schema.json are the JSON Schemas of the three results, made from their
+types; the tables between the marks in docs/output.md are the fields of those. With --pictures, docs/images/demo.svg is
+drawn from the demo run: what `mlcd demo`, then `mlcd report RUN --picture speed --out docs/images/demo.svg` give. Tests
+compare the pages with what is here.
 """
 
+import json
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -21,6 +23,8 @@ from mlcd.report.serving_json import serving_schema
 from mlcd.spec import template
 
 DOCS = Path(__file__).parents[1] / "docs"
+REPORT = Path(__file__).parents[1] / "src" / "mlcd" / "report"
+SCHEMA_FILES = {"train": "result.schema.json", "serve": "serving.schema.json", "serverless": "serverless.schema.json"}
 SCHEMAS: Mapping[str, Mapping[str, Any]] = {
     "train": schema(),
     "serve": serving_schema(),
@@ -88,6 +92,11 @@ def _type(field: Mapping[str, Any]) -> str:
     return " or ".join(kind) if isinstance(kind, list) else str(kind)
 
 
+def schema_text(kind: str) -> str:
+    """The JSON Schema of a kind's result, as its file has it."""
+    return json.dumps(SCHEMAS[kind], indent=2, ensure_ascii=False) + "\n"
+
+
 def output_page(page: str) -> str:
     """docs/output.md with its tables brought up to date."""
     for kind, whole in SCHEMAS.items():
@@ -108,6 +117,8 @@ def draw_demo(file: Path) -> None:
 def main(arguments: list[str]) -> None:
     """Writes the pages, and the picture when asked for."""
     (DOCS / "cli.md").write_text(cli_page(), encoding="utf-8")
+    for kind, name in SCHEMA_FILES.items():
+        (REPORT / name).write_text(schema_text(kind), encoding="utf-8")
     output = DOCS / "output.md"
     output.write_text(output_page(output.read_text(encoding="utf-8")), encoding="utf-8")
     if "--pictures" in arguments:

@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.nodes)
         together = item.get_closest_marker("together")
         if together is not None and os.environ.get("PYTEST_XDIST_WORKER"):
-            item._nodeid = f"{item.nodeid}@{together.args[0]}"  # the scheduler sees names only
+            setattr(item, "_nodeid", f"{item.nodeid}@{together.args[0]}")  # noqa: B010 - the scheduler sees names only
     wanted = config.getoption("--cloud")
     if wanted is None:
         return

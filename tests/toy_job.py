@@ -21,11 +21,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from mlcd.clouds import processes
+from mlcd.problem import Problem
+from mlcd.run.run import SearchRun
 from mlcd.store.store import FILE, Store
-from mlcd.trial.record import RunRecord
 from mlcd.trial.trial import Failure, Measurement
 
 PATIENCE_SECONDS = 120.0
@@ -198,14 +199,19 @@ class Toy:
         return str(found[0][0]) if found else ""
 
     def count(self, table: str) -> int:
-        """Rows of a table: trials_started, trials_ended, finals_started, finals_ended."""
-        found = self._ask(f"SELECT count(*) FROM {table}")
+        """Steps so far, by role and what became of them: trials_started, trials_ended, finals_started, finals_ended."""
+        role, _, what = table.partition("_")
+        trial = "=" if role == "trials" else "<>"
+        ended = " JOIN steps_ended e USING (run_id, number)" if what == "ended" else ""
+        found = self._ask(f"SELECT count(*) FROM steps_started s{ended} WHERE s.role {trial} 'trial'")
         return int(found[0][0]) if found else 0
 
-    def record(self) -> RunRecord:
+    def record(self) -> SearchRun:
         """The whole run."""
         with Store(self.home) as store:
-            return store.record(self.run_id)
+            run = store.load(self.run_id)
+        assert isinstance(run.problem, Problem)
+        return cast(SearchRun, run)
 
     def _ask(self, query: str) -> list[tuple[Any, ...]]:
         try:
@@ -305,12 +311,12 @@ class Started:
         return (self.folder / "out.txt").read_text() + (self.folder / "err.txt").read_text()
 
 
-def check_account(record: RunRecord) -> None:
+def check_account(record: SearchRun) -> None:
     """Nothing paid is missing: each lease's price for its time is in the totals, and within what was authorised."""
-    for row in record.rows:
+    for row in record.trials:
         assert isinstance(row.trial, Measurement | Failure)
         assert row.trial.usd <= row.authorised_usd, row
-    parts = [row.trial.usd for row in record.rows] + [run.usd for run in record.earlier]
+    parts = [row.trial.usd for row in record.trials] + [run.usd for run in record.earlier]
     parts += [record.final.usd] if record.final else []
     assert sum(usd.micros for usd in parts) == record.total_usd.micros
     budget = record.problem.goal.budget

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from ablated.compare import Change, Outcome
 from mlcd.bench.case import is_unseen
-from mlcd.bench.scavenger.ablation import Ablation, ablations
 from mlcd.bench.scavenger.truth import load_truths
+from papers.scavenger_models.ablation import Ablation, ablations
 
 LOSSES = {
     "full": ("time", "full"),
@@ -21,7 +21,7 @@ LOSSES = {
     "convergence:exponent=0.5": ("iterations", "p = 0.5 (Scavenger), in steps"),
     "convergence:noise=smallest": ("iterations", "noise of the smallest batch's training alone"),
 }
-"""Our text to (what is in error, the change as mlcd.bench.scavenger.ablation calls it)."""
+"""Our text to (what is in error, the change as papers.scavenger_models.ablation calls it)."""
 
 CHANGES = (
     Change(part="every K at three batches", text="full:mode=partial"),

@@ -10,7 +10,7 @@ import numpy as np
 
 from ablated.compare import Change, Outcome
 from mlcd.bench.serverless.compare import LawsOfRun
-from mlcd.bench.serverless.episode import run_episode
+from mlcd.bench.serverless.training import train
 from mlcd.clouds.functions.sim import SimFunctionCloud
 from mlcd.clouds.functions.sim.workloads import workload
 from mlcd.goal import Goal, Objective
@@ -20,6 +20,7 @@ from mlcd.schedulers.oracle import Oracle
 from mlcd.schedulers.registry import scheduler
 from mlcd.schedulers.scheduler import Scheduler
 from mlcd.schedulers.siren_state import FEATURES
+from mlcd.trial.outcome import Status
 from mlcd.units import Usd
 
 SEEDS, FIRST_SEED = 1, 3000
@@ -53,8 +54,6 @@ MPC_CHANGES = (
 SIREN_CHANGES = (
     Change(part="opening", text="siren:opening-share=1", beds=("$",)),
     Change(part="last part cut", text="siren:cut-last=off", beds=("$",)),
-    Change(part="last part: 3% and 0.02 more", text="siren:last-part-factor=1,last-part-extra=0", beds=("$",)),
-    Change(part="spare part kept back", text="siren:spare-share=0", beds=("$",)),
     Change(part="share of what is payable", text="siren:payable-share=1e9", beds=("$",)),
     Change(part="network: even, all memory", text=EVEN, beds=("$",)),
     Change(part="network: zero", text=HALF_MEMORY, beds=("$",)),
@@ -102,19 +101,19 @@ def _constant_policy(memory: float) -> Path:
 def _against_oracle(made: Scheduler, name: str, budget: float, seed: int) -> float:
     best = _oracle_seconds(name, budget, seed)
     problem = workload(name).problem(Goal(minimize=Objective.TIME, budget=Usd.of(budget)))
-    episode = run_episode(problem, SimFunctionCloud(problem=problem, laws=workload(name).laws, seed=seed), made)
-    return episode.seconds / best if episode.done and math.isfinite(best) else UNFINISHED_LOSS
+    run = train(problem, SimFunctionCloud(problem=problem, laws=workload(name).laws, seed=seed), made)
+    return run.step_seconds / best if run.status is Status.DONE and math.isfinite(best) else UNFINISHED_LOSS
 
 
 @lru_cache(maxsize=4096)
 def _oracle_seconds(name: str, budget: float, seed: int) -> float:
     problem = workload(name).problem(Goal(minimize=Objective.TIME, budget=Usd.of(budget)))
     cloud = SimFunctionCloud(problem=problem, laws=workload(name).laws, seed=seed)
-    episode = run_episode(problem, cloud, Oracle(truth=LawsOfRun(cloud.run_laws)))
-    return episode.seconds if episode.done else math.inf
+    run = train(problem, cloud, Oracle(truth=LawsOfRun(cloud.run_laws)))
+    return run.step_seconds if run.status is Status.DONE else math.inf
 
 
 def _cost(made: Scheduler, name: str, seed: int) -> float:
     problem = workload(name).problem(Goal(minimize=Objective.COST, deadline_seconds=DEADLINE_SECONDS))
-    episode = run_episode(problem, SimFunctionCloud(problem=problem, laws=workload(name).laws, seed=seed), made)
-    return episode.usd.dollars / workload(name).cheapest_usd() if episode.done else UNFINISHED_LOSS
+    run = train(problem, SimFunctionCloud(problem=problem, laws=workload(name).laws, seed=seed), made)
+    return run.spent.dollars / workload(name).cheapest_usd() if run.status is Status.DONE else UNFINISHED_LOSS

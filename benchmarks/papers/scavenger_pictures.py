@@ -16,10 +16,12 @@ from mlcd.clouds.sim.models import SimModel
 from mlcd.clouds.sim.network import exchange_seconds
 from mlcd.clouds.sim.node import GIB, compute_seconds
 from mlcd.clouds.sim.physics import waiting_factor
+from mlcd.findings.batches import batch_tradeoff
 from mlcd.models import convergence, parallel
 from mlcd.models.convergence import Reached
 from mlcd.models.parallel import Refined, Setting, StepTime
-from mlcd.report.batch_picture import BatchCurve, BatchPoint, batch_picture
+from mlcd.report.batch_picture import batch_picture
+from mlcd.run.findings import BatchCurve, BatchPoint
 from papers.scavenger_pricing import ByMemory, PerNode, PricePolicy, Pricing
 
 WORKERS = (8, 12, 16, 20)
@@ -157,7 +159,7 @@ def figure(name: str, policy: PricePolicy, points: Sequence[SimulatedPoint], wid
         curves.append(BatchCurve(batch=batch, measured=true, predicted=guessed))
     priced = "a fixed price a node" if policy is PricePolicy.PER_NODE else "priced by memory"
     return batch_picture(
-        curves,
+        batch_tradeoff(curves),
         key=f"scavenger-{name}-{policy}",
         title=f"{PAPER_JOBS[name].title}: training time against cost for K = 20, 16, 12, 8, {priced} (simulated)",
         origin=f"SIMULATED: {PAPER_JOBS[name].title} on {INSTANCE}, {priced}",

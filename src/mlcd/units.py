@@ -1,4 +1,4 @@
-"""Dollars as integer micro-dollars, durations in seconds: their arithmetic, their human forms, their parsers."""
+"""Dollars as integer micro-dollars, durations in seconds: their arithmetic and parsers; numbers in human form."""
 
 import math
 import re
@@ -267,3 +267,19 @@ def format_seconds(seconds: float) -> str:
         return f"{hours} h" + (f" {rest} min" if rest else "")
     days, hours = divmod(round(seconds / 3600), 24)
     return f"{days} d" + (f" {hours} h" if hours else "")
+
+
+def speed_text(samples_per_second: float) -> str:
+    """Three significant digits without exponent: `1,230`, `45.6`, `0.0123`. The unit is the caller's."""
+    if samples_per_second <= 0:
+        return "0"
+    digits = 2 - math.floor(math.log10(samples_per_second))
+    return f"{round(samples_per_second, digits):,.{max(0, digits)}f}"
+
+
+def percent_text(fraction: float) -> str:
+    """`12%`, `3.4%`, `under 0.1%`: the size of a difference, its sign left to the words around it."""
+    size = abs(fraction) * 100
+    if 0 < size < 0.1:
+        return "under 0.1%"
+    return f"{size:.1f}%" if 0 < size < 9.95 else f"{size:,.0f}%"

@@ -11,9 +11,11 @@ import jsonschema
 import pytest
 
 import mlcd
-from mlcd.api import runs
 from mlcd.errors import BadInput, SpecError
-from mlcd.jobs.train import Prepared, prepare
+from mlcd.jobs.prepared import Prepared
+from mlcd.jobs.train import prepare
+from mlcd.kinds import train as train_kind
+from mlcd.problem import Problem
 from mlcd.report.as_json import schema
 from mlcd.space import Config
 from mlcd.spec import TrainSpec, parse_train, with_overrides
@@ -81,11 +83,10 @@ def test_a_result_tells_everything(tmp_path: Path) -> None:
 
 
 def test_nothing_starts_on_a_cloud_that_charges_without_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    def charged(spec: TrainSpec, **others: Any) -> Prepared:
-        prepared = prepare(spec, **others)
-        return replace(prepared, setting=replace(prepared.setting, charged=True))
+    def charged(spec: TrainSpec, **others: Any) -> Prepared[Problem]:
+        return replace(prepare(spec, **others), charged=True)
 
-    monkeypatch.setattr(runs, "prepare_training", charged)
+    monkeypatch.setattr(train_kind, "ROW", replace(train_kind.ROW, prepare=charged))
     with pytest.raises(BadInput, match=r"real money on sim/aws \(at most \$40\.00\): give yes=True"):
         mlcd.train(JOB)
     with pytest.raises(BadInput, match="an amount that no budget limits"):

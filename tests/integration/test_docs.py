@@ -45,6 +45,12 @@ def test_the_help_page_is_up_to_date() -> None:
     assert text(DOCS / "cli.md") == script("make_docs").cli_page(), "run .venv/bin/python scripts/make_docs.py"
 
 
+def test_the_shipped_schemas_are_those_of_the_types() -> None:
+    made = script("make_docs")
+    for kind, name in made.SCHEMA_FILES.items():
+        assert text(made.REPORT / name) == made.schema_text(kind), "run .venv/bin/python scripts/make_docs.py"
+
+
 def test_the_output_page_is_up_to_date() -> None:
     page = text(DOCS / "output.md")
     assert page == script("make_docs").output_page(page), "run .venv/bin/python scripts/make_docs.py"

@@ -11,8 +11,8 @@ import pytest
 from tests.toy_job import Toy, check_account, lines_of
 
 from mlcd.clouds.local import usable_cpus
+from mlcd.run.attempt import Ending
 from mlcd.trial.outcome import Status
-from mlcd.trial.record import Ending
 from mlcd.trial.trial import Failure, FailureKind, Measurement
 from mlcd.units import Usd
 
@@ -116,12 +116,12 @@ def test_a_killed_run_leaves_nothing_and_goes_on(toy: Toy, where: str) -> None:
     run = toy.run("resume", toy.run_id)
     assert run.wait() == 0, run.said
     record = toy.record()
-    assert record.rows[:finished] == before.rows  # not run again
+    assert record.trials[:finished] == before.trials  # not run again
     check_account(record)
     saved = json.loads((toy.leases()[finished + 1] / "job.json").read_text())["base_samples"]
     assert saved > 0
     if where == "trial":
-        lost = record.rows[1].trial
+        lost = record.trials[1].trial
         assert isinstance(lost, Failure)
         assert lost.kind is FailureKind.LOST
         assert lost.message == "mlcd ended before the trial did"
@@ -215,7 +215,7 @@ def test_a_worker_that_dies_in_the_training_is_begun_again_from_its_checkpoint(t
     assert gone.ending is Ending.RESTARTED
     assert "SIGKILL" in gone.message
     base = json.loads((toy.newest() / "job.json").read_text())["base_samples"]
-    assert gone.reached_samples == base > record.rows[-1].trial.reached_samples
+    assert gone.reached_samples == base > record.trials[-1].trial.reached_samples
     check_account(record)
 
 
@@ -246,7 +246,7 @@ def test_a_trial_that_breaks_is_measured_as_that(toy: Toy, what: str, kind: Fail
         toy.await_trial(run)
         toy.tell(what)
         assert run.wait() == 6, run.said
-    (row,) = toy.record().rows
+    (row,) = toy.record().trials
     assert isinstance(row.trial, Failure)
     assert row.trial.kind is kind
     assert says in row.trial.message

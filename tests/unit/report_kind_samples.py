@@ -1,19 +1,26 @@
-"""Hand-built records of serving runs and of trainings on functions, one for every way such a run can end."""
+"""Hand-built serving runs and trainings on functions, one for every way such a run can end."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+
+from report_samples import header, trial_step, with_attempts, with_choice
 
 from mlcd.catalog.functions import function_prices
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal, Objective, Slo
 from mlcd.known.resemblance import Resemblance
 from mlcd.problem import Problem, TrialPolicy
+from mlcd.run.attempt import Attempt, Ending
+from mlcd.run.authorisation import Authorisation
+from mlcd.run.header import FunctionFacts, ServingFacts
+from mlcd.run.kind import Kind
+from mlcd.run.run import EpochRun, SearchRun
+from mlcd.run.step import Role, Step
+from mlcd.run.verdict import PlainInstance, Relaxation, Verdict
 from mlcd.space import Config, Knob, Space
 from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet, Phase
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
-from mlcd.trial.record import Ending, FinalRun, Relaxation, RunRecord, ServingFacts, TrialRow
-from mlcd.trial.serverless import EpochRow, PlainInstance, ServerlessRecord
 from mlcd.trial.trial import Failure, FailureKind, Load, Measurement, Trial
 from mlcd.units import Usd
 
@@ -74,72 +81,68 @@ def _load_test(batch: int) -> Trial:
     )
 
 
-def serving_run(goal: Goal | None = None) -> RunRecord:
+def serving_run(goal: Goal | None = None) -> SearchRun:
     """Four load tests, one failed and one too slow; the best was verified."""
     asked = _serving_problem(goal or Goal(minimize=Objective.COST, slo=Slo(seconds=0.05), budget=Usd.of(1)))
-    rows = tuple(
-        TrialRow(
-            number=number,
-            round=number,
-            reason="greatest expected gain for its price",
-            usd_per_hour=USD_PER_HOUR,
-            authorised_usd=USD_PER_HOUR.for_seconds(15.0),
-            authorised_seconds=15.0,
-            started_seconds=10.0 * (number - 1),
-            trial=_load_test(batch),
-        )
+    reason = "greatest expected gain for its price"
+    steps = tuple(
+        trial_step(asked, number, _load_test(batch), reason, 10.0 * (number - 1), 15.0)
         for number, batch in enumerate(RATES, start=1)
     )
-    best = rows[1].trial
+    best = steps[1].trial
     assert isinstance(best, Measurement)
-    return RunRecord(
-        run_id="toy-7f3a9c",
-        created="2026-02-01T10:00:00Z",
-        cloud="local",
-        simulated=False,
-        strategy="falcon",
-        seed=0,
-        parallel=1,
-        version="0.1.0",
-        catalog_date="",
+    serving = ServingFacts(
+        model="toy.onnx",
+        scenario="server",
+        headroom=0.1,
+        verify_seconds=60.0,
+        resemblance=Resemblance(
+            nearest=(("resnet", 0.9), ("vgg", 0.4)), covered=0.8, unseen=("Odd", "Odder"), source="a test"
+        ),
+        notes=("int8 is left out: the model has no int8 kernels",),
+    )
+    run = SearchRun(
+        header=header(
+            run_id="toy-7f3a9c",
+            created="2026-02-01T10:00:00Z",
+            kind=Kind.SERVE,
+            cloud="local",
+            simulated=False,
+            strategy="falcon",
+            seed=0,
+            catalog_date="",
+            serving=serving,
+        ),
         problem=asked,
         status=Status.DONE,
-        rows=rows,
-        search_seconds=40.0,
-        choice=Plan.of(asked, best),
-        stopped="4 load tests, the most that are wanted",
-        final=FinalRun(
-            config=best.config,
-            seconds=100.0,
-            usd=USD_PER_HOUR.for_seconds(100.0),
-            samples_per_second=250.0,
-            load=_load(0.03),
-        ),
-        kind="serve",
-        serving=ServingFacts(
-            model="toy.onnx",
-            scenario="server",
-            headroom=0.1,
-            verify_seconds=60.0,
-            resemblance=Resemblance(
-                nearest=(("resnet", 0.9), ("vgg", 0.4)), covered=0.8, unseen=("Odd", "Odder"), source="a test"
-            ),
-            notes=("int8 is left out: the model has no int8 kernels",),
+        steps=steps,
+        verdict=Verdict(
+            stopped="4 load tests, the most that are wanted", search_seconds=40.0, choice=Plan.of(asked, best)
         ),
     )
+    held = Attempt(
+        config=best.config,
+        seconds=100.0,
+        usd=USD_PER_HOUR.for_seconds(100.0),
+        samples_per_second=250.0,
+        load=_load(0.03),
+    )
+    return with_attempts(run, held)
 
 
-def nothing_serves_run() -> RunRecord:
+def nothing_serves_run() -> SearchRun:
     """No load test meets the goal."""
     made = serving_run(Goal(minimize=Objective.COST, slo=Slo(seconds=0.001)))
-    ways = (Relaxation(text="p99 within 40 ms"),)
-    return replace(made, status=Status.NOTHING_FITS, choice=None, final=None, relaxations=ways)
+    none = with_choice(with_attempts(made), None)
+    assert none.verdict is not None
+    relaxed = replace(none.verdict, relaxations=(Relaxation(text="p99 within 40 ms"),))
+    return replace(none, status=Status.NOTHING_FITS, verdict=relaxed)
 
 
-def fallen_run() -> RunRecord:
+def fallen_run() -> SearchRun:
     """The best did not hold its rate under load; the next did."""
     made = serving_run()
-    fell = FinalRun(
+    fell = Attempt(
         config=_config(1),
         seconds=70.0,
         usd=USD_PER_HOUR.for_seconds(70.0),
@@ -148,12 +151,26 @@ def fallen_run() -> RunRecord:
         message="p99 was 200 ms",
         load=_load(0.2),
     )
-    return replace(made, earlier=(fell,))
+    return with_attempts(made, fell, *made.attempts)
 
 
-def _epoch(number: int, functions: int, memory_mb: int, loss: float) -> EpochRow:
+def _step(number: int, outcome: Epoch | FailedEpoch, started_seconds: float) -> Step:
+    return Step(
+        number=number,
+        round=number,
+        role=Role.EPOCH,
+        authorisation=Authorisation(choice=outcome.fleet, attempt=outcome.number, usd=Usd.of("0.5"), seconds=300.0),
+        reason="",
+        usd_per_hour=None,
+        started_seconds=started_seconds,
+        started_at=started_seconds,
+        outcome=outcome,
+    )
+
+
+def _epoch(number: int, functions: int, memory_mb: int, loss: float) -> Epoch:
     phase = Phase(mean_seconds=1.25, max_seconds=2.5)
-    outcome = Epoch(
+    return Epoch(
         number=number,
         fleet=Fleet(functions, memory_mb, 0.5 if number == 1 else 1.0),
         loss=loss,
@@ -165,31 +182,35 @@ def _epoch(number: int, functions: int, memory_mb: int, loss: float) -> EpochRow
         calls=functions + 1,
         failed=1,
     )
-    return EpochRow(go=number, authorised_usd=Usd.of("0.5"), authorised_seconds=300.0, outcome=outcome)
 
 
-def serverless_run() -> ServerlessRecord:
+def serverless_run() -> EpochRun:
     """Four epochs on simulated functions, one of them failed, to the target."""
     failed = FailedEpoch(
         number=3, fleet=Fleet(50, 512), seconds=30.0, usd=Usd.of("0.08"), message="3 functions ran out of memory"
     )
-    rows = (
+    outcomes: tuple[Epoch | FailedEpoch, ...] = (
         _epoch(1, 20, 1024, 0.69),
         _epoch(2, 50, 1769, 0.52),
-        EpochRow(go=3, authorised_usd=Usd.of("0.5"), authorised_seconds=300.0, outcome=failed),
+        failed,
         _epoch(3, 100, 1769, 0.44),
         _epoch(4, 100, 1769, 0.39),
     )
-    return ServerlessRecord(
-        run_id="ctr-7f3a9c",
-        created="2026-02-01T10:00:00Z",
-        cloud="sim/lambda",
-        simulated=True,
-        strategy="mpc",
-        seed=0,
-        version="0.1.0",
-        sync="hsp",
-        model="logistic",
+    steps, clock = [], 0.0
+    for number, outcome in enumerate(outcomes, start=1):
+        steps.append(_step(number, outcome, clock))
+        clock += outcome.seconds
+    instance = PlainInstance(name="c5.xlarge", usd_per_hour=Usd.of("0.17"), seconds=900.0, usd=Usd.of("0.0425"))
+    return EpochRun(
+        header=header(
+            run_id="ctr-7f3a9c",
+            created="2026-02-01T10:00:00Z",
+            kind=Kind.SERVERLESS,
+            cloud="sim/lambda",
+            strategy="mpc",
+            seed=0,
+            functions=FunctionFacts(model="logistic", sync="hsp"),
+        ),
         problem=FunctionProblem(
             name="ctr",
             functions=(20, 50, 100),
@@ -203,48 +224,36 @@ def serverless_run() -> ServerlessRecord:
             prices=function_prices("aws-lambda"),
         ),
         status=Status.DONE,
-        rows=rows,
-        stopped="the target loss is reached",
-        instances=(PlainInstance(name="c5.xlarge", usd_per_hour=Usd.of("0.17"), seconds=900.0, usd=Usd.of("0.0425")),),
-        elapsed_seconds=81.0,
+        steps=tuple(steps),
+        verdict=Verdict(stopped="the target loss is reached", instances=(instance,)),
     )
 
 
-def infeasible_serverless_run() -> ServerlessRecord:
+def infeasible_serverless_run() -> EpochRun:
     """Nothing was started."""
-    made = serverless_run()
-    return replace(
-        made,
-        status=Status.INFEASIBLE,
-        rows=(),
-        stopped="no fleet's first epoch can be paid",
-        smallest_budget=Usd.of("0.51"),
-        instances=(),
-    )
+    verdict = Verdict(stopped="no fleet's first epoch can be paid", smallest_budget=Usd.of("0.51"))
+    return replace(serverless_run(), status=Status.INFEASIBLE, steps=(), verdict=verdict)
 
 
-def local_serverless_run() -> ServerlessRecord:
+def local_serverless_run() -> EpochRun:
     """On functions of this machine, not finished, without a budget."""
     made = serverless_run()
-    asked = replace(made.problem, goal=Goal(minimize=Objective.COST, deadline_seconds=3600.0))
     return replace(
         made,
-        cloud="lithops/localhost",
-        simulated=False,
+        header=replace(made.header, cloud="lithops/localhost", simulated=False),
         status=Status.INTERRUPTED,
-        rows=made.rows[:2],
-        stopped="",
-        problem=asked,
-        instances=(),
+        steps=made.steps[:2],
+        verdict=None,
+        problem=replace(made.problem, goal=Goal(minimize=Objective.COST, deadline_seconds=3600.0)),
     )
 
 
-SERVING: Mapping[str, Callable[[], RunRecord]] = {
+SERVING: Mapping[str, Callable[[], SearchRun]] = {
     "done": serving_run,
     "nothing-fits": nothing_serves_run,
     "fallen": fallen_run,
 }
-SERVERLESS: Mapping[str, Callable[[], ServerlessRecord]] = {
+SERVERLESS: Mapping[str, Callable[[], EpochRun]] = {
     "done": serverless_run,
     "infeasible": infeasible_serverless_run,
     "local": local_serverless_run,

@@ -1,14 +1,20 @@
 import json
 from collections.abc import Iterator
+from dataclasses import make_dataclass
 from typing import Any
 
 import jsonschema
 import pytest
+from rendered import json_of
+from report_kind_samples import SERVERLESS, SERVING
 from report_samples import SAMPLES, budget_run, choice_of
 
-from mlcd.report.as_json import record_json, schema
-from mlcd.report.serverless_json import serverless_schema
-from mlcd.report.serving_json import serving_schema
+from mlcd.findings import shown
+from mlcd.kinds import kind_of
+from mlcd.report.as_json import schema
+from mlcd.report.result_types import result_json, result_schema
+from mlcd.report.serverless_json import serverless_json, serverless_schema
+from mlcd.report.serving_json import serving_json, serving_schema
 
 
 def test_the_schema_is_a_schema() -> None:
@@ -17,12 +23,49 @@ def test_the_schema_is_a_schema() -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_record_is_as_the_schema_says(name: str) -> None:
-    text = json.dumps(record_json(SAMPLES[name]()), allow_nan=False)
+    text = json.dumps(json_of(SAMPLES[name]()), allow_nan=False)
     jsonschema.validate(json.loads(text), schema(), cls=jsonschema.Draft202012Validator)
 
 
+@pytest.mark.parametrize("name", SERVING)
+def test_every_serving_run_is_as_its_schema_says(name: str) -> None:
+    made = serving_json(shown(SERVING[name]()))
+    jsonschema.validate(made, serving_schema(), cls=jsonschema.Draft202012Validator)
+    told = {**made, "deployed": None, "written": ["a"]}
+    jsonschema.validate(told, serving_schema(), cls=jsonschema.Draft202012Validator)
+
+
+@pytest.mark.parametrize("name", SERVERLESS)
+def test_every_serverless_run_is_as_its_schema_says(name: str) -> None:
+    made = serverless_json(shown(SERVERLESS[name]()))
+    jsonschema.validate(made, serverless_schema(), cls=jsonschema.Draft202012Validator)
+
+
+def test_every_result_says_its_kind() -> None:
+    for samples in (SAMPLES, SERVING, SERVERLESS):
+        for make in samples.values():
+            run = make()
+            assert kind_of(run.kind).json(run)["kind"] == str(run.kind)
+
+
+def test_a_key_that_is_not_always_there_is_left_out() -> None:
+    failed, done = (serverless_json(shown(SERVERLESS["done"]()))["epochs"][at] for at in (2, 3))
+    assert set(done) - set(failed) == {
+        *("fetch_seconds", "compute_seconds", "update_seconds", "calls", "repeated_calls", "cold_starts"),
+        *("memory_share", "cpu_share"),
+    }
+    assert done["memory_share"] is None
+
+
+def test_a_type_without_a_form_is_refused() -> None:
+    with pytest.raises(TypeError, match="a set has no form"):
+        result_json(({1},))
+    with pytest.raises(TypeError, match="has no JSON Schema"):
+        result_schema(make_dataclass("Odd", [("field", bytes)]), "odd")
+
+
 def test_a_key_that_the_schema_does_not_know_is_refused() -> None:
-    made = record_json(budget_run())
+    made = json_of(budget_run())
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**made, "cost": 3}, schema())
 
@@ -54,7 +97,7 @@ def test_the_other_schemas_close_and_require_what_is_always_there(made: dict[str
 
 def test_lost_trainings_are_paid() -> None:
     run = SAMPLES["lost"]()
-    made: dict[str, Any] = record_json(run)["receipt"]  # type: ignore[assignment]
+    made: dict[str, Any] = json_of(run)["receipt"]  # type: ignore[assignment]
     (earlier,) = made["earlier"]
     assert (earlier["ending"], earlier["seconds"], earlier["usd"]) == ("lost", 1200.0, 4.2)
     assert made["total_usd"] == pytest.approx(made["search_usd"] + 4.2 + made["run_usd"]) == run.total_usd.dollars
@@ -62,20 +105,20 @@ def test_lost_trainings_are_paid() -> None:
 
 
 def test_a_failed_training_is_on_the_receipt() -> None:
-    made: dict[str, Any] = record_json(SAMPLES["run-failed"]())
+    made: dict[str, Any] = json_of(SAMPLES["run-failed"]())
     assert (made["status"], made["exit_code"]) == ("run-failed", 1)
     assert (made["receipt"]["run_seconds"], made["receipt"]["run_is_predicted"]) == (4000.0, False)
     assert made["receipt"]["saved"] == []
 
 
 def test_a_naive_choice_says_what_it_would_break() -> None:
-    made: dict[str, Any] = record_json(SAMPLES["both-limits"]())
+    made: dict[str, Any] = json_of(SAMPLES["both-limits"]())
     assert [saved["breaks"] for saved in made["receipt"]["saved"]] == [["deadline"], ["deadline"]]
 
 
 def test_the_numbers_are_the_records() -> None:
     run = budget_run()
-    made: dict[str, Any] = record_json(run)
+    made: dict[str, Any] = json_of(run)
     assert made["schema"] == 1
     assert (made["status"], made["exit_code"], made["simulated"]) == ("done", 0, True)
     assert made["choice"]["config"] == {"instance": "p2.xlarge", "nodes": 20}

@@ -11,18 +11,16 @@ from typing import Any
 
 import pytest
 from jinja2 import UndefinedError
+from rendered import html_of, serverless_html_of, serving_html_of
 from report_kind_samples import SERVERLESS, SERVING
 from report_samples import SAMPLES
 
-from mlcd.report.html import html_report
 from mlcd.report.page import Page, render
-from mlcd.report.serverless_html import serverless_html
-from mlcd.report.serving_html import serving_html
 
 PAGES: dict[str, tuple[Callable[[], Any], Callable[[Any], str]]] = {
-    **{f"train-{name}": (make, html_report) for name, make in SAMPLES.items()},
-    **{f"serve-{name}": (make, serving_html) for name, make in SERVING.items()},
-    **{f"serverless-{name}": (make, serverless_html) for name, make in SERVERLESS.items()},
+    **{f"train-{name}": (make, html_of) for name, make in SAMPLES.items()},
+    **{f"serve-{name}": (make, serving_html_of) for name, make in SERVING.items()},
+    **{f"serverless-{name}": (make, serverless_html_of) for name, make in SERVERLESS.items()},
 }
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'&{{ 7 * 7 }}"
 

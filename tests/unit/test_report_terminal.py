@@ -10,7 +10,8 @@ import pytest
 from report_kind_samples import SERVERLESS, SERVING, serverless_run, serving_run
 from report_samples import SAMPLES, budget_run
 
-from mlcd.events import EpochFinished, EpochStarted, Money, RunProgress, SearchEnded, TrialFinished, TrialStarted
+from mlcd.events import RunProgress, SearchEnded, StepEnded, StepStarted
+from mlcd.findings import shown
 from mlcd.report.live import LiveLine, Pace, Status, clock_text
 from mlcd.report.serverless import serverless_verdict
 from mlcd.report.serverless_progress import EpochProgress
@@ -19,6 +20,7 @@ from mlcd.report.serving_progress import ServingProgress
 from mlcd.report.terminal import columns, wants_colour
 from mlcd.report.text import Line, Rows, rendered
 from mlcd.report.verdict import verdict
+from mlcd.run.money import Money
 from mlcd.units import ZERO, Usd
 
 WIDTHS = (60, 80, 120)
@@ -48,7 +50,7 @@ def words(text: str) -> set[str]:
 @pytest.mark.parametrize("name", VERDICTS)
 def test_an_answer_fits_every_terminal(name: str) -> None:
     make, said = VERDICTS[name]
-    record = make()
+    record = shown(make())
     whole = said(record)
     for width in WIDTHS:
         text = said(record, width=width)
@@ -111,8 +113,10 @@ def test_nothing_in_a_text_can_move_the_cursor() -> None:
 
 def test_style_comes_from_what_a_line_is_not_from_how_it_begins() -> None:
     run = budget_run()
-    named = replace(run, problem=replace(run.problem, name="Receipt for SIMULATED: Chosen: x"), stopped="Top of it")
-    text = verdict(named, colour=True).split("\n")
+    assert run.verdict
+    titled = replace(run.problem, name="Receipt for SIMULATED: Chosen: x")
+    named = replace(run, problem=titled, verdict=replace(run.verdict, stopped="Top of it"))
+    text = verdict(shown(named), colour=True).split("\n")
     assert next(line for line in text if "Receipt for" in line).startswith("Receipt for SIMULATED: Chosen: x")
     assert next(line for line in text if "20 x p2.xlarge" in line).startswith("\x1b[1;32mChosen: ")
     assert any(line.startswith("\x1b[1mReceipt ") for line in text)
@@ -215,10 +219,10 @@ def money(spent: str, seconds: float) -> Money:
 def test_a_serving_run_tells_its_load_tests_and_its_verification(stream: io.StringIO) -> None:
     run = serving_run()
     with ServingProgress(stream, run.problem.goal, False, problem=run.problem) as told:
-        for row in run.rows:
-            before = money("0.0001", 10.0 * (row.number - 1))
-            told(TrialStarted(number=row.number, config=row.trial.config, reason=row.reason, money=before))
-            told(TrialFinished(row=row, incumbent=run.choice, money=money("0.0002", 10.0 * row.number)))
+        for step in run.trials:
+            before = money("0.0001", 10.0 * (step.number - 1))
+            told(StepStarted(step=step, money=before))
+            told(StepEnded(step=step, incumbent=run.choice, money=money("0.0002", 10.0 * step.number)))
         told(SearchEnded(stopped=run.stopped, choice=run.choice, money=money("0.0004", 40.0)))
         assert run.final
         for fraction in (0.0, 0.5, 1.0):
@@ -237,10 +241,12 @@ def test_the_columns_of_epochs_fit(width: str, names: int, monkeypatch: pytest.M
     monkeypatch.setenv("COLUMNS", width)
     run, stream = serverless_run(), io.StringIO()
     told = EpochProgress(stream, run.problem.target_loss)
-    for row in run.rows:
-        done = row.outcome
-        told(EpochStarted(number=done.number, fleet=done.fleet, spent=ZERO, left=Usd.of(3)))
-        told(EpochFinished(outcome=done, spent=done.usd, left=Usd.of(2), elapsed_seconds=15.0 * done.number))
+    for step in run.epoch_steps:
+        done = step.epoch
+        before = replace(money("0", 15.0 * (done.number - 1)), left=Usd.of(3))
+        told(StepStarted(step=step, money=before))
+        after = replace(money("0", 15.0 * done.number), spent=done.usd, left=Usd.of(2))
+        told(StepEnded(step=step, incumbent=None, money=after))
     lines = stream.getvalue().splitlines()
     assert max(map(len, lines)) <= int(width or 103)
     assert len(lines[0].replace("to the target", "target").split()) == names

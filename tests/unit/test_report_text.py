@@ -3,16 +3,29 @@ import re
 from dataclasses import replace
 
 import pytest
-from report_samples import SAMPLES, all_failed_run, both_limits_run, budget_run, no_limit_run, overran_run, replayed_run
+from rendered import plot_of, verdict_of
+from report_samples import (
+    SAMPLES,
+    all_failed_run,
+    both_limits_run,
+    budget_run,
+    no_limit_run,
+    overran_run,
+    replayed_run,
+    with_choice,
+    with_trials,
+)
 
-from mlcd.events import Money, RunProgress, SearchEnded, TrialFinished, TrialStarted
-from mlcd.report.account import account
+from mlcd.events import RunProgress, SearchEnded, StepEnded, StepStarted
+from mlcd.findings import shown
+from mlcd.findings.rejected import listed
 from mlcd.report.progress import ProgressLines
-from mlcd.report.text_plot import text_plot
-from mlcd.report.verdict import verdict
-from mlcd.report.wording import assurance_text, listed, percent_text, short_seconds, shortened, speed_text
+from mlcd.report.wording import assurance_text, percent_text, short_seconds, shortened, speed_text
+from mlcd.run.findings import AccountStep
+from mlcd.run.money import Money
+from mlcd.run.run import SearchRun
+from mlcd.run.step import Step
 from mlcd.space import Config
-from mlcd.trial.record import RunRecord
 from mlcd.units import ZERO, Usd
 
 
@@ -38,7 +51,7 @@ def test_small_words() -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_verdict_is_never_wide_nor_empty(name: str) -> None:
-    text = verdict(SAMPLES[name]())
+    text = verdict_of(SAMPLES[name]())
     assert text
     assert max(len(line) for line in text.splitlines()) <= 120
     assert "nan" not in text.lower().split()
@@ -46,12 +59,12 @@ def test_a_verdict_is_never_wide_nor_empty(name: str) -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_plain_verdict_is_ascii(name: str) -> None:
-    assert verdict(SAMPLES[name](), plain=True).isascii()
+    assert verdict_of(SAMPLES[name](), plain=True).isascii()
 
 
 def test_the_verdict_says_the_numbers() -> None:
     run = budget_run()
-    text = verdict(run)
+    text = verdict_of(run)
     assert text.startswith("SIMULATED: ")
     for part in (
         "20 x p2.xlarge",
@@ -72,11 +85,11 @@ def test_the_verdict_says_the_numbers() -> None:
 
 
 def test_a_real_run_does_not_say_simulated() -> None:
-    assert "SIMULATED" not in verdict(no_limit_run())
+    assert "SIMULATED" not in verdict_of(no_limit_run())
 
 
 def test_a_replayed_run_says_so_and_speaks_of_the_jobs_time() -> None:
-    text = verdict(replayed_run())
+    text = verdict_of(replayed_run())
     assert text.startswith("REPLAYED: times and prices are those of the measured table scout;")
     assert "SIMULATED" not in text
     assert "samples/s" not in text
@@ -89,7 +102,7 @@ def test_a_choice_that_was_not_measured_has_no_bound() -> None:
     untried = SAMPLES["untried-choice"]()
     assert untried.choice
     exact = replace(untried.choice, worst_seconds=untried.choice.seconds, worst_usd=untried.choice.usd)
-    assert "predicted, not measured" in verdict(replace(untried, choice=exact))
+    assert "predicted, not measured" in verdict_of(with_choice(untried, exact))
 
 
 @pytest.mark.parametrize(
@@ -113,31 +126,31 @@ def test_a_choice_that_was_not_measured_has_no_bound() -> None:
     ],
 )
 def test_every_ending_has_its_words(name: str, words: str) -> None:
-    assert words in verdict(SAMPLES[name]())
+    assert words in verdict_of(SAMPLES[name]())
 
 
 def test_a_failed_training_saved_nothing() -> None:
-    assert "Saved" not in verdict(SAMPLES["run-failed"]())
+    assert "Saved" not in verdict_of(SAMPLES["run-failed"]())
 
 
 def test_a_naive_choice_that_would_break_a_limit_is_marked() -> None:
-    text = verdict(both_limits_run())
+    text = verdict_of(both_limits_run())
     assert "1 x c5.xlarge (most popular type): 8 d 13 h, $34.84\n" in text
     assert "; it would break the deadline\n" in text
-    assert "would break" not in verdict(no_limit_run())
+    assert "would break" not in verdict_of(no_limit_run())
 
 
 def test_a_naive_choice_that_was_not_measured_is_about() -> None:
     run = both_limits_run()
     naive = replace(run.naive[1], measured=False)
-    untried = tuple(row for row in run.rows if row.trial.config != naive.plan.config)
-    text = verdict(replace(run, naive=(naive,), rows=untried))
+    untried = with_trials(run, [step for step in run.trials if step.trial.config != naive.plan.config])
+    text = verdict_of(with_choice(untried, run.choice, (naive,)))
     assert "1 x p2.xlarge (most expensive type, predicted): ~24 h 5 min, ~$21.67\n" in text
     assert "\n      95%: 23 h 31 min .. 24 h 39 min, $21.17 .. $22.19\n" in text
     assert "; it would probably break the deadline" in text
     assert re.search(r"\n      ~19 h.* saved, ~\$\d+\.\d\d more;", text)
     bare = replace(naive, plan=replace(naive.plan, worst_seconds=naive.plan.seconds))
-    assert "predicted): ~24 h 5 min, ~$21.67\n" in verdict(replace(run, naive=(bare,), rows=untried))
+    assert "predicted): ~24 h 5 min, ~$21.67\n" in verdict_of(with_choice(untried, run.choice, (bare,)))
 
 
 def test_the_overrun_is_the_difference() -> None:
@@ -146,21 +159,26 @@ def test_the_overrun_is_the_difference() -> None:
 
 
 def test_failures_are_grouped() -> None:
-    text = verdict(all_failed_run())
+    text = verdict_of(all_failed_run())
     assert "2 x job-failed: it ended with exit code 1\n      1 x c5n.4xlarge, 1 x p2.xlarge" in text
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_plot_is_small(name: str) -> None:
-    lines = text_plot(SAMPLES[name]())
+    lines = plot_of(SAMPLES[name]())
     assert len(lines) <= 15
     assert all(len(line) <= 100 for line in lines)
 
 
 def test_the_plot_marks_choice_and_failures() -> None:
-    lines = text_plot(budget_run())
+    lines = plot_of(budget_run())
     assert sum(line.count("★") for line in lines) == 2  # in the plot and in its legend
     assert sum(line.count("✗") for line in lines) == 3
+
+
+def paid_steps(run: SearchRun) -> list[tuple[Step, AccountStep]]:
+    """Each trial with the account once it was paid."""
+    return [*zip(run.trials, shown(run).train_findings.account, strict=True)]
 
 
 class Terminal(io.StringIO):
@@ -168,11 +186,11 @@ class Terminal(io.StringIO):
         return True
 
 
-def played(run: RunRecord, stream: io.StringIO, *, color: bool = False, replayed: bool = False, since: int = 0) -> str:
+def played(run: SearchRun, stream: io.StringIO, *, color: bool = False, replayed: bool = False, since: int = 0) -> str:
     """The run's events, as the engine would tell them; those `since` a resume."""
     observer, goal = ProgressLines(stream, color, replayed=replayed), run.problem.goal
     money = Money(spent=ZERO, reserved=ZERO, left=None, elapsed_seconds=0, reserved_seconds=0, seconds_left=None)
-    for row, step in [*zip(run.rows, account(run), strict=True)][since:]:
+    for trial, step in paid_steps(run)[since:]:
         money = Money(
             spent=step.spent,
             reserved=step.reserved,
@@ -181,8 +199,8 @@ def played(run: RunRecord, stream: io.StringIO, *, color: bool = False, replayed
             reserved_seconds=step.reserved_seconds,
             seconds_left=goal.deadline_seconds and goal.deadline_seconds - step.elapsed_seconds - step.reserved_seconds,
         )
-        observer(TrialStarted(number=row.number, config=row.trial.config, reason=row.reason, money=money))
-        observer(TrialFinished(row=row, incumbent=step.incumbent, money=money))
+        observer(StepStarted(step=replace(trial, outcome=None), money=money))
+        observer(StepEnded(step=trial, incumbent=step.incumbent, money=money))
     observer(SearchEnded(stopped=run.stopped, choice=run.choice, money=money))
     if run.choice:
         for percent in range(0, 101, 2):
@@ -228,7 +246,7 @@ def played_as(name: str, stream: io.StringIO) -> str:
     """The trials of `budget_run`, all of a type with this name."""
     run = budget_run()
     observer = ProgressLines(stream, False)
-    for row, step in zip(run.rows, account(run), strict=True):
+    for trial, step in paid_steps(run):
         money = Money(
             spent=step.spent,
             reserved=step.reserved,
@@ -237,9 +255,10 @@ def played_as(name: str, stream: io.StringIO) -> str:
             reserved_seconds=1,
             seconds_left=None,
         )
-        trial = replace(row.trial, config=Config.deployment(name, row.trial.config.nodes))
-        observer(TrialStarted(number=row.number, config=trial.config, reason="r" * 99, money=money))
-        observer(TrialFinished(row=replace(row, trial=trial), incumbent=None, money=money))
+        config = Config.deployment(name, trial.config.nodes)
+        begun = replace(trial, authorisation=replace(trial.authorisation, choice=config), reason="r" * 99, outcome=None)
+        observer(StepStarted(step=begun, money=money))
+        observer(StepEnded(step=begun.ended(replace(trial.trial, config=config)), incumbent=None, money=money))
     return stream.getvalue()
 
 
@@ -249,7 +268,7 @@ def test_a_long_name_is_never_cut_and_keeps_the_columns() -> None:
     assert f"  4 8 x {name}\n" in text
     assert len({line.index(" none fits yet") for line in text.splitlines() if "none fits" in line}) == 1
     assert all(len(line) <= 100 for line in text.splitlines())
-    assert played_as(name, Terminal()).count(name) >= 2 * len(budget_run().rows)  # at its start and its end
+    assert played_as(name, Terminal()).count(name) >= 2 * len(budget_run().trials)  # at its start and its end
 
 
 def test_a_name_a_little_too_long_borrows_from_the_next_column() -> None:
@@ -289,10 +308,10 @@ def test_a_poor_encoding_gets_ascii() -> None:
     stream = io.TextIOWrapper(raw, encoding="ascii")
     observer = ProgressLines(stream, False)
     run = budget_run()
-    step = account(run)[0]
+    trial, step = paid_steps(run)[0]
     money = Money(
         spent=step.spent, reserved=step.reserved, left=None, elapsed_seconds=1, reserved_seconds=1, seconds_left=None
     )
-    observer(TrialFinished(row=run.rows[0], incumbent=step.incumbent, money=money))
-    observer(RunProgress(config=run.rows[0].trial.config, fraction=0.5, money=money))
+    observer(StepEnded(step=trial, incumbent=step.incumbent, money=money))
+    observer(RunProgress(config=trial.config, fraction=0.5, money=money))
     assert b"6.10 +-2.4%" in raw.getvalue()

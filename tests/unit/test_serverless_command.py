@@ -10,7 +10,8 @@ import jsonschema
 import pytest
 
 from mlcd.cli.main import run
-from mlcd.report.serverless import better_instance, instances_text, serverless_verdict
+from mlcd.findings import shown
+from mlcd.report.serverless import instances_text, serverless_verdict
 from mlcd.report.serverless_html import serverless_html
 from mlcd.report.serverless_json import serverless_json, serverless_schema
 from mlcd.report.serverless_picture import serverless_picture
@@ -103,7 +104,7 @@ def test_a_dry_run_starts_nothing(job: Path, capsys: pytest.CaptureFixture[str])
 
 def with_instance(record: EpochRun, instance: PlainInstance) -> EpochRun:
     assert record.verdict is not None
-    return replace(record, verdict=replace(record.verdict, instances=(instance,)))
+    return shown(replace(record, verdict=replace(record.verdict, instances=(instance,)), findings=None))
 
 
 def test_the_report_says_when_an_instance_had_been_better(job: Path) -> None:
@@ -113,7 +114,7 @@ def test_the_report_says_when_an_instance_had_been_better(job: Path) -> None:
     small = PlainInstance(name="c5.tiny", usd_per_hour=Usd.of(1), seconds=seconds / 2, usd=Usd(usd.micros // 4))
     slow = replace(small, name="c5.slow", seconds=seconds * 3)
     dear = replace(small, name="c5.dear", seconds=seconds * 3, usd=usd * 2)
-    assert better_instance(with_instance(record, small)) == small
+    assert with_instance(record, small).serverless_findings.better_instance == small
     assert "would have been better" in instances_text(with_instance(record, small))
     assert "(50% less time)" in instances_text(with_instance(record, small))
     assert "75% cheaper" in instances_text(with_instance(record, slow))
@@ -124,10 +125,11 @@ def test_reports_of_a_run_without_epochs_and_with_failures(job: Path) -> None:
     assert run(["serverless", str(job)]) == 0
     record = record_of(job)
     real = replace(record, header=replace(record.header, simulated=False))
-    for shown in (record, replace(record, steps=()), replace(real, steps=record.steps[:1])):
-        ET.fromstring(serverless_picture(shown))
-        assert "NaN" not in serverless_picture(shown)
-        assert serverless_html(shown).count("<svg") == 1
-        text = json.dumps(serverless_json(shown), allow_nan=False)
+    for run_so_far in (record, replace(record, steps=()), replace(real, steps=record.steps[:1])):
+        each = shown(replace(run_so_far, findings=None))
+        ET.fromstring(serverless_picture(each))
+        assert "NaN" not in serverless_picture(each)
+        assert serverless_html(each).count("<svg") == 1
+        text = json.dumps(serverless_json(each), allow_nan=False)
         jsonschema.validate(json.loads(text), serverless_schema())
-        assert shown.run_id in serverless_verdict(shown)
+        assert each.run_id in serverless_verdict(each)

@@ -14,16 +14,18 @@ from mlcd.deciders.verification import MOST_VERIFICATIONS, VerificationDecider
 from mlcd.engine import Engine
 from mlcd.engine.serving import DERATE_PER_FAILURE, FAILED_RATE_FACTOR, PROMISE_Z, LoadTestPerformer
 from mlcd.errors import Interrupted
+from mlcd.findings import shown
+from mlcd.findings.serve import chosen, nearest_miss, rejected
 from mlcd.goal import Goal, Objective, Slo
 from mlcd.known.resemblance import Resemblance
 from mlcd.loadgen import LoadInput, Scenario
 from mlcd.problem import Problem, TrialPolicy
 from mlcd.profiler.load import LoadTest, Verified
 from mlcd.report.serving import serving_verdict
-from mlcd.report.serving_facts import Lost, chosen, losers, nearest_miss
 from mlcd.report.serving_html import serving_html
 from mlcd.report.serving_json import serving_json, serving_schema
 from mlcd.run.attempt import Ending
+from mlcd.run.findings import RejectionReason
 from mlcd.run.header import Header, ServingFacts
 from mlcd.run.kind import Kind
 from mlcd.run.run import Run, SearchRun
@@ -177,11 +179,11 @@ def play(store: Store, monkeypatch: pytest.MonkeyPatch) -> Callable[..., SearchR
 
 def check_reports(record: SearchRun) -> str:
     """Every report takes the record; the text of the verdict."""
-    data = serving_json(record)
+    data = serving_json(shown(record))
     jsonschema.validate(json.loads(json.dumps(data, allow_nan=False)), serving_schema())
     assert data["exit_code"] == record.status.exit_code
-    assert "<!doctype html>" in serving_html(record)
-    return serving_verdict(record)
+    assert "<!doctype html>" in serving_html(shown(record))
+    return serving_verdict(shown(record))
 
 
 def test_the_choice_is_verified_with_headroom(play: Callable[..., SearchRun]) -> None:
@@ -201,7 +203,10 @@ def test_the_choice_is_verified_with_headroom(play: Callable[..., SearchRun]) ->
     assert choice.config == config(4)
     assert choice.requests_per_second == pytest.approx(promised)
     assert choice.usd_per_million == HOUR.for_seconds(1e6 / promised)
-    assert {(loser.config["batch"], loser.kind) for loser in losers(record)} == {(1, Lost.DEARER), (16, Lost.DEARER)}
+    assert {(loser.config["batch"] if loser.config else None, loser.reason) for loser in rejected(record)} == {
+        (1, RejectionReason.DEARER),
+        (16, RejectionReason.DEARER),
+    }
     text = check_reports(record)
     assert "Serve with: batch=4" in text
     assert "Resembles resnet (90% alike): likely." in text
@@ -217,7 +222,7 @@ def test_a_choice_that_does_not_hold_gives_way_to_the_next_best(play: Callable[.
     assert choice.config == config(16)
     assert [run.config for run in record.earlier] == [config(4)]
     assert record.earlier[0].samples_per_second == pytest.approx(300 * FAILED_RATE_FACTOR)
-    assert Lost.FELL in {loser.kind for loser in losers(record)}
+    assert RejectionReason.NOT_VERIFIED in {loser.reason for loser in rejected(record)}
     text = check_reports(record)
     assert "did not hold in its verification: p99 of 200 ms" in " ".join(text.split())
     assert "verification of batch=4" in text
@@ -261,7 +266,7 @@ def test_where_nothing_keeps_the_limit_the_nearest_is_named(play: Callable[..., 
     assert record.status is Status.NOTHING_FITS
     miss = nearest_miss(record)
     assert miss is not None
-    assert (miss.config, miss.kind) == (config(1), Lost.LATE)
+    assert (miss.config, miss.reason) == (config(1), RejectionReason.BREAKS_SLO)
     assert "p99 10 ms over the limit at 100/s" in check_reports(record)
 
 
@@ -279,8 +284,8 @@ def test_a_rate_to_hold_is_what_is_offered_and_what_is_paid(play: Callable[..., 
     assert choice is not None
     assert choice.config == config(16)
     assert choice.usd_per_million == (HOUR * 2).for_seconds(1e6 / 250)
-    short = next(loser for loser in losers(record) if loser.config == config(1))
-    assert (short.kind, short.text) == (Lost.SHORT, "held 100 of 250 requests/s")
+    short = next(loser for loser in rejected(record) if loser.config == config(1))
+    assert (short.reason, short.text) == (RejectionReason.BELOW_RATE, "held 100 of 250 requests/s")
     check_reports(record)
 
 
@@ -290,7 +295,7 @@ def test_every_load_test_failed(play: Callable[..., SearchRun]) -> None:
 
     record = play(problem(), trial=trial)
     assert record.status is Status.ALL_FAILED
-    assert {loser.text for loser in losers(record)} == {"job-failed: no"}
+    assert {loser.text for loser in rejected(record)} == {"job-failed: no"}
     check_reports(record)
 
 

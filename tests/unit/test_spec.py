@@ -567,7 +567,8 @@ def test_flags_take_the_place_of_the_file_s_values() -> None:
     assert changed.goal == Goal(minimize=Objective.TIME, budget=Usd.of(5), deadline_seconds=3600)
     assert (changed.search.strategy, changed.search.parallel) == ("random:steps=9", 4)
     assert with_overrides(spec) == spec
-    assert with_overrides(spec, **dict(changed.overrides), now=NOW) == changed
+    kept: dict[str, Any] = dict(changed.overrides)
+    assert with_overrides(spec, **kept, now=NOW) == changed
     twice = with_overrides(changed, budget=0.00001, parallel=2)
     assert twice.goal.budget == Usd(10)
     assert dict(twice.overrides)["parallel"] == "2"

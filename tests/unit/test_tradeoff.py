@@ -3,8 +3,10 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from mlcd.errors import BadInput
+from mlcd.findings.batches import batch_tradeoff
 from mlcd.models.tradeoff import depth, front, knee, weighted
-from mlcd.report.batch_picture import BatchCurve, BatchPoint, batch_picture
+from mlcd.report.batch_picture import batch_picture
+from mlcd.run.findings import BatchCurve, BatchPoint
 from papers.scavenger_pictures import BATCHES, PAPER_JOBS, WORKERS, figure, simulate
 from papers.scavenger_pricing import ByMemory, PerNode, PricePolicy
 
@@ -83,8 +85,8 @@ def test_the_chosen_configuration_gets_the_ring() -> None:
         measured=tuple(BatchPoint(workers=k, seconds=100 / k, usd=k + 1.0) for k in (1, 2, 4)),
         predicted=(),
     )
-    picture = batch_picture([curve], key="a", title="t", chosen=(1, 64))
+    picture = batch_picture(batch_tradeoff([curve], (1, 64)), key="a", title="t")
     assert 'class="halo chosen"' in picture
     assert ">K = 1, B = 64</text>" in picture
     assert "SIMULATED" not in picture
-    assert "Nothing was measured" in batch_picture([], key="b", title="t", width=380)
+    assert "Nothing was measured" in batch_picture(batch_tradeoff([]), key="b", title="t", width=380)

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from mlcd.errors import BadInput, nearest
+from mlcd.findings import shown
 from mlcd.jobs.arguments import check_path
 from mlcd.kinds import JobKind, kind_of
-from mlcd.report.pareto import pareto
-from mlcd.report.receipt import Receipt, receipt
-from mlcd.report.serving_facts import Choice, chosen
 from mlcd.report.wording import plural
+from mlcd.run.findings import Receipt, ServingChoice
 from mlcd.run.kind import Kind
 from mlcd.run.run import EpochRun, Run, SearchRun
 from mlcd.run.step import Step
@@ -128,11 +127,11 @@ class Result(_Shown):
     @property
     def receipt(self) -> Receipt:
         """What search and training took, the caps, what is left, what was saved."""
-        return receipt(self.record)
+        return shown(self.record).train_findings.receipt
 
     def pareto(self) -> tuple[Plan, ...]:
         """The measured deployments that no other beats in both time and money, fastest first."""
-        return pareto(self.record)
+        return shown(self.record).train_findings.pareto
 
     def __repr__(self) -> str:
         best = "nothing" if self.best is None else f"{self.best.config}"
@@ -146,9 +145,9 @@ class ServeResult(_Shown):
     record: SearchRun
 
     @property
-    def best(self) -> Choice | None:
+    def best(self) -> ServingChoice | None:
         """The configuration that is recommended, with what it was verified to hold; None where none meets the goal."""
-        return chosen(self.record)
+        return shown(self.record).serve_findings.choice
 
     @property
     def trials(self) -> tuple[Step, ...]:

@@ -5,6 +5,7 @@ from datetime import timedelta
 import numpy as np
 
 from mlcd.asktell.arguments import positive, share, whole
+from mlcd.asktell.bounds import check_problem
 from mlcd.asktell.knobs import Knobs, Prices, Where, prices_of, space_of
 from mlcd.asktell.objective import Objective
 from mlcd.errors import BadInput, SpecError
@@ -63,7 +64,7 @@ def declared_problem(
     if not counts_money and (budget is not None or objective in (Objective.COST, Objective.KNEE)):
         asked_by = "budget" if budget is not None else f"objective: {objective}"
         raise BadInput(f"{asked_by}: needs usd_per_hour: without prices, money is not counted")
-    return (
+    problem = _in_bounds(
         Problem(
             name="search",
             work_samples=work,
@@ -74,9 +75,17 @@ def declared_problem(
             max_trials=trials,
             noise=0.0 if own else doubt,
             verify_seconds=0.0 if own else None,
-        ),
-        counts_money,
+        )
     )
+    return problem, counts_money
+
+
+def _in_bounds(problem: Problem) -> Problem:
+    try:
+        check_problem(problem)
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+    return problem
 
 
 def declared_strategy(text: str | None, *, seed: int, problem: Problem, objective: Objective) -> Strategy:

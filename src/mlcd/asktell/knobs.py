@@ -1,9 +1,10 @@
 """Knobs and prices as callers declare them, read into a finite space with a price for every configuration."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,10 @@ MOST_CONFIGS = 200_000
 LOG_FACTOR = 8.0
 """Positive numbers that span at least this factor are on a logarithmic scale."""
 
-Knobs = Mapping[str, Sequence[Value]]
+MOST_FEATURES = 16
+"""Options of a knob that have a feature each."""
+
+Knobs = Mapping[str, Iterable[Value]]
 """Names and the values of each: `{"workers": range(1, 9), "precision": ["fp32", "bf16"]}`."""
 
 Where = Callable[[Config], bool]
@@ -26,7 +30,7 @@ Where = Callable[[Config], bool]
 Price = float | str | Usd
 """Of an hour: 0.5, "0.50 USD", or a Usd."""
 
-Prices = Price | Mapping[Value, Price | None] | Callable[[Config], Price | None] | None
+Prices = Price | Mapping[Any, Price | None] | Callable[[Config], Price | None] | None
 """One for all or by the value of a knob (of one node, where `nodes` is a knob), or a function of the configuration (of
 all of it). None or 0: money is not counted."""
 
@@ -79,12 +83,19 @@ def _knob(name: object, values: object, *, with_nodes: bool) -> Knob:
         raise SpecError("must be whole numbers, at least 1", field=field, value=list(read))
     numbers = [float(value) for value in read if not isinstance(value, str | bool)]
     if len(numbers) < len(read):
-        return Knob(name=name, values=read, features=dict.fromkeys(read, ()))
+        return Knob(name=name, values=read, features=_apart(read))
     is_log = min(numbers) > 0 and max(numbers) >= LOG_FACTOR * min(numbers)
     if name == "nodes" or (is_log and not with_nodes):
         return Knob(name=name, values=read)
     places = [math.log2(number) for number in numbers] if is_log else numbers
     return Knob(name=name, values=read, features=dict(zip(read, ((place,) for place in places), strict=True)))
+
+
+def _apart(options: tuple[Value, ...]) -> dict[Value, tuple[float, ...]]:
+    """A feature an option, so that a model can learn what each brings; none where they are too many for that."""
+    if len(options) > MOST_FEATURES:
+        return dict.fromkeys(options, ())
+    return {option: tuple(float(option == other) for other in options) for option in options}
 
 
 def _value(field: str, value: object) -> Value:
@@ -94,7 +105,7 @@ def _value(field: str, value: object) -> Value:
         return str(value)
     if isinstance(value, Integral) and abs(int(value)) < 2**63:
         return int(value)
-    if isinstance(value, Real) and math.isfinite(float(value)):
+    if isinstance(value, Real) and not isinstance(value, Integral) and math.isfinite(float(value)):
         return float(value)
     raise SpecError("is not a value to choose", field=field, value=value, allowed="text, finite numbers, True, False")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 from mlcd.asktell.arguments import number
+from mlcd.asktell.bounds import check_trial
 from mlcd.asktell.declared import declared_problem, declared_strategy, default_strategy
 from mlcd.asktell.job import header_of, job_problem, job_strategy, stored_strategy
 from mlcd.asktell.knobs import Knobs, Prices, Where
@@ -505,6 +506,7 @@ class Search(Generic[B]):
         return parse_usd(usd if isinstance(usd, str) else number(what, "usd", usd))
 
     def _settle(self, trial: Trial) -> None:
+        check_trial(trial)
         asked = next((step for step in self._run.in_flight if step.config == trial.config), None)
         if asked is None:  # it was not asked for: paid all the same
             told = Authorisation(choice=trial.config, attempt=trial.attempt, usd=trial.usd, seconds=trial.seconds)

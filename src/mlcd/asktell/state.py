@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlcd.asktell.bounds import check_problem, check_trial
 from mlcd.asktell.knobs import MOST_CONFIGS
 from mlcd.asktell.objective import LARGEST_VALUE, Objective
 from mlcd.codec import DecodeError, encode, from_json
@@ -43,17 +44,37 @@ class State:
     steps: tuple[Step, ...]
 
     def __post_init__(self) -> None:
-        if len(self.problem.space) > MOST_CONFIGS:
-            raise ValueError(f"a space has at most {MOST_CONFIGS:,} configurations")
+        self._check_problem()
         if self.header.kind is not Kind.TRAIN or self.header.seed < 0:
             raise ValueError("the header is not that of a search")
         if self.clock_seconds is not None:
             _check_seconds("clock_seconds", self.clock_seconds)
-        policy = self.problem.trial
-        for name in ("seconds", "extra_seconds_per_3_nodes", "extension", "watchdog_seconds"):
-            _check_seconds(f"problem.trial.{name}", getattr(policy, name))
         for number, step in enumerate(self.steps, start=1):
             self._check_step(number, step)
+
+    @property
+    def _is_own_number(self) -> bool:
+        return self.objective is not None and self.objective.is_own_number
+
+    def _check_problem(self) -> None:
+        """What no search writes, and would break it later."""
+        problem, space = self.problem, self.problem.space
+        if len(space) > MOST_CONFIGS:
+            raise ValueError(f"problem.space: has more than {MOST_CONFIGS:,} configurations")
+        for knob in space.knobs:
+            places = [place for each in (knob.features or {}).values() for place in each]
+            numbers = [value for value in knob.values if not isinstance(value, str)]
+            if not all(math.isfinite(number) for number in (*places, *numbers)):
+                raise ValueError(f"problem.space: knob {knob.name!r}: a number must be finite")
+        if int(problem.nodes.min()) < 1:
+            raise ValueError("problem.space: there must be at least 1 node")
+        check_problem(problem)
+        if problem.verify_seconds != (0.0 if self._is_own_number else None):
+            raise ValueError("problem.verify_seconds: does not go with the objective")
+        unset = {name: getattr(problem, name) for name in ("stretch", "blueprint", "batching", "target", "work_error")}
+        wrong = [name for name, value in unset.items() if value]
+        if wrong or not problem.work_known or problem.keeps_work or problem.goal.slo or problem.goal.rate:
+            raise ValueError(f"problem: is not that of a search{f' ({wrong[0]})' if wrong else ''}")
 
     def _check_step(self, number: int, step: Step) -> None:
         where = f"steps: {number}"
@@ -67,11 +88,11 @@ class State:
             raise ValueError(f"{where}: a trial cannot cost less than $0")
         if step.outcome is None:
             return
+        check_trial(step.trial)
         if step.trial.config != step.config:
             raise ValueError(f"{where}: the outcome is of {step.trial.config}")
-        own = self.objective is not None and self.objective.is_own_number
         scores = [point.metric for point in step.trial.learned] if isinstance(step.trial, Measurement) else [0.0]
-        if own and not (len(scores) == 1 and abs(scores[0]) <= LARGEST_VALUE):
+        if self._is_own_number and not (len(scores) == 1 and abs(scores[0]) <= LARGEST_VALUE):
             raise ValueError(f"{where}: has no value")
 
     @property

@@ -17,19 +17,21 @@ if TYPE_CHECKING:
     required=True,
     help="Measured trainings, a folder a model with steps.csv and convergence.csv.",
 )
-@click.option("--models", default="", metavar="A,B", help="Only these; the others still lend their coefficients.")
-@click.option("--modes", default="full,partial,universal,goodput", metavar="A,B", help="Also: universal-blind.")
+@click.option("--models", default="", metavar="A,B", help="Only these; the others are earlier runs for universal.")
+@click.option("--modes", default="full,partial,universal,goodput", metavar="A,B", help="Strategies: scavenger-...")
+@click.option("--jobs", type=int, default=-1, help="Processes; -1 is one a core. Other than 1 needs mlcd[bench].")
 @output_option
-def scavenger(tables: Path, models: str, modes: str, output: str) -> None:
-    """How well time and cost over cluster and batch are predicted, mode by mode.
+def scavenger(tables: Path, models: str, modes: str, jobs: int, output: str) -> None:
+    """What `mlcd train` with an open batch comes to on measured trainings, mode by mode.
 
-    Errors are over the configurations that a mode did not see; regret is what its choice loses against the best.
+    Trials are paid and continue the training. Errors are of what the search expected of the configurations that it did
+    not try; regret is what the training loses against the best; total is all time over the best training's.
     """
     from mlcd.bench.case import is_unseen
     from mlcd.bench.scavenger.score import as_json, score, summarise
     from mlcd.bench.scavenger.truth import load_truths
 
-    rows = score(load_truths(tables), models=_names(models), modes=_names(modes))
+    rows = score(load_truths(tables), models=_names(models), modes=_names(modes), jobs=jobs)
     if output == "json":
         print_json(as_json(rows))
         return
@@ -48,19 +50,22 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _rows_table(rows: "list[Row]") -> str:
-    head = ["model", "mode", "step", "iterations", "time", "cost"]
-    lines = [[*head, "regret: time", "cost", "knee", "overhead"]]
+    head = ["model", "mode", "trials", "moves", "step", "iterations", "time"]
+    lines = [[*head, "regret: time", "cost", "knee", "overhead", "total"]]
     for r in rows:
-        errors = (r.step_mape, r.iterations_mape, r.time_mape, r.cost_mape)
-        regrets = (r.regret_time, r.regret_cost, r.regret_knee, r.overhead)
-        lines.append([r.model, r.mode, *(f"{value:.1%}" for value in (*errors, *regrets))])
-    return table(lines, "<<>>>>>>>>")
+        values = (r.step_mape, r.iterations_mape, r.time_mape, r.regret_time, r.regret_cost, r.regret_knee, r.overhead)
+        counts = (str(r.trials), str(r.restarts))
+        lines.append([r.model, r.mode, *counts, *(_percent(value) for value in values), f"{r.total_ratio:.2f}"])
+    return table(lines, "<<>>>>>>>>>>")
 
 
 def _summary_table(summaries: "list[Summary]") -> str:
-    lines = [["mode", "time", "cost", "regret: time", "cost", "overhead"]]
+    lines = [["mode", "time", "regret: time", "cost", "overhead", "total"]]
     for s in summaries:
-        errors = (s.median_time_mape, s.median_cost_mape)
-        values = (*errors, s.median_regret_time, s.median_regret_cost, s.median_overhead)
-        lines.append([s.mode, *(f"{value:.1%}" for value in values)])
+        values = (s.median_time_mape, s.median_regret_time, s.median_regret_cost, s.median_overhead)
+        lines.append([s.mode, *(_percent(value) for value in values), f"{s.median_total_ratio:.2f}"])
     return table(lines, "<>>>>>")
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"

@@ -115,9 +115,9 @@ def _use(
 ) -> tuple["Deployed | None", list[Path]]:
     """Leave the choice running and write its files, where that was asked for and there is a choice."""
     from mlcd.cli.serve_files import write_files
-    from mlcd.report.serving_facts import chosen
+    from mlcd.findings import shown
 
-    choice = chosen(record)
+    choice = shown(record).serve_findings.choice
     if choice is None:
         return None, []
     written = [path for kind, folder in writes for path in write_files(kind, folder, record, prepared.server)]

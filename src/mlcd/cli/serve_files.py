@@ -6,16 +6,16 @@ from pathlib import Path
 from mlcd.clouds.serving import LocalServing
 from mlcd.clouds.serving.local import cores_of
 from mlcd.errors import BadInput
+from mlcd.findings import shown
 from mlcd.report.deploy_files import Deployment, deploy_files, model_path
 from mlcd.report.serving import latency_text
-from mlcd.report.serving_facts import chosen
 from mlcd.report.wording import speed_text
 from mlcd.run.run import SearchRun
 
 
 def write_files(kind: str, folder: Path, record: SearchRun, cloud: LocalServing) -> list[Path]:
     """Write the files of a kind into `folder`, made where it is missing; their paths. Raises BadInput."""
-    choice = chosen(record)
+    choice = shown(record).serve_findings.choice
     if choice is None:
         return []
     source = _source(cloud, str(choice.config["precision"]))

@@ -17,12 +17,13 @@ def known_jobs(store: Store, cloud: str) -> tuple[KnownJob, ...]:
     found = []
     for summary in store.runs():
         if summary.cloud == cloud:
-            job = _job(store.load(summary.run_id))
+            job = known_job(store.load(summary.run_id))
             found += [job] if job is not None else []
     return tuple(found)
 
 
-def _job(run: AnyRun) -> KnownJob | None:
+def known_job(run: AnyRun) -> KnownJob | None:
+    """What one run has shown; None where it chose no batch, or measured too little."""
     if not isinstance(run.problem, Problem) or run.problem.batching is None:
         return None
     history = run.history

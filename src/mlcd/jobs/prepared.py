@@ -11,6 +11,7 @@ from mlcd.deciders.decision import Decider, P
 from mlcd.engine import Engine
 from mlcd.engine.performer import Performer
 from mlcd.events import Observer, ignore
+from mlcd.findings import findings_of
 from mlcd.run.header import FunctionFacts, Header, ServingFacts
 from mlcd.run.kind import Kind
 from mlcd.run.run import Run
@@ -103,6 +104,7 @@ def _drive(run: Run[P], prepared: Prepared[P], performer: Performer[P], store: S
         performer=performer,
         journal=store,
         observer=observer,
+        findings=findings_of,
     )
     engine.drive()
     return cast(Run[P], store.load(run.run_id))

@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
 
+from mlcd.findings import shown
 from mlcd.jobs.prepared import Prepared
 from mlcd.report.live import LiveLine
 from mlcd.run.kind import Kind
@@ -20,11 +21,9 @@ class JobKind:
     prepare   names become machines, prices and a problem; see mlcd.jobs
     check     whether a stored job can go on with the given objects, by name, or without; raises BadInput
     progress  an observer and context manager that writes to a stream, for a problem on a cloud
-    text      the answer in words; `plain` in ASCII, `width` columns at most, `colour` for terminals
-    json      the same for programs; docs/output.md lists the fields
-    html      the same as one self-contained page
     pictures  the names of the pictures that a run of this kind has; the first is the usual one
-    picture   one of them as SVG
+    as_text   writes the answer in words; as_json, as_html and as_picture likewise. Each takes a run with findings:
+              call `text`, `json`, `html` and `picture`, which see to that
     """
 
     kind: Kind
@@ -32,11 +31,27 @@ class JobKind:
     prepare: Callable[..., Prepared[Any]]
     check: Callable[..., None]
     progress: Callable[[TextIO, Any, str], LiveLine]
-    text: Callable[..., str]
-    json: Callable[[Run[Any]], dict[str, object]]
-    html: Callable[[Run[Any]], str]
     pictures: Callable[[Run[Any]], tuple[str, ...]]
-    picture: Callable[[Run[Any], str], str]
+    as_text: Callable[..., str]
+    as_json: Callable[[Run[Any]], dict[str, object]]
+    as_html: Callable[[Run[Any]], str]
+    as_picture: Callable[[Run[Any], str], str]
+
+    def text(self, run: Run[Any], *, plain: bool = False, width: int | None = None, colour: bool = False) -> str:
+        """The answer in words; `plain` in ASCII, at most `width` columns, with `colour` for terminals that have it."""
+        return self.as_text(shown(run), plain=plain, width=width, colour=colour)
+
+    def json(self, run: Run[Any]) -> dict[str, object]:
+        """The same for programs; docs/output.md lists the fields."""
+        return self.as_json(shown(run))
+
+    def html(self, run: Run[Any]) -> str:
+        """The same as one self-contained page."""
+        return self.as_html(shown(run))
+
+    def picture(self, run: Run[Any], name: str) -> str:
+        """One of `pictures` as SVG."""
+        return self.as_picture(shown(run), name)
 
     def prepare_again(
         self, run: Run[Any], stored: Mapping[str, Any], folder: Path | None, **objects: Any

@@ -31,9 +31,9 @@ ROW = JobKind(
     prepare=prepare,
     check=check_strategy,
     progress=_progress,
-    text=_text,
-    json=serving_json,
-    html=serving_html,
+    as_text=_text,
+    as_json=serving_json,
+    as_html=serving_html,
     pictures=lambda _: (),
-    picture=_no_picture,
+    as_picture=_no_picture,
 )

@@ -35,9 +35,9 @@ ROW = JobKind(
     prepare=prepare,
     check=check_scheduler,
     progress=_progress,
-    text=_text,
-    json=serverless_json,
-    html=serverless_html,
+    as_text=_text,
+    as_json=serverless_json,
+    as_html=serverless_html,
     pictures=lambda _: (PICTURE,),
-    picture=_picture,
+    as_picture=_picture,
 )

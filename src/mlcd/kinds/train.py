@@ -23,9 +23,9 @@ ROW = JobKind(
     prepare=prepare,
     check=check_objects,
     progress=_progress,
-    text=verdict,
-    json=record_json,
-    html=html_report,
+    as_text=verdict,
+    as_json=record_json,
+    as_html=html_report,
     pictures=lambda run: tuple(map(str, kinds_of(run))),
-    picture=picture,
+    as_picture=picture,
 )

@@ -55,9 +55,10 @@ class Columns:
                 described = np.log2(np.array([[float(value)] for value in knob.values]))
             else:
                 described = np.array([knob.features[value] for value in knob.values], dtype=float)
-            numbers += [column[at] for column in _scaled(described)]
             if described.shape[1] != 1 and len(knob.values) > 1:
                 options.append(at)
+            if not _only_tell_apart(described):
+                numbers += [column[at] for column in _scaled(described)]
         size = len(space)
         return cls(
             numbers=np.stack(numbers, axis=1) if numbers else np.zeros((size, 0)),
@@ -74,6 +75,11 @@ class Columns:
         numbers = (self.numbers[some].T[:, :, None] - self.numbers[others].T[:, None, :]) ** 2
         options = self.options[some].T[:, :, None] != self.options[others].T[:, None, :]
         return np.concatenate([numbers, options.astype(float)])
+
+
+def _only_tell_apart(described: Floats) -> bool:
+    """Whether features say nothing but which option it is: one for each of them."""
+    return described.shape[0] == described.shape[1] > 1 and bool((described == np.eye(len(described))).all())
 
 
 def _scaled(described: Floats) -> list[Floats]:

@@ -1,212 +1,171 @@
-"""A run as JSON: stable, described by result.schema.json, with the unit of every number in its key.
+"""A run as JSON: stable, with the unit of every number in its key; train_types.py says what each key means.
 
 The schema's number rises when a key goes or changes its meaning; new keys may come with any version. Money is in
 dollars with all six decimals; a missing limit, interval or run is null.
 """
 
-import json
 import math
-from functools import cache
-from importlib.resources import files
-from typing import cast
+from typing import Any, cast
 
 from mlcd.goal import goal_json
-from mlcd.models.standing import standing
 from mlcd.problem import Problem
-from mlcd.report.explain import WhyNot, why_not
-from mlcd.report.pareto import pareto
-from mlcd.report.receipt import intervals, receipt
+from mlcd.report.result_types import Json, copied, result_json, result_schema
+from mlcd.report.train_types import (
+    TrainAttemptJson,
+    TrainChoiceJson,
+    TrainFailureJson,
+    TrainGoalJson,
+    TrainJson,
+    TrainLearnedJson,
+    TrainMeasuredJson,
+    TrainNaiveJson,
+    TrainPlanJson,
+    TrainReceiptJson,
+    TrainRelaxationJson,
+    TrainSavedJson,
+    TrainSettingsJson,
+    TrainTargetJson,
+    TrainTrialJson,
+    TrainWhyNotJson,
+)
 from mlcd.run.attempt import Attempt
+from mlcd.run.findings import Receipt, RejectedConfig
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Step
 from mlcd.trial.plan import Plan
-from mlcd.trial.trial import Failure
-from mlcd.units import Usd
-
-SCHEMA = 1
-Json = dict[str, object]
+from mlcd.trial.trial import Failure, Measurement
 
 
 def record_json(record: SearchRun) -> Json:
-    """The whole record, ready for json.dumps; the command line's `-o json`."""
-    problem = standing(record.problem, record.history)
-    return {
-        "schema": SCHEMA,
-        "run_id": record.run_id,
-        "name": record.problem.name,
-        "created": record.created,
-        "status": str(record.status),
-        "exit_code": record.status.exit_code,
-        "simulated": record.simulated,
-        "cloud": record.cloud,
-        "strategy": record.strategy,
-        "seed": record.seed,
-        "parallel": record.parallel,
-        "version": record.version,
-        "catalog_date": record.catalog_date,
-        "goal": goal_json(record.problem.goal, text=str(record.problem.goal)),
-        "settings": _settings(record.problem),
-        "stopped": record.stopped,
-        "choice": _choice(record),
-        "receipt": _receipt(record),
-        "training": _attempt(record.final) if record.final else None,
-        "outputs": record.outputs or None,
-        "trials": [_trial(problem, row) for row in record.trials],
-        "why_not": [_why_not(entry) for entry in why_not(record)],
-        "pareto": [_plan(plan) for plan in pareto(record)],
-        "naive": [{"label": n.label, "measured": n.measured, **_plan(n.plan)} for n in record.naive],
-        "relaxations": [
-            {"text": r.text, "budget_usd": _usd(r.budget), "deadline_seconds": r.deadline_seconds}
-            for r in record.relaxations
-        ],
-    }
-
-
-@cache
-def _schema_text() -> str:
-    return (files("mlcd.report") / "result.schema.json").read_text(encoding="utf-8")
+    """The whole run, ready for json.dumps; the command line's `-o json`."""
+    return cast(Json, result_json(_result(record)))
 
 
 def schema() -> Json:
     """The JSON Schema (draft 2020-12) of `record_json`."""
-    return cast(Json, json.loads(_schema_text()))
+    return result_schema(TrainJson, "mlcd result")
 
 
-def _usd(usd: Usd | None) -> float | None:
-    return None if usd is None else usd.dollars
+def _result(record: SearchRun) -> TrainJson:
+    found, goal = record.train_findings, record.problem.goal
+    plans = {each.trial: each.plan for each in found.trial_plans}
+    return TrainJson(
+        schema=1,
+        kind="train",
+        run_id=record.run_id,
+        name=record.problem.name,
+        created=record.created,
+        status=record.status,
+        exit_code=record.status.exit_code,
+        simulated=record.simulated,
+        cloud=record.cloud,
+        strategy=record.strategy,
+        seed=record.seed,
+        parallel=record.parallel,
+        version=record.version,
+        catalog_date=record.catalog_date,
+        goal=TrainGoalJson(**cast(dict[str, Any], goal_json(goal, text=str(goal)))),
+        settings=_settings(record.problem),
+        stopped=record.stopped,
+        choice=_choice(record, record.choice) if record.choice else None,
+        receipt=_receipt(found.receipt),
+        training=_attempt(record.final) if record.final else None,
+        outputs=record.outputs or None,
+        trials=tuple(_trial(step, plans.get(step.number)) for step in record.trials),
+        why_not=tuple(map(_why_not, found.rejected)),
+        pareto=tuple(copied(TrainPlanJson, plan) for plan in found.pareto),
+        naive=tuple(copied(TrainNaiveJson, n.plan, label=n.label, measured=n.measured) for n in record.naive),
+        relaxations=tuple(
+            TrainRelaxationJson(text=r.text, budget_usd=r.budget, deadline_seconds=r.deadline_seconds)
+            for r in record.relaxations
+        ),
+    )
 
 
-def _settings(problem: Problem) -> Json:
+def _settings(problem: Problem) -> TrainSettingsJson:
     policy, target = problem.trial, problem.target
-    return {
-        "work_samples": problem.work_samples,
-        "configurations": len(problem.space),
-        "max_trials": problem.max_trials,
-        "assurance": problem.assurance,
-        "noise": problem.noise,
-        "trial_seconds": policy.seconds,
-        "extra_seconds_per_3_nodes": policy.extra_seconds_per_3_nodes,
-        "extension": policy.extension,
-        "watchdog_seconds": policy.watchdog_seconds,
-        "precision": policy.precision,
-        "retries": policy.retries,
-        "reference_batch": problem.batching.reference if problem.batching else None,
-        "target": {"metric": target.metric, "value": target.value, "higher": target.higher} if target else None,
-    }
+    return TrainSettingsJson(
+        work_samples=problem.work_samples,
+        configurations=len(problem.space),
+        max_trials=problem.max_trials,
+        assurance=problem.assurance,
+        noise=problem.noise,
+        trial_seconds=policy.seconds,
+        extra_seconds_per_3_nodes=policy.extra_seconds_per_3_nodes,
+        extension=policy.extension,
+        watchdog_seconds=policy.watchdog_seconds,
+        precision=policy.precision,
+        retries=policy.retries,
+        reference_batch=problem.batching.reference if problem.batching else None,
+        target=copied(TrainTargetJson, target) if target else None,
+    )
 
 
-def _plan(plan: Plan) -> Json:
-    return {
-        "config": plan.config.as_dict(),
-        "seconds": plan.seconds,
-        "usd": _usd(plan.usd),
-        "worst_seconds": plan.worst_seconds,
-        "worst_usd": _usd(plan.worst_usd),
-    }
+def _choice(record: SearchRun, choice: Plan) -> TrainChoiceJson:
+    known = record.train_findings.choice_intervals
+    return copied(
+        TrainChoiceJson,
+        choice,
+        seconds_interval=known.seconds if known else None,
+        usd_interval=known.usd if known else None,
+    )
 
 
-def _choice(record: SearchRun) -> Json | None:
-    if record.choice is None:
-        return None
-    known = intervals(record, record.choice)
-    return {
-        **_plan(record.choice),
-        "seconds_interval": list(known.seconds) if known else None,
-        "usd_interval": [_usd(usd) for usd in known.usd] if known else None,
-    }
+def _attempt(attempt: Attempt) -> TrainAttemptJson:
+    config = attempt.config
+    batch = config.as_dict().get("batch")
+    return copied(TrainAttemptJson, attempt, instance=config.instance, nodes=config.nodes, batch=batch)
 
 
-def _attempt(run: Attempt) -> Json:
-    return {
-        "instance": run.config.instance,
-        "nodes": run.config.nodes,
-        "batch": run.config.as_dict().get("batch"),
-        "ending": run.ending.value,
-        "message": run.message,
-        "seconds": run.seconds,
-        "usd": _usd(run.usd),
-        "reached_samples": run.reached_samples,
-    }
+def _receipt(paid: Receipt) -> TrainReceiptJson:
+    saved = tuple(
+        copied(TrainSavedJson, saving, label=saving.naive.label, config=saving.naive.plan.config)
+        for saving in paid.savings
+    )
+    return copied(
+        TrainReceiptJson, paid, failed_trials=paid.failed, earlier=tuple(map(_attempt, paid.earlier)), saved=saved
+    )
 
 
-def _receipt(record: SearchRun) -> Json:
-    paid = receipt(record)
-    return {
-        "trials": paid.trials,
-        "failed_trials": paid.failed,
-        "search_seconds": paid.search_seconds,
-        "search_usd": _usd(paid.search_usd),
-        "earlier": [_attempt(run) for run in paid.earlier],
-        "run_seconds": paid.run_seconds,
-        "run_usd": _usd(paid.run_usd),
-        "run_is_predicted": paid.run_is_predicted,
-        "total_seconds": paid.total_seconds,
-        "total_usd": _usd(paid.total_usd),
-        "cap_seconds": paid.cap_seconds,
-        "cap_usd": _usd(paid.cap_usd),
-        "left_seconds": paid.left_seconds,
-        "left_usd": _usd(paid.left_usd),
-        "saved": [
-            {
-                "label": saving.naive.label,
-                "config": saving.naive.plan.config.as_dict(),
-                "seconds": saving.seconds,
-                "usd": _usd(saving.usd),
-                "breaks": list(saving.breaks),
-            }
-            for saving in paid.savings
-        ],
-    }
+def _trial(step: Step, plan: Plan | None) -> TrainTrialJson:
+    trial = step.trial
+    return TrainTrialJson(
+        number=step.number,
+        round=step.round,
+        config=trial.config,
+        attempt=trial.attempt,
+        reason=step.reason,
+        usd_per_hour=step.price,
+        authorised_usd=step.authorised_usd,
+        authorised_seconds=step.authorised_seconds,
+        started_seconds=step.started_seconds,
+        seconds=trial.seconds,
+        usd=trial.usd,
+        reached_samples=trial.reached_samples,
+        measured=_measured(trial, plan) if isinstance(trial, Measurement) and plan else None,
+        failure=copied(TrainFailureJson, trial) if isinstance(trial, Failure) else None,
+    )
 
 
-def _trial(problem: Problem, row: Step) -> Json:
-    trial = row.trial
-    shared: Json = {
-        "number": row.number,
-        "round": row.round,
-        "config": trial.config.as_dict(),
-        "attempt": trial.attempt,
-        "reason": row.reason,
-        "usd_per_hour": _usd(row.usd_per_hour),
-        "authorised_usd": _usd(row.authorised_usd),
-        "authorised_seconds": row.authorised_seconds,
-        "started_seconds": row.started_seconds,
-        "seconds": trial.seconds,
-        "usd": _usd(trial.usd),
-        "reached_samples": trial.reached_samples,
-    }
-    if isinstance(trial, Failure):
-        failure = {"kind": str(trial.kind), "message": trial.message}
-        return {**shared, "measured": None, "failure": failure}
-    plan = Plan.of(problem, trial)
-    measured: Json = {
-        "samples_per_second": trial.samples_per_second,
-        "samples_per_second_interval": list(trial.speed_interval()),
-        "relative_error": trial.relative_error,
-        "iterations": trial.iterations,
-        "startup_seconds": trial.startup_seconds,
-        "extended": trial.extended,
-        "utilisation": trial.utilisation,
-        "noise_scale": None if trial.noise_scale in (None, math.inf) else trial.noise_scale,
-        "learned": [{"samples": point.samples, "metric": point.metric} for point in trial.learned],
-        "run_seconds": plan.seconds,
-        "run_usd": _usd(plan.usd),
-        "run_worst_seconds": plan.worst_seconds,
-        "run_worst_usd": _usd(plan.worst_usd),
-    }
-    return {**shared, "measured": measured, "failure": None}
+def _measured(trial: Measurement, plan: Plan) -> TrainMeasuredJson:
+    return copied(
+        TrainMeasuredJson,
+        trial,
+        samples_per_second_interval=trial.speed_interval(),
+        noise_scale=None if trial.noise_scale in (None, math.inf) else trial.noise_scale,
+        learned=tuple(copied(TrainLearnedJson, point) for point in trial.learned),
+        run_seconds=plan.seconds,
+        run_usd=plan.usd,
+        run_worst_seconds=plan.worst_seconds,
+        run_worst_usd=plan.worst_usd,
+    )
 
 
-def _why_not(entry: WhyNot) -> Json:
-    return {
-        "subject": entry.subject,
-        "config": entry.config.as_dict() if entry.config else None,
-        "trial": entry.number,
-        "kind": str(entry.kind),
-        "text": entry.text,
-        "configurations": entry.configurations,
-        "instances": list(entry.instances),
-        "samples_per_second": entry.samples_per_second,
-        "seconds": entry.plan.seconds if entry.plan else None,
-        "usd": _usd(entry.plan.usd) if entry.plan else None,
-    }
+def _why_not(entry: RejectedConfig) -> TrainWhyNotJson:
+    return copied(
+        TrainWhyNotJson,
+        entry,
+        kind=entry.reason,
+        seconds=entry.plan.seconds if entry.plan else None,
+        usd=entry.plan.usd if entry.plan else None,
+    )

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mlcd.report.explain import ranked
 from mlcd.report.labels import Box, text_width
 from mlcd.report.origin import origin_word
 from mlcd.report.svg import SERIES, Drawing
@@ -43,7 +42,7 @@ def series(record: SearchRun) -> Mapping[str, Series]:
     """The curves with a trial, best first; beyond the palette they share one look."""
     tried = {curve_of(record, trial.config): None for trial in record.history}
     chosen = {curve_of(record, record.choice.config): None} if record.choice else {}
-    best_first = {curve_of(record, plan.config): None for plan in ranked(record)}
+    best_first = {curve_of(record, plan.config): None for plan in record.train_findings.ranked}
     order = [*{**chosen, **best_first, **tried}]
     room = SERIES if len(order) <= SERIES else SERIES - 1
     return {

@@ -4,16 +4,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mlcd.report.batches import batch_notes, work_text
-from mlcd.report.explain import WhyNot, why_not
 from mlcd.report.origin import is_replayed, origin, origin_word, prices_text
 from mlcd.report.page import Cell, Column, Page, Part, Row, Table, drawn, render
-from mlcd.report.pareto import pareto
 from mlcd.report.pictures import NARROW, WIDE, PictureKind, kinds_of, picture
-from mlcd.report.receipt import Receipt, Saving, intervals, receipt
 from mlcd.report.receipt_lines import receipt_table, train_lines
 from mlcd.report.verdict import headline
 from mlcd.report.wording import assurance_text, plural, sentence, speed_text
 from mlcd.report.yardstick import yardstick
+from mlcd.run.findings import Receipt, RejectedConfig, Saving
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Step
 from mlcd.trial.outcome import Status
@@ -50,7 +48,7 @@ def html_report(record: SearchRun) -> str:
     word, meaning = origin(record)
     lead = _lead(record)
     fits = record.choice if record.status is not Status.NOTHING_FITS else None
-    paid = receipt(record) if record.trials or record.choice else None
+    paid = record.train_findings.receipt if record.trials or record.choice else None
     page = Page(
         name=record.problem.name,
         run_id=record.run_id,
@@ -119,7 +117,7 @@ def _lead(record: SearchRun) -> str:
 
 
 def _tiles(record: SearchRun, choice: Plan) -> list[_Tile]:
-    known, paid = intervals(record, choice), receipt(record)
+    known, paid = record.train_findings.choice_intervals, record.train_findings.receipt
     sure = f"{assurance_text(record.problem.assurance)} sure"
     time: tuple[Part, ...] = (Part("not measured" if known is None else "measured without noise"),)
     money = time
@@ -201,19 +199,19 @@ def _figure(record: SearchRun, kind: PictureKind) -> _Figure:
 
 
 def _why_not(record: SearchRun) -> Table:
-    front = {plan.config for plan in pareto(record)}
-    with_speed = not is_replayed(record)
+    front = {plan.config for plan in record.train_findings.pareto}
+    entries, with_speed = record.train_findings.rejected, not is_replayed(record)
     speed = [Column("samples/s", True)] * with_speed
     return Table(
         title="Why not the others",
         note="Best first in the goal's own unit; time and money are the whole training's.",
         columns=[Column("Deployment"), *speed, Column("Time", True), Column("Money", True), Column("Why not")],
-        rows=[_why_row(entry, with_speed=with_speed, on_front=entry.config in front) for entry in why_not(record)],
+        rows=[_why_row(entry, with_speed=with_speed, on_front=entry.config in front) for entry in entries],
         stacks=True,
     )
 
 
-def _why_row(entry: WhyNot, *, with_speed: bool, on_front: bool) -> Row:
+def _why_row(entry: RejectedConfig, *, with_speed: bool, on_front: bool) -> Row:
     speed = speed_text(entry.samples_per_second) if entry.samples_per_second is not None else ""
     time, usd = (format_seconds(entry.plan.seconds), str(entry.plan.usd)) if entry.plan else ("", "")
     tail = (Part(" "), Part("(on the Pareto front)", "dim")) if on_front else ()

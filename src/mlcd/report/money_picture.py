@@ -1,9 +1,7 @@
 """Money over trials: spent, reserved for the training, and the cap, as stacked steps."""
 
-from mlcd.report.account import account
 from mlcd.report.frame import axes, empty, left_margin, legend, origin_mark
 from mlcd.report.labels import Box, text_width
-from mlcd.report.receipt import gone_usd, receipt
 from mlcd.report.svg import Drawing
 from mlcd.report.ticks import Scale, Tick, money_ticks
 from mlcd.report.wording import plural
@@ -16,7 +14,7 @@ _FAR = 4.0  # a cap so many times above all that was spent would flatten the pic
 def money_picture(record: SearchRun, width: float) -> str:
     """The SVG: a step a trial, then the training itself."""
     height = 340.0
-    paid, cap = receipt(record), record.problem.goal.budget
+    paid, cap = record.train_findings.receipt, record.problem.goal.budget
     predicted = " (predicted)" if paid.run_is_predicted else ""
     drawing = Drawing(
         key=f"money-{width:.0f}",
@@ -27,7 +25,7 @@ def money_picture(record: SearchRun, width: float) -> str:
         + (f", the training {paid.run_usd}{predicted}" if paid.run_usd is not None else "")
         + (f"; the cap is {cap}." if cap is not None else "; there is no cap."),
     )
-    steps = account(record)
+    steps = record.train_findings.account
     if not steps:
         empty(drawing, width, height, "No trial was run.")
         return drawing.render()
@@ -61,13 +59,13 @@ def money_picture(record: SearchRun, width: float) -> str:
 
 
 def _steps(drawing: Drawing, record: SearchRun, plot: Box, up: Scale, up_ticks: tuple[Tick, ...]) -> None:
-    steps, paid = account(record), receipt(record)
+    steps, paid = record.train_findings.account, record.train_findings.receipt
     runs = paid.run_usd is not None or bool(paid.earlier)
     bands = len(steps) + (1.6 if runs else 0)
     across = Scale(low=0.0, high=bands, start=plot.left, end=plot.right)
     each = (plot.right - plot.left) / bands
     every = max(1, round(text_width(str(len(steps)), 11) * 1.7 / each + 0.5)) if steps else 1
-    ticks = [(at + 0.5, str(step.number)) for at, step in enumerate(steps) if at % every == 0]
+    ticks = [(at + 0.5, str(step.trial)) for at, step in enumerate(steps) if at % every == 0]
     if runs:
         ticks.append((len(steps) + 0.8, "training" if each > 34 else "run"))
     axes(drawing, plot, across=(across, (), "trial"), up=(up, up_ticks, "USD"))
@@ -84,21 +82,21 @@ def _steps(drawing: Drawing, record: SearchRun, plot: Box, up: Scale, up_ticks: 
         end, spent = plot.right, [*spent, (plot.right, spent[-1][1])]
     drawing.area([*spent, (end, base)], "spent")
     if paid.run_usd is not None:
-        base_usd = gone_usd(record)
+        base_usd = paid.sunk_usd
         css = "run-predicted" if paid.run_is_predicted else "run"
         words = "is predicted to cost" if paid.run_is_predicted else "failed, at" if paid.run_failed else "took"
         title = f"The training {words} {paid.run_usd}: {paid.total_usd} in all"
         left, low, high = across(len(steps)), up(base_usd.dollars), up(paid.total_usd.dollars)
         drawing.rect(Box(left, high, plot.right, low), css, title)
     if paid.earlier:
-        left, low, high = across(len(steps)), up(paid.search_usd.dollars), up(gone_usd(record).dollars)
-        title = f"{plural(len(paid.earlier), 'training')} begun again: {gone_usd(record) - paid.search_usd}"
+        left, low, high = across(len(steps)), up(paid.search_usd.dollars), up(paid.sunk_usd.dollars)
+        title = f"{plural(len(paid.earlier), 'training')} begun again: {paid.sunk_usd - paid.search_usd}"
         drawing.rect(Box(left, high, plot.right, low), "muted", title)
     cap = record.problem.goal.budget
     for at, (step, row) in enumerate(zip(steps, record.trials, strict=True)):
         free = "" if cap is None else f", free {cap - step.spent - step.reserved}"
         best = f"\nbest so far: {step.incumbent.config}" if step.incumbent else "\nnothing measured fits yet"
-        title = f"After trial {step.number} ({row.trial.config}, {row.trial.usd}):\nspent {step.spent}"
+        title = f"After trial {step.trial} ({row.trial.config}, {row.trial.usd}):\nspent {step.spent}"
         title += f", reserved {step.reserved}{free}{best}"
         drawing.rect(Box(across(at), plot.top, across(at + 1), base), "touch", title)
         if isinstance(row.trial, Failure):

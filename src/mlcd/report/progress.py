@@ -5,9 +5,9 @@ from typing import TextIO
 from mlcd.events import Event, RunProgress, SearchEnded, StepEnded, StepStarted
 from mlcd.problem import Problem
 from mlcd.report.live import LiveLine, Pace, Status
-from mlcd.report.receipt import EXACT, Z95
 from mlcd.report.text import Style
 from mlcd.report.wording import short_seconds, shortened, speed_text
+from mlcd.run.findings import EXACT, Z95
 from mlcd.run.money import Money
 from mlcd.run.step import Role
 from mlcd.space import Config

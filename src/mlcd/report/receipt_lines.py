@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlcd.report.page import Cell, Column, Part, Row, Table
-from mlcd.report.receipt import Receipt
 from mlcd.report.text import Rows
 from mlcd.report.wording import begun_again, plural, sentence
 from mlcd.run.attempt import Ending
+from mlcd.run.findings import Receipt
 from mlcd.run.run import EpochRun, SearchRun
 from mlcd.units import Usd, format_seconds
 
@@ -50,30 +50,28 @@ def train_lines(paid: Receipt, *, is_final: bool) -> list[ReceiptLine]:
 
 def serving_lines(record: SearchRun) -> list[ReceiptLine]:
     """Search, verifications, their total, and the limits."""
-    tests = _search(len(record.trials), "load test", len(record.history.failures))
-    lines = [_line(tests, record.search_seconds, record.search_usd)]
-    for run in record.earlier:
+    paid = record.serve_findings.receipt
+    lines = [_line(_search(paid.trials, "load test", paid.failed), paid.search_seconds, paid.search_usd)]
+    for run in paid.earlier:
         word = "lost with mlcd" if run.ending is Ending.LOST else "not held"
         lines.append(_line(f"verification of {run.config}, {word}", run.seconds, run.usd))
-    if record.final is not None:
-        lines.append(_line("verification", record.final.seconds, record.final.usd))
-    lines.append(_total(record.total_seconds, record.total_usd, is_final=record.status.is_final))
-    goal = record.problem.goal
-    if goal.budget is not None or goal.deadline_seconds is not None:
-        lines.append(_line("cap", goal.deadline_seconds, goal.budget))
+    if paid.run_seconds is not None:
+        lines.append(_line("verification", paid.run_seconds, paid.run_usd))
+    lines.append(_total(paid.total_seconds, paid.total_usd, is_final=record.status.is_final))
+    if paid.cap_usd is not None or paid.cap_seconds is not None:
+        lines.append(_line("cap", paid.cap_seconds, paid.cap_usd))
     return lines
 
 
 def serverless_lines(record: EpochRun) -> list[ReceiptLine]:
     """The training, what of it failed, and what it leaves of the budget."""
-    lines = [_line("training", record.epoch_seconds, record.total_usd)]
+    paid = record.serverless_findings.receipt
+    lines = [_line("training", paid.training_seconds, paid.total_usd)]
     if record.failed_epochs:
-        lost = Usd(sum(each.usd.micros for each in record.failed_epochs))
-        seconds = sum(each.seconds for each in record.failed_epochs)
-        lines.append(ReceiptLine(label="of which failed", seconds=seconds, usd=lost, is_part=True))
-    budget = record.problem.goal.budget
-    if budget is not None:
-        lines += [_line("budget", None, budget), _line("left", None, budget - record.total_usd, is_sum=True)]
+        label = "of which failed"
+        lines.append(ReceiptLine(label=label, seconds=paid.failed_seconds, usd=paid.failed_usd, is_part=True))
+    if paid.cap_usd is not None:
+        lines += [_line("budget", None, paid.cap_usd), _line("left", None, paid.left_usd, is_sum=True)]
     return lines
 
 

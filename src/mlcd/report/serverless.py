@@ -37,30 +37,13 @@ def goal_text(record: EpochRun) -> str:
     return f"{what}, {least} {' and '.join(limits)}".strip()
 
 
-def fleets_text(epochs: tuple[Epoch, ...]) -> str:
-    """`4-16 functions of 512-1,769 MB`."""
-    functions = [epoch.fleet.functions for epoch in epochs]
-    memory = [epoch.fleet.memory_mb for epoch in epochs]
-    return f"{_span(functions)} functions of {_span(memory)} MB"
-
-
-def better_instance(record: EpochRun) -> PlainInstance | None:
-    """The plain instance that serves the goal better: cheaper and no slower, or as cheap and faster."""
-    if not record.is_target_reached:
-        return None
-    usd, seconds = record.total_usd, record.epoch_seconds
-    by_money = [plan for plan in record.instances if plan.usd < usd and plan.seconds <= seconds]
-    by_time = [plan for plan in record.instances if plan.usd <= usd and plan.seconds < seconds]
-    wanted = by_time if str(record.problem.goal.minimize) == "time" else by_money
-    return min(wanted, key=lambda plan: plan.seconds if wanted is by_time else plan.usd.dollars, default=None)
-
-
 def instances_text(record: EpochRun) -> str:
     """Whether plain instances had been better, and by how much; empty where that is not known."""
-    if not record.is_target_reached or not record.instances:
+    found = record.serverless_findings
+    if not found.is_target_reached or not record.instances:
         return ""
-    usd, seconds = record.total_usd, record.epoch_seconds
-    better = better_instance(record)
+    usd, seconds = found.receipt.total_usd, found.receipt.training_seconds
+    better = found.better_instance
     if better is not None:
         faster, cheaper = 1 - better.seconds / seconds, 1 - better.usd.dollars / max(usd.dollars, 1e-9)
         return (
@@ -118,18 +101,12 @@ def _epochs(record: EpochRun) -> list[Item]:
 
 def _receipt(record: EpochRun) -> list[Item]:
     prices = record.problem.prices
-    calls = sum(epoch.calls for epoch in record.epochs)
-    repeated = sum(epoch.failed for epoch in record.epochs)
+    paid = record.serverless_findings.receipt
     rows = [line.cells(missing="") for line in serverless_lines(record)]
     head = f"Receipt (prices of {prices.name}, {prices.date.isoformat()})"
     sync = record.function_facts.sync
-    tail = f"  {calls:,} calls, {repeated:,} of them repeated; {sync}; scheduled by {record.strategy}"
+    tail = f"  {paid.calls:,} calls, {paid.repeated_calls:,} of them repeated; {sync}; scheduled by {record.strategy}"
     return [Line(head, Style.HEADING), Rows(rows=rows, align="<>>", indent=2, has_heads=False), Line(tail)]
-
-
-def _span(numbers: list[int]) -> str:
-    low, high = min(numbers), max(numbers)
-    return f"{low:,}" if low == high else f"{low:,}-{high:,}"
 
 
 def _at(plan: PlainInstance) -> str:

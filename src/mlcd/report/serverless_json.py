@@ -1,130 +1,101 @@
-"""A training on functions as JSON, described by serverless.schema.json: units in the keys, money in dollars."""
+"""A training on functions as JSON, with the unit of every number in its key; serverless_types.py has the keys."""
 
-import json
-from functools import cache
-from importlib.resources import files
-from typing import cast
+from typing import Any, cast
 
 from mlcd.goal import goal_json
-from mlcd.report.serverless import better_instance, instances_text
+from mlcd.report.result_types import Json, copied, result_json, result_schema
+from mlcd.report.serverless import instances_text
+from mlcd.report.serverless_types import (
+    ServerlessEpochJson,
+    ServerlessGoalJson,
+    ServerlessInstanceJson,
+    ServerlessInstancesJson,
+    ServerlessJson,
+    ServerlessPhaseJson,
+    ServerlessPricesJson,
+    ServerlessReceiptJson,
+)
+from mlcd.run.findings import EpochTotal
 from mlcd.run.run import EpochRun
 from mlcd.run.step import Step
-from mlcd.run.verdict import PlainInstance
 from mlcd.trial.epoch import Epoch, Phase
-from mlcd.units import Usd
-
-SCHEMA = 1
-Json = dict[str, object]
 
 
 def serverless_json(record: EpochRun) -> Json:
-    """The whole record, ready for json.dumps; the command line's `-o json`."""
-    problem, goal = record.problem, record.problem.goal
-    better = better_instance(record)
-    return {
-        "schema": SCHEMA,
-        "kind": "serverless",
-        "run_id": record.run_id,
-        "name": problem.name,
-        "created": record.created,
-        "status": str(record.status),
-        "exit_code": record.status.exit_code,
-        "simulated": record.simulated,
-        "cloud": record.cloud,
-        "model": record.function_facts.model,
-        "sync": record.function_facts.sync,
-        "strategy": record.strategy,
-        "seed": record.seed,
-        "version": record.version,
-        "goal": {
-            **goal_json(goal),
-            "target_loss": problem.target_loss,
-            "max_epochs": problem.max_epochs,
-        },
-        "prices": {"name": problem.prices.name, "date": problem.prices.date.isoformat()},
-        "stopped": record.stopped,
-        "reached": record.is_target_reached,
-        "loss": record.epochs[-1].loss if record.epochs else None,
-        "smallest_budget_usd": _usd(record.smallest_budget),
-        "receipt": {
-            "training_seconds": record.epoch_seconds,
-            "elapsed_seconds": record.wall_seconds,
-            "total_usd": _usd(record.total_usd),
-            "failed_usd": sum(each.usd.dollars for each in record.failed_epochs),
-            "cap_usd": _usd(goal.budget),
-            "left_usd": None if goal.budget is None else _usd(goal.budget - record.total_usd),
-            "calls": sum(epoch.calls for epoch in record.epochs),
-            "repeated_calls": sum(epoch.failed for epoch in record.epochs),
-        },
-        "epochs": _epochs(record),
-        "instances": {
-            "text": instances_text(record),
-            "better": None if better is None else _instance(better),
-            "compared": [_instance(instance) for instance in record.instances],
-        },
-    }
-
-
-@cache
-def _schema_text() -> str:
-    return (files("mlcd.report") / "serverless.schema.json").read_text(encoding="utf-8")
+    """The whole run, ready for json.dumps; the command line's `-o json`."""
+    return cast(Json, result_json(_result(record)))
 
 
 def serverless_schema() -> Json:
     """The JSON Schema (draft 2020-12) of `serverless_json`."""
-    return cast(Json, json.loads(_schema_text()))
+    return result_schema(ServerlessJson, "mlcd serverless result")
 
 
-def _epochs(record: EpochRun) -> list[Json]:
-    rows, seconds, usd = [], 0.0, Usd(0)
-    for row in record.epoch_steps:
-        seconds, usd = seconds + row.epoch.seconds, usd + row.epoch.usd
-        rows.append({**_epoch(row), "total_seconds": seconds, "total_usd": _usd(usd)})
-    return rows
+def _result(record: EpochRun) -> ServerlessJson:
+    problem, found = record.problem, record.serverless_findings
+    better, goal = found.better_instance, cast(dict[str, Any], goal_json(problem.goal))
+    return ServerlessJson(
+        schema=1,
+        kind="serverless",
+        run_id=record.run_id,
+        name=problem.name,
+        created=record.created,
+        status=record.status,
+        exit_code=record.status.exit_code,
+        simulated=record.simulated,
+        cloud=record.cloud,
+        model=record.function_facts.model,
+        sync=record.function_facts.sync,
+        strategy=record.strategy,
+        seed=record.seed,
+        version=record.version,
+        goal=ServerlessGoalJson(**goal, target_loss=problem.target_loss, max_epochs=problem.max_epochs),
+        prices=ServerlessPricesJson(name=problem.prices.name, date=problem.prices.date.isoformat()),
+        stopped=record.stopped,
+        reached=found.is_target_reached,
+        loss=record.epochs[-1].loss if record.epochs else None,
+        smallest_budget_usd=record.smallest_budget,
+        receipt=copied(ServerlessReceiptJson, found.receipt),
+        epochs=tuple(_epoch(*each) for each in zip(record.epoch_steps, found.totals, strict=True)),
+        instances=ServerlessInstancesJson(
+            text=instances_text(record),
+            better=None if better is None else copied(ServerlessInstanceJson, better),
+            compared=tuple(copied(ServerlessInstanceJson, instance) for instance in record.instances),
+        ),
+    )
 
 
-def _epoch(row: Step) -> Json:
-    done = row.epoch
-    shared: Json = {
-        "go": row.number,
+def _epoch(step: Step, total: EpochTotal) -> ServerlessEpochJson:
+    done = step.epoch
+    shared: dict[str, Any] = {
+        "go": step.number,
         "epoch": done.number,
         "functions": done.fleet.functions,
         "memory_mb": done.fleet.memory_mb,
         "share": done.fleet.share,
-        "authorised_usd": _usd(row.authorised_usd),
-        "authorised_seconds": row.authorised_seconds,
+        "authorised_usd": step.authorised_usd,
+        "authorised_seconds": step.authorised_seconds,
         "seconds": done.seconds,
-        "usd": _usd(done.usd),
+        "usd": done.usd,
+        "total_seconds": total.seconds,
+        "total_usd": total.usd,
     }
     if not isinstance(done, Epoch):
-        return {**shared, "loss": None, "failure": done.message}
-    return {
+        return ServerlessEpochJson(**shared, loss=None, failure=done.message)
+    return ServerlessEpochJson(
         **shared,
-        "loss": done.loss,
-        "failure": None,
-        "fetch_seconds": _phase(done.fetch),
-        "compute_seconds": _phase(done.compute),
-        "update_seconds": _phase(done.update),
-        "calls": done.calls,
-        "repeated_calls": done.failed,
-        "cold_starts": done.cold_starts,
-        "memory_share": done.memory_share,
-        "cpu_share": done.cpu_share,
-    }
+        loss=done.loss,
+        failure=None,
+        fetch_seconds=_phase(done.fetch),
+        compute_seconds=_phase(done.compute),
+        update_seconds=_phase(done.update),
+        calls=done.calls,
+        repeated_calls=done.failed,
+        cold_starts=done.cold_starts,
+        memory_share=done.memory_share,
+        cpu_share=done.cpu_share,
+    )
 
 
-def _phase(phase: Phase) -> Json:
-    return {"mean": phase.mean_seconds, "max": phase.max_seconds}
-
-
-def _instance(instance: PlainInstance) -> Json:
-    return {
-        "name": instance.name,
-        "usd_per_hour": _usd(instance.usd_per_hour),
-        "seconds": instance.seconds,
-        "usd": _usd(instance.usd),
-    }
-
-
-def _usd(usd: Usd | None) -> float | None:
-    return None if usd is None else usd.dollars
+def _phase(phase: Phase) -> ServerlessPhaseJson:
+    return ServerlessPhaseJson(mean=phase.mean_seconds, max=phase.max_seconds)

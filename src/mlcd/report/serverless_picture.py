@@ -98,10 +98,9 @@ def _losses(drawing: Drawing, record: EpochRun, area: Box, *, over: str) -> None
 
 def _course(record: EpochRun, over: str) -> list[tuple[float, float, str]]:
     """(time or money so far, loss, words) after each epoch; failed epochs count in what went by."""
-    points, seconds, dollars = [], 0.0, 0.0
-    for row in record.epoch_steps:
-        done = row.epoch
-        seconds, dollars = seconds + done.seconds, dollars + done.usd.dollars
+    points = []
+    for row, total in zip(record.epoch_steps, record.serverless_findings.totals, strict=True):
+        done, seconds, dollars = row.epoch, total.seconds, total.usd.dollars
         if isinstance(done, Epoch):
             title = f"After epoch {done.number}: loss {done.loss:.4f}\n{format_seconds(seconds)}, ${dollars:.4f}"
             points.append((seconds if over == "time" else max(dollars, 1e-9), done.loss, title))

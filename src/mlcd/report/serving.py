@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from mlcd.report.origin import LOCAL_SERVING
 from mlcd.report.receipt_lines import receipt_rows, serving_lines
-from mlcd.report.serving_facts import Choice, Loser, chosen, fallen, losers, nearest_miss, untried
 from mlcd.report.text import Item, Line, Rows, Style, paragraphs, rendered, texts
 from mlcd.report.wording import plural, speed_text
+from mlcd.run.attempt import Ending
+from mlcd.run.findings import RejectedConfig, ServingChoice
 from mlcd.run.run import SearchRun
 from mlcd.trial.outcome import Status
 from mlcd.units import format_seconds
@@ -33,14 +34,15 @@ def _answer(record: SearchRun) -> list[Item]:
         return [asked, Line("Nothing can fit these limits: no load test was started."), *_ways_out(record)]
     if record.status is Status.ALL_FAILED:
         return [asked, Line(f"Every load test failed ({len(record.trials)} of {len(record.trials)}).")]
-    choice = chosen(record)
-    if choice is not None:
-        return [asked, Line(f"Serve with: {choice.config}", Style.ANSWER), *_measured(record, choice)]
+    found = record.serve_findings
+    if found.choice is not None:
+        return [asked, Line(f"Serve with: {found.choice.config}", Style.ANSWER), *_measured(record, found.choice)]
     said = f"None of the configurations that were tried ({len(record.trials)}) meets it."
-    if fallen(record):
-        said = f"None that met it in its load test held it in its verification ({len(fallen(record))} tried)."
-    miss = nearest_miss(record)
-    near = [Line(f"Nearest: {miss.config}, {miss.text}")] if miss else []
+    failed = [attempt for attempt in record.earlier if attempt.ending is Ending.MOVED]
+    if failed:
+        said = f"None that met it in its load test held it in its verification ({len(failed)} tried)."
+    miss = found.nearest_miss
+    near = [Line(f"Nearest: {miss.subject}, {miss.text}")] if miss else []
     return [asked, Line(said), *near, *_ways_out(record)]
 
 
@@ -71,7 +73,7 @@ def _ways_out(record: SearchRun) -> list[Line]:
     return [Line(f"Nearest way out: {relaxation.text}", Style.HEADING) for relaxation in record.relaxations]
 
 
-def _measured(record: SearchRun, choice: Choice) -> list[Item]:
+def _measured(record: SearchRun, choice: ServingChoice) -> list[Item]:
     load = choice.load
     rows = [
         ["requests/s", speed_text(choice.requests_per_second)],
@@ -92,7 +94,7 @@ def _measured(record: SearchRun, choice: Choice) -> list[Item]:
     return [Rows(rows=rows, align="<<", indent=2, has_heads=False), Line(f"  {how}"), *doubt]
 
 
-def format_how(record: SearchRun, choice: Choice) -> str:
+def format_how(record: SearchRun, choice: ServingChoice) -> str:
     """How a rate that was not verified was measured."""
     scenario = record.serving.scenario if record.serving else "server"
     return f"({scenario}; {choice.load.requests:,} requests); not verified"
@@ -119,23 +121,23 @@ def _receipt(record: SearchRun) -> list[Item]:
 
 
 def _others(record: SearchRun) -> list[Item]:
-    found = losers(record)
+    found = record.serve_findings.rejected
     items: list[Item] = []
     if found:
-        rows = [["Why not", "requests/s", "p99", "$ per million"], *([f"  {x.config}", *_numbers(x)] for x in found)]
+        rows = [["Why not", "requests/s", "p99", "$ per million"], *([f"  {x.subject}", *_numbers(x)] for x in found)]
         notes = ["", *(x.text for x in found)]
         items.append(Rows(rows=rows, align="<>>>", notes=notes, notes_indent=6, notes_beside=True))
-    rest = untried(record)
+    rest = record.serve_findings.untried
     if rest:
         items.append(Line(f"{rest:,} of {len(record.problem.space):,} configurations were not tried."))
     return items
 
 
-def _numbers(loser: Loser) -> list[str]:
-    if loser.load is None or loser.requests_per_second is None:
+def _numbers(entry: RejectedConfig) -> list[str]:
+    if entry.load is None or entry.samples_per_second is None:
         return ["-", "-", "-"]
-    price = "-" if loser.usd_per_million is None else str(loser.usd_per_million)
-    return [speed_text(loser.requests_per_second), latency_text(loser.load.p99_seconds), price]
+    price = "-" if entry.usd_per_million is None else str(entry.usd_per_million)
+    return [speed_text(entry.samples_per_second), latency_text(entry.load.p99_seconds), price]
 
 
 def _more(record: SearchRun) -> list[Item]:

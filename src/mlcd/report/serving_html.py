@@ -4,7 +4,6 @@ from mlcd.report.origin import origin
 from mlcd.report.page import Cell, Page, Table, plain_table, render
 from mlcd.report.receipt_lines import receipt_table, serving_lines
 from mlcd.report.serving import goal_text, headline, latency_text
-from mlcd.report.serving_facts import chosen, losers
 from mlcd.report.wording import speed_text
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Step
@@ -14,7 +13,7 @@ from mlcd.units import format_seconds
 
 def serving_html(record: SearchRun) -> str:
     """The page, whole: no script, nothing loaded from elsewhere, every value escaped."""
-    choice, lines = chosen(record), headline(record)
+    choice, lines = record.serve_findings.choice, headline(record)
     word, meaning = origin(record)
     page = Page(
         name=record.problem.name,
@@ -51,12 +50,12 @@ def _trial(row: Step) -> list[str | Cell]:
 def _why_not(record: SearchRun) -> Table:
     rows = [
         [
-            str(loser.config),
-            "-" if loser.requests_per_second is None else speed_text(loser.requests_per_second),
-            "-" if loser.usd_per_million is None else str(loser.usd_per_million),
-            loser.text,
+            entry.subject,
+            "-" if entry.samples_per_second is None else speed_text(entry.samples_per_second),
+            "-" if entry.usd_per_million is None else str(entry.usd_per_million),
+            entry.text,
         ]
-        for loser in losers(record)
+        for entry in record.serve_findings.rejected
     ]
     return plain_table("Why not the others", "configuration|>requests/s|>$ per million|why", rows)
 

@@ -1,162 +1,144 @@
-"""A serving run as JSON: stable, described by serving.schema.json, with the unit of every number in its key.
+"""A serving run as JSON: stable, with the unit of every number in its key; serve_types.py says what each key means."""
 
-A missing limit or choice is null.
-"""
-
-import json
-from dataclasses import asdict
-from functools import cache
-from importlib.resources import files
-from typing import cast
+from typing import Any, cast
 
 from mlcd.goal import goal_json
+from mlcd.report.result_types import Json, copied, result_json, result_schema
+from mlcd.report.serve_types import (
+    ServeChoiceJson,
+    ServeFailureJson,
+    ServeGoalJson,
+    ServeJson,
+    ServeLoadJson,
+    ServeMeasuredJson,
+    ServeModelJson,
+    ServeReceiptJson,
+    ServeRejectedJson,
+    ServeResemblesJson,
+    ServeScenarioJson,
+    ServeTrialJson,
+    ServeVerificationJson,
+)
 from mlcd.report.serving import goal_text
-from mlcd.report.serving_facts import Loser, chosen, losers, nearest_miss, untried
 from mlcd.run.attempt import Attempt
+from mlcd.run.findings import RejectedConfig, ServingChoice
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Step
-from mlcd.trial.trial import Failure, Load
-from mlcd.units import Usd
-
-SCHEMA = 1
-Json = dict[str, object]
+from mlcd.trial.trial import Failure, Load, Measurement
 
 
 def serving_json(record: SearchRun) -> Json:
-    """The whole record, ready for json.dumps; `mlcd serve -o json`."""
-    facts = record.serving
-    return {
-        "schema": SCHEMA,
-        "kind": "serve",
-        "run_id": record.run_id,
-        "name": record.problem.name,
-        "created": record.created,
-        "status": str(record.status),
-        "exit_code": record.status.exit_code,
-        "cloud": record.cloud,
-        "nominal_prices": record.cloud == "local",
-        "strategy": record.strategy,
-        "seed": record.seed,
-        "version": record.version,
-        "model": facts.model if facts else None,
-        "goal": goal_json(record.problem.goal, text=goal_text(record), serving=True),
-        "load": {
-            "scenario": facts.scenario if facts else None,
-            "headroom": facts.headroom if facts else None,
-            "verify_seconds": facts.verify_seconds if facts else None,
-        },
-        "configurations": len(record.problem.space),
-        "untried": untried(record),
-        "stopped": record.stopped,
-        "choice": _choice(record),
-        "nearest": _loser(nearest) if (nearest := nearest_miss(record)) and chosen(record) is None else None,
-        "ways_out": [relaxation.text for relaxation in record.relaxations],
-        "resembles": _resembles(record),
-        "receipt": {
-            "trials": len(record.trials),
-            "failed_trials": len(record.history.failures),
-            "search_seconds": record.search_seconds,
-            "search_usd": _usd(record.search_usd),
-            "verifications": [_verification(run) for run in (*record.earlier, *filter(None, [record.final]))],
-            "total_seconds": record.total_seconds,
-            "total_usd": _usd(record.total_usd),
-        },
-        "trials": [_trial(record, row) for row in record.trials],
-        "why_not": [_loser(loser) for loser in losers(record)],
-        "notes": list(facts.notes) if facts else [],
-    }
-
-
-@cache
-def _schema_text() -> str:
-    return (files("mlcd.report") / "serving.schema.json").read_text(encoding="utf-8")
+    """The whole run, ready for json.dumps; `mlcd serve -o json`."""
+    return cast(Json, result_json(_result(record)))
 
 
 def serving_schema() -> Json:
     """The JSON Schema (draft 2020-12) of `serving_json`, and of what `mlcd serve` adds to it."""
-    return cast(Json, json.loads(_schema_text()))
+    return result_schema(ServeJson, "mlcd serving result")
 
 
-def _usd(usd: Usd | None) -> float | None:
-    return None if usd is None else usd.dollars
+def _result(record: SearchRun) -> ServeJson:
+    facts, found, goal = record.serving, record.serve_findings, record.problem.goal
+    miss, paid = found.nearest_miss, found.receipt
+    return ServeJson(
+        schema=1,
+        kind="serve",
+        run_id=record.run_id,
+        name=record.problem.name,
+        created=record.created,
+        status=record.status,
+        exit_code=record.status.exit_code,
+        cloud=record.cloud,
+        nominal_prices=record.cloud == "local",
+        strategy=record.strategy,
+        seed=record.seed,
+        version=record.version,
+        model=facts.model if facts else None,
+        goal=ServeGoalJson(**cast(dict[str, Any], goal_json(goal, text=goal_text(record), serving=True))),
+        load=copied(ServeScenarioJson, facts)
+        if facts
+        else ServeScenarioJson(scenario=None, headroom=None, verify_seconds=None),
+        configurations=len(record.problem.space),
+        untried=found.untried,
+        stopped=record.stopped,
+        choice=_choice(record, found.choice) if found.choice else None,
+        nearest=_rejected(miss) if miss and found.choice is None else None,
+        ways_out=tuple(relaxation.text for relaxation in record.relaxations),
+        resembles=_resembles(record),
+        receipt=ServeReceiptJson(
+            trials=paid.trials,
+            failed_trials=paid.failed,
+            search_seconds=paid.search_seconds,
+            search_usd=paid.search_usd,
+            verifications=tuple(_verification(run) for run in (*record.earlier, *filter(None, [record.final]))),
+            total_seconds=paid.total_seconds,
+            total_usd=paid.total_usd,
+        ),
+        trials=tuple(_trial(step, meets_goal=step.number in found.met) for step in record.trials),
+        why_not=tuple(map(_rejected, found.rejected)),
+        notes=facts.notes if facts else (),
+    )
 
 
-def _load(load: Load | None) -> Json | None:
-    return None if load is None else asdict(load)
+def _load(load: Load | None) -> ServeLoadJson | None:
+    return None if load is None else copied(ServeLoadJson, load)
 
 
-def _choice(record: SearchRun) -> Json | None:
-    choice = chosen(record)
-    if choice is None:
-        return None
-    return {
-        "config": choice.config.as_dict(),
-        "usd_per_hour": _usd(record.problem.price(choice.config)),
-        "requests_per_second": choice.requests_per_second,
-        "measured_requests_per_second": choice.measured_requests_per_second,
-        "usd_per_million_requests": _usd(choice.usd_per_million),
-        "verified_seconds": choice.verified_seconds,
-        "load": _load(choice.load),
-    }
+def _choice(record: SearchRun, choice: ServingChoice) -> ServeChoiceJson:
+    return copied(
+        ServeChoiceJson,
+        choice,
+        usd_per_hour=record.problem.price(choice.config),
+        usd_per_million_requests=choice.usd_per_million,
+        load=_load(choice.load),
+    )
 
 
-def _resembles(record: SearchRun) -> Json | None:
+def _resembles(record: SearchRun) -> ServeResemblesJson | None:
     alike = record.serving.resemblance if record.serving else None
     if alike is None:
         return None
-    return {
-        "models": [{"name": name, "alike": share} for name, share in alike.nearest],
-        "covered": alike.covered,
-        "confidence": alike.confidence,
-        "word": alike.word,
-        "unseen_operators": list(alike.unseen),
-        "source": alike.source,
-    }
+    models = tuple(ServeModelJson(name=name, alike=share) for name, share in alike.nearest)
+    return copied(ServeResemblesJson, alike, models=models, unseen_operators=alike.unseen)
 
 
-def _verification(run: Attempt) -> Json:
-    return {
-        "config": run.config.as_dict(),
-        "held": run.is_done,
-        "message": run.message,
-        "seconds": run.seconds,
-        "usd": _usd(run.usd),
-        "load": _load(run.load),
-    }
+def _verification(attempt: Attempt) -> ServeVerificationJson:
+    return copied(ServeVerificationJson, attempt, held=attempt.is_done, load=_load(attempt.load))
 
 
-def _trial(record: SearchRun, row: Step) -> Json:
-    trial = row.trial
-    shared: Json = {
-        "number": row.number,
-        "config": trial.config.as_dict(),
-        "attempt": trial.attempt,
-        "reason": row.reason,
-        "usd_per_hour": _usd(row.usd_per_hour),
-        "authorised_usd": _usd(row.authorised_usd),
-        "authorised_seconds": row.authorised_seconds,
-        "seconds": trial.seconds,
-        "usd": _usd(trial.usd),
-    }
-    if isinstance(trial, Failure):
-        return {**shared, "failure": {"kind": str(trial.kind), "message": trial.message}, "measured": None}
-    measured = {
-        "requests_per_second": trial.samples_per_second,
-        "relative_error": trial.relative_error,
-        "startup_seconds": trial.startup_seconds,
-        "extended": trial.extended,
-        "meets_goal": trial.meets(record.problem.goal),
-        "load": _load(trial.load),
-    }
-    return {**shared, "failure": None, "measured": measured}
+def _trial(step: Step, *, meets_goal: bool) -> ServeTrialJson:
+    trial = step.trial
+    return ServeTrialJson(
+        number=step.number,
+        config=trial.config,
+        attempt=trial.attempt,
+        reason=step.reason,
+        usd_per_hour=step.price,
+        authorised_usd=step.authorised_usd,
+        authorised_seconds=step.authorised_seconds,
+        seconds=trial.seconds,
+        usd=trial.usd,
+        failure=copied(ServeFailureJson, trial) if isinstance(trial, Failure) else None,
+        measured=_measured(trial, meets_goal=meets_goal) if isinstance(trial, Measurement) else None,
+    )
 
 
-def _loser(loser: Loser) -> Json:
-    return {
-        "config": loser.config.as_dict(),
-        "kind": str(loser.kind),
-        "text": loser.text,
-        "requests_per_second": loser.requests_per_second,
-        "usd_per_million_requests": _usd(loser.usd_per_million),
-        "load": _load(loser.load),
-    }
+def _measured(trial: Measurement, *, meets_goal: bool) -> ServeMeasuredJson:
+    return copied(
+        ServeMeasuredJson,
+        trial,
+        requests_per_second=trial.samples_per_second,
+        meets_goal=meets_goal,
+        load=_load(trial.load),
+    )
+
+
+def _rejected(entry: RejectedConfig) -> ServeRejectedJson:
+    return copied(
+        ServeRejectedJson,
+        entry,
+        kind=entry.reason,
+        requests_per_second=entry.samples_per_second,
+        usd_per_million_requests=entry.usd_per_million,
+        load=_load(entry.load),
+    )

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from itertools import pairwise
 
-from mlcd.report.explain import ranked
 from mlcd.report.frame import curve_of
 from mlcd.report.ticks import Scale, doubling_ticks, fitted_scale
 from mlcd.report.yardstick import yardstick
@@ -31,7 +30,7 @@ def text_plot(record: SearchRun, *, width: int = 72, height: int = 11, plain: bo
     columns = width - gutter - 2
     highest = max(2, *(trial.config.nodes for trial in record.history))
     across = Scale(low=0.93, high=highest * 1.08, start=0, end=columns * 2 - 1, log=True)
-    types = [*{curve_of(record, plan.config): None for plan in ranked(record)}]
+    types = [*{curve_of(record, plan.config): None for plan in record.train_findings.ranked}]
     marks = dict(zip(_named(types, width), _PLAIN_MARKS if plain else _MARKS, strict=False))
     cells = [[" "] * columns for _ in range(height)]
     if not plain:

@@ -4,8 +4,6 @@ from itertools import pairwise
 
 from mlcd.report.frame import Plane, axes, curve_of, empty, left_margin, legend, legend_items, origin_mark, series
 from mlcd.report.labels import Box, Label, place
-from mlcd.report.pareto import measured_plans, pareto
-from mlcd.report.receipt import gone_seconds, gone_usd
 from mlcd.report.svg import Drawing
 from mlcd.report.ticks import Scale, fitted_scale, money_ticks, time_ticks
 from mlcd.report.wording import plural
@@ -19,7 +17,8 @@ _FAR = 4.0  # a limit so many times beyond all deployments is named, and not dra
 def tradeoff_picture(record: SearchRun, width: float) -> str:
     """The SVG. Shaded is what the search left no room for; whiskers reach to the assured upper bound."""
     height = 440.0 if width > 560 else 400.0
-    plans, front = measured_plans(record), pareto(record)
+    found = record.train_findings
+    plans, front = found.measured, found.pareto
     drawing = Drawing(
         key=f"tradeoff-{width:.0f}",
         width=width,
@@ -34,7 +33,7 @@ def tradeoff_picture(record: SearchRun, width: float) -> str:
     untried = [n.plan for n in record.naive if n.plan.config not in record.history.tried]
     if record.choice and record.choice.config not in {p.config for p in (*plans, *untried)}:
         untried.append(record.choice)
-    looks, (usd_left, seconds_left) = series(record), _left(record)
+    looks, usd_left, seconds_left = series(record), found.receipt.run_cap_usd, found.receipt.run_cap_seconds
     drawn = {instance: looks[instance] for instance in looks if instance in {curve_of(record, p.config) for p in plans}}
     items: list[tuple[str, str, int | str]] = [
         (text, f"mark f-{look.css}", look.shape) for text, look in legend_items(drawn) if look
@@ -84,13 +83,6 @@ def tradeoff_picture(record: SearchRun, width: float) -> str:
     return drawing.render()
 
 
-def _left(record: SearchRun) -> tuple[Usd | None, float | None]:
-    goal = record.problem.goal
-    usd = None if goal.budget is None else goal.budget - gone_usd(record)
-    seconds = None if goal.deadline_seconds is None else goal.deadline_seconds - gone_seconds(record)
-    return usd, seconds
-
-
 def _limits(drawing: Drawing, plane: Plane, usd_left: Usd | None, seconds_left: float | None) -> None:
     plot, across, up = plane.plot, plane.across, plane.up
     if usd_left is not None:
@@ -117,7 +109,7 @@ def _front(front: tuple[Plan, ...], across: Scale, up: Scale) -> list[tuple[floa
 
 def _labels(drawing: Drawing, record: SearchRun, shown: tuple[Plan, ...], plane: Plane) -> None:
     plot, across, up = plane.plot, plane.across, plane.up
-    front = {plan.config for plan in pareto(record)}
+    front = {plan.config for plan in record.train_findings.pareto}
     naive = {n.plan.config for n in record.naive}
     chosen = record.choice.config if record.choice else None
 
@@ -134,7 +126,7 @@ def _labels(drawing: Drawing, record: SearchRun, shown: tuple[Plan, ...], plane:
     for plan in shown:
         x, y, r = across(plan.seconds), up(plan.usd.dollars), 10 if plan.config == chosen else 5
         marks.append(Box(x - r, y - r, x + r, y + r))
-    steps = _front(pareto(record), across, up)
+    steps = _front(record.train_findings.pareto, across, up)
     marks += [Box(min(a, c) - 1, min(b, d) - 1, max(a, c) + 1, max(b, d) + 1) for (a, b), (c, d) in pairwise(steps)]
     for placed in place(labels, Box(plot.left + 2, plot.top, plot.right + 10, plot.bottom), marks):
         css = "halo chosen" if placed.label.size > 12 else "halo"

@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 
-from mlcd.report.batches import batch_notes, share_done
-from mlcd.report.explain import Lost, over, ranked, why_not
+from mlcd.report.batches import batch_notes
 from mlcd.report.origin import is_replayed, origin, origin_lines
-from mlcd.report.receipt import Receipt, Saving, intervals, receipt
 from mlcd.report.receipt_lines import receipt_rows, train_lines
 from mlcd.report.text import Item, Line, Rows, Style, paragraphs, rendered, texts
 from mlcd.report.text_plot import text_plot
 from mlcd.report.wording import assurance_text, plural, speed_text
 from mlcd.run.attempt import Ending
+from mlcd.run.findings import Receipt, RejectionReason, Saving
 from mlcd.run.run import SearchRun
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
@@ -30,7 +29,7 @@ def verdict(record: SearchRun, *, plain: bool = False, width: int | None = None,
     if record.status is Status.ALL_FAILED:
         parts.append(_failures(record))
     if record.trials or record.choice:
-        parts.append(_receipt(receipt(record), gone=record.status.is_final))
+        parts.append(_receipt(record.train_findings.receipt, gone=record.status.is_final))
     parts += [_top(record), _others(record), _plot(record, plain, width), _more(record)]
     return rendered(paragraphs(parts), width=width, colour=colour)
 
@@ -90,7 +89,7 @@ def _outcome(record: SearchRun) -> list[str]:
 
 def _broken(record: SearchRun) -> str:
     """By how much the limits are broken; "" where they are kept."""
-    usd, seconds = over(record)
+    usd, seconds = record.train_findings.over_usd, record.train_findings.over_seconds
     parts = [f"{usd} over the budget"] if usd else []
     parts += [f"{format_seconds(seconds)} after the deadline"] if seconds else []
     return " and ".join(parts)
@@ -98,7 +97,7 @@ def _broken(record: SearchRun) -> str:
 
 def _choice(record: SearchRun, choice: Plan) -> list[Item]:
     sure = assurance_text(record.problem.assurance)
-    known = intervals(record, choice)
+    known = record.train_findings.choice_intervals
     word = "Chosen" if record.final or not record.status.is_final else "Train on"
     title = Line(f"{word}: {choice.config}", Style.ANSWER)
     if known is None or known.is_exact:
@@ -165,8 +164,8 @@ def _saved_usd(usd: Usd) -> str:
 
 
 def _top(record: SearchRun) -> list[Item]:
-    entries = {entry.config: entry for entry in why_not(record) if entry.plan is not None}
-    plans = list(ranked(record))
+    entries = {entry.config: entry for entry in record.train_findings.rejected if entry.plan is not None}
+    plans = list(record.train_findings.ranked)
     if not plans:
         return []
     shown = plans[:TOP]
@@ -187,9 +186,9 @@ def _top(record: SearchRun) -> list[Item]:
 
 
 def _others(record: SearchRun) -> list[Item]:
-    entries = why_not(record)
-    failed = [e for e in entries if e.kind is Lost.FAILED and record.status is not Status.ALL_FAILED]
-    untried = [e for e in entries if e.kind in (Lost.NOT_TRIED, Lost.NOT_AFFORDABLE)]
+    entries = record.train_findings.rejected
+    failed = [e for e in entries if e.reason is RejectionReason.FAILED and record.status is not Status.ALL_FAILED]
+    untried = [e for e in entries if e.reason in (RejectionReason.NOT_TRIED, RejectionReason.NOT_AFFORDABLE)]
     if not failed and not untried:
         return []
     rows = [[f"  {e.subject}", e.text] for e in failed]
@@ -204,7 +203,7 @@ def _more(record: SearchRun) -> list[Item]:
     if record.stopped:
         items.append(Line(f"The search ended: {record.stopped}."))
     items += [Line(note, hang=2, is_wrapped=True) for note in batch_notes(record)]
-    done = share_done(record)
+    done = record.train_findings.done_share
     if done > 0:
         items.append(Line(f"The trials did {done:.0%} of the training: it went on from their checkpoint."))
     if record.outputs:

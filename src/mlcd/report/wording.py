@@ -1,25 +1,18 @@
 """How numbers are said: speeds, ratios, short durations, confidence. One form each, for every report."""
 
-import math
-from collections.abc import Sequence
-
 from mlcd.run.attempt import Attempt, Ending
+from mlcd.units import percent_text, speed_text
 
-
-def speed_text(samples_per_second: float) -> str:
-    """Three significant digits without exponent: `1,230`, `45.6`, `0.0123`. The unit is the caller's."""
-    if samples_per_second <= 0:
-        return "0"
-    digits = 2 - math.floor(math.log10(samples_per_second))
-    return f"{round(samples_per_second, digits):,.{max(0, digits)}f}"
-
-
-def percent_text(fraction: float) -> str:
-    """`12%`, `3.4%`, `under 0.1%`: the size of a difference, its sign left to the words around it."""
-    size = abs(fraction) * 100
-    if 0 < size < 0.1:
-        return "under 0.1%"
-    return f"{size:.1f}%" if 0 < size < 9.95 else f"{size:,.0f}%"
+__all__ = [
+    "assurance_text",
+    "begun_again",
+    "percent_text",
+    "plural",
+    "sentence",
+    "short_seconds",
+    "shortened",
+    "speed_text",
+]
 
 
 def assurance_text(assurance: float) -> str:
@@ -52,17 +45,6 @@ def shortened(text: str, width: int, ellipsis: str = "…") -> str:
     keep = width - len(ellipsis)
     tail = keep // 2
     return text[: keep - tail] + ellipsis + text[len(text) - tail :]
-
-
-def listed(names: Sequence[str], noun: str, *, width: int = 34) -> str:
-    """`a, b and 3 more types`: the first names, as many as `width` has room for and at least one."""
-    shown = [names[0]]
-    while len(shown) < len(names) and len(", ".join([*shown, names[len(shown)]])) <= width:
-        shown.append(names[len(shown)])
-    rest = len(names) - len(shown)
-    if rest:
-        return f"{', '.join(shown)} and {rest:,} more {noun}{'s' * (rest > 1)}"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
 def plural(count: int, noun: str) -> str:

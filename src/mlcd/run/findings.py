@@ -1,8 +1,376 @@
-"""What reports say of a run beyond its steps, computed when it was decided and stored with it."""
+"""What reports say of a run beyond its steps and verdict: computed by mlcd.findings when it ends, stored with it."""
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+from mlcd.run.attempt import Attempt
+from mlcd.run.verdict import Naive, PlainInstance
+from mlcd.space import Config
+from mlcd.trial.plan import Plan
+from mlcd.trial.trial import Load
+from mlcd.units import Usd
+
+Z95 = 1.96
+"""Standard deviations on each side of the mean in a 95% interval."""
+
+EXACT = 1e-6
+"""Times that differ by a smaller share are shown as one: a measured table has no noise, only rounding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intervals:
+    """The 95% intervals of a plan's mean time and money, (low, high)."""
+
+    seconds: tuple[float, float]
+    usd: tuple[Usd, Usd]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether both ends are shown as the same time."""
+        return self.seconds[1] <= self.seconds[0] * (1 + EXACT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """Search and run together against a naive configuration's run alone; negative where the naive one takes less.
+
+    breaks     the limits that the naive run alone would break: "budget", "deadline"
+    intervals  of what the naive run takes, where it is predicted and its spread is known
+    """
+
+    naive: Naive
+    usd: Usd
+    seconds: float
+    breaks: tuple[str, ...] = ()
+    intervals: Intervals | None = None
+
+    @property
+    def warning(self) -> str:
+        """`would break the deadline`; empty where it would keep the limits."""
+        if not self.breaks:
+            return ""
+        return f"would {'' if self.naive.measured else 'probably '}break the {' and the '.join(self.breaks)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What a search, and the training or verification after it, took; None where there is nothing to say.
+
+    earlier           attempts that another one followed: paid, and in the totals
+    run_is_predicted  True where the training has not ended: the run and the totals are then the prediction
+    run_failed        True where it ended before its work was done
+    cap, left         the goal's limits, and what the total leaves of them (negative: broken)
+    """
+
+    trials: int
+    failed: int
+    search_seconds: float
+    search_usd: Usd
+    earlier: tuple[Attempt, ...]
+    run_seconds: float | None
+    run_usd: Usd | None
+    run_is_predicted: bool
+    run_failed: bool
+    total_seconds: float
+    total_usd: Usd
+    cap_seconds: float | None
+    cap_usd: Usd | None
+    left_seconds: float | None
+    left_usd: Usd | None
+    savings: tuple[Saving, ...] = ()
+
+    @property
+    def sunk_usd(self) -> Usd:
+        """What the search and the earlier attempts cost: no longer available for the run."""
+        return sum((attempt.usd for attempt in self.earlier), self.search_usd)
+
+    @property
+    def sunk_seconds(self) -> float:
+        """What the search and the earlier attempts took."""
+        return self.search_seconds + sum(attempt.seconds for attempt in self.earlier)
+
+    @property
+    def run_cap_usd(self) -> Usd | None:
+        """What the budget left for the run."""
+        return None if self.cap_usd is None else self.cap_usd - self.sunk_usd
+
+    @property
+    def run_cap_seconds(self) -> float | None:
+        """What the deadline left for the run."""
+        return None if self.cap_seconds is None else self.cap_seconds - self.sunk_seconds
+
+
+class RejectionReason(StrEnum):
+    """The main reason why a configuration is not the choice."""
+
+    OVER_BUDGET = "over-budget"
+    LATE = "late"
+    SLOWER = "slower"
+    DEARER = "dearer"
+    WORSE_KNEE = "worse-knee"
+    TIED = "tied"
+    PASSED_OVER = "passed-over"
+    OPEN = "open"
+    """It fits, and nothing was chosen."""
+    FAILED = "failed"
+    NOT_AFFORDABLE = "not-affordable"
+    NOT_TRIED = "not-tried"
+    BREAKS_SLO = "breaks-slo"
+    BELOW_RATE = "below-rate"
+    NOT_VERIFIED = "not-verified"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedConfig:
+    """A configuration, or a group of untried ones, and why it is not the choice.
+
+    subject             the configuration in words; for a group, what it consists of
+    text                the reason in words
+    config, trial       of a tried configuration (trial: number of its last trial); None for a group
+    plan                of a measured one
+    samples_per_second  as measured; requests, where a model is served
+    configurations      how many the entry stands for
+    instances           the instance types of a group, all of them
+    usd_per_million     serving: price of a million requests
+    load                serving: what its load test, or verification, saw
+    """
+
+    subject: str
+    reason: RejectionReason
+    text: str
+    config: Config | None = None
+    trial: int | None = None
+    plan: Plan | None = None
+    samples_per_second: float | None = None
+    configurations: int = 1
+    instances: tuple[str, ...] = ()
+    usd_per_million: Usd | None = None
+    load: Load | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialPlan:
+    """What the whole training takes on the configuration of a measured trial."""
+
+    trial: int
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountStep:
+    """The account once a trial was paid.
+
+    reserved  the incumbent's upper bound; $0 where nothing measured fits, or where the strategy keeps no reserve
+    """
+
+    trial: int
+    spent: Usd
+    reserved: Usd
+    elapsed_seconds: float
+    reserved_seconds: float
+    incumbent: Plan | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPoint:
+    """A training on K workers."""
+
+    workers: int
+    seconds: float
+    usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchCurve:
+    """One global batch: what was measured, and what was predicted, in the order of K. Either may be empty."""
+
+    batch: int
+    measured: tuple[BatchPoint, ...]
+    predicted: tuple[BatchPoint, ...]
+
+    @property
+    def unmeasured(self) -> tuple[BatchPoint, ...]:
+        """The predicted points of cluster sizes that were not measured."""
+        known = {point.workers for point in self.measured}
+        return tuple(point for point in self.predicted if point.workers not in known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchTradeoff:
+    """Time against cost over cluster sizes K and global batches B, each point as measured, else as predicted.
+
+    front      (K, B) of the Pareto front, fastest first
+    preferred  (K, B) of the choice, or where there is none of the knee; None where there is no point
+    """
+
+    curves: tuple[BatchCurve, ...]
+    front: tuple[tuple[int, int], ...]
+    preferred: tuple[int, int] | None
+
+    @property
+    def points(self) -> tuple[tuple[int, BatchPoint], ...]:
+        """(B, point) of every point, the measured ones of a curve first."""
+        return tuple((c.batch, point) for c in self.curves for point in (*c.measured, *c.unmeasured))
+
+
+class TargetState(StrEnum):
+    """What the trials tell of the training's target metric."""
+
+    UNKNOWN = "unknown"
+    """When it will be met cannot be told."""
+    MET = "met"
+    """In a trial."""
+    ALLOWED = "allowed"
+    """Not expected before the samples that the job allows."""
+    EXPECTED = "expected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchFindings:
+    """Of a run whose global batch was chosen.
+
+    instance        the type that the curves are of
+    paid_by_memory  whether the run's prices follow the memory that a node's share of the batch needs
+    as_paid         the curves at the run's own prices
+    repriced        the same under the other price policy
+    per_million     whether the curves are of a million samples, because the end of the training is unknown
+    noise_scale     of the gradients, in samples; None where the job reports none
+    worths          (batch, what a sample of it is worth in samples of the reference batch): smallest, largest batch
+    reference       the batch that samples are counted in
+    by_learning_rate_rule  whether the worths follow the job's learning-rate rule, not only its noise
+    target          None where no target ends the training
+    target_samples  the samples to the target in all: allowed or expected
+    """
+
+    instance: str
+    paid_by_memory: bool
+    as_paid: BatchTradeoff
+    repriced: BatchTradeoff
+    per_million: bool
+    noise_scale: float | None
+    worths: tuple[tuple[int, float], ...]
+    reference: int
+    by_learning_rate_rule: bool
+    target: TargetState | None = None
+    target_samples: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainFindings:
+    """Of a training on nodes.
+
+    choice_intervals   of the choice's predicted time and money, where they are known
+    over_usd           by how much the run broke its budget; over_seconds, its deadline; None where it did not
+    trial_plans        one for each measured trial, in order
+    ranked             the plans of the measured configurations, best first in the goal's unit; among equals the cheaper
+    pareto             those that no other beats in both time and money, fastest first
+    rejected           all but the choice: the measured ones, best first; the failed; the untried by reason
+    account            after each trial
+    done_share         the part of the training that its trials did, each sample counted for what it is worth
+    """
+
+    receipt: Receipt
+    choice_intervals: Intervals | None
+    over_usd: Usd | None
+    over_seconds: float | None
+    trial_plans: tuple[TrialPlan, ...]
+    ranked: tuple[Plan, ...]
+    pareto: tuple[Plan, ...]
+    rejected: tuple[RejectedConfig, ...]
+    account: tuple[AccountStep, ...]
+    done_share: float
+    batches: BatchFindings | None = None
+
+    @property
+    def measured(self) -> tuple[Plan, ...]:
+        """A plan for each measured configuration, the last measurement counting, in the order first measured."""
+        return tuple({each.plan.config: each.plan for each in self.trial_plans}.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingChoice:
+    """The configuration that is recommended for serving, with what it holds.
+
+    requests_per_second  what is promised: as verified, else as measured
+    verified_seconds     how long the verification took; None where there was none
+    """
+
+    config: Config
+    requests_per_second: float
+    measured_requests_per_second: float
+    usd_per_million: Usd
+    load: Load
+    verified_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeFindings:
+    """Of a served model.
+
+    choice        None where nothing is recommended
+    rejected      all that were tried and not chosen: those that meet the goal first, the best first; the failed last
+    nearest_miss  of those that do not meet the goal the nearest; None where all do, or nothing was measured
+    met           numbers of the trials that met the goal
+    untried       how many configurations were never tried
+    """
+
+    receipt: Receipt
+    choice: ServingChoice | None
+    rejected: tuple[RejectedConfig, ...]
+    nearest_miss: RejectedConfig | None
+    met: tuple[int, ...]
+    untried: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionReceipt:
+    """What a training on functions took.
+
+    training_seconds  all epochs, the failed ones too
+    elapsed_seconds   from the first start to the last end, deciding and downtime included
+    failed            what of the totals was for epochs that failed
+    repeated_calls    of `calls`, those made again for a function that had failed
+    """
+
+    training_seconds: float
+    elapsed_seconds: float
+    total_usd: Usd
+    failed_seconds: float
+    failed_usd: Usd
+    cap_usd: Usd | None
+    left_usd: Usd | None
+    calls: int
+    repeated_calls: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochTotal:
+    """What all epochs took together once one had ended, the failed ones too; `step` is that one's number."""
+
+    step: int
+    seconds: float
+    usd: Usd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerlessFindings:
+    """Of a training on functions.
+
+    totals           after each epoch
+    better_instance  the plain instance that would have served the goal better: cheaper and no slower, or as cheap and
+                     faster; None where there is none, or the target was not reached
+    """
+
+    receipt: FunctionReceipt
+    is_target_reached: bool
+    totals: tuple[EpochTotal, ...]
+    better_instance: PlainInstance | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """Receipt, rejected configurations, predictions and comparisons of a run."""
+    """What reports say of a run beyond its steps and verdict; the part of its kind is set."""
+
+    train: TrainFindings | None = None
+    serve: ServeFindings | None = None
+    serverless: ServerlessFindings | None = None

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from mlcd.functions import FunctionProblem
 from mlcd.problem import Problem
 from mlcd.run.attempt import Attempt
-from mlcd.run.findings import Findings
+from mlcd.run.findings import Findings, ServeFindings, ServerlessFindings, TrainFindings
 from mlcd.run.header import FunctionFacts, Header, ServingFacts
 from mlcd.run.kind import Kind
 from mlcd.run.step import Outcome, Role, Step
@@ -199,6 +199,32 @@ class Run(Generic[P_co]):
     def instances(self) -> tuple[PlainInstance, ...]:
         """Functions: plain instances to compare with."""
         return self.verdict.instances if self.verdict else ()
+
+    # ---- what reports say
+
+    @property
+    def train_findings(self) -> TrainFindings:
+        """Of a training on nodes. Raises ValueError where none were computed: mlcd.findings.shown does that."""
+        found = self.findings.train if self.findings else None
+        if found is None:
+            raise ValueError(f"{self.run_id} has no findings of a training on nodes")
+        return found
+
+    @property
+    def serve_findings(self) -> ServeFindings:
+        """Of a served model. Raises as `train_findings` does."""
+        found = self.findings.serve if self.findings else None
+        if found is None:
+            raise ValueError(f"{self.run_id} has no findings of a served model")
+        return found
+
+    @property
+    def serverless_findings(self) -> ServerlessFindings:
+        """Of a training on functions. Raises as `train_findings` does."""
+        found = self.findings.serverless if self.findings else None
+        if found is None:
+            raise ValueError(f"{self.run_id} has no findings of a training on functions")
+        return found
 
     # ---- what it took
 

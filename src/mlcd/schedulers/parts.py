@@ -29,7 +29,8 @@ class MpcSettings(PlanningSettings):
     """mpc's. Sources: docs/siren.md, "What was chosen on what"; docs/ablations.md says what each brings."""
 
     stretches: int = 12
-    """Equal pieces of the way left, each with a fleet of its own. Chosen for speed; unmeasured."""
+    """Equal pieces of the way left, each with a fleet of its own. Chosen for speed; 1 is worse from $200 on and better
+    at $75 (docs/ablations.md)."""
 
     kept_back_epochs: float = 0.15
     """Epochs whose price is kept back: for the ledger's reserve of the last part, and for a part more where that one
@@ -40,10 +41,12 @@ class MpcSettings(PlanningSettings):
 
     tight_budget_sigmas: float = 0.3
     """Deviations by which the way left is taken shorter than its mean where the budget might not suffice: money that is
-    kept back too long buys nothing. Chosen on tune-400 to tune-429 (commit 2302568)."""
+    kept back too long buys nothing. Chosen on tune-400 to tune-429 (commit 2302568) at $100, where it earns; at $75 it
+    costs (docs/ablations.md)."""
 
     shortest_way_share: float = 0.3
-    """The way left is never planned shorter than this share of its mean. Chosen on tune-0 to tune-520."""
+    """The way left is never planned shorter than this share of its mean: a guard that keeps it above 0. Without effect
+    on the beds of docs/ablations.md."""
 
     opening_parts: bool = True
     """Whether an unknown workload is met with small parts that grow; off: with whole epochs."""

@@ -43,12 +43,6 @@ class SirenSettings:
     cut_last: bool = True
     """Whether the last epoch is cut to the way left by the loss curve; off: whole epochs, as in the paper."""
 
-    last_part_factor: float = 1.03
-    """The last part is this many times the epochs left by the curve, and `last_part_extra` more. Chosen as above."""
-
-    last_part_extra: float = 0.02
-    """See `last_part_factor`."""
-
     time_margin: float = 1.12
     """An epoch may take this many times its prediction before its authorisation ends. A safety margin; unmeasured."""
 
@@ -62,17 +56,6 @@ class SirenSettings:
     spare_epochs: float = 0.25
     """Epochs that are added to those left when what remains is spread over them. Trained with; unmeasured."""
 
-    last_epochs: float = 1.3
-    """Epochs left by the curve below which the next one may be the last, so that a spare part is kept back: see
-    `spare_share`. Unmeasured."""
-
-    spare_share: float = 0.3
-    """Of a cheap epoch, kept back near the end: a loss that just misses its target must not be the end; 0: nothing is
-    (commit b6abc8f). Unmeasured."""
-
-    spare_limit: float = 0.45
-    """The spare part is kept back where it costs at most this share of what remains. Unmeasured."""
-
     curve_noise: float = 0.03
     """Deviation of a loss from its curve, in epochs. Chosen as above."""
 
@@ -85,13 +68,11 @@ class SirenState:
     """`features` (FEATURES,) for the network; the rest for turning its answer into a fleet.
 
     share         of an epoch that comes next
-    epochs_left   by the loss curve
     work_seconds, update_seconds  of an epoch on one function, and of each function's updates, at `memory_mb`
     """
 
     features: Floats
     share: float
-    epochs_left: float
     even_functions: float
     work_seconds: float
     update_seconds: float
@@ -142,7 +123,7 @@ def observe(
     ]
     share = _share(problem, epochs, settings, is_first=last is None)
     share = min(share, 1.0, max(left.epochs, LEAST_SHARE))
-    return SirenState(np.clip(np.array(features), -5, 5), share, epochs, even, work, update, memory)
+    return SirenState(np.clip(np.array(features), -5, 5), share, even, work, update, memory)
 
 
 def _share(problem: FunctionProblem, epochs_left: float, settings: SirenSettings, *, is_first: bool) -> float:
@@ -151,7 +132,7 @@ def _share(problem: FunctionProblem, epochs_left: float, settings: SirenSettings
         return max(settings.opening_share, least_part(problem))
     if not settings.cut_last:
         return 1.0
-    return max(settings.last_part_factor * epochs_left + settings.last_part_extra, LEAST_SHARE)
+    return max(epochs_left, LEAST_SHARE)
 
 
 def choose(
@@ -160,8 +141,6 @@ def choose(
     """The payable fleet nearest to what the action asks for; None when the ledger pays for none.
 
     n = even exp(1.2 a_0), m = largest exp(0.75 (a_1 - 1)), both rounded to what is allowed, a clipped to [-1, 1].
-    In what seems to be the last epoch the price of one more cheap one is kept back, where it can be: a loss that just
-    misses its target must not be the end.
     """
     wanted = np.clip(action, -1, 1)
     memory = math.log(problem.memory_mb[-1]) + LOG_MEMORY * (float(wanted[1]) - 1) / 2
@@ -174,26 +153,11 @@ def choose(
         for failure in left.failed:
             if problem.memory_mb[index] <= failure.fleet.memory_mb:
                 payable &= problem.functions_array[:, 0] > failure.fleet.functions
-        usd = problem.functions_array[:, 0] * (problem.usd_per_second[0, index] * seconds + problem.usd_per_function)
-        payable = _with_spare(left, state, payable, usd, settings)
         if payable.any():
             distance = np.abs(np.log(problem.functions_array[:, 0]) - log_n)
             row = int(np.where(payable, distance, np.inf).argmin())
             return Fleet(problem.functions[row], problem.memory_mb[index], state.share)
     return None
-
-
-def _with_spare(
-    left: EpochLeft, state: SirenState, payable: NDArray[np.bool_], usd: Floats, settings: SirenSettings
-) -> NDArray[np.bool_]:
-    """What is payable and leaves the price of a cheap part, near the end and where that is cheap; else `payable`."""
-    if left.usd is None or state.epochs_left > settings.last_epochs or not payable.any():
-        return payable
-    cheap = 1.2 * settings.spare_share * float(usd[payable].min())
-    if cheap > settings.spare_limit * left.usd.dollars:
-        return payable
-    spare = payable & (1.05 * usd * state.share + cheap <= left.usd.dollars)
-    return spare if spare.any() else payable
 
 
 def _phases(epoch: Epoch) -> float:

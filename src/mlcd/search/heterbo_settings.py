@@ -33,8 +33,9 @@ class HeterBOSettings:
 
     limit_share: Literal["on", "off", "always"] = "on"
     """Whether a trial's share of the limits weighs like as much of the run. `on`: for a single type under `minimize:
-    time`, only after a faster trial did not fit. `always`: from the start. Chosen on single types of the simulator's
-    jobs, 80 cases, and checked on 60 others (docs/strategies/heterbo.md)."""
+    time`, only after a faster trial did not fit. `always`: from the start, no worse on single types but in the paper's
+    Fig. 11. Chosen on single types of the simulator's jobs, 80 cases, and checked on 60 others
+    (docs/strategies/heterbo.md)."""
 
     single_type_pandora: bool = True
     """Whether `auto` takes `pandora` under limits, too, when the fastest of a single type is sought. Chosen on the

@@ -1,84 +1,200 @@
-"""What each mode's forecast is worth against the truth, and the medians over models."""
+"""`mlcd bench scavenger`: the product's modes on measured trainings, as a user gets them.
+
+Every row is runs of `mlcd train` with an open batch: trials that cost what they take and continue the training, the
+noise they measure, the choice, the training on it, and (goodput) its changes of K and B on the way.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial as partial_
 from statistics import fmean, median
 
+from mlcd.bench.new_run import new_run
 from mlcd.bench.scavenger.descriptions import DESCRIPTIONS
-from mlcd.bench.scavenger.forecast import Forecast, full, goodput, known_job, partial, without_run
-from mlcd.bench.scavenger.observed import Observed, observe_all, observe_full, observe_nothing, observe_partial
-from mlcd.bench.scavenger.planner import RESTART_SECONDS, money_worth, receding_horizon, time_worth
-from mlcd.bench.scavenger.truth import Choice, Truth, usd
+from mlcd.bench.scavenger.replay import METRIC, START_SECONDS, MeasuredTraining, choice_of
+from mlcd.bench.scavenger.truth import GPUS_PER_NODE, USD_PER_NODE_HOUR, Choice, Truth
+from mlcd.bench.tasks import run_tasks
+from mlcd.deciders.search import SearchDecider
+from mlcd.deciders.training import TrainingDecider
+from mlcd.engine import Engine
+from mlcd.engine.clock import SimulatedClock
+from mlcd.engine.on_nodes import NodePerformer
 from mlcd.errors import BadInput, nearest
+from mlcd.events import Event, SearchEnded
+from mlcd.goal import Goal, Objective
+from mlcd.jobs.known_jobs import known_job
 from mlcd.models.tradeoff import depth, knee
+from mlcd.models.universal import KnownJob
+from mlcd.problem import Batching, Problem, Target, TrialPolicy
+from mlcd.run.kind import Kind
+from mlcd.run.run import SearchRun
+from mlcd.search.registry import strategy
+from mlcd.search.scavenger.grid import GridStrategy
+from mlcd.search.strategy import Elastic
+from mlcd.space import Config, Knob, Space
+from mlcd.units import Usd
 
 MODES = ("full", "partial", "universal", "goodput")
-EXTRA_MODES = ("universal-blind",)
-TRIAL_STEPS = 30
-"""Steps of a brief run; they count as training."""
+INSTANCE = "g4dn.12xlarge"
+TRIALS = TrialPolicy(seconds=2 * START_SECONDS, extra_seconds_per_3_nodes=0.0)
+"""Two minutes, of which one is the start; half as long again where the speed is not sure by then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One model and mode. Errors are means of |predicted/true - 1| over configurations that were not tried."""
+    """One model and mode.
+
+    trials       of the run for the least time; `restarts` of its training, to change K or B
+    *_mape       means of |predicted/true - 1| of the rest of the training when the search ended, over configurations
+                 that were not tried; None where there are none, or no training was left
+    regret_*     what the training alone takes or costs over the best there is, each from a run with that goal; the
+                 knee's is the share of its depth that is missing
+    overhead     all other time of the run for the least time, over its training's
+    total_ratio  all of that run's time over the best training's: what a user waits for
+    """
 
     model: str
     mode: str
-    step_mape: float
-    iterations_mape: float
-    time_mape: float
-    cost_mape: float
+    trials: int
+    restarts: int
+    step_mape: float | None
+    iterations_mape: float | None
+    time_mape: float | None
+    cost_mape: float | None
     regret_time: float
     regret_cost: float
     regret_knee: float
     overhead: float
+    total_ratio: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Medians over models."""
+    """Medians over models; errors over those that have one."""
 
     mode: str
-    median_time_mape: float
-    median_cost_mape: float
+    median_time_mape: float | None
+    median_cost_mape: float | None
     median_regret_time: float
     median_regret_cost: float
     median_overhead: float
+    median_total_ratio: float
 
 
-def score(truths: Mapping[str, Truth], *, models: Sequence[str] = (), modes: Sequence[str] = MODES) -> list[Row]:
-    """A row a model and mode; `models` scores only those, while all lend their coefficients to the universal mode."""
-    for wanted, known, what in ((models, truths, "model"), (modes, (*MODES, *EXTRA_MODES), "mode")):
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """A run, and how far the training was when its search ended.
+
+    errors  (step, iterations, time) of each configuration that was not tried, at that moment
+    """
+
+    truth: Truth
+    run: SearchRun
+    progress: float
+    errors: tuple[tuple[float, float, float], ...]
+
+    @property
+    def choice(self) -> Choice:
+        """What was chosen. Raises ValueError where nothing was."""
+        if self.run.choice is None:
+            raise ValueError(f"{self.truth.name}: {self.run.stopped}")
+        return choice_of(self.run.choice.config)
+
+    @property
+    def seconds(self) -> float:
+        """A whole training as this one went after the search, starts not counted."""
+        return self._whole(lambda _: 1.0, self.truth.seconds(self.choice))
+
+    @property
+    def usd(self) -> float:
+        """Its money."""
+        price = self.run.problem.price
+        return self._whole(lambda config: price(config).dollars / 3600, self.truth.usd(self.choice))
+
+    def _whole(self, per_second: Callable[[Config], float], alone: float) -> float:
+        left = 1 - self.progress
+        if left < 1e-3:
+            return alone  # the trials trained to the end: as if it had been on the choice
+        return sum((a.seconds - START_SECONDS) * per_second(a.config) for a in self.run.attempts) / left
+
+
+def score(
+    truths: Mapping[str, Truth], *, models: Sequence[str] = (), modes: Sequence[str] = MODES, jobs: int = 1
+) -> list[Row]:
+    """A row a model and mode; `models` scores only those, while all are earlier runs for the universal mode.
+
+    jobs  processes; see run_tasks
+    """
+    for wanted, known, what in ((models, truths, "model"), (modes, MODES, "mode")):
         for name in wanted:
             if name not in known:
                 hint = nearest(name, list(known))
                 raise BadInput(
                     f"no {what} {name!r}; there are {', '.join(known)}" + (f"; did you mean {hint}?" if hint else "")
                 )
-    lent = (
-        {name: known_job(observe_all(t), DESCRIPTIONS.get(name)) for name, t in truths.items()}
-        if any(mode.startswith("universal") for mode in modes)
-        else {}
-    )
-    rows = []
+    lent: dict[str, KnownJob | None] = {}
+    if "universal" in modes:
+        lent = dict(zip(truths, run_tasks(_lent, [(truth,) for truth in truths.values()], jobs=jobs), strict=True))
+    tasks = []
     for name in models or truths:
-        truth = truths[name]
-        others = [job for other, job in lent.items() if other != name]
-        for mode in modes:
-            if mode in ("universal", "universal-blind"):
-                described = DESCRIPTIONS.get(name) if mode == "universal" else None
-                rows.append(
-                    _row(
-                        truth, mode, observe_nothing(truth), partial_(without_run, known=others, description=described)
-                    )
-                )
-            elif mode == "goodput":
-                rows.append(_row(truth, mode, observe_partial(truth), goodput))
-            else:
-                see, model = (observe_full, full) if mode == "full" else (observe_partial, partial)
-                rows.append(_row(truth, mode, see(truth), model))
-    return rows
+        others = tuple(job for other, job in lent.items() if other != name and job is not None)
+        tasks += [(truths[name], mode, others) for mode in modes]
+    return run_tasks(_row, tasks, jobs=jobs)
+
+
+def _lent(truth: Truth) -> KnownJob | None:
+    """What an earlier run of this model has shown, as `mlcd train` reads it from the store."""
+    return known_job(train(truth, "partial", Objective.TIME).run)
+
+
+def train(truth: Truth, mode: str, minimize: Objective, known: tuple[KnownJob, ...] = ()) -> Trained:
+    """One run of `mlcd train` with this mode's strategy. `known` is what earlier runs have shown of other jobs."""
+    chosen = strategy(f"scavenger-{mode}", jobs=known)
+    if not isinstance(chosen, GridStrategy):
+        raise TypeError(f"scavenger-{mode} predicts no step times")
+    cloud = MeasuredTraining(truth=truth)
+    decider = SearchDecider(strategy=chosen, aftermath=TrainingDecider())
+    progress = 0.0
+    errors: tuple[tuple[float, float, float], ...] = ()
+
+    def seen(event: Event) -> None:
+        nonlocal progress, errors
+        if isinstance(event, SearchEnded):
+            progress, errors = cloud.progress, _errors(truth, cloud.progress, decider, chosen, engine.run)
+
+    engine = Engine(
+        run=new_run(Kind.TRAIN, problem_of(truth, minimize), cloud=cloud.name, strategy=chosen.name),
+        decider=decider,
+        performer=NodePerformer(cloud=cloud, elastic=chosen if isinstance(chosen, Elastic) else None),
+        observer=seen,
+        clock=SimulatedClock(),
+    )
+    return Trained(truth=truth, run=engine.drive(), progress=progress, errors=errors)
+
+
+def problem_of(truth: Truth, minimize: Objective) -> Problem:
+    """The question as a job file would put it: the target, batches, AdaScale's rule and, where known, the epochs."""
+    configs = tuple(
+        Config((("instance", INSTANCE), ("nodes", choice.workers), ("batch", choice.batch))) for choice in truth.choices
+    )
+    described = DESCRIPTIONS.get(truth.name)
+    knobs = (
+        Knob(name="instance", values=(INSTANCE,), features={INSTANCE: ()}),
+        Knob(name="nodes", values=tuple(sorted({c.workers for c in truth.choices}))),
+        Knob(name="batch", values=truth.batches),
+    )
+    return Problem(
+        name=truth.name,
+        work_samples=described.planned_samples if described else 1e6,
+        work_known=described is not None,
+        space=Space(knobs, configs),
+        goal=Goal(minimize=minimize),
+        usd_per_hour=tuple(Usd.of(USD_PER_NODE_HOUR / GPUS_PER_NODE * c.nodes) for c in configs),
+        trial=TRIALS,
+        max_trials=len(configs) + 10,
+        keeps_work=True,
+        batching=Batching(reference=truth.batches[0]),
+        target=Target(metric=METRIC, value=truth.target, higher=truth.higher_is_better),
+    )
 
 
 def summarise(rows: Sequence[Row]) -> list[Summary]:
@@ -89,11 +205,12 @@ def summarise(rows: Sequence[Row]) -> list[Summary]:
         found.append(
             Summary(
                 mode=mode,
-                median_time_mape=median(r.time_mape for r in of),
-                median_cost_mape=median(r.cost_mape for r in of),
+                median_time_mape=_median([r.time_mape for r in of]),
+                median_cost_mape=_median([r.cost_mape for r in of]),
                 median_regret_time=median(r.regret_time for r in of),
                 median_regret_cost=median(r.regret_cost for r in of),
                 median_overhead=median(r.overhead for r in of),
+                median_total_ratio=median(r.total_ratio for r in of),
             )
         )
     return found
@@ -104,33 +221,57 @@ def as_json(rows: Sequence[Row]) -> dict[str, object]:
     return {"rows": [asdict(row) for row in rows], "summary": [asdict(line) for line in summarise(rows)]}
 
 
-def _row(truth: Truth, mode: str, seen: Observed, model: Callable[[Observed], Forecast]) -> Row:
-    forecast = model(seen)
-    open_choices = [choice for choice in truth.choices if choice not in seen.tried]
-    errors = [_errors(truth, forecast, choice) for choice in open_choices]
-    quickest = min(truth.choices, key=truth.seconds)
-    cheapest = min(truth.choices, key=truth.usd)
-    if mode == "goodput":
-        by_time = receding_horizon(truth, seen, model, time_worth)
-        by_money = receding_horizon(truth, seen, model, money_worth)
-        seconds, dollars = by_time.worth, by_money.worth
-        restarts = by_time.restarts_worth
-    else:
-        seconds = truth.seconds(min(truth.choices, key=forecast.seconds))
-        dollars = truth.usd(min(truth.choices, key=lambda c: usd(c, forecast.seconds(c))))
-        restarts = 0.0
+def _row(truth: Truth, mode: str, known: tuple[KnownJob, ...]) -> Row:
+    by_time, by_money, by_knee = (
+        train(truth, mode, minimize, known) for minimize in (Objective.TIME, Objective.COST, Objective.KNEE)
+    )
+    step, iterations, seconds = (
+        fmean(error[at] for error in by_time.errors) if by_time.errors else None for at in range(3)
+    )
+    quickest = min(truth.seconds(choice) for choice in truth.choices)
+    cheapest = min(truth.usd(choice) for choice in truth.choices)
     return Row(
         model=truth.name,
         mode=mode,
-        step_mape=fmean(step for step, _, _ in errors),
-        iterations_mape=fmean(iterations for _, iterations, _ in errors),
-        time_mape=fmean(time for _, _, time in errors),
-        cost_mape=fmean(time for _, _, time in errors),  # a price by the hour: the same relative error
-        regret_time=_whole(seconds / truth.seconds(quickest) - 1),
-        regret_cost=_whole(dollars / truth.usd(cheapest) - 1),
-        regret_knee=_whole(_knee_regret(truth, forecast)),
-        overhead=(_trial_loss(truth, seen.tried, seconds) + restarts) / seconds,
+        trials=len(by_time.run.trials),
+        restarts=len(by_time.run.earlier),
+        step_mape=step,
+        iterations_mape=iterations,
+        time_mape=seconds,
+        cost_mape=seconds,  # a price by the hour: the same relative error
+        regret_time=_whole(by_time.seconds / quickest - 1),
+        regret_cost=_whole(by_money.usd / cheapest - 1),
+        regret_knee=_whole(_knee_regret(truth, by_knee.choice)),
+        overhead=by_time.run.total_seconds / by_time.seconds - 1,
+        total_ratio=by_time.run.total_seconds / (START_SECONDS + quickest),
     )
+
+
+def _errors(
+    truth: Truth, progress: float, decider: SearchDecider, chosen: GridStrategy, run: SearchRun
+) -> tuple[tuple[float, float, float], ...]:
+    """What the strategy expects of the rest of the training, against the tables."""
+    account = decider.accounts.at(run, run.step_seconds)
+    left, problem, history = 1 - progress, account.remaining, account.history
+    if left < 1e-3:
+        return ()
+    found = []
+    for plan in chosen.prospects(problem, history):
+        if plan.config in history.tried:
+            continue
+        choice = choice_of(plan.config)
+        steps = problem.work_of(plan.config) / choice.batch
+        true_steps = left * truth.iterations[choice.batch]
+        step = (plan.seconds - START_SECONDS) / steps
+        true_seconds = START_SECONDS + left * truth.seconds(choice)
+        found.append(
+            (
+                abs(step / truth.step_seconds(choice) - 1),
+                abs(steps / true_steps - 1),
+                abs(plan.seconds / true_seconds - 1),
+            )
+        )
+    return tuple(found)
 
 
 def _whole(regret: float) -> float:
@@ -138,27 +279,14 @@ def _whole(regret: float) -> float:
     return round(regret, 9) + 0.0
 
 
-def _errors(truth: Truth, forecast: Forecast, choice: Choice) -> tuple[float, float, float]:
-    return (
-        abs(forecast.step_seconds[choice] / truth.step_seconds(choice) - 1),
-        abs(forecast.iterations[choice.batch] / truth.iterations[choice.batch] - 1),
-        abs(forecast.seconds(choice) / truth.seconds(choice) - 1),
-    )
-
-
-def _knee_regret(truth: Truth, forecast: Forecast) -> float:
-    """What the predicted knee lacks of the true knee's depth below the chord, as a share of it."""
+def _knee_regret(truth: Truth, chosen: Choice) -> float:
+    """What the chosen knee lacks of the true knee's depth below the chord, as a share of it."""
     points = [(truth.seconds(c), truth.usd(c)) for c in truth.choices]
-    guessed = [(forecast.seconds(c), usd(c, forecast.seconds(c))) for c in truth.choices]
     depths = depth(points)
     best = depths[knee(points)]
-    return (best - depths[knee(guessed)]) / best if best > 0 else 0.0
+    return (best - depths[truth.choices.index(chosen)]) / best if best > 0 else 0.0
 
 
-def _trial_loss(truth: Truth, tried: Sequence[Choice], seconds: float) -> float:
-    """Seconds that brief runs take beyond what their steps would have taken in the chosen training of `seconds`."""
-    lost = 0.0
-    for choice in tried:
-        share = TRIAL_STEPS / truth.iterations[choice.batch]
-        lost += RESTART_SECONDS + TRIAL_STEPS * truth.step_seconds(choice) - share * seconds
-    return lost
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None

@@ -5,8 +5,12 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from mlcd.bench.scavenger.descriptions import DESCRIPTIONS
-from mlcd.bench.scavenger.forecast import Forecast, full, known_job, partial, without_run
-from mlcd.bench.scavenger.observed import (
+from mlcd.bench.scavenger.truth import GPUS_PER_NODE, Truth
+from mlcd.models import convergence, parallel
+from mlcd.models.convergence import WorkUnit
+from mlcd.models.parallel import Law
+from papers.scavenger_models.forecast import Forecast, full, known_job, partial, without_run
+from papers.scavenger_models.observed import (
     Observed,
     corners_and_centre,
     observe,
@@ -15,10 +19,6 @@ from mlcd.bench.scavenger.observed import (
     observe_nothing,
     observe_partial,
 )
-from mlcd.bench.scavenger.truth import GPUS_PER_NODE, Truth
-from mlcd.models import convergence, parallel
-from mlcd.models.convergence import WorkUnit
-from mlcd.models.parallel import Law
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ at B needs.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from mlcd.bench.scavenger.forecast import Forecast
-from mlcd.bench.scavenger.observed import Observed, observe
 from mlcd.bench.scavenger.truth import Choice, Truth, usd
+from papers.scavenger_models.forecast import Forecast
+from papers.scavenger_models.observed import Observed, observe
 
 STRETCHES = 20
 RESTART_SECONDS = 60.0

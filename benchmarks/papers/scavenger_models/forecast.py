@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlcd.bench.scavenger.observed import Observed
 from mlcd.bench.scavenger.truth import GPUS_PER_NODE, Choice
 from mlcd.models import convergence, parallel
 from mlcd.models.parallel import Law, ParallelModel, Refined
 from mlcd.models.universal import JobDescription, KnownJob, universal
+from papers.scavenger_models.observed import Observed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,56 @@
+"""The account after each trial, replayed from the run: spent, reserved, and the best configuration so far."""
+
+from collections.abc import Sequence
+
+from mlcd.ledger import Ledger
+from mlcd.models.standing import standing
+from mlcd.run.findings import AccountStep
+from mlcd.run.run import SearchRun
+from mlcd.trial.trial import History
+from mlcd.units import ZERO
+
+
+def keeps_reserve(run: SearchRun, steps: Sequence[AccountStep]) -> bool:
+    """Whether every trial left room for training on the incumbent, as a guarded strategy's trials do.
+
+    steps  the account with a reserve
+    """
+    goal = run.problem.goal
+    before: AccountStep | None = None
+    for at, row in enumerate(run.trials):
+        if at and row.round != run.trials[at - 1].round:
+            before = steps[at - 1]
+        usd = row.authorised_usd + (before.spent + before.reserved if before else ZERO)
+        seconds = row.started_seconds + row.authorised_seconds + (before.reserved_seconds if before else 0.0)
+        if goal.budget is not None and usd > goal.budget:
+            return False
+        if goal.deadline_seconds is not None and seconds > goal.deadline_seconds * (1 + 1e-9):
+            return False
+    return True
+
+
+def account(run: SearchRun, *, guarded: bool) -> tuple[AccountStep, ...]:
+    """A step for each trial, in order. Computed with the ledger's own rule, so that it shows what the ledger saw.
+
+    guarded  whether the strategy kept a reserve
+    """
+    steps = []
+    spent, elapsed = ZERO, 0.0
+    for count, row in enumerate(run.trials, start=1):
+        spent += row.trial.usd
+        elapsed = max(elapsed, row.started_seconds + row.trial.seconds)
+        history = History(tuple(r.trial for r in run.trials[:count]))
+        problem = standing(run.problem, history)
+        ledger = Ledger(problem=problem, history=history, spent=spent, elapsed_seconds=elapsed, guarded=guarded)
+        best = ledger.incumbent()
+        steps.append(
+            AccountStep(
+                trial=row.number,
+                spent=spent,
+                reserved=best.worst_usd if best and guarded else ZERO,
+                elapsed_seconds=elapsed,
+                reserved_seconds=best.worst_seconds if best and guarded else 0.0,
+                incumbent=best,
+            )
+        )
+    return tuple(steps)

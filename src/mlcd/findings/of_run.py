@@ -1,0 +1,28 @@
+"""The findings of a run of any kind."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+from mlcd.findings.serve import serve_findings
+from mlcd.findings.serverless import serverless_findings
+from mlcd.findings.train import train_findings
+from mlcd.run.findings import Findings
+from mlcd.run.kind import Kind
+from mlcd.run.run import EpochRun, P_co, Run, SearchRun
+
+
+def findings_of(run: Run[Any]) -> Findings:
+    """What reports say of `run` as it stands; give it to the engine, which stores it when the run ends."""
+    if run.kind is Kind.SERVERLESS:
+        return Findings(serverless=serverless_findings(cast(EpochRun, run)))
+    if run.kind is Kind.SERVE:
+        return Findings(serve=serve_findings(cast(SearchRun, run)))
+    return Findings(train=train_findings(cast(SearchRun, run)))
+
+
+def shown(run: Run[P_co]) -> Run[P_co]:
+    """The run with findings: as stored, else computed now.
+
+    Computed now are those of a run that has not ended, and of one that an older version of mlcd ended.
+    """
+    return run if run.findings is not None else replace(run, findings=findings_of(run))

@@ -1,0 +1,89 @@
+"""What it took, what is left, and what not searching would have taken; and how sure a prediction is."""
+
+import math
+
+from mlcd.problem import Problem
+from mlcd.run.findings import Z95, Intervals, Receipt, Saving
+from mlcd.run.kind import Kind
+from mlcd.run.run import SearchRun
+from mlcd.trial.outcome import Status
+from mlcd.trial.plan import Plan, margin_sigmas
+from mlcd.units import ZERO, Usd
+
+
+def receipt(run: SearchRun, remaining: Problem) -> Receipt:
+    """The receipt; its run is the last attempt, else the one predicted for the choice of a training, else none.
+
+    A choice that was given up (nothing fits any more after a training was lost) is not predicted.
+
+    remaining  the problem with the work that is still to do after the trials
+    """
+    done: tuple[float, Usd] | None = None
+    if run.final is not None:
+        done = (run.final.seconds, run.final.usd)
+    elif run.choice is not None and run.kind is Kind.TRAIN and run.status is not Status.NOTHING_FITS:
+        done = (run.choice.seconds, run.choice.usd)
+    failed = run.final is not None and not run.final.is_done
+    total_seconds = run.search_seconds + sum(a.seconds for a in run.earlier) + (done[0] if done else 0.0)
+    total_usd = sum((a.usd for a in run.earlier), run.search_usd) + (done[1] if done else ZERO)
+    goal = run.problem.goal
+    return Receipt(
+        trials=len(run.trials),
+        failed=len(run.history.failures),
+        search_seconds=run.search_seconds,
+        search_usd=run.search_usd,
+        earlier=run.earlier,
+        run_seconds=done[0] if done else None,
+        run_usd=done[1] if done else None,
+        run_is_predicted=run.final is None and done is not None,
+        run_failed=failed,
+        total_seconds=total_seconds,
+        total_usd=total_usd,
+        cap_seconds=goal.deadline_seconds,
+        cap_usd=goal.budget,
+        left_seconds=None if goal.deadline_seconds is None else goal.deadline_seconds - total_seconds,
+        left_usd=None if goal.budget is None else goal.budget - total_usd,
+        savings=tuple(
+            Saving(
+                naive=naive,
+                usd=naive.plan.usd - total_usd,
+                seconds=naive.plan.seconds - total_seconds,
+                breaks=_broken_limits(run, naive.plan),
+                intervals=None if naive.measured else intervals(run, remaining, naive.plan),
+            )
+            for naive in (run.naive if done and not failed else ())
+        ),
+    )
+
+
+def _broken_limits(run: SearchRun, plan: Plan) -> tuple[str, ...]:
+    """The limits that a run of `plan` alone, without a search, would break as expected."""
+    goal = run.problem.goal
+    broken = ["budget"] if goal.budget is not None and plan.usd > goal.budget else []
+    if goal.deadline_seconds is not None and plan.seconds > goal.deadline_seconds:
+        broken.append("deadline")
+    return tuple(broken)
+
+
+def intervals(run: SearchRun, remaining: Problem, plan: Plan) -> Intervals | None:
+    """The plan's 95% intervals, from its trial's error; for an untried plan from its upper bound, else None.
+
+    seconds x exp(-+ 1.96 x relative error): the speed's interval, as the upper bound at the assurance is.
+    """
+    error = _relative_error(run, remaining, plan)
+    if error is None:
+        return None
+    factor = math.exp(Z95 * error)
+    low, high = plan.seconds / factor, plan.seconds * factor
+    price = run.problem.price(plan.config)
+    return Intervals(seconds=(low, high), usd=(price.for_seconds(low), price.for_seconds(high)))
+
+
+def _relative_error(run: SearchRun, remaining: Problem, plan: Plan) -> float | None:
+    for trial in reversed(run.history.measured):
+        if trial.config == plan.config:
+            return math.hypot(trial.relative_error, remaining.work_error)
+    sigmas = margin_sigmas(run.problem.assurance)
+    if sigmas <= 0 or plan.worst_seconds <= plan.seconds:
+        return None
+    return math.log(plan.worst_seconds / plan.seconds) / sigmas

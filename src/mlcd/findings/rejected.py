@@ -1,0 +1,228 @@
+"""Why not X: for every configuration that was not chosen, the reason, in words and as a kind."""
+
+from collections.abc import Iterator, Sequence
+
+from mlcd.goal import Objective
+from mlcd.ledger import Ledger
+from mlcd.problem import Problem
+from mlcd.run.findings import Receipt, RejectedConfig, RejectionReason
+from mlcd.run.run import SearchRun
+from mlcd.run.step import Step
+from mlcd.space import Config
+from mlcd.trial.plan import Plan, tie
+from mlcd.trial.trial import Failure, Measurement
+from mlcd.units import ZERO, Usd, format_seconds, percent_text
+
+
+def rejected(
+    run: SearchRun, remaining: Problem, ranked: Sequence[Plan], paid: Receipt, *, guarded: bool
+) -> tuple[RejectedConfig, ...]:
+    """All but the choice: the measured ones, best first in the goal's unit; the failed; the untried by reason.
+
+    remaining  the problem with the work that is still to do after the trials
+    ranked     the plans of the measured configurations, best first
+    guarded    whether every trial left room for training on the incumbent
+    """
+    return (
+        *_measured(run, ranked, paid, guarded=guarded),
+        *_failed(run),
+        *_untried(run, remaining, paid, guarded=guarded),
+    )
+
+
+def _measured(run: SearchRun, ranked: Sequence[Plan], paid: Receipt, *, guarded: bool) -> Iterator[RejectedConfig]:
+    rows = {row.trial.config: row for row in run.trials if isinstance(row.trial, Measurement)}
+    for plan in ranked:
+        if run.choice is not None and plan.config == run.choice.config:
+            continue
+        reason, text = _lost(run, plan, paid, guarded=guarded)
+        row = rows[plan.config]
+        speed = row.trial.samples_per_second if isinstance(row.trial, Measurement) else None
+        yield RejectedConfig(
+            subject=str(plan.config),
+            reason=reason,
+            text=text,
+            config=plan.config,
+            trial=row.number,
+            plan=plan,
+            samples_per_second=speed,
+        )
+
+
+def _lost(run: SearchRun, plan: Plan, paid: Receipt, *, guarded: bool) -> tuple[RejectionReason, str]:
+    checks = (_over_budget(plan, paid, guarded=guarded), _late(plan, paid, guarded=guarded))
+    broken = [each for each in checks if each is not None]
+    limits = " and ".join(text for _, text in broken)
+    choice = run.choice
+    if choice is None:
+        return (broken[0][0], limits) if broken else (RejectionReason.OPEN, "fits what is left; nothing was chosen")
+    ratio = plan.value(run.problem) / choice.value(run.problem)
+    compared = _compared(run.problem.goal.minimize, ratio)
+    if broken:
+        return broken[0][0], f"{compared}, {'but' if ratio < 1 else 'and'} {limits}"
+    dearer = _worse_elsewhere(run.problem.goal.minimize, plan, choice)
+    equal = tie(run.problem)
+    if ratio < 1 and dearer and ratio * (1 + equal) >= 1:
+        near = (1 + equal) ** 2 - 1 if run.problem.goal.minimize is Objective.KNEE else equal
+        return RejectionReason.TIED, f"{compared}, within {near * 100:.2g}% of it, but {dearer}"
+    if ratio > 1:
+        kinds = {
+            Objective.TIME: RejectionReason.SLOWER,
+            Objective.COST: RejectionReason.DEARER,
+            Objective.KNEE: RejectionReason.WORSE_KNEE,
+        }
+        return kinds[run.problem.goal.minimize], f"{compared}, and {dearer}" if dearer else compared
+    if ratio == 1:
+        return RejectionReason.TIED, f"{compared}, and {dearer or 'no better otherwise'}"
+    return RejectionReason.PASSED_OVER, f"{compared}, but not what {run.strategy} chose"
+
+
+def _worse_elsewhere(minimize: Objective, plan: Plan, choice: Plan) -> str:
+    """By how much `plan` is worse in the unit that settles a tie; empty where it is not."""
+    if minimize is Objective.COST:
+        later = plan.seconds - choice.seconds
+        return f"{format_seconds(later)} slower" if later > 0 else ""
+    return f"{plan.usd - choice.usd} dearer" if plan.usd > choice.usd else ""
+
+
+def _compared(minimize: Objective, ratio: float) -> str:
+    worse, better, times = {
+        Objective.TIME: ("slower", "faster", "takes {} times as long"),
+        Objective.COST: ("dearer", "cheaper", "costs {} times as much"),
+        Objective.KNEE: ("more time x cost", "less time x cost", "{} times the time x cost"),
+    }[minimize]
+    if minimize is Objective.KNEE:
+        ratio = ratio**2
+    if ratio >= 2:
+        return times.format(f"{ratio:.1f}")
+    if ratio == 1:
+        return {"slower": "as fast", "dearer": "as cheap"}.get(worse, "as good")
+    if minimize is Objective.TIME and ratio < 1:  # speed: 16% slower one way is 16% faster the other
+        return f"{1 / ratio:.1f} times as fast" if ratio <= 0.5 else f"{percent_text(1 / ratio - 1)} {better}"
+    return f"{percent_text(ratio - 1)} {worse if ratio > 1 else better}"
+
+
+def _over_budget(plan: Plan, paid: Receipt, *, guarded: bool) -> tuple[RejectionReason, str] | None:
+    budget = paid.cap_usd
+    if budget is None:
+        return None
+    total, worst = paid.sunk_usd + plan.usd, paid.sunk_usd + plan.worst_usd
+    if total > budget:
+        return RejectionReason.OVER_BUDGET, f"would cost {total} with the search: {total - budget} over the budget"
+    if worst > budget and guarded:
+        return (
+            RejectionReason.OVER_BUDGET,
+            f"could cost up to {worst} with the search: {worst - budget} over the budget",
+        )
+    return None
+
+
+def _late(plan: Plan, paid: Receipt, *, guarded: bool) -> tuple[RejectionReason, str] | None:
+    deadline = paid.cap_seconds
+    if deadline is None:
+        return None
+    late = paid.sunk_seconds + plan.seconds - deadline
+    if late > 0:
+        return RejectionReason.LATE, f"would end {format_seconds(late)} late"
+    late = paid.sunk_seconds + plan.worst_seconds - deadline
+    if late > 0 and guarded:
+        return RejectionReason.LATE, f"could end {format_seconds(late)} late"
+    return None
+
+
+def _failed(run: SearchRun) -> Iterator[RejectedConfig]:
+    measured = {trial.config for trial in run.history.measured}
+    last: dict[Config, Step] = {row.trial.config: row for row in run.trials}
+    for config, row in last.items():
+        if config not in measured and isinstance(row.trial, Failure):
+            message = f"{row.trial.kind}: {row.trial.message}" if row.trial.message else str(row.trial.kind)
+            yield RejectedConfig(
+                subject=str(config), reason=RejectionReason.FAILED, text=message, config=config, trial=row.number
+            )
+
+
+def _untried(run: SearchRun, problem: Problem, paid: Receipt, *, guarded: bool) -> Iterator[RejectedConfig]:
+    """One entry a reason: types that could not be afforded, types without a trial, other node counts of the tried."""
+    tried = run.history.tried
+    chosen = run.choice.config if run.choice else None
+    types: dict[str, list[Config]] = {}
+    for config in problem.space:
+        if config not in tried and config != chosen:
+            types.setdefault(config.instance, []).append(config)
+    ledger = Ledger(problem=problem, history=run.history, spent=paid.sunk_usd, elapsed_seconds=paid.sunk_seconds)
+    left = ledger.left()
+    types_tried = {config.instance for config in tried} | ({chosen.instance} if chosen else set())
+    groups: dict[tuple[RejectionReason, str, bool], list[Config]] = {}
+    for instance, configs in types.items():
+        reason, short_of = RejectionReason.NOT_TRIED, ""
+        if guarded and not any(left.allowed[problem.space.index[config]] for config in configs):
+            reason, short_of = RejectionReason.NOT_AFFORDABLE, _short_of(ledger, configs)
+        groups.setdefault((reason, short_of, instance in types_tried), []).extend(configs)
+    for (reason, short_of, some_tried), configs in groups.items():
+        text = "not tried" if run.status.is_final else "not tried yet"
+        if reason is RejectionReason.NOT_AFFORDABLE:
+            text = f"not tried: {_refusal(ledger, configs, short_of)}"
+        yield RejectedConfig(
+            subject=_group(configs, some_tried=some_tried),
+            reason=reason,
+            text=text,
+            configurations=len(configs),
+            instances=tuple({config.instance: None for config in configs}),
+        )
+
+
+def _least(ledger: Ledger, configs: list[Config]) -> tuple[Usd, float]:
+    """The cheapest trial's worst price, and the shortest one's worst time."""
+    problem = ledger.problem
+    rows = [problem.space.index[config] for config in configs]
+    micros = min(int(problem.worst_trial_micros[row]) for row in rows)
+    return Usd(micros), min(float(problem.worst_trial_seconds[row]) for row in rows)
+
+
+def _free(ledger: Ledger) -> tuple[Usd | None, float | None]:
+    """What a trial may take at most: what is left less the reserve."""
+    reserve, usd, seconds = ledger.incumbent(), ledger.usd_left, ledger.seconds_left
+    if reserve is not None:
+        usd = None if usd is None else usd - reserve.worst_usd
+        seconds = None if seconds is None else seconds - reserve.worst_seconds
+    return None if usd is None else max(usd, ZERO), None if seconds is None else max(seconds, 0.0)
+
+
+def _short_of(ledger: Ledger, configs: list[Config]) -> str:
+    (usd, seconds), (free_usd, free_seconds) = _least(ledger, configs), _free(ledger)
+    if free_usd is not None and usd > free_usd:
+        return "money"
+    return "time" if free_seconds is not None and seconds > free_seconds else "both"
+
+
+def _refusal(ledger: Ledger, configs: list[Config], short_of: str) -> str:
+    """`a trial may cost $1.10 or more, and $0.40 is free`: in the units that have a limit and are short."""
+    (usd, seconds), (free_usd, free_seconds) = _least(ledger, configs), _free(ledger)
+    more = " or more" if len(configs) > 1 else ""
+    parts = []
+    if free_usd is not None and short_of != "time":
+        parts.append(f"a trial may cost {usd}{more}, and {free_usd} is free")
+    if free_seconds is not None and short_of != "money":
+        parts.append(f"a trial may take {format_seconds(seconds)}{more}, and {format_seconds(free_seconds)} is free")
+    reserve = ledger.incumbent()
+    kept = "" if reserve is None else f" beside what is kept to train on {reserve.config}"
+    return "; ".join(parts) + kept
+
+
+def _group(configs: list[Config], *, some_tried: bool) -> str:
+    if len(configs) == 1:
+        return str(configs[0])
+    names = listed([*{config.instance: None for config in configs}], "type")
+    what = "deployments" if "batch" in configs[0].as_dict() else "node counts"
+    return f"{len(configs):,} other {what} of {names}" if some_tried else f"all {len(configs):,} of {names}"
+
+
+def listed(names: Sequence[str], noun: str, *, width: int = 34) -> str:
+    """`a, b and 3 more types`: the first names, as many as `width` has room for and at least one."""
+    shown = [names[0]]
+    while len(shown) < len(names) and len(", ".join([*shown, names[len(shown)]])) <= width:
+        shown.append(names[len(shown)])
+    rest = len(names) - len(shown)
+    if rest:
+        return f"{', '.join(shown)} and {rest:,} more {noun}{'s' * (rest > 1)}"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)

@@ -1,0 +1,185 @@
+"""What a search for how to serve a model found: the choice, why each other configuration lost, the nearest miss."""
+
+import math
+
+from mlcd.findings.receipt import receipt
+from mlcd.goal import Goal, Objective
+from mlcd.run.attempt import Attempt, Ending
+from mlcd.run.findings import RejectedConfig, RejectionReason, ServeFindings, ServingChoice
+from mlcd.run.run import SearchRun
+from mlcd.space import Config
+from mlcd.trial.trial import Load, Measurement
+from mlcd.units import Usd, percent_text, speed_text
+
+MILLION = 1e6
+
+
+def serve_findings(run: SearchRun) -> ServeFindings:
+    """All that reports say of a served model beyond its steps and verdict."""
+    return ServeFindings(
+        receipt=receipt(run, run.problem),
+        choice=chosen(run),
+        rejected=rejected(run),
+        nearest_miss=nearest_miss(run),
+        met=tuple(
+            step.number
+            for step in run.trials
+            if isinstance(step.trial, Measurement) and step.trial.meets(run.problem.goal)
+        ),
+        untried=len(run.problem.space) - len(run.history.tried),
+    )
+
+
+def chosen(run: SearchRun) -> ServingChoice | None:
+    """The recommendation: verified where that was wanted; None where there is none."""
+    final = run.final
+    if final is not None and final.is_done and final.load is not None and final.samples_per_second is not None:
+        trial = _measurement(run, final.config)
+        rate = final.samples_per_second
+        return ServingChoice(
+            config=final.config,
+            requests_per_second=rate,
+            measured_requests_per_second=trial.samples_per_second if trial else rate,
+            usd_per_million=_usd_per_million(run, final.config, rate),
+            load=final.load,
+            verified_seconds=run.serving.verify_seconds if run.serving else final.seconds,
+        )
+    wanted = run.serving is None or run.serving.verify_seconds > 0
+    if run.choice is None or (wanted and run.status.is_final):
+        return None
+    trial = _measurement(run, run.choice.config)
+    if trial is None or trial.load is None:
+        return None
+    return ServingChoice(
+        config=trial.config,
+        requests_per_second=trial.samples_per_second,
+        measured_requests_per_second=trial.samples_per_second,
+        usd_per_million=_usd_per_million(run, trial.config, trial.samples_per_second),
+        load=trial.load,
+        verified_seconds=None,
+    )
+
+
+def _usd_per_million(run: SearchRun, config: Config, requests_per_second: float) -> Usd:
+    """What a million requests cost at that rate; at a rate that was asked for, more than that is worth nothing."""
+    rate = min(requests_per_second, run.problem.goal.rate or math.inf)
+    return run.problem.price(config).for_seconds(MILLION / rate)
+
+
+def _fallen(run: SearchRun) -> tuple[Attempt, ...]:
+    """The verifications that were not held."""
+    return tuple(attempt for attempt in run.earlier if attempt.ending is Ending.MOVED)
+
+
+def rejected(run: SearchRun) -> tuple[RejectedConfig, ...]:
+    """All that were tried and not chosen: those that meet the goal first, the best first; the failed last."""
+    choice = chosen(run)
+    best = choice.config if choice else None
+    fell = {attempt.config: attempt for attempt in _fallen(run)}
+    measured = {trial.config: trial for trial in run.history.measured if trial.config != best}
+    meet = [trial for trial in measured.values() if trial.meets(run.problem.goal)]
+    miss = [trial for trial in measured.values() if not trial.meets(run.problem.goal)]
+    meet.sort(key=lambda trial: _value(run, trial))
+    miss.sort(key=lambda trial: _distance(run.problem.goal, trial))
+    found = [_met(run, trial, choice, fell.get(trial.config)) for trial in meet]
+    found += [_missed(run, trial) for trial in miss]
+    failures = {f.config: f for f in run.history.failures if f.config != best and f.config not in measured}
+    return (
+        *found,
+        *(
+            RejectedConfig(
+                subject=str(f.config),
+                config=f.config,
+                reason=RejectionReason.FAILED,
+                text=f"{f.kind}: {f.message}" if f.message else str(f.kind),
+            )
+            for f in failures.values()
+        ),
+    )
+
+
+def nearest_miss(run: SearchRun) -> RejectedConfig | None:
+    """Of those that do not meet the goal the one that comes nearest; None where nothing was measured."""
+    fell = _fallen(run)
+    if fell:
+        nearest = min(fell, key=lambda attempt: attempt.load.p99_seconds if attempt.load else math.inf)
+        return RejectedConfig(
+            subject=str(nearest.config),
+            config=nearest.config,
+            reason=RejectionReason.NOT_VERIFIED,
+            text=f"in its verification: {nearest.message}",
+            load=nearest.load,
+        )
+    missed = [trial for trial in run.history.measured if not trial.meets(run.problem.goal)]
+    if not missed:
+        return None
+    return _missed(run, min(missed, key=lambda trial: _distance(run.problem.goal, trial)))
+
+
+def _measurement(run: SearchRun, config: Config) -> Measurement | None:
+    return next((trial for trial in reversed(run.history.measured) if trial.config == config), None)
+
+
+def _value(run: SearchRun, trial: Measurement) -> float:
+    seconds = MILLION / min(trial.samples_per_second, run.problem.goal.rate or math.inf)
+    return run.problem.goal.value(seconds, run.problem.price(trial.config).for_seconds(seconds).dollars)
+
+
+def _latency(goal: Goal, load: Load) -> float:
+    percentile = goal.slo.percentile if goal.slo else 99
+    return {50: load.p50_seconds, 95: load.p95_seconds, 99: load.p99_seconds}[percentile]
+
+
+def _distance(goal: Goal, trial: Measurement) -> float:
+    """How far it is from the goal, as a factor: the latency over its limit, or the rate over what it held."""
+    late = _latency(goal, trial.load) / goal.slo.seconds if goal.slo and trial.load else 1.0
+    short = goal.rate / trial.samples_per_second if goal.rate else 1.0
+    return max(late, 1.0) * max(short, 1.0)
+
+
+def _rejected(run: SearchRun, trial: Measurement, reason: RejectionReason, text: str) -> RejectedConfig:
+    return RejectedConfig(
+        subject=str(trial.config),
+        config=trial.config,
+        reason=reason,
+        text=text,
+        samples_per_second=trial.samples_per_second,
+        usd_per_million=_usd_per_million(run, trial.config, trial.samples_per_second),
+        load=trial.load,
+    )
+
+
+def _met(run: SearchRun, trial: Measurement, choice: ServingChoice | None, fell: Attempt | None) -> RejectedConfig:
+    if fell is not None:
+        return _rejected(run, trial, RejectionReason.NOT_VERIFIED, f"did not hold in its verification: {fell.message}")
+    if choice is None:
+        return _rejected(run, trial, RejectionReason.NOT_VERIFIED, "not verified: no room was left for it")
+    best = _measurement(run, choice.config)
+    ratio = _value(run, trial) / _value(run, best) if best is not None else 1.0
+    if run.problem.goal.minimize is Objective.TIME:
+        reason, word = RejectionReason.SLOWER, "fewer requests a second"
+        text = f"{percent_text(1 - 1 / ratio)} {word}" if ratio > 1 else ""
+    else:
+        reason, word = RejectionReason.DEARER, "dearer"
+        text = f"{percent_text(ratio - 1)} {word}" if ratio < 2 else f"{ratio:.1f} times as dear"
+    if ratio <= 1:
+        return _rejected(
+            run, trial, RejectionReason.TIED, "no better than the choice, within what two load tests differ by"
+        )
+    return _rejected(run, trial, reason, text)
+
+
+def _missed(run: SearchRun, trial: Measurement) -> RejectedConfig:
+    goal, load = run.problem.goal, trial.load
+    if goal.slo is not None and load is not None and not load.meets(goal.slo):
+        if load.errors:
+            return _rejected(
+                run, trial, RejectionReason.BREAKS_SLO, f"{load.errors:,} of {load.requests:,} requests failed"
+            )
+        over = _latency(goal, load) - goal.slo.seconds
+        text = f"p{goal.slo.percentile} {over * 1000:.3g} ms over the limit at {speed_text(trial.samples_per_second)}/s"
+        return _rejected(run, trial, RejectionReason.BREAKS_SLO, text)
+    asked = f"{goal.rate:g}" if goal.rate else "-"
+    return _rejected(
+        run, trial, RejectionReason.BELOW_RATE, f"held {speed_text(trial.samples_per_second)} of {asked} requests/s"
+    )

@@ -1,0 +1,52 @@
+"""What a training on functions took, and whether a plain instance had been better."""
+
+from mlcd.goal import Objective
+from mlcd.run.findings import EpochTotal, FunctionReceipt, ServerlessFindings
+from mlcd.run.run import EpochRun
+from mlcd.run.verdict import PlainInstance
+from mlcd.units import ZERO, Usd
+
+
+def serverless_findings(run: EpochRun) -> ServerlessFindings:
+    """All that reports say of a training on functions beyond its epochs and verdict."""
+    return ServerlessFindings(
+        receipt=_receipt(run),
+        is_target_reached=run.is_target_reached,
+        totals=_totals(run),
+        better_instance=_better_instance(run),
+    )
+
+
+def _receipt(run: EpochRun) -> FunctionReceipt:
+    budget = run.problem.goal.budget
+    return FunctionReceipt(
+        training_seconds=run.epoch_seconds,
+        elapsed_seconds=run.wall_seconds,
+        total_usd=run.total_usd,
+        failed_seconds=sum(epoch.seconds for epoch in run.failed_epochs),
+        failed_usd=Usd(sum(epoch.usd.micros for epoch in run.failed_epochs)),
+        cap_usd=budget,
+        left_usd=None if budget is None else budget - run.total_usd,
+        calls=sum(epoch.calls for epoch in run.epochs),
+        repeated_calls=sum(epoch.failed for epoch in run.epochs),
+    )
+
+
+def _totals(run: EpochRun) -> tuple[EpochTotal, ...]:
+    totals, seconds, usd = [], 0.0, ZERO
+    for step in run.epoch_steps:
+        seconds, usd = seconds + step.epoch.seconds, usd + step.epoch.usd
+        totals.append(EpochTotal(step=step.number, seconds=seconds, usd=usd))
+    return tuple(totals)
+
+
+def _better_instance(run: EpochRun) -> PlainInstance | None:
+    """Cheaper and no slower; or, where time is minimised, faster and no dearer."""
+    if not run.is_target_reached:
+        return None
+    usd, seconds = run.total_usd, run.epoch_seconds
+    if run.problem.goal.minimize is Objective.TIME:
+        faster = [plan for plan in run.instances if plan.usd <= usd and plan.seconds < seconds]
+        return min(faster, key=lambda plan: plan.seconds, default=None)
+    cheaper = [plan for plan in run.instances if plan.usd < usd and plan.seconds <= seconds]
+    return min(cheaper, key=lambda plan: plan.usd.dollars, default=None)

@@ -1,0 +1,75 @@
+"""What a search for a training on nodes found: its plans, the Pareto front, and the account of it."""
+
+from collections.abc import Iterable
+
+from mlcd.findings.account import account, keeps_reserve
+from mlcd.findings.batches import batch_findings
+from mlcd.findings.receipt import intervals, receipt
+from mlcd.findings.rejected import rejected
+from mlcd.models.standing import standing
+from mlcd.problem import Problem
+from mlcd.run.findings import TrainFindings, TrialPlan
+from mlcd.run.run import SearchRun
+from mlcd.trial.counted import counted
+from mlcd.trial.plan import Plan
+from mlcd.trial.trial import Measurement
+from mlcd.units import Usd
+
+
+def train_findings(run: SearchRun) -> TrainFindings:
+    """All that reports say of a training on nodes beyond its steps and verdict."""
+    remaining = standing(run.problem, run.history)
+    paid = receipt(run, remaining)
+    steps = account(run, guarded=True)
+    guarded = keeps_reserve(run, steps)
+    trial_plans = tuple(
+        TrialPlan(trial=step.number, plan=Plan.of(remaining, step.trial))
+        for step in run.trials
+        if isinstance(step.trial, Measurement)
+    )
+    measured = {each.plan.config: each.plan for each in trial_plans}.values()
+    best_first = ranked(run.problem, measured)
+    over_usd, over_seconds = _over(run)
+    return TrainFindings(
+        receipt=paid,
+        choice_intervals=intervals(run, remaining, run.choice) if run.choice else None,
+        over_usd=over_usd,
+        over_seconds=over_seconds,
+        trial_plans=trial_plans,
+        ranked=best_first,
+        pareto=pareto(measured),
+        rejected=rejected(run, remaining, best_first, paid, guarded=guarded),
+        account=steps if guarded else account(run, guarded=False),
+        done_share=_done_share(run, remaining),
+        batches=batch_findings(run, remaining),
+    )
+
+
+def ranked(problem: Problem, measured: Iterable[Plan]) -> tuple[Plan, ...]:
+    """Best first in the goal's unit; among equals the cheaper."""
+    return tuple(sorted(measured, key=lambda plan: (plan.value(problem), plan.usd)))
+
+
+def pareto(measured: Iterable[Plan]) -> tuple[Plan, ...]:
+    """The plans that no other beats in both seconds and usd, fastest first; of equal ones the first."""
+    front: list[Plan] = []
+    for plan in sorted(measured, key=lambda p: (p.seconds, p.usd)):
+        if not front or plan.usd < front[-1].usd:
+            front.append(plan)
+    return tuple(front)
+
+
+def _over(run: SearchRun) -> tuple[Usd | None, float | None]:
+    """By how much the run broke its budget and its deadline; None where it did not."""
+    goal = run.problem.goal
+    usd = None if goal.budget is None else run.total_usd - goal.budget
+    seconds = None if goal.deadline_seconds is None else run.total_seconds - goal.deadline_seconds
+    return usd if usd is not None and usd.micros > 0 else None, seconds if seconds and seconds > 0 else None
+
+
+def _done_share(run: SearchRun, remaining: Problem) -> float:
+    """The part of the training that its trials did, each sample counted for what it is worth; 0 where unknown."""
+    if not remaining.work_known:
+        return 0.0
+    done = counted(remaining, run.history.trials).samples
+    return min(done / (done + remaining.work_samples), 1.0)

@@ -1,0 +1,213 @@
+"""The JSON result of `mlcd serve`, key by key."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from mlcd.report.result_types import (
+    LEFT_OUT,
+    Among,
+    Amount,
+    Count,
+    LeftOut,
+    Money,
+    Number,
+    Objectives,
+    Seconds,
+    Share,
+)
+from mlcd.run.findings import RejectionReason as R
+from mlcd.space import Config
+from mlcd.trial.outcome import Status
+from mlcd.trial.trial import FailureKind
+
+Knobs = Annotated[Config, "a value for every knob: batch, threads, replicas, precision"]
+Reason = Annotated[R, Among(R.BREAKS_SLO, R.BELOW_RATE, R.NOT_VERIFIED, R.DEARER, R.SLOWER, R.TIED, R.FAILED)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeLoadJson:
+    """What a load test saw."""
+
+    p50_seconds: Annotated[Seconds, "latency that half of the requests kept"]
+    p95_seconds: Seconds
+    p99_seconds: Seconds
+    requests: Annotated[Count, "sent and ended"]
+    errors: Annotated[Count, "of them"]
+    memory_gib: Annotated[Amount | None, "of the server, at most"]
+    saturated: Annotated[str, "why the load generator may have set the rate; empty where it did not"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeRejectedJson:
+    """A configuration that was tried and lost."""
+
+    config: Knobs
+    kind: Reason
+    text: Annotated[str, "why, in words"]
+    requests_per_second: Annotated[Amount | None, "measured"]
+    usd_per_million_requests: Money | None
+    load: ServeLoadJson | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeGoalJson:
+    """What was asked."""
+
+    text: Annotated[str, "in words"]
+    minimize: Objectives
+    slo_percentile: Annotated[int | None, "50, 95 or 99"]
+    slo_seconds: Annotated[Seconds | None, "the latency limit"]
+    requests_per_second: Annotated[Amount | None, "the rate to hold"]
+    budget_usd: Annotated[Amount | None, "cap on load tests and verification"]
+    deadline_seconds: Annotated[Seconds | None, "cap on load tests and verification"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeScenarioJson:
+    """How the server was loaded."""
+
+    scenario: Annotated[str | None, "single-stream, multi-stream, server or offline"]
+    headroom: Annotated[Share | None, "share of the measured rate that is kept free"]
+    verify_seconds: Annotated[Seconds | None, "how long the choice is verified; 0: not at all"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeChoiceJson:
+    """What is recommended."""
+
+    config: Knobs
+    usd_per_hour: Money
+    requests_per_second: Annotated[Amount, "promised: verified, where that was asked for"]
+    measured_requests_per_second: Annotated[Amount, "in its load test"]
+    usd_per_million_requests: Money
+    verified_seconds: Annotated[Seconds | None, "null: not verified"]
+    load: ServeLoadJson
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeModelJson:
+    """A known model."""
+
+    name: str
+    alike: Annotated[Share, "share of its time in operators they have in common"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeResemblesJson:
+    """Known models that it is like."""
+
+    models: tuple[ServeModelJson, ...]
+    covered: Annotated[Share, "share of its time in operators that were measured before"]
+    confidence: Share
+    word: Annotated[str, "the same as a word"]
+    unseen_operators: Annotated[tuple[str, ...], "never measured before"]
+    source: Annotated[str, "what is known, and since when"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeVerificationJson:
+    """One verification under load."""
+
+    config: Knobs
+    held: bool
+    message: Annotated[str, "why it did not hold; empty where it did"]
+    seconds: Seconds
+    usd: Money
+    load: ServeLoadJson | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeReceiptJson:
+    """What it took."""
+
+    trials: Count
+    failed_trials: Count
+    search_seconds: Seconds
+    search_usd: Money
+    verifications: tuple[ServeVerificationJson, ...]
+    total_seconds: Seconds
+    total_usd: Money
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeFailureJson:
+    """Why a load test failed."""
+
+    kind: FailureKind
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeMeasuredJson:
+    """What a load test measured."""
+
+    requests_per_second: Annotated[Amount, "the most that kept the limit"]
+    relative_error: Amount
+    startup_seconds: Seconds
+    extended: Annotated[bool, "whether it took longer to be sure"]
+    meets_goal: bool
+    load: ServeLoadJson | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeTrialJson:
+    """One load test; measured or failure is null."""
+
+    number: Number
+    config: Knobs
+    attempt: Number
+    reason: Annotated[str, "why it was tried"]
+    usd_per_hour: Money
+    authorised_usd: Annotated[Money, "the worst case that the ledger authorised"]
+    authorised_seconds: Seconds
+    seconds: Seconds
+    usd: Money
+    failure: ServeFailureJson | None
+    measured: ServeMeasuredJson | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeDeployedJson:
+    """Of mlcd serve itself: the server that was left running."""
+
+    address: str
+    pid: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeJson:
+    """One run of mlcd serve, as printed by -o json.
+
+    The unit of every number is in its key; money is in US dollars; null means that there is none.
+    """
+
+    schema: Annotated[Literal[1], "rises when a key goes or changes its meaning"]
+    kind: Annotated[Literal["serve"], "of job: train, serve or serverless"]
+    run_id: Annotated[str, "the name for mlcd show, report and resume"]
+    name: Annotated[str, "the job's name"]
+    created: Annotated[str, "when the run began, ISO 8601"]
+    status: Annotated[Status, "how it ended"]
+    exit_code: Annotated[Count, "the command line's exit code for this status"]
+    cloud: Annotated[str, "resources.infra"]
+    nominal_prices: Annotated[bool, "true where nobody is charged"]
+    strategy: Annotated[str, "with its options"]
+    seed: Annotated[Count, "of every random choice"]
+    version: Annotated[str, "of mlcd"]
+    model: Annotated[str | None, "the ONNX file"]
+    goal: Annotated[ServeGoalJson, "what was asked"]
+    load: Annotated[ServeScenarioJson, "how the server was loaded"]
+    configurations: Annotated[Count, "size of the space"]
+    untried: Annotated[Count, "of them, that were not tried"]
+    stopped: Annotated[str, "why the search ended"]
+    choice: Annotated[ServeChoiceJson | None, "what is recommended"]
+    nearest: Annotated[ServeRejectedJson | None, "where nothing meets the goal: what comes nearest"]
+    ways_out: Annotated[tuple[str, ...], "limits under which something would fit"]
+    resembles: Annotated[ServeResemblesJson | None, "known models that it is like"]
+    receipt: Annotated[ServeReceiptJson, "what it took"]
+    trials: Annotated[tuple[ServeTrialJson, ...], "every load test, in order"]
+    why_not: Annotated[tuple[ServeRejectedJson, ...], "every configuration that was tried and lost"]
+    notes: Annotated[tuple[str, ...], "what a reader should know"]
+    deployed: Annotated[
+        ServeDeployedJson | LeftOut | None, "of mlcd serve itself: the server that was left running"
+    ] = LEFT_OUT
+    written: Annotated[tuple[str, ...] | LeftOut, "of mlcd serve itself: the files that were written"] = LEFT_OUT

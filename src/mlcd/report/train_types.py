@@ -1,0 +1,288 @@
+"""The JSON result of `mlcd train`, key by key."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from mlcd.report.result_types import (
+    Among,
+    Amount,
+    Count,
+    Interval,
+    Money,
+    MoneyInterval,
+    Number,
+    Objectives,
+    Seconds,
+)
+from mlcd.run.attempt import Ending
+from mlcd.run.findings import RejectionReason as R
+from mlcd.space import Config
+from mlcd.trial.outcome import Status
+from mlcd.trial.trial import FailureKind
+from mlcd.units import Usd
+
+Knobs = Annotated[Config, "a value for every knob: instance and nodes in training"]
+Reason = Annotated[
+    R,
+    Among(
+        R.OVER_BUDGET,
+        R.LATE,
+        R.SLOWER,
+        R.DEARER,
+        R.WORSE_KNEE,
+        R.TIED,
+        R.PASSED_OVER,
+        R.OPEN,
+        R.FAILED,
+        R.NOT_AFFORDABLE,
+        R.NOT_TRIED,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainAttemptJson:
+    """The training, or one attempt at it."""
+
+    instance: Annotated[str, "where it ran"]
+    nodes: Annotated[Number, "on how many"]
+    batch: Annotated[Number | None, "the global batch, where it is chosen"]
+    ending: Annotated[
+        Ending, "stopped: at the budget's end; begun again after: lost (mlcd died), restarted (nodes went), moved"
+    ]
+    message: Annotated[str, "why"]
+    seconds: Annotated[Seconds, "until it ended"]
+    usd: Annotated[Money, "what it cost"]
+    reached_samples: Annotated[Amount, "how far the training was saved"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainPlanJson:
+    """Training to the end on one deployment."""
+
+    config: Knobs
+    seconds: Annotated[Seconds, "expected time of the whole training"]
+    usd: Annotated[Money, "expected cost of the whole training"]
+    worst_seconds: Annotated[Seconds, "upper bound of seconds at settings.assurance"]
+    worst_usd: Annotated[Money, "upper bound of usd at settings.assurance"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainLearnedJson:
+    """How good the model was after so many samples."""
+
+    samples: Annotated[Amount, "of the whole training so far"]
+    metric: Annotated[float, "as the job reported it"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainMeasuredJson:
+    """What a trial measured."""
+
+    samples_per_second: Annotated[Amount, "mean speed"]
+    samples_per_second_interval: Interval
+    relative_error: Annotated[Amount, "standard error of log speed"]
+    iterations: Annotated[Number, "measured after warm-up"]
+    startup_seconds: Annotated[Seconds, "from the order to the first sample"]
+    extended: Annotated[bool, "whether it was stretched to get precise"]
+    utilisation: Annotated[Amount | None, "share of the processors in use"]
+    noise_scale: Annotated[Amount | None, "of the gradients, in samples, where it was measured"]
+    learned: Annotated[tuple[TrainLearnedJson, ...], "how good the model was, where the job has a target"]
+    run_seconds: Annotated[Seconds, "expected time of the whole training there"]
+    run_usd: Annotated[Money, "expected cost of the whole training there"]
+    run_worst_seconds: Annotated[Seconds, "its upper bound"]
+    run_worst_usd: Annotated[Money, "its upper bound"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainFailureJson:
+    """Why a trial failed."""
+
+    kind: FailureKind
+    message: Annotated[str, "what the cloud or the job said"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainTrialJson:
+    """One trial; measured or failure is null."""
+
+    number: Annotated[Number, "from 1"]
+    round: Annotated[Count, "trials of one round ran side by side"]
+    config: Knobs
+    attempt: Annotated[Number, "of this configuration"]
+    reason: Annotated[str, "why it was tried"]
+    usd_per_hour: Annotated[Money, "of the whole configuration"]
+    authorised_usd: Annotated[Money, "the most it could cost"]
+    authorised_seconds: Annotated[Seconds, "the longest it could take"]
+    started_seconds: Annotated[Seconds, "after the run's start"]
+    reached_samples: Annotated[Amount, "how far its checkpoint brought the training"]
+    seconds: Annotated[Seconds, "what it took"]
+    usd: Annotated[Money, "what it cost"]
+    measured: Annotated[TrainMeasuredJson | None, "null for a failed trial"]
+    failure: Annotated[TrainFailureJson | None, "null for a measured trial"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainGoalJson:
+    """What was asked."""
+
+    text: Annotated[str, "in words"]
+    minimize: Objectives
+    budget_usd: Annotated[Amount | None, "cap on search and training"]
+    deadline_seconds: Annotated[Seconds | None, "cap on search and training"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainTargetJson:
+    """Where the training ends, where that is by how good the model is."""
+
+    metric: Annotated[str, "its name in the job's reports"]
+    value: Annotated[float, "at which the training is done"]
+    higher: Annotated[bool, "whether higher is better"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainSettingsJson:
+    """What else decides the result."""
+
+    work_samples: Annotated[Amount, "samples x epochs"]
+    configurations: Annotated[Number, "size of the space"]
+    max_trials: Annotated[Number, "at most so many trials"]
+    assurance: Annotated[Amount, "probability of every upper bound"]
+    noise: Annotated[Amount, "relative deviation between two runs"]
+    trial_seconds: Annotated[Seconds, "planned for one node"]
+    extra_seconds_per_3_nodes: Annotated[Amount, "added to a trial"]
+    extension: Annotated[Amount, "share by which a trial may be stretched"]
+    watchdog_seconds: Annotated[Seconds, "after which a hang is ended"]
+    precision: Annotated[Amount, "relative width at which a trial ends"]
+    retries: Annotated[Count, "of a failed trial"]
+    reference_batch: Annotated[Number | None, "whose samples are counted, where the batch is chosen"]
+    target: Annotated[TrainTargetJson | None, "where the training ends, where that is by how good the model is"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainChoiceJson:
+    """The deployment recommended."""
+
+    config: Knobs
+    seconds: Annotated[Seconds, "expected time of the whole training"]
+    usd: Annotated[Money, "expected cost of the whole training"]
+    worst_seconds: Annotated[Seconds, "upper bound of seconds at settings.assurance"]
+    worst_usd: Annotated[Money, "upper bound of usd at settings.assurance"]
+    seconds_interval: Interval | None
+    usd_interval: MoneyInterval | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainSavedJson:
+    """One naive choice."""
+
+    label: Annotated[str, "which one"]
+    config: Knobs
+    seconds: Annotated[float, "its training less the total"]
+    usd: Annotated[Usd, "its training less the total"]
+    breaks: Annotated[
+        tuple[Annotated[str, Among("budget", "deadline")], ...], "the limits that its training alone would break"
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainReceiptJson:
+    """What it took."""
+
+    trials: Annotated[Count, "all of them"]
+    failed_trials: Annotated[Count, "those without a speed"]
+    search_seconds: Annotated[Seconds, "all trials, on the wall clock"]
+    search_usd: Annotated[Money, "every node-second of every trial"]
+    earlier: Annotated[
+        tuple[TrainAttemptJson, ...], "attempts at the training that were begun again, paid and in the totals"
+    ]
+    run_seconds: Annotated[Seconds | None, "the training, as far as it came"]
+    run_usd: Annotated[Money | None, "the training"]
+    run_is_predicted: Annotated[bool, "true where the training has not ended"]
+    total_seconds: Annotated[Seconds, "search and trainings"]
+    total_usd: Annotated[Money, "search and trainings"]
+    cap_seconds: Annotated[Seconds | None, "the deadline"]
+    cap_usd: Annotated[Money | None, "the budget"]
+    left_seconds: Annotated[float | None, "cap less total"]
+    left_usd: Annotated[Usd | None, "cap less total"]
+    saved: Annotated[tuple[TrainSavedJson, ...], "against not searching; negative where the naive choice takes less"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainWhyNotJson:
+    """One deployment, or a group of untried ones."""
+
+    subject: Annotated[str, "in words"]
+    config: Knobs | None
+    trial: Annotated[int | None, "its last trial's number"]
+    kind: Reason
+    text: Annotated[str, "the reason in words"]
+    configurations: Annotated[Number, "how many it speaks of"]
+    instances: Annotated[tuple[str, ...], "the types of a group of untried ones; else empty"]
+    samples_per_second: Annotated[Amount | None, "as measured"]
+    seconds: Annotated[Seconds | None, "expected time of the training there"]
+    usd: Annotated[Money | None, "expected cost of the training there"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainNaiveJson:
+    """What someone who does not search would take."""
+
+    label: Annotated[str, "which one"]
+    measured: Annotated[bool, "false where seconds and usd are the model's"]
+    config: Knobs
+    seconds: Annotated[Seconds, "expected time of the whole training"]
+    usd: Annotated[Money, "expected cost of the whole training"]
+    worst_seconds: Annotated[Seconds, "upper bound of seconds at settings.assurance"]
+    worst_usd: Annotated[Money, "upper bound of usd at settings.assurance"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainRelaxationJson:
+    """The smallest change of a limit that would have let a measured deployment fit."""
+
+    text: Annotated[str, "in words"]
+    budget_usd: Annotated[Money | None, "the budget it takes"]
+    deadline_seconds: Annotated[Seconds | None, "the deadline it takes"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainJson:
+    """One run of mlcd train, as printed by -o json.
+
+    The unit of every number is in its key; money is in US dollars; null means that there is none.
+    """
+
+    schema: Annotated[Literal[1], "rises when a key goes or changes its meaning"]
+    kind: Annotated[Literal["train"], "of job: train, serve or serverless"]
+    run_id: Annotated[str, "the name for mlcd show, report and resume"]
+    name: Annotated[str, "the job's name"]
+    created: Annotated[str, "when the run began, ISO 8601"]
+    status: Annotated[Status, "how it ended"]
+    exit_code: Annotated[Count, "the command line's exit code for this status"]
+    simulated: Annotated[bool, "true where time and money are not real"]
+    cloud: Annotated[str, "resources.infra"]
+    strategy: Annotated[str, "with its options"]
+    seed: Annotated[int, "of every random choice"]
+    parallel: Annotated[Number, "trials side by side"]
+    version: Annotated[str, "of mlcd"]
+    catalog_date: Annotated[str, "of the prices"]
+    goal: Annotated[TrainGoalJson, "what was asked"]
+    settings: Annotated[TrainSettingsJson, "what else decides the result"]
+    stopped: Annotated[str, "why the search ended"]
+    choice: Annotated[TrainChoiceJson | None, "the deployment recommended"]
+    training: Annotated[TrainAttemptJson | None, "how the training ended; null where there was none"]
+    outputs: Annotated[str | None, "folder with what the training brought home"]
+    receipt: Annotated[TrainReceiptJson, "what it took"]
+    trials: Annotated[tuple[TrainTrialJson, ...], "in order"]
+    why_not: Annotated[
+        tuple[TrainWhyNotJson, ...], "all but the choice: measured (best first), failed, untried by reason"
+    ]
+    pareto: Annotated[
+        tuple[TrainPlanJson, ...], "measured deployments that no other beats in both time and cost, fastest first"
+    ]
+    naive: Annotated[tuple[TrainNaiveJson, ...], "what someone who does not search would take"]
+    relaxations: Annotated[
+        tuple[TrainRelaxationJson, ...], "the smallest change of a limit that would have let a measured deployment fit"
+    ]
