@@ -189,8 +189,11 @@ def test_runs_show_report_and_resume_a_finished_run(mlcd: Mlcd, folder: Path) ->
     assert (folder / f"{run_id}.html").exists()
     for kind in ("speed", "money", "tradeoff"):
         wrote = mlcd("report", run_id, "--picture", kind, "-o", "json").json
-        assert wrote == {"run_id": run_id, "file": f"{run_id}-{kind}.svg"}
+        assert wrote == {"run_id": run_id, "kind": "train", "file": f"{run_id}-{kind}.svg"}
         assert (folder / wrote["file"]).read_text(encoding="utf-8").startswith("<svg")
+    unknown = mlcd("report", run_id, "--picture", "sped")
+    assert unknown.code == 2
+    assert f"{run_id} has no picture 'sped'; allowed: speed, money, tradeoff; did you mean 'speed'?" in unknown.err
 
 
 def test_catalog_filters_sorts_and_names_its_date_and_sources(mlcd: Mlcd) -> None:
@@ -430,7 +433,6 @@ BAD: dict[str, Bad] = {
     "unknown run to show": Bad(("show", "nosuch-123"), 2, ("'nosuch-123'", "mlcd runs")),
     "unknown run to resume": Bad(("resume", "nosuch-123"), 2, ("'nosuch-123'",)),
     "unknown run to report": Bad(("report", "nosuch-123"), 2, ("'nosuch-123'",)),
-    "unknown picture": Bad(("report", "x", "--picture", "sped"), 2, ("'sped'", "did you mean 'speed'?")),
     "unknown type in catalog": Bad(("catalog", "p3.2xlrge"), 2, ("'p3.2xlrge'", "did you mean 'p3.2xlarge'?")),
     "unknown cloud in catalog": Bad(("catalog", "--cloud", "asw"), 2, ("'asw'", "allowed: aws, azure, gcp")),
     "set of another cloud in catalog": Bad(("catalog", "--cloud", "aws", "gcp-gpu"), 2, ("gcp, not of aws",)),

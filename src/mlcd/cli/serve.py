@@ -6,11 +6,11 @@ import click
 
 from mlcd.cli.output import output_option, print_json, print_run, print_text, progress
 from mlcd.errors import BadInput
-from mlcd.run.run import SearchRun
 
 if TYPE_CHECKING:
     from mlcd.clouds.serving.deploy import Deployed
     from mlcd.jobs.serve import PreparedServing
+    from mlcd.run.run import SearchRun
     from mlcd.spec.serve import ServeSpec
 
 _KINDS = ("compose", "kubernetes", "triton")
