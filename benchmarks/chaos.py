@@ -185,13 +185,13 @@ def says(blow: str, said: str) -> re.Match[str] | None:
 
 def remains(lease_id: str) -> list[str]:
     """What is left of a lease, on any cloud."""
-    left = [f"process {pid}" for pid in processes.tagged(lease_id)]
+    remaining = [f"process {pid}" for pid in processes.tagged(lease_id)]
     if missing():
-        return left
-    left += [f"namespace {name}" for name in namespaces_of(lease_id)]
-    left += [f"link {name}" for name in links_of(lease_id)]
-    left += [f"control group {group}" for group in groups_of(lease_id)]
-    return left + [f"record {name}" for name in read_records() if name == lease_id]
+        return remaining
+    remaining += [f"namespace {name}" for name in namespaces_of(lease_id)]
+    remaining += [f"link {name}" for name in links_of(lease_id)]
+    remaining += [f"control group {group}" for group in groups_of(lease_id)]
+    return remaining + [f"record {name}" for name in read_records() if name == lease_id]
 
 
 # ---- blows

@@ -26,7 +26,7 @@ from joblib import Parallel, delayed
 from mlcd.bench.case import search as run_search
 from mlcd.catalog import load_catalog
 from mlcd.clouds.provider import Cloud, KnownTruth
-from mlcd.clouds.replay import ReplayCloud, ReplayInstance, Workload
+from mlcd.clouds.replay import ReplayCloud, ReplayInstance, ReplayWorkload
 from mlcd.clouds.sim import MODELS, Rates, SimCloud, SimJob
 from mlcd.clouds.wrappers import Flaky, Noisy
 from mlcd.goal import Goal, Objective
@@ -116,7 +116,7 @@ def tabled_world(rng: random.Random) -> World:
     if not any(seconds.values()):
         seconds[next(iter(seconds))] = 3600.0
     instances = {name: ReplayInstance(name=name, usd_per_hour=prices[name]) for name in names}
-    cloud: Cloud = ReplayCloud(Workload(name="made-up", seconds=seconds, instances=instances))
+    cloud: Cloud = ReplayCloud(ReplayWorkload(name="made-up", seconds=seconds, instances=instances))
     if rng.random() < 0.6:
         cloud = Flaky(cloud, rate=rng.choice((0.05, 0.2, 0.6)), seed=rng.randrange(10**9))
     if rng.random() < 0.8:

@@ -54,7 +54,7 @@ def worker(name: str, rounds: int, block: int) -> None:
     import torch  # noqa: PLC0415
 
     import mlcd.torch  # noqa: PLC0415
-    from mlcd.training.course import course  # noqa: PLC0415
+    from mlcd.training.training_progress import course  # noqa: PLC0415
 
     torch.set_num_threads(1)
     rank = mlcd.torch.init()

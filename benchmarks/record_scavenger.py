@@ -17,7 +17,7 @@ from typing import Any
 
 from mlcd.bench.case import is_unseen
 from mlcd.bench.scavenger import score as product
-from mlcd.bench.scavenger.truth import Truth, load_truths
+from mlcd.bench.scavenger.truth import ScavengerTruth, load_truths
 from mlcd.version import __version__
 from papers import scavenger
 from papers.scavenger_models.ablation import Ablation, ablations
@@ -45,7 +45,7 @@ def sources() -> str:
     return f"{git('rev-parse', '--short', 'HEAD') or 'unknown'}{' with changes' if changed else ''}"
 
 
-def best(truth: Truth) -> dict[str, Any]:
+def best(truth: ScavengerTruth) -> dict[str, Any]:
     quickest, cheapest = min(truth.choices, key=truth.seconds), min(truth.choices, key=truth.usd)
     return {
         "model": truth.name,
@@ -75,7 +75,7 @@ def maybe(value: float | None) -> str:
     return "-" if value is None else percent(value)
 
 
-def product_summary(rows: Sequence[product.Row]) -> list[str]:
+def product_summary(rows: Sequence[product.ScavengerRow]) -> list[str]:
     held_out = {s.mode: s for s in product.summarise([r for r in rows if is_unseen(r.model)])}
     lines = []
     for s in product.summarise(rows):
@@ -92,7 +92,7 @@ def product_summary(rows: Sequence[product.Row]) -> list[str]:
     return table(heads, lines)
 
 
-def product_rows(rows: Sequence[product.Row]) -> list[str]:
+def product_rows(rows: Sequence[product.ScavengerRow]) -> list[str]:
     heads = [
         "model",
         "mode",

@@ -21,7 +21,7 @@ from typing import Any
 
 from mlcd.bench.serve.beds import beds
 from mlcd.bench.serve.case import Bed
-from mlcd.bench.serve.score import Comparison, Row, applicable, compare, summarise
+from mlcd.bench.serve.score import ServeComparison, ServeRow, applicable, compare, summarise
 from mlcd.version import __version__
 from papers.falcon import draw
 from papers.falcon_evaluations import EVALUATED_MS, STRATEGIES, Setting, as_json, evaluate
@@ -43,8 +43,8 @@ def code() -> str:
     return f"{git('rev-parse', '--short', 'HEAD') or 'unknown'}{' with changes' if changed else ''}"
 
 
-def by_target(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    groups: dict[tuple[str, str, float], list[Row]] = {}
+def by_target(rows: Sequence[ServeRow]) -> list[dict[str, Any]]:
+    groups: dict[tuple[str, str, float], list[ServeRow]] = {}
     for row in rows:
         groups.setdefault((row.strategy, row.target, row.slo_ms), []).append(row)
     return [
@@ -62,7 +62,7 @@ def by_target(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def record_comparison(name: str, found: Sequence[Bed], arguments: argparse.Namespace) -> None:
     trials = tuple(int(count) for count in arguments.trials.split(","))
-    comparison = Comparison(
+    comparison = ServeComparison(
         strategies=STRATEGIES, trials=trials, slo_ms=SLO[name], seeds=arguments.seeds, jobs=arguments.jobs
     )
     rows = compare(comparison, found)

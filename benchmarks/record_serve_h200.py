@@ -20,7 +20,7 @@ from typing import Any
 
 from mlcd.bench.case import is_unseen
 from mlcd.bench.serve.beds import beds
-from mlcd.bench.serve.score import Comparison, Row, compare, summarise
+from mlcd.bench.serve.score import ServeComparison, ServeRow, compare, summarise
 from mlcd.version import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -63,9 +63,9 @@ def code() -> str:
     return f"{git('rev-parse', '--short', 'HEAD') or 'unknown'}{' with changes' if changed else ''}"
 
 
-def by_target(rows: list[Row]) -> list[dict[str, Any]]:
+def by_target(rows: list[ServeRow]) -> list[dict[str, Any]]:
     """Means over seeds, a line a strategy, target and limit."""
-    groups: dict[tuple[str, str, float], list[Row]] = {}
+    groups: dict[tuple[str, str, float], list[ServeRow]] = {}
     for row in rows:
         groups.setdefault((row.strategy, row.target, row.slo_ms), []).append(row)
     return [
@@ -80,7 +80,7 @@ def by_target(rows: list[Row]) -> list[dict[str, Any]]:
     ]
 
 
-def write(path: Path, rows: list[Row], *, noise: float) -> None:
+def write(path: Path, rows: list[ServeRow], *, noise: float) -> None:
     present = {row.strategy for row in rows}
     names = [name for name in dict.fromkeys([*STRATEGIES, *(row.strategy for row in rows)]) if name in present]
     order = {name: at for at, name in enumerate(names)}
@@ -102,11 +102,11 @@ def write(path: Path, rows: list[Row], *, noise: float) -> None:
     print(f"{path.name}: {len(rows)} searches")
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[ServeRow]:
     """The rows of what `mlcd bench serve -o json` printed."""
     found = json.loads(path.read_text(encoding="utf-8"))["rows"]
     return [
-        Row(**(row | {name: {int(k): v for k, v in row[name].items()} for name in ("accuracy", "search_usd")}))
+        ServeRow(**(row | {name: {int(k): v for k, v in row[name].items()} for name in ("accuracy", "search_usd")}))
         for row in found
     ]
 
@@ -115,7 +115,7 @@ def ablate(seeds: int, jobs: int) -> None:
     """Only targets whose sha256(name) is odd, and seeds that no result is reported for."""
     bed = beds()[0]
     tuned = replace(bed, targets=tuple(name for name in bed.targets if not is_unseen(name)))
-    comparison = Comparison(strategies=ABLATED, seeds=seeds, first_seed=1000, jobs=jobs)
+    comparison = ServeComparison(strategies=ABLATED, seeds=seeds, first_seed=1000, jobs=jobs)
     write(ABLATION, compare(comparison, [tuned]), noise=comparison.noise)
 
 
@@ -161,11 +161,11 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=-1)
     given = parser.parse_args()
     if given.what == "run":
-        comparison = Comparison(strategies=STRATEGIES, seeds=given.seeds, jobs=given.jobs)
+        comparison = ServeComparison(strategies=STRATEGIES, seeds=given.seeds, jobs=given.jobs)
         write(RECORD, compare(comparison, beds()), noise=comparison.noise)
     elif given.what == "merge":
         rows = [row for path in given.files for row in read_rows(path)]
-        write(RECORD, rows, noise=Comparison(strategies=()).noise)
+        write(RECORD, rows, noise=ServeComparison(strategies=()).noise)
     elif given.what == "ablation":
         ablate(given.seeds, given.jobs)
     else:

@@ -17,8 +17,8 @@ from typing import Any
 
 from mlcd.bench.serverless.compare import (
     RIVALS,
-    Comparison,
-    Row,
+    ServerlessComparison,
+    ServerlessRow,
     Versus,
     compare,
     smallest_budgets,
@@ -68,7 +68,7 @@ def percent(value: float | None) -> str:
     return "-" if value is None else f"{value:+.1%}"
 
 
-def medians(rows: Sequence[Row]) -> dict[tuple[str, float], float]:
+def medians(rows: Sequence[ServerlessRow]) -> dict[tuple[str, float], float]:
     """(scheduler, budget) to the median of its time over the oracle's, less 1."""
     done = [row for row in rows if row.status == "done"]
     best = {(row.workload, row.budget_usd, row.seed): row.seconds for row in done if row.scheduler == "oracle"}
@@ -80,7 +80,7 @@ def medians(rows: Sequence[Row]) -> dict[tuple[str, float], float]:
     return {key: statistics.median(values) for key, values in found.items()}
 
 
-def comparison_table(rows: Sequence[Row]) -> list[str]:
+def comparison_table(rows: Sequence[ServerlessRow]) -> list[str]:
     pairs: dict[tuple[str, float], Versus] = {(v.scheduler, v.budget_usd): v for v in versus(rows)}
     needed, median = smallest_budgets(rows), medians(rows)
     lines = []
@@ -107,7 +107,7 @@ def comparison_table(rows: Sequence[Row]) -> list[str]:
     return table([*heads, "vs `static`", "vs `siren`", "vs `oracle`", "the same, median"], lines)
 
 
-def paper_table(rows: Sequence[Row]) -> list[str]:
+def paper_table(rows: Sequence[ServerlessRow]) -> list[str]:
     means = {(s.scheduler, s.budget_usd): s.mean_seconds for s in summarise(rows)}
     lines = []
     for budget, (grid, siren) in PAPER_ROWS.items():
@@ -178,12 +178,12 @@ def curve_lines() -> list[str]:
     return [said, "", *table(["epochs seen", "paper's workload", "other workloads", "reward, exploring"], rows)]
 
 
-def rows_of(name: str, comparison: Comparison, folder: Path | None) -> list[Row]:
+def rows_of(name: str, comparison: ServerlessComparison, folder: Path | None) -> list[ServerlessRow]:
     """Read where the command was run before, computed else."""
     file = folder / f"{name}.json" if folder is not None else None
     if file is None or not file.exists():
         return compare(comparison)
-    read = [Row(**row) for row in json.loads(file.read_text(encoding="utf-8"))["rows"]]
+    read = [ServerlessRow(**row) for row in json.loads(file.read_text(encoding="utf-8"))["rows"]]
     found = {(row.workload, row.scheduler, row.budget_usd) for row in read}
     expected = len(comparison.workloads) * len(comparison.schedulers) * len(comparison.budgets)
     if len(found) != expected or len(read) != expected * comparison.seeds:
@@ -203,9 +203,11 @@ def main() -> None:
     known, unknown = (*RIVALS, "mpc-first", "oracle-whole"), (*RIVALS, "mpc-again", "oracle-whole")
     jobs, unseen_names = arguments.jobs, workload_names("unseen")
     wanted = {
-        "paper": Comparison(budgets=BUDGETS, seeds=seeds, schedulers=known, jobs=jobs),
-        "unseen": Comparison(workloads=unseen_names, schedulers=unknown, budgets=BUDGETS, seeds=other, jobs=jobs),
-        "flat": Comparison(workloads=("flat",), budgets=BUDGETS[1:], seeds=flat_seeds, jobs=jobs),
+        "paper": ServerlessComparison(budgets=BUDGETS, seeds=seeds, schedulers=known, jobs=jobs),
+        "unseen": ServerlessComparison(
+            workloads=unseen_names, schedulers=unknown, budgets=BUDGETS, seeds=other, jobs=jobs
+        ),
+        "flat": ServerlessComparison(workloads=("flat",), budgets=BUDGETS[1:], seeds=flat_seeds, jobs=jobs),
     }
     seen, unseen, flat = (rows_of(name, comparison, arguments.rows) for name, comparison in wanted.items())
     commands = {

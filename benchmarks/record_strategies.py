@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from mlcd.bench.case import GoalKind
-from mlcd.bench.train import Comparison, Summary, compare, summarise
+from mlcd.bench.train import TrainComparison, TrainSummary, compare, summarise
 from mlcd.version import __version__
 
 ROOT = Path(__file__).parent.parent
@@ -45,7 +45,7 @@ def _record_scout(tables: Path, seeds: int, date: str) -> None:
     lines.append("|---|---|---|---|---|---|---|---|")
     for goal, parallel, strategies in CASES:
         whole, held_out = _summaries(
-            Comparison(
+            TrainComparison(
                 strategies=strategies, goal=goal, hours=(6.0,), seeds=seeds, tables=tables, parallel=parallel, jobs=-1
             )
         )
@@ -65,7 +65,7 @@ def _record_sim(seeds: int, date: str) -> None:
     records = []
     lines: dict[str, list[str]] = {name: [] for name in SIX}
     for goal in GoalKind:
-        whole = summarise(compare(Comparison(strategies=SIX, goal=goal, hours=(6.0,), seeds=seeds, jobs=-1)))
+        whole = summarise(compare(TrainComparison(strategies=SIX, goal=goal, hours=(6.0,), seeds=seeds, jobs=-1)))
         command = f"mlcd bench train --sim --strategies {','.join(SIX)} --goal {goal} --hours 6 --seeds {seeds} -o json"
         records.append(_kept(command, whole, []))  # nothing of the simulator was held out
         for s in whole:
@@ -95,12 +95,12 @@ def _record_sim(seeds: int, date: str) -> None:
         page.write_text(new, encoding="utf-8")
 
 
-def _summaries(comparison: Comparison) -> tuple[list[Summary], list[Summary]]:
+def _summaries(comparison: TrainComparison) -> tuple[list[TrainSummary], list[TrainSummary]]:
     rows = compare(comparison)
     return summarise(rows), summarise([row for row in rows if row.unseen])
 
 
-def _kept(command: str, whole: list[Summary], held_out: list[Summary]) -> dict[str, object]:
+def _kept(command: str, whole: list[TrainSummary], held_out: list[TrainSummary]) -> dict[str, object]:
     return {
         "command": command,
         "summary": [asdict(summary) for summary in whole],
@@ -120,7 +120,7 @@ def _between(page: str, begin: str, end: str, text: str) -> str:
     return f"{before}{begin}\n{text}{end}{after}"
 
 
-def _line(goal: str, s: Summary, held_out: Summary) -> str:
+def _line(goal: str, s: TrainSummary, held_out: TrainSummary) -> str:
     ratio = f"{s.mean_ratio:.3f} ({s.ratio_interval[0]:.2f} to {s.ratio_interval[1]:.2f})"
     counts = f"{s.violations} | {s.unfinished} of {s.runs} | {s.mean_trials:.1f}"
     return (
@@ -128,7 +128,7 @@ def _line(goal: str, s: Summary, held_out: Summary) -> str:
     )
 
 
-def _sim_line(s: Summary) -> str:
+def _sim_line(s: TrainSummary) -> str:
     share = "-" if s.probe_share is None else f"{s.probe_share:.0%}"
     interval = f"{s.ratio_interval[0]:.2f} to {s.ratio_interval[1]:.2f}"
     ratios = f"{s.mean_ratio:.2f} | {interval} | {_number(s.mean_ratio_done)}"

@@ -34,7 +34,7 @@ from mlcd.search.registry import strategy
 from mlcd.search.scavenger.grid import GridStrategy
 from mlcd.space import Config
 from mlcd.spec import read_train
-from mlcd.trial.plan import Left, Plan
+from mlcd.trial.plan import Plan, Remaining
 from mlcd.trial.trial import History
 
 POLICY = TrialPolicy(
@@ -104,8 +104,8 @@ def reference_work(bed: Path, problem: Problem) -> float:
 def brief_runs(cloud: JobCloud, problem: Problem, name: str, repeat: int) -> History:
     """What the strategy asks for, until it asks for no more."""
     searcher, history = strategy(name), History()
-    left = Left(usd=None, seconds=None, allowed=np.ones(len(problem.space), dtype=bool))
-    while wanted := searcher.suggest(problem, history, left, 1):
+    remaining = Remaining(usd=None, seconds=None, allowed=np.ones(len(problem.space), dtype=bool))
+    while wanted := searcher.suggest(problem, history, remaining, 1):
         config = wanted[0].config
         trial = measure(
             cloud, config, attempt=1, policy=POLICY, usd_per_hour=problem.price(config),
@@ -122,8 +122,8 @@ def judged(problem: Problem, history: History, name: str, bed: dict[tuple[int, i
     searcher = strategy(name)
     if not isinstance(searcher, GridStrategy):
         raise TypeError("not a scavenger strategy")
-    left = Left(usd=None, seconds=None, allowed=np.ones(len(problem.space), dtype=bool))
-    choice = searcher.recommend(problem, history, left)
+    remaining = Remaining(usd=None, seconds=None, allowed=np.ones(len(problem.space), dtype=bool))
+    choice = searcher.recommend(problem, history, remaining)
     if choice is None:
         raise RuntimeError("nothing was chosen")
     tried = {_key(t.config) for t in history}

@@ -25,7 +25,7 @@ from mlcd.run.run import SearchRun
 from mlcd.search.candidates import open_rows
 from mlcd.search.heterbo import HeterBO
 from mlcd.trial.outcome import Status
-from mlcd.trial.plan import Left, margin_sigmas
+from mlcd.trial.plan import Remaining, margin_sigmas
 from mlcd.trial.trial import History, Suggestion
 from mlcd.units import Usd
 from papers.heterbo_figures.experiment import Experiment, free_optimum, true_seconds
@@ -44,14 +44,14 @@ class Prescribed(HeterBO):
 
     nodes: tuple[int, ...] = ()
 
-    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+    def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """The next of `nodes`, then HeterBO's own."""
         made = len(history.tried) - 1
         if 0 <= made < len(self.nodes):
             row = self.nodes[made] - 1
-            if open_rows(problem, history, left)[row]:
+            if open_rows(problem, history, remaining)[row]:
                 return (Suggestion(config=problem.space.configs[row], reason="prescribed"),)
-        return super().suggest(problem, history, left, count)
+        return super().suggest(problem, history, remaining, count)
 
 
 def known_curve(*, look: bool) -> list[tuple[float, tuple[int, ...]]]:
@@ -63,10 +63,10 @@ def known_curve(*, look: bool) -> list[tuple[float, tuple[int, ...]]]:
     run = {n: true_seconds(setting, problem.space.configs[n - 1]) or math.inf for n in NODES}
 
     def mean(order: tuple[int, ...]) -> float:
-        left, open_, total = BUDGET - (trial_usd[0] if look else 0.0), 1.0, 0.0
+        remaining, open_, total = BUDGET - (trial_usd[0] if look else 0.0), 1.0, 0.0
         for n in order:
-            left -= trial_usd[n - 1]
-            room = math.log(left / (run[n] * problem.dollars_per_second[n - 1]))
+            remaining -= trial_usd[n - 1]
+            room = math.log(remaining / (run[n] * problem.dollars_per_second[n - 1]))
             fits = float(ndtr(room / problem.noise - margin_sigmas(problem.assurance)))
             total += open_ * fits * run[n] / optimum.value
             open_ *= 1 - fits

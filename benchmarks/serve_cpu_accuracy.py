@@ -17,7 +17,7 @@ from mlcd.known.cpu import cpu, cpu_noise
 from mlcd.problem import Problem
 from mlcd.search.registry import strategy
 from mlcd.space import Knob, Space
-from mlcd.trial.plan import Left, best_fitting
+from mlcd.trial.plan import Remaining, best_fitting
 from mlcd.trial.trial import History, Load, Measurement
 from mlcd.units import ZERO, Usd
 
@@ -48,11 +48,11 @@ def accuracy(known: Known, model: KnownModel, name: str, slo_seconds: float) -> 
     """After each trial, the choice over the best."""
     others, asked = known.without(model.name), problem(known, slo_seconds)
     chosen = strategy(name, known=others, target=model.target)
-    left = Left(usd=None, seconds=None, allowed=np.ones(len(asked.space), dtype=bool))
+    remaining = Remaining(usd=None, seconds=None, allowed=np.ones(len(asked.space), dtype=bool))
     truth = known.per_dollar(model, slo_seconds)
     history, found = History(), []
     for _ in range(TRIALS):
-        for suggestion in chosen.suggest(asked, history, left, 1):
+        for suggestion in chosen.suggest(asked, history, remaining, 1):
             row = asked.space.index[suggestion.config]
             seconds = float(model.latency_seconds[row])
             load = Load(p50_seconds=seconds, p95_seconds=seconds, p99_seconds=seconds, requests=1)
@@ -69,7 +69,7 @@ def accuracy(known: Known, model: KnownModel, name: str, slo_seconds: float) -> 
                     load=load,
                 )
             )
-        best = best_fitting(asked, history, left)
+        best = best_fitting(asked, history, remaining)
         found.append(float(truth[asked.space.index[best.config]] / truth.max()) if best else 0.0)
     return found
 

@@ -173,8 +173,8 @@ def main() -> None:
             alive, after = server.is_alive, server.stats()
             rounds = [compare(server, arguments, cores.generator) for _ in range(3)]
             alive = alive and server.is_alive
-        left = server.is_alive
-    held = {**verdict(seen, arguments.connections, alive), "nothing_left_running": not left}
+        remaining = server.is_alive
+    held = {**verdict(seen, arguments.connections, alive), "nothing_left_running": not remaining}
     result = {
         "what": "wrk, one request in twenty malformed, against python -m mlcd.server mlp-small.onnx --batch 8",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -23,7 +23,7 @@ import numpy as np
 
 from mlcd.catalog.functions import function_prices
 from mlcd.clouds.functions.lithops.call import Faults, Sync
-from mlcd.clouds.functions.lithops.cloud import LithopsCloud, Workload
+from mlcd.clouds.functions.lithops.cloud import FunctionWorkload, LithopsCloud
 from mlcd.clouds.functions.provider import EpochOrder
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal, Objective
@@ -64,7 +64,7 @@ def train(
     batch, target = TASKS[name]
     samples = shuffled(*MADE[name]())
     asked = problem(name, samples.train_rows, batch, target)
-    workload = Workload(model=name, samples=samples, rate=BUILT_IN[name].rate, sync=sync, seed=seed)
+    workload = FunctionWorkload(model=name, samples=samples, rate=BUILT_IN[name].rate, sync=sync, seed=seed)
     epochs: list[Epoch] = []
     with tempfile.TemporaryDirectory() as folder:
         cloud = LithopsCloud(backend="localhost", problem=asked, workload=workload, folder=Path(folder), faults=faults)
@@ -124,7 +124,7 @@ def calibration(repeats: int) -> dict[str, Any]:
     batch, target = TASKS[name]
     samples = shuffled(*MADE[name]())
     asked = problem(name, samples.train_rows, batch, target)
-    workload = Workload(model=name, samples=samples, rate=BUILT_IN[name].rate)
+    workload = FunctionWorkload(model=name, samples=samples, rate=BUILT_IN[name].rate)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         cloud = LithopsCloud(backend="localhost", problem=asked, workload=workload, folder=Path(folder))

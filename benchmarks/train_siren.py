@@ -132,7 +132,7 @@ def main() -> None:
         n_steps=128,
         batch_size=256,
         n_epochs=10,
-        learning_rate=lambda left: 5e-4 * left + 2e-5,
+        learning_rate=lambda remaining: 5e-4 * remaining + 2e-5,
         gamma=1.0,
         gae_lambda=0.95,
         clip_range=0.2,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlcd.goal import Goal, Objective, Slo
-from mlcd.known.tables import Known, KnownModel, OperatorCurve, OperatorUse, Target
+from mlcd.known.tables import Known, KnownModel, OperatorCurve, OperatorUse, TargetModel
 from mlcd.space import Config
 
 Floats = NDArray[np.float64]
@@ -131,7 +131,7 @@ def model(name: str) -> KnownModel:
         )
         for key, count in recipe.items()
     )
-    target = Target(name=name, operators=uses)
+    target = TargetModel(name=name, operators=uses)
     return KnownModel(target=target, family=family, latency_seconds=np.array(latency), memory_gib=np.array(memory))
 
 

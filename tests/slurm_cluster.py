@@ -26,7 +26,7 @@ from mlcd.clouds.minicloud.cloud import end_abandoned
 from mlcd.clouds.minicloud.facilities import missing
 from mlcd.clouds.minicloud.leased import end_lease, entering
 from mlcd.clouds.minicloud.network import free_subnet, limit, make_network, run_command
-from mlcd.clouds.minicloud.record import Record, link_tag, machine_lock, namespace_name, read_records
+from mlcd.clouds.minicloud.record import LeaseRecord, link_tag, machine_lock, namespace_name, read_records
 from mlcd.clouds.nodes import PREFIX
 
 COMMANDS = ("slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo", "scontrol")
@@ -69,7 +69,7 @@ class Cluster:
 
     folder: Path
     conf: Path
-    record: Record
+    record: LeaseRecord
     partitions: Mapping[str, tuple[Node, ...]]
 
     @property
@@ -111,7 +111,9 @@ def slurm_cluster(kinds: Mapping[str, NodeKind]) -> Iterator[Cluster]:
         yield cluster
 
 
-def _nodes(kinds: Mapping[str, NodeKind], folder: Path, stack: ExitStack) -> tuple[Record, dict[str, tuple[Node, ...]]]:
+def _nodes(
+    kinds: Mapping[str, NodeKind], folder: Path, stack: ExitStack
+) -> tuple[LeaseRecord, dict[str, tuple[Node, ...]]]:
     """The machine's share for the cluster, as one minicloud lease with nodes of several kinds."""
     lease_id = f"{PREFIX}slurm-cluster-{secrets.token_hex(4)}"
     count = sum(kind.count for kind in kinds.values())
@@ -121,7 +123,7 @@ def _nodes(kinds: Mapping[str, NodeKind], folder: Path, stack: ExitStack) -> tup
                 shutil.rmtree(old.folder, ignore_errors=True)
         end_abandoned()
         subnet = free_subnet(record.subnet for record in read_records().values())
-        record = Record(lease_id=lease_id, instance=INSTANCE, count=count, subnet=subnet, folder=str(folder))
+        record = LeaseRecord(lease_id=lease_id, instance=INSTANCE, count=count, subnet=subnet, folder=str(folder))
         stack.callback(end_lease, lease_id)
         record.save()
         partitions: dict[str, tuple[Node, ...]] = {}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import ClassVar, cast
 
-from mlcd.clouds.provider import Cloud, Lease, LeaseFailed, Order, Progress, Purpose, Settled
+from mlcd.clouds.provider import Cloud, JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
 from mlcd.deciders.search import SearchDecider
 from mlcd.deciders.training import TrainingDecider
 from mlcd.engine import Engine
@@ -24,7 +24,7 @@ from mlcd.search.strategy import Elastic, Strategy
 from mlcd.space import Config
 from mlcd.store.store import Store
 from mlcd.testing.made import FASTEST, MACHINES, Machine, batched, failed, make_problem, measured, true_trial
-from mlcd.trial.plan import Left, Plan, best_fitting
+from mlcd.trial.plan import Plan, Remaining, best_fitting
 from mlcd.trial.trial import FailureKind, History, Suggestion
 
 __all__ = ["FASTEST", "MACHINES", "Machine", "batched", "failed", "make_problem", "measured", "true_trial"]
@@ -93,17 +93,17 @@ class SyntheticLease:
         with self.cloud._lock:
             self.cloud.released += 1
 
-    def finish(self, at: Progress) -> Settled:
+    def finish(self, at: JobProgress) -> Settled:
         return Settled(seconds=at.seconds)
 
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Iterator[JobProgress]:
         if self.speed is None:
             raise LeaseFailed(FailureKind.OUT_OF_MEMORY, "out of memory", seconds=self.startup_seconds)
         trained = 0.0
         while trained * self.speed < self.work_samples:
-            yield Progress(self.startup_seconds + trained, trained * self.speed)
+            yield JobProgress(self.startup_seconds + trained, trained * self.speed)
             trained += self.cloud.step_seconds if trained < 3600 else trained / 8
-        yield Progress(self.startup_seconds + self.work_samples / self.speed, self.work_samples)
+        yield JobProgress(self.startup_seconds + self.work_samples / self.speed, self.work_samples)
 
 
 @dataclass
@@ -123,17 +123,17 @@ class ScriptedLease:
     ) -> None:
         self.released += 1
 
-    def finish(self, at: Progress) -> Settled:
+    def finish(self, at: JobProgress) -> Settled:
         return Settled(seconds=at.seconds)
 
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Iterator[JobProgress]:
         for seconds, samples in self.points:
-            yield Progress(seconds, samples)
+            yield JobProgress(seconds, samples)
         if self.failure is not None:
             raise self.failure
         step = 0
         while self.tail is not None:
-            yield Progress(*self.tail(step))
+            yield JobProgress(*self.tail(step))
             step += 1
 
 
@@ -163,14 +163,14 @@ class Listed:
     guarded: bool = True
     answer: Plan | None = None
 
-    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
-        rest = [c for c in self.configs if c not in history.tried and left.allowed[problem.space.index[c]]]
+    def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
+        rest = [c for c in self.configs if c not in history.tried and remaining.allowed[problem.space.index[c]]]
         return tuple(Suggestion(config=c, reason="listed") for c in rest[:count])
 
-    def recommend(self, problem: Problem, history: History, left: Left) -> Plan | None:
-        return self.answer or best_fitting(problem, history, left)
+    def recommend(self, problem: Problem, history: History, remaining: Remaining) -> Plan | None:
+        return self.answer or best_fitting(problem, history, remaining)
 
-    def ending(self, problem: Problem, history: History, left: Left) -> str:
+    def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
         return "the list is at its end"
 
 

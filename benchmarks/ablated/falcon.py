@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ablated.compare import Change, Outcome
 from mlcd.bench.serve.beds import beds
-from mlcd.bench.serve.score import Comparison, compare
+from mlcd.bench.serve.score import ServeComparison, compare
 
 SEEDS, FIRST_SEED = 1, 1000
 TRIALS = 15
@@ -29,7 +29,7 @@ CHANGES = (
 def outcomes(text: str, change: Change, tables: Path, seeds: int) -> list[Outcome]:  # noqa: ARG001
     """Dollars for REQUESTS requests and for the search, over what the best configuration takes."""
     bed = beds()[0]
-    comparison = Comparison(strategies=(text,), trials=(TRIALS,), seeds=seeds, first_seed=FIRST_SEED)
+    comparison = ServeComparison(strategies=(text,), trials=(TRIALS,), seeds=seeds, first_seed=FIRST_SEED)
     found = []
     for row in compare(comparison, [bed]):
         accuracy = row.accuracy[TRIALS]

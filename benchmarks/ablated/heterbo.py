@@ -5,13 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from ablated.compare import Change, Outcome
-from mlcd.bench.case import UNFINISHED_RATIO, GoalKind, Truth, search
-from mlcd.bench.train import Comparison, compare
+from mlcd.bench.case import UNFINISHED_RATIO, GoalKind, TrainTruth, search
+from mlcd.bench.train import TrainComparison, compare
 from mlcd.bench.workloads import sim_workloads
 from mlcd.catalog import load_catalog
 from mlcd.clouds.sim import PAPER_JOBS, SimCloud
 from mlcd.goal import Goal, Objective
-from mlcd.jobs.setting import deployments
+from mlcd.jobs.resolved_job import deployments
 from mlcd.problem import Problem
 from mlcd.trial.outcome import Status
 from mlcd.units import HOUR, Usd
@@ -63,7 +63,7 @@ def outcomes(text: str, change: Change, tables: Path, seeds: int) -> list[Outcom
 
 
 def _on_table(text: str, goal: GoalKind, parallel: int, table: Path | None, seeds: int) -> list[Outcome]:
-    comparison = Comparison(
+    comparison = TrainComparison(
         strategies=(text,),
         goal=goal,
         hours=(HOURS,),
@@ -104,7 +104,7 @@ def _on_single_types(text: str, bed: str, factor: float, seeds: int) -> list[Out
     return found
 
 
-def _single_types(name: str, seed: int) -> list[tuple[Truth, SimCloud]]:
+def _single_types(name: str, seed: int) -> list[tuple[TrainTruth, SimCloud]]:
     """The job on each of its types that can run it at all, alone."""
     job = PAPER_JOBS[name]
     found = []
@@ -126,11 +126,11 @@ def _single_types(name: str, seed: int) -> list[tuple[Truth, SimCloud]]:
             None if speed is None else cloud.startup_seconds(config) + problem.work_samples / speed
             for config, speed in zip(space, speeds, strict=True)
         )
-        found.append((Truth(name=f"{name}/{instance.name}", problem=problem, seconds=seconds), cloud))
+        found.append((TrainTruth(name=f"{name}/{instance.name}", problem=problem, seconds=seconds), cloud))
     return found
 
 
-def _limited(truth: Truth, bed: str, factor: float) -> Problem:
+def _limited(truth: TrainTruth, bed: str, factor: float) -> Problem:
     if bed == "single deadline":
         fastest = min(seconds for seconds, _ in truth.outcomes())
         return replace(truth.problem, goal=Goal(minimize=Objective.COST, deadline_seconds=factor * fastest))

@@ -19,7 +19,7 @@ from mlcd.clouds.sim.physics import waiting_factor
 from mlcd.findings.batches import batch_tradeoff
 from mlcd.models import convergence, parallel
 from mlcd.models.convergence import Reached
-from mlcd.models.parallel import Refined, Setting, StepTime
+from mlcd.models.parallel import ClusterSetting, Refined, StepTime
 from mlcd.report.batch_picture import batch_picture
 from mlcd.run.findings import BatchCurve, BatchPoint
 from papers.scavenger_pricing import ByMemory, PerNode, PricePolicy, Pricing
@@ -127,7 +127,7 @@ def pricing(job: PaperJob, policy: PricePolicy) -> Pricing:
 def simulate(job: PaperJob, policy: PricePolicy) -> list[SimulatedPoint]:
     """Every (K, B), simulated, and predicted from the smallest, a middle and the largest batch."""
     known = (BATCHES[0], BATCHES[(len(BATCHES) - 1) // 2], BATCHES[-1])
-    grid = [Setting(workers=k, batch=b) for b in BATCHES for k in WORKERS]
+    grid = [ClusterSetting(workers=k, batch=b) for b in BATCHES for k in WORKERS]
     runs = [StepTime(setting=s, seconds=_trial_seconds(job, s)) for s in grid if s.batch in known]
     steps = Refined(model=parallel.choose(runs), runs=tuple(runs))
     law = convergence.fit([Reached(batch=b, steps=_true_steps(job, b)) for b in known])
@@ -167,14 +167,14 @@ def figure(name: str, policy: PricePolicy, points: Sequence[SimulatedPoint], wid
     )
 
 
-def _true_step_seconds(job: PaperJob, setting: Setting) -> float:
+def _true_step_seconds(job: PaperJob, setting: ClusterSetting) -> float:
     instance = next(i for i in load_catalog().instances if i.cloud == "gcp" and i.name == INSTANCE)
     computing = compute_seconds(instance, job.network, math.ceil(setting.local_batch))
     computing *= waiting_factor(instance, setting.workers)
     return computing + exchange_seconds(instance, job.network, "ps", setting.workers)
 
 
-def _trial_seconds(job: PaperJob, setting: Setting) -> float:
+def _trial_seconds(job: PaperJob, setting: ClusterSetting) -> float:
     return _true_step_seconds(job, setting) * (1 + TRIAL_NOISE * _chance("trial", job, setting.workers, setting.batch))
 
 

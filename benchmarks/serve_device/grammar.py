@@ -87,16 +87,18 @@ def pool(name: str) -> Callable[[Call], tuple[str, str]]:
 
 def product(call: Call) -> tuple[str, str]:
     """addmm, mm, linear: rows x weights."""
-    left = call["mat1"] if call["mat1"] is not None else call["input"] if call["input"] is not None else call["self"]
-    inner, columns = left.shape[-1], call.out.shape[-1]
-    rows = max(1, left.numel() // inner // call.batch)
+    remaining = (
+        call["mat1"] if call["mat1"] is not None else call["input"] if call["input"] is not None else call["self"]
+    )
+    inner, columns = remaining.shape[-1], call.out.shape[-1]
+    rows = max(1, remaining.numel() // inner // call.batch)
     return "Gemm", text((rows, inner, columns))
 
 
 def batched(call: Call) -> tuple[str, str]:
-    left, right = call["self"], call["mat2"]
-    many = max(1, left.shape[0] // call.batch)
-    return "MatMul", text((many, left.shape[1], left.shape[2], right.shape[2]))
+    remaining, right = call["self"], call["mat2"]
+    many = max(1, remaining.shape[0] // call.batch)
+    return "MatMul", text((many, remaining.shape[1], remaining.shape[2], right.shape[2]))
 
 
 def attention(call: Call) -> tuple[str, str]:

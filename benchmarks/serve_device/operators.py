@@ -92,8 +92,8 @@ class Bench:
             return self._through(self._random(batch * source[0], source[1]))
         if operator == "MatMul":
             many, rows, inner, columns = source
-            left, right = self._random(batch * many, rows, inner), self._random(batch * many, inner, columns)
-            return lambda: torch.bmm(left, right)
+            remaining, right = self._random(batch * many, rows, inner), self._random(batch * many, inner, columns)
+            return lambda: torch.bmm(remaining, right)
         if operator == "Attention":
             heads, queries, keys, width = source
             q, k = self._random(batch, heads, queries, width), self._random(batch, heads, keys, width)

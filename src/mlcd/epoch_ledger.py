@@ -17,7 +17,7 @@ import numpy as np
 
 from mlcd.functions import Floats, FunctionProblem
 from mlcd.run.authorisation import Authorisation, Refusal
-from mlcd.trial.epoch import LEAST_SHARE, Epoch, EpochLeft, FailedEpoch, Fleet
+from mlcd.trial.epoch import LEAST_SHARE, Epoch, FailedEpoch, Fleet, RemainingEpochs
 from mlcd.units import Usd, format_seconds
 
 _ROUNDING = 1e-9
@@ -48,8 +48,8 @@ class EpochLedger:
     @property
     def epochs_left(self) -> float:
         """How many more may be run; 0 where not even the smallest part may."""
-        left = self.problem.max_epochs - self.passes
-        return left if left >= LEAST_SHARE else 0.0
+        remaining = self.problem.max_epochs - self.passes
+        return remaining if remaining >= LEAST_SHARE else 0.0
 
     @property
     def seconds(self) -> float:
@@ -76,9 +76,9 @@ class EpochLedger:
         fixed, per_second = self.problem.slot_terms[self.problem.memory_mb.index(fleet.memory_mb)]
         return Usd.of(calls * (fixed + per_second * Decimal(repr(seconds))))
 
-    def left(self) -> EpochLeft:
+    def remaining(self) -> RemainingEpochs:
         """What a scheduler may know and use."""
-        return EpochLeft(
+        return RemainingEpochs(
             usd=self.usd_left,
             seconds=self.seconds_left,
             epochs=self.epochs_left,

@@ -7,7 +7,7 @@ from mlcd.catalog import Instance
 from mlcd.clouds.functions.provider import EpochFailed, EpochOrder, FunctionCloud
 from mlcd.clouds.nodes import Leftover, NodeEngine, NodeOrder, Nodes, NodesState, agent_command
 from mlcd.clouds.plugin import CloudJob, CloudOffer, CloudPlugin
-from mlcd.clouds.provider import Cloud, Lease, LeaseFailed, Order, Progress, Purpose, Settled
+from mlcd.clouds.provider import Cloud, JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
 from mlcd.errors import BadInput, ProviderError
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal, Objective
@@ -15,8 +15,8 @@ from mlcd.problem import Problem, TrialPolicy
 from mlcd.schedulers.scheduler import Scheduler
 from mlcd.search.strategy import MeasuredStrategy, Strategy
 from mlcd.space import Config
-from mlcd.trial.epoch import Epoch, EpochLeft, FailedEpoch, Fleet, Phase
-from mlcd.trial.plan import Left, Plan, best_fitting
+from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet, Phase, RemainingEpochs
+from mlcd.trial.plan import Plan, Remaining, best_fitting
 from mlcd.trial.trial import Failure, FailureKind, History, Measurement, Suggestion
 from mlcd.units import Usd
 
@@ -29,7 +29,6 @@ __all__ = [
     "Config",
     "Epoch",
     "EpochFailed",
-    "EpochLeft",
     "EpochOrder",
     "FailedEpoch",
     "Failure",
@@ -40,9 +39,9 @@ __all__ = [
     "Goal",
     "History",
     "Instance",
+    "JobProgress",
     "Lease",
     "LeaseFailed",
-    "Left",
     "Leftover",
     "MeasuredStrategy",
     "Measurement",
@@ -55,9 +54,10 @@ __all__ = [
     "Phase",
     "Plan",
     "Problem",
-    "Progress",
     "ProviderError",
     "Purpose",
+    "Remaining",
+    "RemainingEpochs",
     "Scheduler",
     "Settled",
     "Strategy",

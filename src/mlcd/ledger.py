@@ -12,7 +12,7 @@ import numpy as np
 from mlcd.problem import Problem
 from mlcd.run.authorisation import Authorisation, Refusal
 from mlcd.space import Config
-from mlcd.trial.plan import Left, Plan, best_fitting
+from mlcd.trial.plan import Plan, Remaining, best_fitting
 from mlcd.trial.trial import History
 from mlcd.units import ZERO, Usd, format_seconds
 
@@ -57,7 +57,7 @@ class Ledger:
         """The deployment that would be trained if the search ended now; what it needs is reserved."""
         return best_fitting(self.problem, self.history, self._bare_left())
 
-    def left(self) -> Left:
+    def remaining(self) -> Remaining:
         """What a strategy may know and use."""
         problem, size = self.problem, len(self.problem.space)
         if not self.guarded:
@@ -73,13 +73,13 @@ class Ledger:
             running = max((a.seconds for a in self.open), default=0.0)
             until = deadline - self.elapsed_seconds - (reserve.worst_seconds if reserve else 0.0)
             allowed &= np.maximum(problem.worst_trial_seconds, running) <= until
-        return Left(usd=bare.usd, seconds=bare.seconds, allowed=allowed)
+        return Remaining(usd=bare.usd, seconds=bare.seconds, allowed=allowed)
 
     def authorise(self, config: Config) -> Authorisation | Refusal:
         """Permission for one more trial of `config` beside the open ones, or the reason why not."""
         problem = self.problem
         index = problem.space.index[config]
-        if not self.left().allowed[index]:
+        if not self.remaining().allowed[index]:
             return Refusal(choice=config, reason=self._reason(index))
         return Authorisation(
             choice=config,
@@ -94,12 +94,12 @@ class Ledger:
             return Refusal(choice=plan.config, reason="its upper bound is more than what is left")
         return Authorisation(choice=plan.config, attempt=1, usd=plan.worst_usd, seconds=plan.worst_seconds)
 
-    def _bare_left(self) -> Left:
+    def _bare_left(self) -> Remaining:
         everything = np.ones(len(self.problem.space), dtype=bool)
         if self.guarded:
-            return Left(usd=self.usd_left, seconds=self.seconds_left, allowed=everything)
+            return Remaining(usd=self.usd_left, seconds=self.seconds_left, allowed=everything)
         goal = self.problem.goal
-        return Left(usd=goal.budget, seconds=goal.deadline_seconds, allowed=everything, guarded=False)
+        return Remaining(usd=goal.budget, seconds=goal.deadline_seconds, allowed=everything, guarded=False)
 
     def _reason(self, index: int) -> str:
         usd, seconds = Usd(int(self.problem.worst_trial_micros[index])), float(self.problem.worst_trial_seconds[index])

@@ -6,7 +6,7 @@ from tests.synthetic import ScriptedCloud, ScriptedLease, SyntheticCloud
 
 from mlcd.catalog import load_catalog
 from mlcd.clouds.provider import Cloud, Lease, Order
-from mlcd.clouds.replay import ReplayCloud, ReplayInstance, Workload
+from mlcd.clouds.replay import ReplayCloud, ReplayInstance, ReplayWorkload
 from mlcd.clouds.sim import SimCloud, SimJob
 from mlcd.clouds.sim.cloud import CALM
 from mlcd.clouds.wrappers import Delayed, Flaky, Noisy, NoisyRun, Wrapped
@@ -21,7 +21,7 @@ D = Config.deployment
 def replay() -> ReplayCloud:
     seconds = {D("a", 2): 9000.0, D("a", 4): 5200.0, D("b", 2): 40_000.0, D("b", 4): None}
     instances = {name: ReplayInstance(name=name, usd_per_hour=Usd.of(1)) for name in ("a", "b")}
-    return ReplayCloud(Workload(name="made-up", seconds=seconds, instances=instances), folder="made-up")
+    return ReplayCloud(ReplayWorkload(name="made-up", seconds=seconds, instances=instances), folder="made-up")
 
 
 class TestSim(CloudContract):

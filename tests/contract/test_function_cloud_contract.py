@@ -68,13 +68,13 @@ class TestLithopsLocalhost(FunctionCloudContract):
     def connect(
         self, problem: FunctionProblem, samples: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> Make:
-        from mlcd.clouds.functions.lithops.cloud import LithopsCloud, Workload
+        from mlcd.clouds.functions.lithops.cloud import FunctionWorkload, LithopsCloud
 
         monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
         monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
         def made(seed: int) -> LithopsCloud:
-            workload = Workload(model="logistic", samples=samples, rate=1.0, sync=Sync.HSP, pushes=4, seed=seed)
+            workload = FunctionWorkload(model="logistic", samples=samples, rate=1.0, sync=Sync.HSP, pushes=4, seed=seed)
             return LithopsCloud(backend="localhost", problem=problem, workload=workload, folder=tmp_path / "home")
 
         return made

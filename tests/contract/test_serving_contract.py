@@ -19,7 +19,7 @@ from mlcd.goal import Goal, Objective, Slo
 from mlcd.problem import Problem
 from mlcd.search.registry import SERVING, strategy
 from mlcd.search.strategy import Strategy
-from mlcd.trial.plan import Left
+from mlcd.trial.plan import Remaining
 from mlcd.trial.trial import Failure, FailureKind, History, Suggestion
 from mlcd.units import Usd
 
@@ -50,9 +50,9 @@ def make(name: str, seed: int = 1) -> Strategy:
 
 
 def walk(chosen: Strategy, problem: Problem, *, count: int = 1) -> Iterator[tuple[History, tuple[Suggestion, ...]]]:
-    history, left = History(), everything()
+    history, remaining = History(), everything()
     for _ in range(MADE + 1):
-        answer = chosen.suggest(problem, history, left, count)
+        answer = chosen.suggest(problem, history, remaining, count)
         yield history, answer
         if not answer:
             return
@@ -60,10 +60,10 @@ def walk(chosen: Strategy, problem: Problem, *, count: int = 1) -> Iterator[tupl
     pytest.fail(f"{chosen.name} did not come to an end")
 
 
-def everything() -> Left:
+def everything() -> Remaining:
     allowed = np.ones(len(case().problem.space), dtype=bool)
     allowed.flags.writeable = False
-    return Left(usd=None, seconds=None, allowed=allowed)
+    return Remaining(usd=None, seconds=None, allowed=allowed)
 
 
 GOALS = {
@@ -112,10 +112,10 @@ def test_never_suggests_what_the_ledger_refuses(name: str) -> None:
     history = History()
     for turn in range(5):
         mask = rng.random(len(problem.space)) < 0.2
-        answer = chosen.suggest(problem, history, Left(usd=None, seconds=None, allowed=mask), 1 + turn % 3)
+        answer = chosen.suggest(problem, history, Remaining(usd=None, seconds=None, allowed=mask), 1 + turn % 3)
         assert all(mask[problem.space.index[s.config]] for s in answer)
         history = history.with_trials(*(case().trial(s.config, 1) for s in answer))
-    nothing = Left(usd=Usd(0), seconds=0.0, allowed=np.zeros(len(problem.space), dtype=bool))
+    nothing = Remaining(usd=Usd(0), seconds=0.0, allowed=np.zeros(len(problem.space), dtype=bool))
     assert chosen.suggest(problem, history, nothing, 2) == ()
 
 

@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 
 from mlcd.models.convergence import ConvergenceModel
-from mlcd.models.parallel import Law, Setting, StepTime, fit
+from mlcd.models.parallel import ClusterSetting, Law, StepTime, fit
 from mlcd.models.universal import KnownJob
 from mlcd.search.registry import STRATEGIES, strategy
 from mlcd.search.strategy import Strategy
 from mlcd.testing import StrategyContract
 from mlcd.testing.made import make_problem
 from mlcd.testing.strategies import all_answers, known_problem, walk
-from mlcd.trial.plan import Left
+from mlcd.trial.plan import Remaining
 
 
 @cache
 def earlier_jobs() -> tuple[KnownJob, ...]:
     """What scavenger-universal goes by: another job on such machines."""
     runs = [
-        StepTime(setting=Setting(workers=k, batch=b), seconds=0.05 + 0.09 * b / k + 0.02 * (k - 1))
+        StepTime(setting=ClusterSetting(workers=k, batch=b), seconds=0.05 + 0.09 * b / k + 0.02 * (k - 1))
         for k in (1, 2, 4, 8)
         for b in (64.0, 256.0)
     ]
@@ -166,10 +166,10 @@ def test_a_budgeted_rival_wants_the_same_and_ends_when_it_is_refused(name: str) 
     step = next(s for s in walk(plain, problem) if len(s.history) == 4)
     assert step.answer
     everything = np.ones(len(problem.space), dtype=bool)
-    assert kept.suggest(problem, step.history, Left(usd=None, seconds=None, allowed=everything), 1) == step.answer
+    assert kept.suggest(problem, step.history, Remaining(usd=None, seconds=None, allowed=everything), 1) == step.answer
     refused = everything.copy()
     refused[problem.space.index[step.answer[0].config]] = False
-    assert kept.suggest(problem, step.history, Left(usd=None, seconds=None, allowed=refused), 1) == ()
+    assert kept.suggest(problem, step.history, Remaining(usd=None, seconds=None, allowed=refused), 1) == ()
 
 
 _ASK = """

@@ -188,7 +188,7 @@ def speed(config: Any) -> float:
 def test_a_search_by_hand_ends_with_a_deployment_that_fits() -> None:
     search = mlcd.Search(OWN)
     assert search.best is None
-    assert (search.left.usd, search.left.seconds, search.left.trials) == (Usd.of(30), 8 * 3600, 30)
+    assert (search.remaining.usd, search.remaining.seconds, search.remaining.trials) == (Usd.of(30), 8 * 3600, 30)
     while suggestions := search.ask():
         (suggestion,) = suggestions
         assert search.open == (suggestion.config,)
@@ -196,10 +196,10 @@ def test_a_search_by_hand_ends_with_a_deployment_that_fits() -> None:
     best = search.best
     assert best is not None
     assert best.config.instance == "p3.2xlarge"
-    left = search.left
-    assert left.usd is not None
-    assert best.worst_usd <= left.usd
-    assert left.seconds == 8 * 3600 - 600 * len(search.history)
+    remaining = search.remaining
+    assert remaining.usd is not None
+    assert best.worst_usd <= remaining.usd
+    assert remaining.seconds == 8 * 3600 - 600 * len(search.history)
     assert search.ask(5) == []
 
 
@@ -231,14 +231,14 @@ def test_no_ask_goes_beyond_the_limits_whatever_is_told(seed: int) -> None:
             else:
                 search.tell(config, samples_per_second=speed(config) * chance.uniform(0.9, 1.1), seconds=seconds)
     assert len(search.history) + len(search.open) <= 30
-    left = search.left
-    assert left.usd is not None
-    assert left.usd.micros >= 0
-    assert left.seconds is not None
-    assert left.seconds >= 0
+    remaining = search.remaining
+    assert remaining.usd is not None
+    assert remaining.usd.micros >= 0
+    assert remaining.seconds is not None
+    assert remaining.seconds >= 0
     best = search.best
     if best is not None:
-        assert best.worst_usd <= left.usd
+        assert best.worst_usd <= remaining.usd
 
 
 def test_open_asks_are_counted_and_not_repeated() -> None:
@@ -246,7 +246,7 @@ def test_open_asks_are_counted_and_not_repeated() -> None:
     first, second, third = (search.ask() for _ in range(3))
     assert len({s.config for s in (*first, *second, *third)}) == len([*first, *second, *third]) > 1
     assert search.ask() == []
-    assert search.left.trials == 3 - len(search.open)
+    assert search.remaining.trials == 3 - len(search.open)
 
 
 def test_a_passing_failure_is_tried_again_and_a_lasting_one_is_not() -> None:
@@ -269,18 +269,18 @@ def test_what_was_not_asked_for_may_be_told() -> None:
     assert isinstance(trial, Measurement)
     assert (trial.usd, trial.relative_error) == (Usd.of("1.50"), 0.01)
     search.tell({"instance": "p3.2xlarge", "nodes": 1}, samples_per_second=150, seconds=60, usd=Usd.of(2))
-    assert search.left.usd == Usd.of("26.50")
+    assert search.remaining.usd == Usd.of("26.50")
 
 
 def test_a_clock_counts_the_time_between_trials() -> None:
     now = [1000.0]
     search = mlcd.Search(OWN, clock=lambda: now[0])
     now[0] += 500
-    assert search.left.seconds == 8 * 3600
+    assert search.remaining.seconds == 8 * 3600
     (suggestion,) = search.ask()
     now[0] += 3600
     search.tell(suggestion.config, samples_per_second=5, seconds=600)
-    assert search.left.seconds == 7 * 3600
+    assert search.remaining.seconds == 7 * 3600
     now[0] += 8 * 3600
     assert search.ask() == []
 
@@ -356,11 +356,11 @@ def test_what_was_told_counts_even_beyond_what_was_authorised() -> None:
     search = mlcd.Search(OWN)
     (first,) = search.ask()
     search.tell(first.config, samples_per_second=5, seconds=9 * 3600, usd=31)
-    left = search.left
-    assert left.usd is not None
-    assert left.usd.micros < 0
-    assert left.seconds is not None
-    assert left.seconds < 0
+    remaining = search.remaining
+    assert remaining.usd is not None
+    assert remaining.usd.micros < 0
+    assert remaining.seconds is not None
+    assert remaining.seconds < 0
     assert search.ask() == []
     assert search.best is None
 
@@ -384,5 +384,5 @@ def test_a_measured_table_can_be_searched_by_hand(tmp_path: Path) -> None:
     (table / "own.csv").write_text(f"instance,nodes,seconds\n{rows}")
     search = mlcd.Search({"name": "own", "resources": {"infra": f"replay/{table}"}, "goal": {"minimize": "time"}})
     assert len(search.problem.space) == 6
-    assert search.left.usd is None
+    assert search.remaining.usd is None
     assert search.ask()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mlcd.bench.case import GoalKind, Row, is_unseen
+from mlcd.bench.case import GoalKind, TrainRow, is_unseen
 from mlcd.bench.tasks import run_tasks
 from mlcd.bench.train import summarise
 from mlcd.bench.workloads import table_truth, table_workloads
@@ -221,8 +221,8 @@ def test_limits_and_optimum(tables: Path) -> None:
     assert truth.optimum(both) == pytest.approx(600 * scale)
 
 
-def row(**changes: Any) -> Row:
-    plain = Row(
+def row(**changes: Any) -> TrainRow:
+    plain = TrainRow(
         workload="w", unseen=False, strategy="s", goal="budget", hours=6.0, seed=0, status="done", trials=4,
         probe_seconds=100.0, probe_usd=1.0, train_seconds=300.0, train_usd=4.0, total_seconds=400.0, total_usd=5.0,
         limit_seconds=None, limit_usd=9.0, optimum=250.0, ratio=1.6,

@@ -12,7 +12,7 @@ from tests.serving_world import world
 
 from mlcd.bench.serve import beds as bed_room
 from mlcd.bench.serve.case import Bed, Case, Walk, searcher, walk
-from mlcd.bench.serve.score import Comparison, Row, compare, summarise
+from mlcd.bench.serve.score import ServeComparison, ServeRow, compare, summarise
 from mlcd.cli.main import cli
 from mlcd.trial.trial import Failure, FailureKind, Measurement
 
@@ -175,7 +175,7 @@ def test_what_was_never_reached_counts_one_more_than_could_be_made() -> None:
     nothing = Walk(accuracies=(), usd=(), configs=())
     assert nothing.accuracy_after(3) == 0
     assert nothing.trials_to(0.95) is None
-    row = Row(
+    row = ServeRow(
         bed="b", target="t", unseen=False, strategy="s", slo_ms=1.0, seed=0, made=0, accuracy={3: 0.0, 9: 0.0},
         search_usd={3: 0.0, 9: 0.0}, search_seconds=0.0, trials_to_95=None, trials_to_99=None,
     )  # fmt: skip
@@ -183,7 +183,7 @@ def test_what_was_never_reached_counts_one_more_than_could_be_made() -> None:
 
 
 def test_processes_do_not_change_the_rows() -> None:
-    comparison = Comparison(strategies=("falcon-transfer",), slo_ms=(3.0,), seeds=1, trials=(3,))
+    comparison = ServeComparison(strategies=("falcon-transfer",), slo_ms=(3.0,), seeds=1, trials=(3,))
     bed = made_up()
     alone = compare(comparison, [bed])
     assert compare(replace(comparison, jobs=2), [bed]) == alone

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mlcd.bench.serverless.compare import Comparison, compare, smallest_budgets, summarise, versus
+from mlcd.bench.serverless.compare import ServerlessComparison, compare, smallest_budgets, summarise, versus
 from mlcd.cli.main import run
 
 SUMMARY_KEYS = ["scheduler", "budget_usd", "runs", "mean_seconds", "mean_usd", "violations", "infeasible"]
@@ -49,7 +49,7 @@ def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_unseen_workloads_are_trained_without_knowing_them() -> None:
     rows = compare(
-        Comparison(
+        ServerlessComparison(
             workloads=("unseen-0",), schedulers=("static", "mpc", "mpc-first", "mpc-again"), budgets=(200.0,), seeds=1
         )
     )

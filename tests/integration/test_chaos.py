@@ -45,8 +45,8 @@ def test_every_blow_is_in_the_plan_and_has_its_words() -> None:
 def test_what_is_left_behind_is_found(tmp_path: Path) -> None:
     lease_id = f"mlcd-chaos-test-{tmp_path.name[-8:]}"
     assert chaos.remains(lease_id) == []
-    with subprocess.Popen(["sleep", "60"], env={"MLCD_LEASE": lease_id, "PATH": "/usr/bin:/bin"}) as left:
+    with subprocess.Popen(["sleep", "60"], env={"MLCD_LEASE": lease_id, "PATH": "/usr/bin:/bin"}) as remaining:
         try:
-            assert chaos.remains(lease_id) == [f"process {left.pid}"]
+            assert chaos.remains(lease_id) == [f"process {remaining.pid}"]
         finally:
-            left.kill()
+            remaining.kill()

@@ -316,7 +316,7 @@ train.simulated = lambda *given: replace(plain(*given), charged=True)
 
 
 def test_real_money_off_a_terminal_needs_yes(mlcd: Mlcd, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlcd.jobs.setting import simulated
+    from mlcd.jobs.resolved_job import simulated
 
     monkeypatch.setattr("mlcd.jobs.train.simulated", lambda *given: replace(simulated(*given), charged=True))
     with Path(os.devnull).open() as nothing:

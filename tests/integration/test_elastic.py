@@ -20,7 +20,7 @@ from mlcd.clouds.local import Local, usable_cpus
 from mlcd.clouds.provider import LeaseFailed, Order, Purpose
 from mlcd.profiler.noise import noise_scale
 from mlcd.space import Config
-from mlcd.spec.batches import LearningRate, RateRule, Target
+from mlcd.spec.batches import LearningRate, RateRule, TargetSpec
 from mlcd.trial.trial import FailureKind
 
 pytest.importorskip("torch", reason="PyTorch is not installed: scripts/setup-venv test")
@@ -198,7 +198,7 @@ def test_tensorflow_s_workers_report_their_noise_and_end_at_the_target(home: Pat
     python = EXAMPLE.parents[1] / ".venvs" / "tensorflow" / "bin" / "python"
     if not python.exists():
         pytest.skip("no .venvs/tensorflow: run scripts/setup-engine tensorflow")
-    target = Target(metric="accuracy", value=0.9)
+    target = TargetSpec(metric="accuracy", value=0.9)
     what = replace(
         job(200, MLCD_TENSORFLOW_PYTHON=str(python), MLCD_NOISE_EVERY="2"),
         run="${MLCD_TENSORFLOW_PYTHON} tensorflow_target.py",

@@ -16,7 +16,7 @@ import pytest
 from tests.integration import kill_driver
 from tests.synthetic import SyntheticCloud, SyntheticLease, driven, make_engine, make_problem, stored, timeless
 
-from mlcd.clouds.provider import Lease, Order, Progress
+from mlcd.clouds.provider import JobProgress, Lease, Order
 from mlcd.errors import Interrupted
 from mlcd.goal import Goal, Objective
 from mlcd.problem import TrialPolicy
@@ -302,8 +302,8 @@ class Killed(BaseException):
 
 
 class _Interrupting(SyntheticLease):
-    def progress(self) -> Iterator[Progress]:
-        yield Progress(1.0, 0.0)
+    def progress(self) -> Iterator[JobProgress]:
+        yield JobProgress(1.0, 0.0)
         cloud = self.cloud
         assert isinstance(cloud, RealCloud)
         raise Killed if cloud.dies else KeyboardInterrupt

@@ -16,7 +16,7 @@ pytest.importorskip("lithops", reason="Lithops is missing; pip install 'mlcd[lit
 
 from mlcd.catalog.functions import function_prices
 from mlcd.clouds.functions.lithops.call import Faults, Sync
-from mlcd.clouds.functions.lithops.cloud import LithopsCloud, Workload
+from mlcd.clouds.functions.lithops.cloud import FunctionWorkload, LithopsCloud
 from mlcd.clouds.functions.lithops.invoker import Invoker
 from mlcd.clouds.functions.provider import EpochFailed, EpochOrder
 from mlcd.errors import BadInput, ProviderError
@@ -57,7 +57,7 @@ def cloud(folder: Path, *, faults: Faults | None = None, sync: Sync = Sync.HSP, 
         repeat_share=0.5,
     )
     given: dict[str, Any] = {"model": "logistic", "samples": samples, "rate": 1.0, "sync": sync, "pushes": 4}
-    workload = Workload(**{**given, **changes})
+    workload = FunctionWorkload(**{**given, **changes})
     return LithopsCloud(backend="localhost", problem=problem, workload=workload, folder=folder, faults=faults)
 
 

@@ -16,9 +16,9 @@ pytest.importorskip("lithops", reason="Lithops is missing; pip install 'mlcd[lit
 pytest.importorskip("boto3", reason="boto3 is missing; pip install 'mlcd[lithops]'")
 
 from mlcd.catalog.functions import function_prices
-from mlcd.clouds.functions.lithops.cloud import LithopsCloud, Workload
+from mlcd.clouds.functions.lithops.cloud import FunctionWorkload, LithopsCloud
 from mlcd.clouds.functions.lithops.invoker import Invoker
-from mlcd.clouds.functions.lithops.shelf import Shelf
+from mlcd.clouds.functions.lithops.object_store import ObjectStore
 from mlcd.clouds.functions.provider import EpochOrder
 from mlcd.errors import ProviderError
 from mlcd.functions import FunctionProblem
@@ -83,7 +83,7 @@ def settings(s3: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[s
 def test_objects_ranges_and_listings_on_s3(settings: dict[str, Any]) -> None:
     invoker = Invoker("localhost", most_calls=1, settings=settings)
     try:
-        shelf = Shelf(invoker.storage)
+        shelf = ObjectStore(invoker.storage)
         shelf.put("mlcd/a/one", b"0123456789")
         shelf.put("mlcd/a/two", b"x")
         assert shelf.get("mlcd/a/one", (2, 4)) == b"234"
@@ -113,7 +113,7 @@ def test_functions_train_over_s3(settings: dict[str, Any]) -> None:
         gets_per_function=100,
         repeat_share=0.5,
     )
-    workload = Workload(model="logistic", samples=samples, rate=1.0, pushes=3)
+    workload = FunctionWorkload(model="logistic", samples=samples, rate=1.0, pushes=3)
     cloud = LithopsCloud(backend="localhost", problem=problem, workload=workload, settings=settings)
     try:
         losses = [
@@ -122,7 +122,7 @@ def test_functions_train_over_s3(settings: dict[str, Any]) -> None:
             ).loss
             for number, count in ((1, 3), (2, 2))
         ]
-        kept = Shelf(cloud._invoker.storage).keys("mlcd/s3-run/")
+        kept = ObjectStore(cloud._invoker.storage).keys("mlcd/s3-run/")
         assert sum("/part/" in key for key in kept) == 0
         assert sum("/end/" in key for key in kept) == 2
     finally:

@@ -342,9 +342,13 @@ def test_a_killed_mlcd_leaves_nothing_after_the_next_start(bench: Bench, agents:
         logs = [folder / f"node-{rank}" / "log.txt" for rank in range(2)]
         await_true(lambda: owner.poll() is not None or all(log.exists() and log.stat().st_size for log in logs))
         assert owner.poll() is None
-        mine = [left for left in bench.cloud.leftovers() if read_records()[left.lease_id].owner_pid == owner.pid]
+        mine = [
+            remaining
+            for remaining in bench.cloud.leftovers()
+            if read_records()[remaining.lease_id].owner_pid == owner.pid
+        ]
         assert len(mine) == 2, "the lease and the warm worker"
-        assert all(left.owned for left in mine)
+        assert all(remaining.owned for remaining in mine)
         if agents == "killed":
             for rank in range(2):
                 os.kill(int((folder / f"node-{rank}" / "agent.pid").read_text()), signal.SIGKILL)
@@ -352,11 +356,11 @@ def test_a_killed_mlcd_leaves_nothing_after_the_next_start(bench: Bench, agents:
         owner.kill()
         owner.wait()
     if agents == "alive":  # they end themselves and the job, and the warm worker itself
-        await_true(lambda: not any(tagged(left.lease_id) for left in mine))
-    assert all(not left.owned for left in bench.cloud.leftovers() if left in mine)
+        await_true(lambda: not any(tagged(remaining.lease_id) for remaining in mine))
+    assert all(not remaining.owned for remaining in bench.cloud.leftovers() if remaining in mine)
     bench.lease("true")
-    for left in mine:
-        assert not remains(left.lease_id)
+    for remaining in mine:
+        assert not remains(remaining.lease_id)
 
 
 def test_leftovers_are_listed_and_ended(bench: Bench) -> None:
@@ -364,16 +368,16 @@ def test_leftovers_are_listed_and_ended(bench: Bench) -> None:
     engine: NodeEngine = MiniCloud()
     await_true(lambda: "process" in find(engine, leased.record.lease_id))
     assert "2 namespaces, 3 links, 2 control groups" in find(engine, leased.record.lease_id)
-    for left in engine.leftovers():
-        if left.lease_id == leased.record.lease_id:
-            assert left.owned
-            engine.end(left)
-            engine.end(left)  # what is gone already is no error
+    for remaining in engine.leftovers():
+        if remaining.lease_id == leased.record.lease_id:
+            assert remaining.owned
+            engine.end(remaining)
+            engine.end(remaining)  # what is gone already is no error
     assert not remains(leased.record.lease_id)
 
 
 def find(engine: NodeEngine, lease_id: str) -> str:
-    return next(left.what for left in engine.leftovers() if left.lease_id == lease_id)
+    return next(remaining.what for remaining in engine.leftovers() if remaining.lease_id == lease_id)
 
 
 TELL = """

@@ -74,9 +74,9 @@ def test_two_nodes_reach_running_and_are_torn_down(moto: SkyMoto, engine: SkyPil
     nodes = engine.start(wanted)
     wait_for(lambda: len(running(moto, wanted.lease_id)) == 2, "two running instances")
     assert nodes.state() is NodesState.STARTING  # no machine answers ssh
-    (left,) = engine.leftovers()
-    assert (left.lease_id, left.owned) == (wanted.lease_id, True)
-    assert "2 nodes" in left.what
+    (remaining,) = engine.leftovers()
+    assert (remaining.lease_id, remaining.owned) == (wanted.lease_id, True)
+    assert "2 nodes" in remaining.what
     assert {i["type"] for i in moto.instances(wanted.lease_id)} == {"m5.large"}
     assert not any(i["spot"] for i in moto.instances(wanted.lease_id))
 
@@ -115,7 +115,7 @@ def test_a_lease_has_spot_nodes_and_gives_them_back_when_it_is_left_by_an_error(
         with lease:
             wait_for(is_running, "a running instance")
             assert all(i["spot"] for i in moto.instances(lease.lease_id))
-            assert [(left.lease_id, left.owned) for left in spot.leftovers()] == [(lease.lease_id, True)]
+            assert [(remaining.lease_id, remaining.owned) for remaining in spot.leftovers()] == [(lease.lease_id, True)]
             raise KeyError("from inside")
 
     try:
@@ -185,16 +185,16 @@ def test_killing_mlcd_leaves_nothing_after_down(
     wait_for(lambda: len(running(moto, name)) == 2, "two running instances")
     mine = SkyPilotEngine(engine.settings, state=tmp_path / "state", catalog=load_catalog())
     try:
-        assert [(left.lease_id, left.owned) for left in mine.leftovers()] == [(name, True)]
+        assert [(remaining.lease_id, remaining.owned) for remaining in mine.leftovers()] == [(name, True)]
         driver.kill()
         driver.wait()
         if also_the_worker:
             os.kill(worker, signal.SIGKILL)
-            (left,) = mine.leftovers()
-            assert (left.lease_id, left.owned) == (name, False)
+            (remaining,) = mine.leftovers()
+            assert (remaining.lease_id, remaining.owned) == (name, False)
             assert len(running(moto, name)) == 2
-            mine.end(left)
-            mine.end(left)  # again: nothing to do
+            mine.end(remaining)
+            mine.end(remaining)  # again: nothing to do
         else:  # the worker hears that mlcd is gone, and takes down what it launched
             wait_for(lambda: not Path(f"/proc/{worker}").exists() or _is_zombie(worker), "the worker's end")
         assert mine.leftovers() == ()
@@ -216,8 +216,8 @@ def test_killed_right_after_the_order_when_no_node_is_known_yet(
     os.kill(worker, signal.SIGKILL)
     driver.kill()
     driver.wait()
-    for left in engine.leftovers():
-        engine.end(left)
+    for remaining in engine.leftovers():
+        engine.end(remaining)
     time.sleep(5)  # a launch that had not been stopped would start its nodes now
     assert engine.leftovers() == ()
     assert moto.instances() == []

@@ -69,7 +69,7 @@ def test_a_job_runs_on_two_nodes_reports_and_brings_its_outputs_home(
             order = Order(config=config, purpose=Purpose.RUN, seconds=900.0, run_id="sky-slurm")
             with JobCloud(engine, job, home=home).lease(order) as lease:
                 points = list(lease.progress())
-                assert [left.owned for left in engine.leftovers()] == [True]
+                assert [remaining.owned for remaining in engine.leftovers()] == [True]
                 lease.finish(points[-1])
             assert engine.leftovers() == ()
         finally:

@@ -12,7 +12,7 @@ from mlcd.platforms.registry import platform
 
 WORKER = """
 import sys, torch, mlcd.torch
-from mlcd.training.course import course
+from mlcd.training.training_progress import course
 rank = mlcd.torch.init()
 torch.manual_seed(rank)  # the first one's weights are everyone's
 model = mlcd.torch.parallel(torch.nn.Sequential(torch.nn.Linear(300, 200), torch.nn.Linear(200, 2)), bucket_cap_mb=0.1)

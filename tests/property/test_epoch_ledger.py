@@ -16,7 +16,7 @@ from mlcd.epoch_ledger import EpochLedger
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal, Objective
 from mlcd.run.authorisation import Authorisation, Refusal
-from mlcd.trial.epoch import Epoch, EpochLeft, FailedEpoch, Fleet
+from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet, RemainingEpochs
 from mlcd.units import Usd
 
 FUNCTIONS = (1, 2, 7, 40, 138, 482, 828, 2000, 3000)
@@ -38,17 +38,19 @@ class Careless:
     def __init__(self, wishes: list[tuple[int, int, float]]) -> None:
         self.wishes = wishes
 
-    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Fleet | None:
-        turn = len(history) + len(left.failed)
+    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> Fleet | None:
+        turn = len(history) + len(remaining.failed)
         if turn >= len(self.wishes):
             return None
         number, size, part = self.wishes[turn]
         return Fleet(problem.functions[number % len(FUNCTIONS)], problem.memory_mb[size % len(MEMORY)], part)
 
-    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
+    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> str:
         return "out of wishes"
 
-    def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Usd | None:
+    def smallest_budget(
+        self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs
+    ) -> Usd | None:
         return None
 
 
@@ -110,13 +112,13 @@ def test_a_leave_covers_everything_that_its_calls_can_cost(
 @settings(max_examples=60, deadline=None)
 def test_what_left_allows_is_authorised_and_nothing_else(budget: float) -> None:
     ledger = EpochLedger(problem=problem_of(budget))
-    left = ledger.left()
+    remaining = ledger.remaining()
     for row, number in enumerate(FUNCTIONS):
         for column, size in enumerate(MEMORY):
             leave = ledger.authorise(Fleet(number, size))
-            assert isinstance(leave, Authorisation) == bool(left.allowed[row, column])
+            assert isinstance(leave, Authorisation) == bool(remaining.allowed[row, column])
             if isinstance(leave, Authorisation):
-                assert leave.seconds == pytest.approx(left.cap_seconds[row, column])
+                assert leave.seconds == pytest.approx(remaining.cap_seconds[row, column])
 
 
 def test_failed_epochs_are_paid_for_and_a_deadline_caps_epochs() -> None:
@@ -126,7 +128,7 @@ def test_failed_epochs_are_paid_for_and_a_deadline_caps_epochs() -> None:
     assert ledger.usd_left == Usd.of(70)
     limited = replace(problem, goal=replace(problem.goal, deadline_seconds=100.0))
     later = EpochLedger(problem=limited, failed=(failure,))
-    assert later.left().cap_seconds.max() <= 40.0
+    assert later.remaining().cap_seconds.max() <= 40.0
     assert isinstance(later.authorise(Fleet(138, 1536), 41.0), Refusal)
 
 

@@ -84,7 +84,7 @@ def outcome(draw: st.DrawFn, problem: Problem, leave: Authorisation) -> Trial:
 
 
 def check_agreement(ledger: Ledger) -> None:
-    allowed = ledger.left().allowed
+    allowed = ledger.remaining().allowed
     for row, config in enumerate(ledger.problem.space):
         answer = ledger.authorise(config)
         assert isinstance(answer, Authorisation) == bool(allowed[row])

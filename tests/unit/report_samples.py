@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mlcd.goal import Goal, Objective
-from mlcd.models.standing import standing
+from mlcd.models.remaining import remaining_problem
 from mlcd.problem import Batching, Problem, Target
 from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.authorisation import Authorisation
@@ -411,7 +411,7 @@ def batches_run(
         made.append(trial_step(asked, number, trial, reason, clock, 48.0))
         clock += 12.0
     history = History(tuple(step.trial for step in made))
-    choice = next(plan for plan in plans(standing(asked, history), history) if plan.config == config(4, 512))
+    choice = next(plan for plan in plans(remaining_problem(asked, history), history) if plan.config == config(4, 512))
     run = SearchRun(
         header=header(
             run_id="digits-4d11aa",

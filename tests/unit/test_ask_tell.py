@@ -164,7 +164,7 @@ def test_without_prices_money_is_not_counted(nothing: Any) -> None:
     (first,) = search.ask()
     search.tell(first, value=1)
     assert search.history.trials[0].usd == 0
-    assert search.left.usd is None
+    assert search.remaining.usd is None
     with pytest.raises(BadInput, match="tell: usd: money is not counted"):
         search.tell(first, value=1, usd=3)
     with pytest.raises(BadInput, match="budget: needs usd_per_hour"):
@@ -224,11 +224,11 @@ def test_the_limits_hold_for_trials_and_nothing_is_kept_back() -> None:
     while suggestions := search.ask(2):
         for suggestion in suggestions:
             search.tell(suggestion, value=score(suggestion.config), seconds=360)
-    left = search.left
-    assert left.usd is not None
-    assert left.seconds is not None
-    assert left.seconds >= 0
-    assert 0 <= left.usd < Usd("0.1")  # not even the cheapest fits any more
+    remaining = search.remaining
+    assert remaining.usd is not None
+    assert remaining.seconds is not None
+    assert remaining.seconds >= 0
+    assert 0 <= remaining.usd < Usd("0.1")  # not even the cheapest fits any more
     assert search.best is not None
 
 
@@ -260,10 +260,10 @@ def test_no_ask_goes_beyond_the_limits_whatever_is_told(strategy: str, seed: int
             search.tell(suggestion, value=chance.uniform(-1, 1), seconds=chance.uniform(1, 600))
     else:
         pytest.fail("no end")
-    assert search.left.usd is not None
-    assert search.left.usd >= 0
-    assert search.left.seconds is not None
-    assert search.left.seconds >= 0
+    assert search.remaining.usd is not None
+    assert search.remaining.usd >= 0
+    assert search.remaining.seconds is not None
+    assert search.remaining.seconds >= 0
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e101, None, "1", True])
@@ -404,12 +404,12 @@ def test_known_work_is_planned_and_kept_back(strategy: str | None, objective: st
     while suggestions := search.ask():
         for suggestion in suggestions:
             search.tell(suggestion, samples_per_second=speed(suggestion.config), seconds=280, startup_seconds=30)
-        best, left = search.best, search.left
+        best, remaining = search.best, search.remaining
         if best is not None:
-            assert left.usd is not None
-            assert left.seconds is not None
-            assert best.worst_usd <= left.usd
-            assert best.worst_seconds <= left.seconds
+            assert remaining.usd is not None
+            assert remaining.seconds is not None
+            assert best.worst_usd <= remaining.usd
+            assert best.worst_seconds <= remaining.seconds
     best = search.best
     assert isinstance(best, Plan)
     least = min(search.problem.goal.value(1e6 / speed(c), 1e6 / speed(c) * search.problem.price(c).dollars / 3600)
@@ -497,7 +497,7 @@ def random_steps(search: "mlcd.Search[Any]", chance: random.Random, steps: int) 
             search.tell(config, seconds=seconds, **number)
         else:
             search.tell(config, seconds=seconds, value=chance.uniform(-9, 9))
-        answers.append((search.best, search.left, search.open))
+        answers.append((search.best, search.remaining, search.open))
     return answers
 
 
@@ -522,11 +522,11 @@ def test_a_loaded_search_answers_as_the_one_that_was_saved(
     random_steps(search, random.Random(seed), before)
     assert search.save(path) == path
     again: mlcd.Search[Any] = mlcd.Search.load(path)
-    assert (again.open, again.history, again.best, again.left) == (
+    assert (again.open, again.history, again.best, again.remaining) == (
         search.open,
         search.history,
         search.best,
-        search.left,
+        search.remaining,
     )
     assert repr(again) == repr(search)
     waiting, answer = set(again.open), again.ask(2)
@@ -546,10 +546,10 @@ def test_a_clock_continues_where_it_was_saved(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="clock: this search runs on a clock"):
         mlcd.Search.load(tmp_path / "a")
     again: mlcd.Search[Any] = mlcd.Search.load(tmp_path / "a", clock=lambda: now[0] - 7e6)
-    assert again.left == search.left
-    assert again.left.seconds == 2600
+    assert again.remaining == search.remaining
+    assert again.remaining.seconds == 2600
     now[0] += 600
-    assert again.left.seconds == 2000
+    assert again.remaining.seconds == 2000
 
 
 def saved(tmp_path: Path) -> tuple[Path, dict[str, Any]]:

@@ -20,9 +20,9 @@ from mlcd.problem import Batching, Problem
 from mlcd.problem import Target as ProblemTarget
 from mlcd.space import Config
 from mlcd.spec import TrainSpec, parse_train
-from mlcd.spec.batches import LearningRate, Pricing, RateRule, Target
+from mlcd.spec.batches import LearningRate, Pricing, RateRule, TargetSpec
 from mlcd.training import checkpoints
-from mlcd.training.course import course
+from mlcd.training.training_progress import course
 from mlcd.trial.trial import Learned, Measurement
 from mlcd.units import Usd
 
@@ -246,7 +246,7 @@ def test_a_batching_that_cannot_be() -> None:
     ],
 )
 def test_which_way_a_metric_is_better(metric: str, better: str | None, higher: bool) -> None:
-    target = Target(metric=metric, value=0.5, better=better)
+    target = TargetSpec(metric=metric, value=0.5, better=better)
     assert target.higher is higher
     assert json.loads(target.to_json()) == {"metric": metric, "value": 0.5, "higher": higher}
     assert str(target) == f"{metric} {'>=' if higher else '<='} 0.5"
@@ -307,7 +307,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("MLCD_PROGRESS_FILE", str(tmp_path / "progress.jsonl"))
     monkeypatch.setenv("MLCD_CHECKPOINT_DIR", str(tmp_path / "checkpoint"))
     monkeypatch.setenv("MLCD_BATCH", "10")
-    monkeypatch.setenv("MLCD_TARGET", Target(metric="accuracy", value=0.9).to_json())
+    monkeypatch.setenv("MLCD_TARGET", TargetSpec(metric="accuracy", value=0.9).to_json())
     course.cache_clear()
     yield tmp_path
     course.cache_clear()
@@ -352,7 +352,7 @@ def test_once_met_a_later_loop_has_nothing_to_do(job: Path) -> None:
 
 
 def test_a_lower_metric_is_met_from_above(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLCD_TARGET", Target(metric="loss", value=0.2).to_json())
+    monkeypatch.setenv("MLCD_TARGET", TargetSpec(metric="loss", value=0.2).to_json())
     course.cache_clear()
     assert not mlcd.score(loss=0.21)
     assert not mlcd.score(accuracy=0.99), "another metric says nothing"

@@ -10,7 +10,7 @@ from scavenger_tables import write_tables
 from mlcd.bench.scavenger.descriptions import DESCRIPTIONS
 from mlcd.bench.scavenger.replay import START_SECONDS, MeasuredTraining, norms_of
 from mlcd.bench.scavenger.score import MODES, as_json, problem_of, score, summarise, train
-from mlcd.bench.scavenger.truth import Choice, Truth, load_truth, load_truths
+from mlcd.bench.scavenger.truth import ClusterChoice, ScavengerTruth, load_truth, load_truths
 from mlcd.cli.main import cli
 from mlcd.clouds.provider import Order, Purpose
 from mlcd.clouds.reading import Listening, Reading
@@ -33,7 +33,7 @@ def tables(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def truth(tables: Path) -> Truth:
+def truth(tables: Path) -> ScavengerTruth:
     return load_truth(tables / "large")
 
 
@@ -41,25 +41,25 @@ def at(workers: int, batch: int) -> Config:
     return Config((("instance", "g4dn.12xlarge"), ("nodes", workers), ("batch", batch)))
 
 
-def test_a_whole_training_takes_what_the_tables_say(truth: Truth) -> None:
+def test_a_whole_training_takes_what_the_tables_say(truth: ScavengerTruth) -> None:
     cloud = MeasuredTraining(truth=truth)
     with cloud.lease(Order(config=at(8, 256), purpose=Purpose.RUN)) as lease:
         assert isinstance(lease, Listening)
         points = list(lease.progress())
         settled = lease.finish(points[-1])
-    choice = Choice(workers=8, batch=256)
+    choice = ClusterChoice(workers=8, batch=256)
     assert settled.seconds == pytest.approx(START_SECONDS + truth.seconds(choice))
     assert settled.reached_samples == pytest.approx(256 * truth.iterations[256])
     assert cloud.progress == pytest.approx(1)
     assert lease.heard[-1].metrics == {"metric": truth.target}
 
 
-def test_a_training_continues_from_its_checkpoint_at_another_batch(truth: Truth) -> None:
+def test_a_training_continues_from_its_checkpoint_at_another_batch(truth: ScavengerTruth) -> None:
     cloud = MeasuredTraining(truth=truth)
     problem = problem_of(truth, Objective.TIME)
     trial = measure(cloud, at(4, 64), attempt=1, policy=problem.trial, usd_per_hour=problem.price(at(4, 64)))
     assert isinstance(trial, Measurement)
-    step = truth.step_seconds(Choice(workers=4, batch=64))
+    step = truth.step_seconds(ClusterChoice(workers=4, batch=64))
     assert trial.samples_per_second == pytest.approx(64 / step)
     assert trial.noise_scale == pytest.approx(300), "the tables' noise"
     assert trial.seconds >= problem.trial.seconds
@@ -67,18 +67,20 @@ def test_a_training_continues_from_its_checkpoint_at_another_batch(truth: Truth)
     assert done == pytest.approx((trial.seconds - START_SECONDS) / step / truth.iterations[64], rel=0.01)
     with cloud.lease(Order(config=at(16, 1024), purpose=Purpose.RUN)) as lease:
         last = list(lease.progress())[-1]
-    assert last.seconds == pytest.approx(START_SECONDS + (1 - done) * truth.seconds(Choice(workers=16, batch=1024)))
+    assert last.seconds == pytest.approx(
+        START_SECONDS + (1 - done) * truth.seconds(ClusterChoice(workers=16, batch=1024))
+    )
 
 
 @pytest.mark.parametrize("workers", [1, 2, 16])
 def test_norms_tell_the_noise_scale(workers: int) -> None:
-    norms = norms_of(700.0, Choice(workers=workers, batch=64))
+    norms = norms_of(700.0, ClusterChoice(workers=workers, batch=64))
     heard = [Reading(seconds=0.0, samples=1e6, noise=norms)] * 8
     assert noise_scale(heard) == pytest.approx(700)
 
 
 @pytest.mark.parametrize("mode", ["partial", "full", "goodput"])
-def test_where_noise_is_as_measured_the_choice_is_nearly_the_best(truth: Truth, mode: str) -> None:
+def test_where_noise_is_as_measured_the_choice_is_nearly_the_best(truth: ScavengerTruth, mode: str) -> None:
     made = train(truth, mode, Objective.TIME)
     assert made.run.status is Status.DONE
     assert made.seconds < 1.15 * min(truth.seconds(choice) for choice in truth.choices)

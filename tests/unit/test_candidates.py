@@ -9,7 +9,7 @@ from mlcd.search.candidates import open_rows, rising_rows
 from mlcd.search.heterbo_settings import HeterBOSettings
 from mlcd.search.stopping import ledger_ended_it, suggest_in_time
 from mlcd.space import Config
-from mlcd.trial.plan import Left
+from mlcd.trial.plan import Remaining
 from mlcd.trial.trial import FailureKind, History, Suggestion
 from mlcd.units import Usd
 
@@ -18,8 +18,8 @@ COUNTS = (1, 2, 3, 4, 6, 8, 12, 16)
 D = Config.deployment
 
 
-def left(allowed: bool = True) -> Left:
-    return Left(usd=Usd.of(5), seconds=9.0, allowed=np.full(len(PROBLEM.space), allowed))
+def remaining(allowed: bool = True) -> Remaining:
+    return Remaining(usd=Usd.of(5), seconds=9.0, allowed=np.full(len(PROBLEM.space), allowed))
 
 
 def counts_of(mask: "np.ndarray[tuple[int], np.dtype[np.bool_]]", instance: str) -> set[int]:
@@ -27,12 +27,12 @@ def counts_of(mask: "np.ndarray[tuple[int], np.dtype[np.bool_]]", instance: str)
 
 
 def test_at_first_all_that_is_allowed_is_open() -> None:
-    assert open_rows(PROBLEM, History(), left()).all()
-    assert not open_rows(PROBLEM, History(), left(False)).any()
+    assert open_rows(PROBLEM, History(), remaining()).all()
+    assert not open_rows(PROBLEM, History(), remaining(False)).any()
 
 
 def test_what_was_tried_is_closed_and_the_question_is_left_unchanged() -> None:
-    asked = left()
+    asked = remaining()
     history = History((measured(PROBLEM, D("c5.big", 4), 9.0), failed(PROBLEM, D("p2.one", 2), FailureKind.HANG)))
     mask = open_rows(PROBLEM, history, asked)
     assert mask.sum() == len(mask) - 2
@@ -53,7 +53,7 @@ def test_what_was_tried_is_closed_and_the_question_is_left_unchanged() -> None:
     ],
 )
 def test_a_failure_rules_out_what_must_fail_too(kind: FailureKind, still_open: set[int]) -> None:
-    mask = open_rows(PROBLEM, History((failed(PROBLEM, D("c5.big", 4), kind),)), left())
+    mask = open_rows(PROBLEM, History((failed(PROBLEM, D("c5.big", 4), kind),)), remaining())
     assert counts_of(mask, "c5.big") == still_open
     assert counts_of(mask, "c5.small") == set(COUNTS)
 
@@ -85,13 +85,13 @@ def test_a_rival_that_keeps_limits_ends_at_the_first_refusal() -> None:
     picks = tuple(Suggestion(config=PROBLEM.space.configs[i], reason="r") for i in (0, 1, 2))
     seen: list[bool] = []
 
-    def suggest(problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
-        seen.append(bool(left.allowed.all()))
+    def suggest(problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
+        seen.append(bool(remaining.allowed.all()))
         return picks[:count]
 
     allowed = np.ones(len(PROBLEM.space), dtype=bool)
     allowed[1] = False
-    narrowed = Left(usd=None, seconds=None, allowed=allowed)
+    narrowed = Remaining(usd=None, seconds=None, allowed=allowed)
     history = History((measured(PROBLEM, PROBLEM.space.configs[3], 5.0),))
     asked: dict[str, Any] = {"problem": PROBLEM, "left": narrowed, "count": 3}
     assert suggest_in_time(suggest, 1, history=history, **asked) == picks[:1]

@@ -30,7 +30,7 @@ from mlcd.run.step import Outcome, Role, Step
 from mlcd.run.verdict import PlainInstance, Verdict
 from mlcd.search.registry import strategy
 from mlcd.space import Config
-from mlcd.trial.epoch import Epoch, EpochLeft, FailedEpoch, Fleet, Phase
+from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet, Phase, RemainingEpochs
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import FailureKind, Learned
@@ -188,8 +188,8 @@ def test_a_search_that_is_over_is_concluded_with_a_choice(make: Callable[[], Sea
 
 def test_what_is_refused_is_concluded_with_its_reason() -> None:
     class Rash(Listed):
-        def suggest(self, problem: Problem, history: Any, left: Any, count: int) -> Any:
-            return Listed.suggest(self, problem, history, replace(left, allowed=left.allowed | True), count)
+        def suggest(self, problem: Problem, history: Any, remaining: Any, count: int) -> Any:
+            return Listed.suggest(self, problem, history, replace(remaining, allowed=remaining.allowed | True), count)
 
     problem = make_problem(goal=Goal(minimize=Objective.TIME, budget=Usd(1)))
     run = new_run(problem)
@@ -442,16 +442,18 @@ class Wants:
 
     def __init__(self, fleet: Fleet | None = FLEET, smallest: Usd | None = None) -> None:
         self.fleet, self.smallest = fleet, smallest
-        self.asked: list[EpochLeft] = []
+        self.asked: list[RemainingEpochs] = []
 
-    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Fleet | None:
-        self.asked.append(left)
+    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> Fleet | None:
+        self.asked.append(remaining)
         return self.fleet
 
-    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
+    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> str:
         return "nothing is left to try"
 
-    def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Usd | None:
+    def smallest_budget(
+        self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs
+    ) -> Usd | None:
         return self.smallest
 
 
@@ -585,7 +587,7 @@ def test_epochs_that_mlcd_itself_lost_are_no_failures_of_the_functions() -> None
     scheduler = Wants()
     lost = epoch_run(None, *[failure(lost=True)] * (MOST_FAILURES + 2))
     assert isinstance(ask(EpochDecider(scheduler=scheduler), lost), Start)
-    assert all(left.failed == () for left in scheduler.asked)
+    assert all(remaining.failed == () for remaining in scheduler.asked)
     mixed = epoch_run(None, failure(), failure(), failure(lost=True), failure(), failure())
     assert isinstance(ask(EpochDecider(scheduler=Wants()), mixed), Start), "one that mlcd lost ends the row"
     paid = epoch_run(None, failure(lost=True, usd=Usd.of("0.25")))

@@ -2,12 +2,12 @@ import pytest
 
 from mlcd.errors import BadInput
 from mlcd.models.design import corners_and_centre, most_doubtful, three_batches
-from mlcd.models.parallel import Law, Setting, StepTime, fit
+from mlcd.models.parallel import ClusterSetting, Law, StepTime, fit
 
-GRID = [Setting(workers=k, batch=b) for b in (64, 128, 256, 512) for k in (1, 2, 4)]
+GRID = [ClusterSetting(workers=k, batch=b) for b in (64, 128, 256, 512) for k in (1, 2, 4)]
 
 
-def runs(settings: list[Setting]) -> list[StepTime]:
+def runs(settings: list[ClusterSetting]) -> list[StepTime]:
     return [StepTime(setting=s, seconds=0.1 + 0.01 * s.local_batch + 0.05 * s.workers) for s in settings]
 
 

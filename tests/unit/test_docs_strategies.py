@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.serving_world import world
 
-from mlcd.models.gp import Prior
+from mlcd.models.gp import HyperPrior
 from mlcd.search.registry import SERVING, STRATEGIES, options_of, strategy, strategy_class
 from mlcd.search.strategy import Strategy
 
@@ -78,6 +78,6 @@ def test_the_overview_lists_every_strategy_and_whether_it_keeps_limits() -> None
 
 
 def test_the_priors_are_those_of_the_model() -> None:
-    for name, (median, deviation) in dataclasses.asdict(Prior()).items():
+    for name, (median, deviation) in dataclasses.asdict(HyperPrior()).items():
         pattern = rf"\| `{name}` \S+ \| {re.escape(f'{median:g}')}(\.0)? \| {re.escape(f'{deviation:g}')} \|"
         assert re.search(pattern, page("heterbo")), f"docs/strategies/heterbo.md: {name} {median} {deviation}"

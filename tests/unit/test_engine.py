@@ -15,7 +15,7 @@ from tests.synthetic import (
     timeless,
 )
 
-from mlcd.clouds.provider import Lease, LeaseFailed, Order, Progress, Purpose
+from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose
 from mlcd.clouds.reading import Reading
 from mlcd.clouds.wrappers import Flaky, NoisyRun
 from mlcd.errors import Interrupted, ProviderError
@@ -27,7 +27,7 @@ from mlcd.search.registry import strategy
 from mlcd.space import Config
 from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
-from mlcd.trial.plan import Left, Plan
+from mlcd.trial.plan import Plan, Remaining
 from mlcd.trial.trial import Failure, FailureKind, History, Measurement, Suggestion
 from mlcd.units import Usd
 
@@ -123,7 +123,7 @@ def test_the_ledger_authorises_the_sum_of_a_round(store: Store, short: int, firs
 class Rash(Listed):
     """Suggests what it was told not to."""
 
-    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+    def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         rest = [c for c in self.configs if c not in history.tried]
         return tuple(Suggestion(config=c, reason="rash") for c in rest[:count])
 
@@ -276,9 +276,9 @@ class Stops(SyntheticCloud):
 
 
 class _Short(SyntheticLease):
-    def progress(self) -> Iterator[Progress]:
-        yield Progress(0.0, 0.0)
-        yield Progress(700.0, 10.0)
+    def progress(self) -> Iterator[JobProgress]:
+        yield JobProgress(0.0, 0.0)
+        yield JobProgress(700.0, 10.0)
 
 
 def test_a_run_that_ends_too_early_is_paid_and_not_called_done(store: Store) -> None:

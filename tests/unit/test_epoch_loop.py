@@ -24,7 +24,7 @@ from mlcd.run.kind import Kind
 from mlcd.run.run import EpochRun, Run
 from mlcd.store.store import Store
 from mlcd.trial.call import FunctionCall
-from mlcd.trial.epoch import Epoch, EpochLeft, Fleet, Phase
+from mlcd.trial.epoch import Epoch, Fleet, Phase, RemainingEpochs
 from mlcd.trial.outcome import Status
 from mlcd.units import ZERO, Usd
 
@@ -57,13 +57,15 @@ class Always:
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
 
-    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Fleet | None:
+    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> Fleet | None:
         return self.fleet
 
-    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
+    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> str:
         return "never"
 
-    def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Usd | None:
+    def smallest_budget(
+        self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs
+    ) -> Usd | None:
         return Usd.of(7)
 
 
@@ -299,10 +301,12 @@ def test_an_interrupted_run_is_charged_and_goes_on_where_it_was() -> None:
 
 def test_interrupted_between_two_epochs_nothing_is_charged() -> None:
     class Breaking(Always):
-        def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Fleet | None:
+        def decide(
+            self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs
+        ) -> Fleet | None:
             if len(history) == 2:
                 raise KeyboardInterrupt
-            return super().decide(problem, history, left)
+            return super().decide(problem, history, remaining)
 
     asked, cloud = problem(), FakeCloud()
     with Store(None) as store:

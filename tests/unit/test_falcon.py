@@ -8,16 +8,16 @@ import pytest
 from tests.serving_world import world
 
 from mlcd.bench.serve.case import Bed, Case, Walk, searcher, walk
-from mlcd.bench.serve.score import Comparison, compare
+from mlcd.bench.serve.score import ServeComparison, compare
 from mlcd.errors import BadInput
 from mlcd.goal import Goal, Objective, Slo
-from mlcd.known.tables import Known, OperatorUse, Target
+from mlcd.known.tables import Known, OperatorUse, TargetModel
 from mlcd.search.registry import strategy
 from mlcd.search.serving.falcon import Falcon
-from mlcd.search.serving.knowing import open_rows
-from mlcd.search.serving.outlook import latency_bound, outlook, seen
+from mlcd.search.serving.serving_forecast import latency_bound, outlook, seen
+from mlcd.search.serving.table_informed import open_rows
 from mlcd.space import Config
-from mlcd.trial.plan import Left
+from mlcd.trial.plan import Remaining
 from mlcd.trial.trial import Failure, FailureKind, History, Load, Measurement
 from mlcd.units import Usd
 
@@ -46,8 +46,8 @@ def searched(text: str, name: str, slo_ms: float) -> Walk:
     return walk(chosen, searcher(text, chosen, sources(name), seed=0), seed=0)
 
 
-def everything(chosen: Case) -> Left:
-    return Left(usd=None, seconds=None, allowed=np.ones(len(chosen.problem.space), dtype=bool))
+def everything(chosen: Case) -> Remaining:
+    return Remaining(usd=None, seconds=None, allowed=np.ones(len(chosen.problem.space), dtype=bool))
 
 
 @pytest.mark.parametrize("text", BOTH)
@@ -62,7 +62,9 @@ def fits(name: str) -> bool:
 
 
 def test_both_beat_random_and_the_second_beats_the_first() -> None:
-    comparison = Comparison(strategies=("falcon", "falcon-transfer", "random"), slo_ms=(3.0,), seeds=1, trials=(3, 6))
+    comparison = ServeComparison(
+        strategies=("falcon", "falcon-transfer", "random"), slo_ms=(3.0,), seeds=1, trials=(3, 6)
+    )
     rows = compare(comparison, [bed()])
 
     def mean(text: str, trials: int) -> float:
@@ -77,13 +79,13 @@ def test_a_trial_that_breaks_the_limit_teaches_its_latency(text: str) -> None:
     """Bert under 3 ms: one trial that took twice the predicted latency everywhere turns to smaller batches."""
     chosen = case("bert-base", 3.0)
     made = searcher(text, chosen, sources("bert-base"), seed=0)
-    left = everything(chosen)
-    first = made.suggest(chosen.problem, History(), left, 1)[0].config
+    remaining = everything(chosen)
+    first = made.suggest(chosen.problem, History(), remaining, 1)[0].config
     slow = slower(chosen, first, 3.0)
     assert not slow.meets(chosen.problem.goal)
-    second = made.suggest(chosen.problem, History((slow,)), left, 1)[0].config
+    second = made.suggest(chosen.problem, History((slow,)), remaining, 1)[0].config
     assert float(second["batch"]) / float(second["sms"]) < float(first["batch"]) / float(first["sms"])
-    assert made.recommend(chosen.problem, History((slow,)), left) is None
+    assert made.recommend(chosen.problem, History((slow,)), remaining) is None
 
 
 def slower(chosen: Case, config: Config, factor: float) -> Measurement:
@@ -107,7 +109,7 @@ def test_an_operator_never_measured_is_named_and_costs_two_more_trials(text: str
     name = "residual-18"
     chosen = case(name, 10.0, max_trials=30)
     own = chosen.target.target
-    strange = Target(name=name, operators=tuple(renamed(use, "conv2d", "fold") for use in own.operators))
+    strange = TargetModel(name=name, operators=tuple(renamed(use, "conv2d", "fold") for use in own.operators))
     usual = strategy(text, known=sources(name), target=own)
     other = strategy(text, known=sources(name), target=strange)
     reason = other.suggest(chosen.problem, History(), everything(chosen), 1)[0].reason
@@ -143,11 +145,11 @@ def test_it_ends_when_nothing_can_keep_the_limit(text: str) -> None:
     chosen = case("bert-large", 10.0)
     problem = replace(chosen.problem, goal=Goal(minimize=Objective.COST, slo=Slo(seconds=1e-5, percentile=50)))
     made = searcher(text, chosen, sources("bert-large"), seed=0)
-    history, left = History(), everything(chosen)
-    while answer := made.suggest(problem, history, left, 1):
+    history, remaining = History(), everything(chosen)
+    while answer := made.suggest(problem, history, remaining, 1):
         history = history.with_trials(chosen.trial(answer[0].config, 0))
     assert len(history) <= 4
-    assert made.ending(problem, history, left) == "nothing that is left is likely to keep the limits"
+    assert made.ending(problem, history, remaining) == "nothing that is left is likely to keep the limits"
 
 
 @pytest.mark.parametrize("text", BOTH)
@@ -246,6 +248,6 @@ def test_a_narrower_space_is_searched_with_the_same_tables(text: str) -> None:
         chosen.problem, space=type(space)(knobs, (*kept, *odd)), usd_per_hour=tuple(prices[c] for c in (*kept, *odd))
     )
     made = searcher(text, chosen, sources("residual-50"), seed=0)
-    left = Left(usd=None, seconds=None, allowed=np.ones(len(problem.space), dtype=bool))
-    (first,) = made.suggest(problem, History(), left, 1)
+    remaining = Remaining(usd=None, seconds=None, allowed=np.ones(len(problem.space), dtype=bool))
+    (first,) = made.suggest(problem, History(), remaining, 1)
     assert first.config in problem.space

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 from mlcd.clouds.functions.lithops import watch as watching
-from mlcd.clouds.functions.lithops.call import CallOrder, CallReport, Source, Sync
+from mlcd.clouds.functions.lithops.call import CallOrder, CallReport, ShardSource, Sync
 from mlcd.clouds.functions.lithops.invoker import Answer
-from mlcd.clouds.functions.lithops.objects import Trial
-from mlcd.clouds.functions.lithops.watch import Broken, TooManyFailures, Watch
+from mlcd.clouds.functions.lithops.objects import EpochTry
+from mlcd.clouds.functions.lithops.watch import Broken, CallWatch, TooManyFailures
 from mlcd.workloads.data import Layout
 
 LAYOUT = Layout(dtype="|u1", row_shape=())
-SOURCE = Source(x_key="x", y_key="y", x=LAYOUT, y=LAYOUT, rows=8, held=1, model="logistic")
+SOURCE = ShardSource(x_key="x", y_key="y", x=LAYOUT, y=LAYOUT, rows=8, held=1, model="logistic")
 
 
 def order(shard: int) -> CallOrder:
     return CallOrder(
-        trial=Trial(run_id="r", epoch=1, token="t"),
+        trial=EpochTry(run_id="r", epoch=1, token="t"),
         source=SOURCE,
         shard=shard,
         shards=4,
@@ -73,14 +73,14 @@ class FakeCall:
 
 def watch(
     script: dict[tuple[int, int], Any], *, shards: int = 4, repeats: int = 2, seconds: float = 30
-) -> tuple[Watch, list[CallOrder]]:
+) -> tuple[CallWatch, list[CallOrder]]:
     made: list[CallOrder] = []
 
     def invoke(orders: Sequence[CallOrder]) -> list[Any]:
         made.extend(orders)
         return [FakeCall(each, script) for each in orders]
 
-    started = Watch(invoke, [order(n) for n in range(shards)], repeats=repeats, deadline=time.monotonic() + seconds)
+    started = CallWatch(invoke, [order(n) for n in range(shards)], repeats=repeats, deadline=time.monotonic() + seconds)
     return started, made
 
 
@@ -113,8 +113,8 @@ def test_a_call_that_lags_is_made_again_beside_itself(monkeypatch: pytest.Monkey
     seen, made = watch({(2, 1): "never"})
     seen.until_done(lambda: False)
     assert [(each.shard, each.attempt) for each in made[4:]] == [(2, 2)]
-    left = seen.abandon()
-    assert [running.order.attempt for running in left] == [1]
+    remaining = seen.abandon()
+    assert [running.order.attempt for running in remaining] == [1]
     assert [ended.answer for ended in seen.ended if ended.order.attempt == 1 and ended.order.shard == 2] == [None]
 
 

@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from mlcd.clouds.functions.lithops import worker
-from mlcd.clouds.functions.lithops.call import CallOrder, CallReport, Faults, Source, Sync
-from mlcd.clouds.functions.lithops.objects import Part, Torn, Trial, frame, unframe
+from mlcd.clouds.functions.lithops.call import CallOrder, CallReport, Faults, ShardSource, Sync
+from mlcd.clouds.functions.lithops.object_store import EpochListing, ObjectStore, OutOfRequests
+from mlcd.clouds.functions.lithops.objects import EpochTry, ShardUpdate, Torn, frame, unframe
 from mlcd.clouds.functions.lithops.replica import Replica, closed
-from mlcd.clouds.functions.lithops.shelf import Board, OutOfRequests, Shelf
 from mlcd.clouds.functions.lithops.worker import part_rows, shard_steps, train_shard
 from mlcd.workloads.data import Layout
 from mlcd.workloads.data import shard as rows_of_shard
@@ -92,8 +92,8 @@ def storage() -> FakeStorage:
 
 def order(shards: int, *, shard: int = 0, sync: Sync = Sync.HSP, **changes: Any) -> CallOrder:
     base = CallOrder(
-        trial=Trial(run_id="r", epoch=1, token="t"),
-        source=Source(
+        trial=EpochTry(run_id="r", epoch=1, token="t"),
+        source=ShardSource(
             x_key="x",
             y_key="y",
             x=Layout(dtype="|u1", row_shape=(2,)),
@@ -167,7 +167,7 @@ def test_a_part_of_an_epoch_has_its_share_of_the_steps(storage: FakeStorage, syn
 def test_parts_of_epochs_come_to_see_all_samples() -> None:
     seen: set[int] = set()
     for epoch in range(1, 60):
-        trial = Trial(run_id="r", epoch=epoch, token="t")
+        trial = EpochTry(run_id="r", epoch=epoch, token="t")
         first, last = part_rows(order(3, share=0.2, trial=trial), 1)
         assert last - first == math.ceil(0.2 * (ROWS * 2 // 3 - ROWS // 3))
         seen |= set(range(first, last))
@@ -217,7 +217,7 @@ def test_a_call_whose_time_is_up_hands_its_shard_over(storage: FakeStorage, monk
 def test_an_object_that_is_still_being_written_is_not_read_as_whole(storage: FakeStorage) -> None:
     for index in range(2):
         train_shard(order(3, shard=index), storage)
-    done = Trial(run_id="r", epoch=1, token="t").part(Part(0, shard_steps(order(3), 0), 1))
+    done = EpochTry(run_id="r", epoch=1, token="t").part(ShardUpdate(0, shard_steps(order(3), 0), 1))
     storage.torn.add(done)
     report = train_shard(order(3, shard=2, fan_in=0), storage)
     assert report.done
@@ -227,7 +227,7 @@ def test_an_object_that_is_still_being_written_is_not_read_as_whole(storage: Fak
 
 
 def test_functions_that_are_told_to_stop_do(storage: FakeStorage) -> None:
-    storage.objects[Trial(run_id="r", epoch=1, token="t").stop] = b"stop"
+    storage.objects[EpochTry(run_id="r", epoch=1, token="t").stop] = b"stop"
     report = train_shard(order(1), storage)
     assert (report.steps, report.closed) == (0, False)
 
@@ -265,7 +265,7 @@ def test_a_call_never_asks_more_of_the_storage_than_was_authorised(storage: Fake
     report = train_shard(order(1, most_puts=3), storage)
     assert "more than the 3 PUTs and listings" in report.failed
     assert report.puts == 3
-    shelf = Shelf(storage, most_gets=0)
+    shelf = ObjectStore(storage, most_gets=0)
     with pytest.raises(OutOfRequests):
         shelf.get("x")
 
@@ -301,7 +301,7 @@ def test_a_frame_tells_whole_from_torn() -> None:
 
 
 def test_of_two_attempts_that_are_equally_far_all_take_the_first() -> None:
-    trial = Trial(run_id="r", epoch=1, token="t")
-    keys = [trial.part(Part(0, 4, attempt)) for attempt in (2, 1, 3)]
-    assert Board(trial, keys).furthest[0] == Part(0, 4, 1)
-    assert Part.named(Part(3, 12, 1).name) == Part(3, 12, 1)
+    trial = EpochTry(run_id="r", epoch=1, token="t")
+    keys = [trial.part(ShardUpdate(0, 4, attempt)) for attempt in (2, 1, 3)]
+    assert EpochListing(trial, keys).furthest[0] == ShardUpdate(0, 4, 1)
+    assert ShardUpdate.named(ShardUpdate(3, 12, 1).name) == ShardUpdate(3, 12, 1)

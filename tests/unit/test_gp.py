@@ -143,7 +143,7 @@ def test_mean_variance_and_likelihood_equal_scikit_learns(world: World) -> None:
     expected, deviation = regressor.predict(x, return_std=True)
     np.testing.assert_allclose(mean, expected + prior_mean, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(variance, deviation**2, rtol=1e-6, atol=1e-6)
-    prior = gp._Objective(world.inputs, world.data, gp.Prior())
+    prior = gp._Objective(world.inputs, world.data, gp.HyperPrior())
     penalty = 0.5 * (((world.theta - prior.centre) / prior.spread) ** 2).sum()
     expected_log = regressor.log_marginal_likelihood_value_
     assert posterior.log_posterior + penalty == pytest.approx(expected_log, rel=1e-6, abs=1e-6)
@@ -159,7 +159,7 @@ def test_covariance_equals_scikit_learns(world: World) -> None:
 
 
 def test_gradient_equals_finite_differences(world: World) -> None:
-    objective = gp._Objective(world.inputs, world.data, gp.Prior())
+    objective = gp._Objective(world.inputs, world.data, gp.HyperPrior())
     value, gradient = objective(world.theta)
     step = 1e-5
     for i in range(len(world.theta)):
@@ -174,7 +174,7 @@ def test_gradient_equals_finite_differences(world: World) -> None:
 
 
 def test_fitting_finds_a_higher_posterior_and_is_repeatable(world: World) -> None:
-    start = gp._Objective(world.inputs, world.data, gp.Prior())
+    start = gp._Objective(world.inputs, world.data, gp.HyperPrior())
     fitted = gp.fit(world.inputs, world.data)
     assert fitted.log_posterior >= gp.at(world.inputs, world.data, start.centre).log_posterior
     np.testing.assert_array_equal(gp.fit(world.inputs, world.data).theta, fitted.theta)
@@ -186,7 +186,7 @@ def test_fitting_finds_a_higher_posterior_and_is_repeatable(world: World) -> Non
 
 
 def test_a_hopeless_covariance_is_told(world: World) -> None:
-    objective = gp._Objective(world.inputs, world.data, gp.Prior())
+    objective = gp._Objective(world.inputs, world.data, gp.HyperPrior())
     objective.fixed = -1e6 * np.eye(len(world.data.rows))
     value, gradient = objective(world.theta)
     assert value == 1e25

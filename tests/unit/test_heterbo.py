@@ -19,8 +19,8 @@ MANY = {f"t{i}": Machine(usd_per_hour=0.1 * (i + 1), speed=5.0 + 2 * i) for i in
 
 
 def asked(problem: Problem, history: History, count: int = 1, options: str = "") -> list[Config]:
-    left = Ledger(problem=problem, history=history).left()
-    return [s.config for s in strategy("heterbo" + options).suggest(problem, history, left, count)]
+    remaining = Ledger(problem=problem, history=history).remaining()
+    return [s.config for s in strategy("heterbo" + options).suggest(problem, history, remaining, count)]
 
 
 def with_kinds(problem: Problem, kinds: dict[str, str]) -> Problem:
@@ -59,8 +59,8 @@ def test_where_only_time_counts_a_round_looks_at_as_many_types_in_the_middle_of_
     history = History(tuple(measured(problem, config, 20.0) for config in first))
     assert not {config.instance for config in asked(problem, history, count=4)} - set(MANY)
     more = History((*history.trials, measured(problem, D("t4", 8), 60.0), measured(problem, D("t5", 8), 70.0)))
-    left = Ledger(problem=problem, history=more).left()
-    reasons = {s.reason for s in strategy("heterbo").suggest(problem, more, left, 4)}
+    remaining = Ledger(problem=problem, history=more).remaining()
+    reasons = {s.reason for s in strategy("heterbo").suggest(problem, more, remaining, 4)}
     assert "a first look at this type" not in reasons  # more types are known than run side by side
 
 
@@ -121,6 +121,6 @@ def test_the_reserve_can_be_switched_off_only_by_name() -> None:
 def test_a_trial_whose_work_counts_costs_less() -> None:
     kept, lost = (make_problem(keeps_work=keeps, work_samples=2e4) for keeps in (True, False))
     history = History((measured(lost, D("c5.small", 1), 10.0), measured(lost, D("c5.big", 1), 34.0)))
-    left = Ledger(problem=lost, history=history).left()
-    assert strategy("heterbo").suggest(kept, history, left, 1)
-    assert not strategy("heterbo").suggest(lost, history, left, 1)
+    remaining = Ledger(problem=lost, history=history).remaining()
+    assert strategy("heterbo").suggest(kept, history, remaining, 1)
+    assert not strategy("heterbo").suggest(lost, history, remaining, 1)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mlcd.known import Known, KnownModel, OperatorCurve, OperatorUse, Target
+from mlcd.known import Known, KnownModel, OperatorCurve, OperatorUse, TargetModel
 from mlcd.known.cpu import cpu, cpu_noise
 from mlcd.known.resemblance import resemblance
 from mlcd.space import Config
@@ -21,7 +21,7 @@ def known(**models: dict[str, float]) -> Known:
         usd_per_hour=one,
         models=tuple(
             KnownModel(
-                target=Target(name=name, operators=tuple(use(*item) for item in shares.items())),
+                target=TargetModel(name=name, operators=tuple(use(*item) for item in shares.items())),
                 family=name,
                 latency_seconds=one,
                 memory_gib=one,
@@ -36,7 +36,7 @@ def known(**models: dict[str, float]) -> Known:
 
 def test_a_model_resembles_those_with_its_operators() -> None:
     tables = known(convs={"Conv": 0.9, "Relu": 0.1}, dense={"Gemm": 1.0}, both={"Conv": 0.5, "Gemm": 0.5})
-    found = resemblance(tables, Target(name="new", operators=(use("Conv", 0.8), use("Add", 0.1), use("Odd", 0.1))))
+    found = resemblance(tables, TargetModel(name="new", operators=(use("Conv", 0.8), use("Add", 0.1), use("Odd", 0.1))))
     assert [name for name, _ in found.nearest] == ["convs", "both", "dense"]
     assert found.nearest[0][1] == pytest.approx(0.8 * 0.9 / (np.hypot(0.9, 0.1) * np.sqrt(0.66)))
     assert found.covered == pytest.approx(0.9)
@@ -45,9 +45,9 @@ def test_a_model_resembles_those_with_its_operators() -> None:
 
 
 def test_nothing_known_is_a_guess() -> None:
-    found = resemblance(known(), Target(name="new", operators=(use("Odd", 1.0),)))
+    found = resemblance(known(), TargetModel(name="new", operators=(use("Odd", 1.0),)))
     assert (found.nearest, found.covered, found.unseen, found.word) == ((), 0.0, ("Odd",), "a guess")
-    assert resemblance(known(a={"Gemm": 1.0}), Target(name="new", operators=())).confidence == 0.0
+    assert resemblance(known(a={"Gemm": 1.0}), TargetModel(name="new", operators=())).confidence == 0.0
 
 
 def test_the_shipped_tables_are_whole() -> None:

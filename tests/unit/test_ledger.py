@@ -31,9 +31,9 @@ def leave(problem: Problem, config: Config) -> Authorisation:
 def test_without_limits_everything_is_allowed_and_nothing_is_left_to_count() -> None:
     problem = limited()
     ledger = Ledger(problem=problem, history=History())
-    left = ledger.left()
-    assert (left.usd, left.seconds) == (None, None)
-    assert left.allowed.all()
+    remaining = ledger.remaining()
+    assert (remaining.usd, remaining.seconds) == (None, None)
+    assert remaining.allowed.all()
     assert ledger.incumbent() is None
 
 
@@ -149,9 +149,9 @@ def test_the_run_is_authorised_at_its_upper_bound() -> None:
 def test_an_unguarded_rival_sees_the_whole_limit_and_no_refusal() -> None:
     problem = limited(usd="10", hours=1)
     ledger = Ledger(problem=problem, history=History(), spent=Usd.of(50), elapsed_seconds=1e6, guarded=False)
-    left = ledger.left()
-    assert (left.usd, left.seconds, left.guarded) == (Usd.of(10), 3600, False)
-    assert left.allowed.all()
+    remaining = ledger.remaining()
+    assert (remaining.usd, remaining.seconds, remaining.guarded) == (Usd.of(10), 3600, False)
+    assert remaining.allowed.all()
     assert isinstance(ledger.authorise(BIG), Authorisation)
     plan = Plan(config=SMALL, seconds=3500, usd=Usd.of(9), worst_seconds=9999, worst_usd=Usd.of(99))
     assert isinstance(ledger.authorise_run(plan), Authorisation)

@@ -12,7 +12,7 @@ import pytest
 from mlcd.errors import BadInput
 from mlcd.loadgen import LoadInput, LoadPlan, LoadResult, Scenario, measure_load, split_cores
 from mlcd.loadgen.generator import generate
-from mlcd.loadgen.phases import Phase, closed_loop, multi_stream, poisson
+from mlcd.loadgen.phases import LoadPhase, closed_loop, multi_stream, poisson
 from mlcd.loadgen.result import percentile
 from mlcd.loadgen.wire import Wire, bodies
 
@@ -276,7 +276,7 @@ class TestSearch:
 
 class TestHonesty:
     def test_a_busy_generator_is_said_to_be_one(self) -> None:
-        phase = Phase(begun=0.0, ended=1.0, processor_seconds=0.95)
+        phase = LoadPhase(begun=0.0, ended=1.0, processor_seconds=0.95)
         from mlcd.loadgen.generator import _saturation
 
         assert "95% of a processor" in _saturation(phase, None)
@@ -284,13 +284,13 @@ class TestHonesty:
     def test_late_requests_are_the_generators_fault(self) -> None:
         from mlcd.loadgen.generator import _saturation
 
-        phase = Phase(begun=0.0, ended=1.0, rate=100.0, late=[0.0] * 90 + [0.02] * 10)
+        phase = LoadPhase(begun=0.0, ended=1.0, rate=100.0, late=[0.0] * 90 + [0.02] * 10)
         assert "20.0 ms late" in _saturation(phase, 0.05)
-        assert _saturation(Phase(begun=0.0, ended=1.0, rate=100.0, late=[0.0001] * 100), 0.05) == ""
+        assert _saturation(LoadPhase(begun=0.0, ended=1.0, rate=100.0, late=[0.0001] * 100), 0.05) == ""
 
     def test_spread_over_parts_of_the_test(self) -> None:
-        steady = Phase(begun=0.0, ended=5.0, finished=[0.05 + 0.1 * index for index in range(50)])
-        uneven = Phase(begun=0.0, ended=5.0, finished=[0.01 * index for index in range(50)])
+        steady = LoadPhase(begun=0.0, ended=5.0, finished=[0.05 + 0.1 * index for index in range(50)])
+        uneven = LoadPhase(begun=0.0, ended=5.0, finished=[0.01 * index for index in range(50)])
         assert steady.spread() == pytest.approx(0)
         assert uneven.spread() > 0.5
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import mlcd.profiler.load as module
-from mlcd.clouds.provider import LeaseFailed, Order, Progress, Settled
+from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Settled
 from mlcd.clouds.serving.provider import Endpoint
 from mlcd.errors import Interrupted, MlcdError
 from mlcd.goal import Slo
-from mlcd.loadgen import LoadInput, LoadResult, Scenario, Step
+from mlcd.loadgen import LoadInput, LoadResult, LoadStep, Scenario
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.load import LoadTest, measure_load_trial, verify_load
 from mlcd.space import Config
@@ -40,7 +40,7 @@ KEPT = LoadResult(
     processor_share=0.1,
     saturated="",
     steps=(
-        Step(
+        LoadStep(
             rate=200, seconds=5, requests=1000, errors=0, p50_seconds=0.01, p99_seconds=0.04, kept=True, stopped=False
         ),
     ),
@@ -63,9 +63,9 @@ class Server:
     def endpoint(self) -> Endpoint:
         return Endpoint(address="http://127.0.0.1:1", model="m", client_cpus=(1,), shares_cpus=False)
 
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Iterator[JobProgress]:
         for second in range(int(self.startup_seconds) + 1):
-            yield Progress(float(second), 0.0)
+            yield JobProgress(float(second), 0.0)
 
     def check(self) -> None:
         if self.dies:
@@ -74,7 +74,7 @@ class Server:
     def memory_gib(self) -> float:
         return 0.5
 
-    def finish(self, at: Progress) -> Settled:
+    def finish(self, at: JobProgress) -> Settled:
         return Settled(seconds=9.5)
 
 
@@ -103,11 +103,11 @@ def play(monkeypatch: pytest.MonkeyPatch, loads: list[dict[str, Any]]) -> Play:
     def run(
         *answers: LoadResult | Exception, server: Server | None = None, test: LoadTest = TEST, **more: Any
     ) -> Trial:
-        left = list(answers or (KEPT,))
+        remaining = list(answers or (KEPT,))
 
         def measure_load(address: str, model: str, inputs: Any, **asked: Any) -> LoadResult:
             loads.append(asked)
-            found = left.pop(0) if len(left) > 1 else left[0]
+            found = remaining.pop(0) if len(remaining) > 1 else remaining[0]
             if isinstance(found, Exception):
                 raise found
             return found
@@ -154,7 +154,9 @@ def test_an_unsure_rate_is_looked_at_again(play: Play, loads: list[dict[str, Any
 def test_a_limit_that_no_rate_kept_is_measured_as_broken(play: Play) -> None:
     """The generator then tells what one request after another was like, which says nothing of the limit."""
     broken = [
-        Step(rate=rate, seconds=1, requests=50, errors=0, p50_seconds=0.01, p99_seconds=p99, kept=False, stopped=True)
+        LoadStep(
+            rate=rate, seconds=1, requests=50, errors=0, p50_seconds=0.01, p99_seconds=p99, kept=False, stopped=True
+        )
         for rate, p99 in ((90.0, 0.09), (40.0, 0.045))
     ]
     trial = play(replace(KEPT, steps=tuple(broken)))

@@ -9,7 +9,7 @@ import pytest
 
 from mlcd.clouds.minicloud import MiniCloud, cgroup, facilities, missing, network, record
 from mlcd.clouds.minicloud.network import CommandFailed, find_command, free_subnet, limit
-from mlcd.clouds.minicloud.record import Record, lease_of_namespace, link_tag, namespace_name, read_records
+from mlcd.clouds.minicloud.record import LeaseRecord, lease_of_namespace, link_tag, namespace_name, read_records
 from mlcd.clouds.minicloud.types import instance_types
 from mlcd.errors import ProviderError
 
@@ -121,17 +121,17 @@ def test_names_are_made_from_the_lease_and_lead_back_to_it() -> None:
 @pytest.mark.parametrize("bad", ["mlcd-", "other-1", "mlcd-a/b", "mlcd-..", "mlcd-a b", "mlcd-" + "a" * 200])
 def test_a_name_that_cannot_be_a_file_is_refused(bad: str) -> None:
     with pytest.raises(ValueError, match="a lease's name is"):
-        Record(lease_id=bad, instance="m.small", count=1, subnet=0, folder="")
+        LeaseRecord(lease_id=bad, instance="m.small", count=1, subnet=0, folder="")
 
 
 def test_a_record_knows_whether_its_owner_lives(tmp_path: Path) -> None:
-    mine = Record(lease_id="mlcd-mine", instance="m.small", count=2, subnet=7, folder="/lease")
+    mine = LeaseRecord(lease_id="mlcd-mine", instance="m.small", count=2, subnet=7, folder="/lease")
     mine.save(tmp_path / "lease.json")
     assert read_records() == {"mlcd-mine": mine}
     assert mine.owned
     assert mine.address(0) == "10.77.7.2"
     assert json.loads((tmp_path / "lease.json").read_text())["lease_id"] == "mlcd-mine"
-    later = Record(
+    later = LeaseRecord(
         lease_id="mlcd-later", instance="m.small", count=2, subnet=8, folder="", owner_started="another time"
     )
     assert not later.owned, "the number was given to another process"

@@ -5,11 +5,11 @@ import pytest
 
 from mlcd.errors import BadInput
 from mlcd.models.parallel import (
+    ClusterSetting,
     FitCheck,
     Law,
     ParallelModel,
     Refined,
-    Setting,
     StepTime,
     check_centre,
     choose,
@@ -17,28 +17,28 @@ from mlcd.models.parallel import (
     left_out_error,
 )
 
-GRID = [Setting(workers=k, batch=b) for k in (1, 2, 4, 8, 16) for b in (64, 256, 1024)]
-CORNERS = [Setting(workers=k, batch=b) for k in (1, 16) for b in (64, 1024)]
-CENTRE = Setting(workers=4, batch=256)
+GRID = [ClusterSetting(workers=k, batch=b) for k in (1, 2, 4, 8, 16) for b in (64, 256, 1024)]
+CORNERS = [ClusterSetting(workers=k, batch=b) for k in (1, 16) for b in (64, 1024)]
+CENTRE = ClusterSetting(workers=4, batch=256)
 
 
-def server(setting: Setting) -> float:
+def server(setting: ClusterSetting) -> float:
     return 0.05 * setting.pieces + 0.002 * setting.local_batch + 0.01 * setting.workers
 
 
-def ring(setting: Setting) -> float:
+def ring(setting: ClusterSetting) -> float:
     latency = 0.001 * setting.workers if setting.workers > 1 else 0.0
     return 0.02 + 0.003 * setting.local_batch + 0.1 * 2 * (setting.workers - 1) / setting.workers + latency
 
 
-def overlap(setting: Setting, per_node: int = 4) -> float:
+def overlap(setting: ClusterSetting, per_node: int = 4) -> float:
     piece = setting.local_batch / setting.pieces
     compute, k = 0.03 + 0.002 * piece, setting.workers
     exchange = 0.0 if k == 1 else 0.02 if k <= per_node else 0.15 * (1 + 0.01 * (k - 2))
     return float((setting.pieces - 1) * compute + (compute**2 + exchange**2) ** 0.5)
 
 
-def timed(settings: list[Setting], truth: object = server, noise: float = 0.0, seed: int = 0) -> list[StepTime]:
+def timed(settings: list[ClusterSetting], truth: object = server, noise: float = 0.0, seed: int = 0) -> list[StepTime]:
     rng = np.random.default_rng(seed)
     assert callable(truth)
     return [StepTime(setting=s, seconds=truth(s) * math.exp(noise * rng.standard_normal())) for s in settings]
@@ -66,11 +66,11 @@ def test_five_runs_are_enough_for_the_overlap_law() -> None:
 
 
 def test_pieces_are_computed_apart_and_exchanged_once() -> None:
-    runs = timed([*GRID, Setting(workers=1, batch=1024, pieces=4)], overlap)
+    runs = timed([*GRID, ClusterSetting(workers=1, batch=1024, pieces=4)], overlap)
     model = fit(runs, Law.OVERLAP, workers_per_node=4)
-    setting = Setting(workers=8, batch=1024, pieces=4)
+    setting = ClusterSetting(workers=8, batch=1024, pieces=4)
     assert model.seconds(setting) == pytest.approx(overlap(setting), rel=0.03)
-    assert model.seconds(setting) < 4 * model.seconds(Setting(workers=8, batch=256))
+    assert model.seconds(setting) < 4 * model.seconds(ClusterSetting(workers=8, batch=256))
 
 
 def test_coefficients_are_never_negative() -> None:
@@ -120,10 +120,10 @@ def test_an_interval_is_wider_far_from_the_runs_and_narrower_with_more_of_them()
         fit(timed(GRID, noise=0.02), Law.PARAMETER_SERVER),
     )
     assert many.deviation(CENTRE) < few.deviation(CENTRE)
-    assert _width(few, Setting(workers=512, batch=1024)) > _width(few, CENTRE)
+    assert _width(few, ClusterSetting(workers=512, batch=1024)) > _width(few, CENTRE)
 
 
-def _width(model: ParallelModel, setting: Setting) -> float:
+def _width(model: ParallelModel, setting: ClusterSetting) -> float:
     low, high = model.interval(setting)
     return high / low
 
@@ -134,11 +134,11 @@ def test_a_refined_law_goes_through_its_runs_and_keeps_what_is_peculiar_to_a_siz
     model = fit(odd, Law.PARAMETER_SERVER)
     bent = Refined(model=model, runs=tuple(odd))
     assert all(bent.seconds(r.setting) == pytest.approx(r.seconds) for r in odd)
-    between = Setting(workers=8, batch=256)
+    between = ClusterSetting(workers=8, batch=256)
     assert abs(bent.seconds(between) / (1.5 * server(between)) - 1) < abs(
         model.seconds(between) / (1.5 * server(between)) - 1
     )
-    unseen = Setting(workers=3, batch=256)
+    unseen = ClusterSetting(workers=3, batch=256)
     assert bent.seconds(unseen) == model.seconds(unseen)
 
 
@@ -147,14 +147,14 @@ def test_a_refined_law_goes_through_its_runs_and_keeps_what_is_peculiar_to_a_siz
 )
 def test_bad_settings_are_refused(bad: dict[str, float]) -> None:
     with pytest.raises(BadInput):
-        Setting(workers=int(bad["workers"]), batch=bad["batch"])
+        ClusterSetting(workers=int(bad["workers"]), batch=bad["batch"])
 
 
 def test_bad_runs_are_refused() -> None:
     with pytest.raises(BadInput, match="positive"):
         StepTime(setting=CENTRE, seconds=0.0)
     with pytest.raises(BadInput, match="at least 1 piece"):
-        Setting(workers=1, batch=8, pieces=0)
+        ClusterSetting(workers=1, batch=8, pieces=0)
     with pytest.raises(BadInput, match="at least 2 runs"):
         fit(timed([CENTRE]), Law.RING)
     with pytest.raises(BadInput, match="at least 1 worker"):

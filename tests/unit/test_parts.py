@@ -19,9 +19,9 @@ from mlcd.goal import Goal, Objective
 from mlcd.models.epochs import fit_epochs
 from mlcd.run.authorisation import Refusal
 from mlcd.run.run import EpochRun
+from mlcd.schedulers.epoch_forecast import EpochForecast
 from mlcd.schedulers.mpc import Mpc
 from mlcd.schedulers.oracle import Oracle
-from mlcd.schedulers.outlook import Outlook
 from mlcd.schedulers.scheduler import Scheduler
 from mlcd.schedulers.siren import Siren
 from mlcd.trial.epoch import Epoch, Fleet
@@ -96,13 +96,13 @@ def test_parts_count_as_what_they_are_against_max_epochs() -> None:
     problem = replace(problem_of(1000), max_epochs=1)
     tenths = tuple(epochs_of(PAPER, (Fleet(100, 3008, 0.1),) * 10))
     nine = EpochLedger(problem=problem, epochs=tenths[:9])
-    assert nine.left().epochs == pytest.approx(0.1)
+    assert nine.remaining().epochs == pytest.approx(0.1)
     assert not isinstance(nine.authorise(Fleet(100, 3008, 0.09)), Refusal)
     assert isinstance(nine.authorise(Fleet(100, 3008)), Refusal)
     ten = EpochLedger(problem=problem, epochs=tenths)
-    assert ten.left().epochs == 0
+    assert ten.remaining().epochs == 0
     assert isinstance(ten.authorise(Fleet(100, 3008, 0.1)), Refusal)
-    assert not ten.left().allowed.any()
+    assert not ten.remaining().allowed.any()
 
 
 @pytest.mark.parametrize("decides", [Mpc(), Siren()])
@@ -172,7 +172,7 @@ def test_a_target_that_is_just_missed_costs_a_small_part_and_no_epoch() -> None:
     done = epochs_of(PAPER, (Fleet(300, 3008),) * 9)
     near = replace(done[-1], loss=problem.target_loss * 1.0004)
     history = (*done[:-1], near)
-    fleet = Mpc().decide(problem, history, EpochLedger(problem=problem, epochs=history).left())
+    fleet = Mpc().decide(problem, history, EpochLedger(problem=problem, epochs=history).remaining())
     assert fleet is not None
     assert fleet.share < 0.2
 
@@ -183,9 +183,9 @@ def test_money_for_a_small_part_is_not_the_end() -> None:
     near = (*done[:-1], replace(done[-1], loss=problem.target_loss * 1.0004, usd=Usd.of(1)))
     spent = sum(e.usd.dollars for e in near[:-1])
     poor = replace(problem, goal=replace(problem.goal, budget=Usd.of(round(spent + 4.0, 2))))
-    left = EpochLedger(problem=poor, epochs=near).left()
-    assert Outlook.of(poor, near, left).is_hopeless(near, left), "no whole epoch can be paid"
-    fleet = Mpc().decide(poor, near, left)
+    remaining = EpochLedger(problem=poor, epochs=near).remaining()
+    assert EpochForecast.of(poor, near, remaining).is_hopeless(near, remaining), "no whole epoch can be paid"
+    fleet = Mpc().decide(poor, near, remaining)
     assert fleet is not None
     assert fleet.share < 0.2
 

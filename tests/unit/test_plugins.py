@@ -32,7 +32,7 @@ from mlcd.schedulers.registry import scheduler
 from mlcd.search.registry import strategy
 from mlcd.spec import parse_train
 from mlcd.spec.functions import parse_serverless
-from mlcd.trial.epoch import Epoch, EpochLeft, Fleet
+from mlcd.trial.epoch import Epoch, Fleet, RemainingEpochs
 from mlcd.units import Usd
 
 Install = Callable[..., None]
@@ -225,18 +225,18 @@ def test_a_plug_in_may_give_nodes_and_mlcd_runs_the_job_there(
         assert isinstance(cloud, JobCloud)
         assert isinstance(cloud.engine, Local)
     assert prepared.charged
-    left = Leftover(cloud="my-nodes", lease_id="mlcd-x", what="1 process")
+    remaining = Leftover(cloud="my-nodes", lease_id="mlcd-x", what="1 process")
     ended: list[Leftover] = []
-    monkeypatch.setattr(Local, "leftovers", lambda self: (left,))
+    monkeypatch.setattr(Local, "leftovers", lambda self: (remaining,))
     monkeypatch.setattr(Local, "end", lambda self, found: ended.append(found))
-    assert leftovers(tmp_path, on="my-nodes") == ((left,), ())
-    assert end_all(tmp_path, (left,)) == ()
-    assert ended == [left]
+    assert leftovers(tmp_path, on="my-nodes") == ((remaining,), ())
+    assert end_all(tmp_path, (remaining,)) == ()
+    assert ended == [remaining]
     with pytest.raises(BadInput, match=r"mlcd-nodes 1\.2: cloud 'lost'"):
         leftovers(tmp_path, on="lost")
     monkeypatch.setattr("mlcd.jobs.down.EVERYWHERE", ())
     found, silent = leftovers(tmp_path)
-    assert found == (left,)
+    assert found == (remaining,)
     assert [kind for kind, _ in silent] == ["lost"]
 
 
@@ -256,13 +256,15 @@ class Fixed:
 
     name: ClassVar[str] = "fixed"
 
-    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Fleet | None:
+    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> Fleet | None:
         return Fleet(problem.functions[0], problem.memory_mb[0])
 
-    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
+    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> str:
         return "it is over"
 
-    def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Usd | None:
+    def smallest_budget(
+        self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs
+    ) -> Usd | None:
         return None
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.synthetic import ScriptedCloud, ScriptedLease
 
-from mlcd.clouds.provider import LeaseFailed, Progress
+from mlcd.clouds.provider import JobProgress, LeaseFailed
 from mlcd.errors import Interrupted, ProviderError
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.measure import measure, steady_speed
@@ -209,10 +209,10 @@ def test_what_is_no_outcome_of_the_trial_passes_through() -> None:
 
 def test_steady_speed_needs_something_to_go_by() -> None:
     assert steady_speed([]) is None
-    assert steady_speed([Progress(1.0, 5.0)]) is None
-    assert steady_speed([Progress(1.0, 0.0), Progress(2.0, 0.0)]) is None
-    assert steady_speed([Progress(1.0, 0.0), Progress(1.0, 7.0)]) is None
-    two = steady_speed([Progress(1.0, 0.0), Progress(3.0, 8.0)])
+    assert steady_speed([JobProgress(1.0, 5.0)]) is None
+    assert steady_speed([JobProgress(1.0, 0.0), JobProgress(2.0, 0.0)]) is None
+    assert steady_speed([JobProgress(1.0, 0.0), JobProgress(1.0, 7.0)]) is None
+    two = steady_speed([JobProgress(1.0, 0.0), JobProgress(3.0, 8.0)])
     assert two is not None
     assert (two.samples_per_second, two.relative_error, two.points) == (4.0, 0.0, 1)
 
@@ -223,7 +223,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
         rng = np.random.default_rng(seed)
         rates = 20 * np.exp(rng.normal(0, 0.1, 40))
         samples = np.concatenate([[0.0], np.cumsum(rates * 10)])
-        speed = steady_speed([Progress(10.0 * i, float(s)) for i, s in enumerate(samples)])
+        speed = steady_speed([JobProgress(10.0 * i, float(s)) for i, s in enumerate(samples)])
         assert speed is not None
         true = 20 * math.exp(0.1**2 / 2)
         covered += abs(math.log(speed.samples_per_second / true)) < 1.96 * speed.relative_error

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mlcd.clouds.reading import GradientNorms, Reading, Source, Tail, source_of
+from mlcd.clouds.reading import GradientNorms, Reading, ReportSource, Tail, source_of
 from mlcd.spec.real import ProgressRule
 
 
@@ -24,7 +24,9 @@ def clock() -> Clock:
     return Clock()
 
 
-def source(rule: ProgressRule, folder: Path, clock: Clock, *, batch: int | None = None, base: float = 0.0) -> Source:
+def source(
+    rule: ProgressRule, folder: Path, clock: Clock, *, batch: int | None = None, base: float = 0.0
+) -> ReportSource:
     return source_of(rule, folder, batch=batch, base_samples=base, clock=clock)
 
 

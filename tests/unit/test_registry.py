@@ -6,7 +6,7 @@ from mlcd.problem import Problem
 from mlcd.search.cherrypick import CherryPick
 from mlcd.search.convbo import ConvBO
 from mlcd.search.registry import STRATEGIES, strategy, strategy_class
-from mlcd.trial.plan import Left
+from mlcd.trial.plan import Remaining
 from mlcd.trial.trial import History
 
 UNGUARDED = {"convbo", "cherrypick", "random", "exhaustive", "paleo"}
@@ -65,7 +65,7 @@ def test_mistakes_name_the_option_and_what_is_allowed(text: str, message: str) -
 def test_paleo_needs_to_know_the_network() -> None:
     known = make_problem()
     unknown = Problem(name="x", work_samples=1.0, space=known.space, goal=known.goal, usd_per_hour=known.usd_per_hour)
-    everything = Left(usd=None, seconds=None, allowed=known.nodes > 0)
+    everything = Remaining(usd=None, seconds=None, allowed=known.nodes > 0)
     with pytest.raises(BadInput, match=r"paleo needs to know the network that is trained: set job\.model"):
         strategy("paleo").recommend(unknown, History(), everything)
 
@@ -89,6 +89,6 @@ def test_options_that_cannot_be_meant_are_refused(text: str, words: str) -> None
 
 def test_cherrypick_refuses_types_that_match_nothing() -> None:
     problem = make_problem()
-    left = Left(usd=None, seconds=None, allowed=problem.nodes > 0)
+    remaining = Remaining(usd=None, seconds=None, allowed=problem.nodes > 0)
     with pytest.raises(BadInput, match=r"none matches 'zz'; there are c5\.big, c5\.small, p2\.one"):
-        strategy("cherrypick:types=zz").suggest(problem, History(), left, 1)
+        strategy("cherrypick:types=zz").suggest(problem, History(), remaining, 1)

@@ -44,7 +44,7 @@ def check_they_help(problem: Problem) -> None:
     assert answers
     for answer in answers:
         wider = ledger_of(relaxed(problem, budget=answer.budget, seconds=answer.deadline_seconds))
-        assert best_fitting(wider.problem, wider.history, wider.left()) is not None
+        assert best_fitting(wider.problem, wider.history, wider.remaining()) is not None
         assert "would fit with" in answer.text
         for limit in (answer.budget, answer.deadline_seconds):
             if isinstance(limit, Usd):

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from mlcd.clouds.provider import LeaseFailed, Order, Purpose
-from mlcd.clouds.replay import ReplayCloud, ReplayInstance, Workload, load_workloads
+from mlcd.clouds.replay import ReplayCloud, ReplayInstance, ReplayWorkload, load_workloads
 from mlcd.errors import BadInput
-from mlcd.jobs.setting import replay_space
+from mlcd.jobs.resolved_job import replay_space
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
 from mlcd.units import Usd
@@ -125,7 +125,7 @@ def test_missing_and_unreadable_files(tmp_path: Path) -> None:
         load_workloads(tmp_path)
 
 
-def tables(name: str) -> dict[str, Workload]:
+def tables(name: str) -> dict[str, ReplayWorkload]:
     if not (TABLES / name).is_dir():
         pytest.skip(f"{TABLES / name} is not here; set MLCD_TABLES to the folder of measured tables")
     return load_workloads(TABLES / name)

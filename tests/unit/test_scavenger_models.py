@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from scavenger_tables import BATCHES, WORKERS, step_seconds, steps_to_target, write_tables
 
-from mlcd.bench.scavenger.truth import USD_PER_NODE_HOUR, Choice, Truth, load_truth, load_truths
+from mlcd.bench.scavenger.truth import USD_PER_NODE_HOUR, ClusterChoice, ScavengerTruth, load_truth, load_truths
 from mlcd.errors import BadInput
 from mlcd.models.universal import JobDescription, KnownJob, universal
 from papers.scavenger_models import forecast
@@ -33,7 +33,7 @@ def tables(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def truth(tables: Path) -> Truth:
+def truth(tables: Path) -> ScavengerTruth:
     return load_truth(tables / "large")
 
 
@@ -45,28 +45,28 @@ def test_the_target_is_crossed_where_the_law_says(tables: Path, name: str) -> No
     assert truth.iterations == pytest.approx({b: steps_to_target(b, floor) for b in BATCHES}, rel=2e-3)
 
 
-def test_configurations_are_full_nodes_with_a_measured_local_batch(truth: Truth) -> None:
+def test_configurations_are_full_nodes_with_a_measured_local_batch(truth: ScavengerTruth) -> None:
     assert set(truth.steps) == set(WORKERS)
     assert all(choice.batch / choice.workers >= 8 for choice in truth.choices)
-    assert Choice(workers=4, batch=32) in truth.choices
-    assert Choice(workers=8, batch=32) not in truth.choices
+    assert ClusterChoice(workers=4, batch=32) in truth.choices
+    assert ClusterChoice(workers=8, batch=32) not in truth.choices
 
 
-def test_steps_are_interpolated_and_accumulated(truth: Truth) -> None:
-    assert truth.step_seconds(Choice(workers=2, batch=64)) == pytest.approx(step_seconds(2, 32, 3.0)[0])
+def test_steps_are_interpolated_and_accumulated(truth: ScavengerTruth) -> None:
+    assert truth.step_seconds(ClusterChoice(workers=2, batch=64)) == pytest.approx(step_seconds(2, 32, 3.0)[0])
     step, sync = step_seconds(4, 128, 3.0)
-    assert truth.setting(Choice(workers=4, batch=1024)).pieces == 2
-    assert truth.step_seconds(Choice(workers=4, batch=1024)) == pytest.approx(step + (step - sync))
+    assert truth.setting(ClusterChoice(workers=4, batch=1024)).pieces == 2
+    assert truth.step_seconds(ClusterChoice(workers=4, batch=1024)) == pytest.approx(step + (step - sync))
 
 
-def test_money_is_by_the_node_and_a_share_of_one_below_four(truth: Truth) -> None:
+def test_money_is_by_the_node_and_a_share_of_one_below_four(truth: ScavengerTruth) -> None:
     for workers, nodes in ((1, 0.25), (2, 0.5), (4, 1), (16, 4)):
-        choice = Choice(workers=workers, batch=512)
+        choice = ClusterChoice(workers=workers, batch=512)
         hours = truth.seconds(choice) / 3600
         assert truth.usd(choice) == pytest.approx(nodes * USD_PER_NODE_HOUR * hours)
 
 
-def test_what_each_mode_sees(truth: Truth) -> None:
+def test_what_each_mode_sees(truth: ScavengerTruth) -> None:
     low, middle, high = three_batches(truth)
     assert (low, middle, high) == (32, 128, 1024)
     full = observe_full(truth)
@@ -94,7 +94,7 @@ def test_what_a_mode_does_not_see_does_not_change_its_forecast(tables: Path, see
     )
     _edit(tables / "large" / "convergence.csv", lambda r: int(r["batch"]) in known, "iteration")
     changed = load_truth(tables / "large")
-    assert changed.seconds(Choice(workers=8, batch=256)) > 5 * truth.seconds(Choice(workers=8, batch=256))
+    assert changed.seconds(ClusterChoice(workers=8, batch=256)) > 5 * truth.seconds(ClusterChoice(workers=8, batch=256))
     for model in (forecast.full, forecast.partial, forecast.goodput):
         before, after = model(seen), model(see(changed))
         assert after.step_seconds == pytest.approx(before.step_seconds, rel=1e-5)  # rounding at the tables' ends
@@ -147,7 +147,7 @@ def test_the_description_carries_size_and_length_over(tables: Path) -> None:
         seen = observe_nothing(truth)
         told = forecast.without_run(seen, others, described[name])
         blind = forecast.without_run(seen, others, None)
-        choice = Choice(workers=8, batch=512)
+        choice = ClusterChoice(workers=8, batch=512)
         assert told.seconds(choice) == pytest.approx(truth.seconds(choice), rel=0.35)
         if name != "middle":
             assert abs(told.seconds(choice) - truth.seconds(choice)) < abs(
@@ -160,9 +160,9 @@ def test_a_universal_model_needs_another_job() -> None:
         universal([], first_batch=32, largest_local_batch=128)
 
 
-def test_the_planner_learns_from_what_it_runs(truth: Truth) -> None:
+def test_the_planner_learns_from_what_it_runs(truth: ScavengerTruth) -> None:
     """A first plan that thinks one configuration nearly free runs it once, sees its true time and leaves it."""
-    trap, seen = Choice(workers=1, batch=32), observe_partial(truth)
+    trap, seen = ClusterChoice(workers=1, batch=32), observe_partial(truth)
     seen = Observed(
         settings=seen.settings,
         largest_local_batch=seen.largest_local_batch,

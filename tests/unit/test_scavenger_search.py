@@ -11,17 +11,17 @@ from mlcd.errors import BadInput
 from mlcd.goal import Goal, Objective
 from mlcd.models.convergence import ConvergenceModel
 from mlcd.models.learning import forecast
-from mlcd.models.parallel import Law, Setting, StepTime, fit
-from mlcd.models.standing import standing
+from mlcd.models.parallel import ClusterSetting, Law, StepTime, fit
+from mlcd.models.remaining import remaining_problem
 from mlcd.models.universal import KnownJob
 from mlcd.problem import Batching, Problem, Target
 from mlcd.search.registry import strategy
 from mlcd.search.scavenger.grid import diverging
 from mlcd.search.strategy import Elastic
 from mlcd.space import Config, Knob, Space
-from mlcd.trial.counted import counted
-from mlcd.trial.plan import Left, Plan
+from mlcd.trial.plan import Plan, Remaining
 from mlcd.trial.trial import Failure, FailureKind, History, Learned, Measurement
+from mlcd.trial.work_done import work_done
 from mlcd.units import Usd
 
 BATCHES = (64, 128, 256, 512)
@@ -71,27 +71,27 @@ def measured(nodes: int, batch: int, *, noise_scale: float | None = 300.0, rng: 
     )
 
 
-def everything(question: Problem) -> Left:
-    return Left(usd=None, seconds=None, allowed=np.ones(len(question.space), dtype=bool))
+def everything(question: Problem) -> Remaining:
+    return Remaining(usd=None, seconds=None, allowed=np.ones(len(question.space), dtype=bool))
 
 
 def search(name: str, question: Problem, seed: int = 0) -> tuple[Plan | None, History]:
     rng, history, searcher = np.random.default_rng(seed), History(), strategy(name)
     for _ in range(40):
-        now = standing(question, history)
+        now = remaining_problem(question, history)
         wanted = searcher.suggest(now, history, everything(now), 1)
         if not wanted:
             break
         chosen = wanted[0].config
         assert chosen not in history.tried
         history = history.with_trials(measured(chosen.nodes, int(chosen["batch"]), rng=rng))
-    now = standing(question, history)
+    now = remaining_problem(question, history)
     assert searcher.ending(now, history, everything(now))
     return searcher.recommend(now, history, everything(now)), history
 
 
 def truth(question: Problem, history: History) -> dict[Config, float]:
-    now = standing(question, history)
+    now = remaining_problem(question, history)
     values = {}
     for c in now.space:
         seconds = 1.0 + now.work_of(c) / (float(c["batch"]) / step_seconds(c.nodes, int(c["batch"])))
@@ -140,7 +140,7 @@ def test_universal_starts_where_other_jobs_say_and_needs_them() -> None:
     with pytest.raises(BadInput, match="knows no other job"):
         strategy("scavenger-universal").suggest(question, History(), everything(question), 1)
     runs = tuple(
-        StepTime(setting=Setting(workers=k, batch=b), seconds=1.5 * step_seconds(k, b))
+        StepTime(setting=ClusterSetting(workers=k, batch=b), seconds=1.5 * step_seconds(k, b))
         for k, b in itertools.product((1, 2, 4), BATCHES)
     )
     job = KnownJob(
@@ -199,10 +199,10 @@ def test_work_done_at_a_large_batch_counts_for_less() -> None:
     rng = np.random.default_rng(0)
     first = replace(measured(1, 64, rng=rng), reached_samples=1000.0)
     second = replace(measured(1, 256, rng=rng), reached_samples=3000.0)
-    assert counted(question, (first, second)).samples == pytest.approx(1000 + 2000 * 0.5)
-    left = standing(question, History((first, second)))
-    assert left.work_samples == pytest.approx(question.work_samples - 2000)
-    assert left.work_of(config(1, 256)) == pytest.approx(2 * left.work_samples)
+    assert work_done(question, (first, second)).samples == pytest.approx(1000 + 2000 * 0.5)
+    remaining = remaining_problem(question, History((first, second)))
+    assert remaining.work_samples == pytest.approx(question.work_samples - 2000)
+    assert remaining.work_of(config(1, 256)) == pytest.approx(2 * remaining.work_samples)
 
 
 def test_the_end_is_told_from_the_course_of_the_metric() -> None:

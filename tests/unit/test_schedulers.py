@@ -31,7 +31,7 @@ from mlcd.schedulers.siren import WEIGHTS, Policy, Siren
 from mlcd.schedulers.siren_state import FEATURES, observe
 from mlcd.schedulers.static import Static
 from mlcd.schedulers.static_n import StaticN
-from mlcd.trial.epoch import Epoch, EpochLeft, FailedEpoch, Fleet
+from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet, RemainingEpochs
 from mlcd.trial.outcome import Status
 from mlcd.units import Usd
 
@@ -74,11 +74,11 @@ def test_decisions_are_functions_of_their_arguments(index: int) -> None:
     episode = run(decides, problem, seed=32)
     for count in (0, 1, 3):
         history = episode.epochs[:count]
-        left = EpochLedger(problem=problem, epochs=history).left()
-        decided = decides.decide(problem, history, left)
-        assert decided == decides.decide(problem, history, left) == fleets(episode)[count]
+        remaining = EpochLedger(problem=problem, epochs=history).remaining()
+        decided = decides.decide(problem, history, remaining)
+        assert decided == decides.decide(problem, history, remaining) == fleets(episode)[count]
         assert decided is not None
-        assert left.allowed[COUNTS.index(decided.functions), SIZES.index(decided.memory_mb)]
+        assert remaining.allowed[COUNTS.index(decided.functions), SIZES.index(decided.memory_mb)]
 
 
 def test_mpc_beats_a_fixed_fleet_from_a_grid_search_and_nears_the_oracle() -> None:
@@ -154,18 +154,18 @@ def test_static_keeps_its_fleet_and_shrinks_when_the_money_ends() -> None:
     greedy = run(Static(functions=600, memory=3008), problem, seed=54)
     assert greedy.spent <= Usd.of(220)
     assert fleets(greedy)[0] == Fleet(600, 3008)
-    left = EpochLedger(problem=problem).left()
-    assert StaticN(functions=140).decide(problem, (), left) == Fleet(140, 1536)
+    remaining = EpochLedger(problem=problem).remaining()
+    assert StaticN(functions=140).decide(problem, (), remaining) == Fleet(140, 1536)
     with pytest.raises(BadInput, match="138 x 1,536 MB is not to be chosen"):
-        StaticN(functions=138).decide(problem, (), left)
+        StaticN(functions=138).decide(problem, (), remaining)
 
 
 def test_what_failed_is_not_tried_again() -> None:
     problem = problem_of(200.0)
     failure = FailedEpoch(number=1, fleet=Fleet(3000, 2048), seconds=20.0, usd=Usd.of(1), message="out of memory")
-    left = EpochLedger(problem=problem, failed=(failure,)).left()
+    remaining = EpochLedger(problem=problem, failed=(failure,)).remaining()
     for decides in (Mpc(), Siren(), Static()):
-        fleet = decides.decide(problem, (), left)
+        fleet = decides.decide(problem, (), remaining)
         assert fleet is not None
         assert fleet.memory_mb > 2048
 
@@ -184,8 +184,8 @@ def test_the_fit_finds_the_workloads_own_times() -> None:
     predicted = model.seconds(np.array([482.0, 900.0]), np.array([1536.0, 1536.0]))
     assert predicted[0] == pytest.approx(made.laws.seconds(482, 1536), rel=0.02)
     assert predicted[1] == pytest.approx(made.laws.seconds(900, 1536), rel=0.06)
-    left = len(runs[1]) - 6
-    assert left - 1.5 < model.epochs_left < left + 1.5
+    remaining = len(runs[1]) - 6
+    assert remaining - 1.5 < model.epochs_left < remaining + 1.5
 
 
 def test_a_loss_that_does_not_fall_leaves_the_prior() -> None:
@@ -229,8 +229,8 @@ def test_sirens_state_is_finite_and_of_fixed_size() -> None:
     epochs = past_runs(PAPER)[0]
     for count in (0, 1, 2, 9):
         history: tuple[Epoch, ...] = epochs[:count]
-        left: EpochLeft = EpochLedger(problem=problem, epochs=history).left()
-        features = observe(problem, history, left).features
+        remaining: RemainingEpochs = EpochLedger(problem=problem, epochs=history).remaining()
+        features = observe(problem, history, remaining).features
         assert features.shape == (FEATURES,)
         assert np.isfinite(features).all()
 
@@ -238,7 +238,7 @@ def test_sirens_state_is_finite_and_of_fixed_size() -> None:
 def test_siren_needs_the_goal_that_it_was_trained_for(tmp_path: Path) -> None:
     problem = problem_of(None, seconds=1000.0)
     with pytest.raises(BadInput, match="siren finishes soonest within a budget"):
-        Siren().decide(problem, (), EpochLedger(problem=problem).left())
+        Siren().decide(problem, (), EpochLedger(problem=problem).remaining())
     bad = tmp_path / "bad.npz"
     bad.write_bytes(b"no policy")
     with pytest.raises(BadInput, match="not a policy"):

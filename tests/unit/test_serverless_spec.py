@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlcd.clouds.functions.lithops.cloud import Workload
+from mlcd.clouds.functions.lithops.cloud import FunctionWorkload
 from mlcd.errors import BadInput, ProviderError, SpecError
 from mlcd.goal import Objective
 from mlcd.jobs.serverless import prepare
@@ -142,10 +142,10 @@ def test_ones_own_model_is_read_as_text_and_never_imported_here(
         "goal: {minimize: cost}\n"
     )
     prepared = prepare(read_serverless(job), folder=tmp_path / "home")
-    given: list[Workload] = []
+    given: list[FunctionWorkload] = []
 
     class Connected:
-        def __init__(self, *, workload: Workload, **_: object) -> None:
+        def __init__(self, *, workload: FunctionWorkload, **_: object) -> None:
             given.append(workload)
 
         def close(self) -> None:

@@ -10,7 +10,7 @@ from tests.serving_world import CONFIGS, OPERATORS, world
 
 from mlcd.errors import BadInput
 from mlcd.known.match import matching_rows
-from mlcd.known.tables import Known, OperatorCurve, OperatorUse, Target
+from mlcd.known.tables import Known, OperatorCurve, OperatorUse, TargetModel
 from mlcd.models.serving.additive import additive_latency, calibrate
 from mlcd.models.serving.curves import Shape, classify, resource_curves
 from mlcd.models.serving.gaussian import Belief, matern, spread
@@ -27,8 +27,8 @@ def use(
     return OperatorUse(operator=operator, shape=shape, count=count, share=share, flops=flops, bytes=moved)
 
 
-def target(*uses: OperatorUse) -> Target:
-    return Target(name="t", operators=uses)
+def target(*uses: OperatorUse) -> TargetModel:
+    return TargetModel(name="t", operators=uses)
 
 
 def test_key_operators_are_the_fewest_that_pass_the_threshold() -> None:

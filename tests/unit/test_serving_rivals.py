@@ -16,9 +16,9 @@ from mlcd.models.serving.meta_net import meta_train
 from mlcd.problem import Problem
 from mlcd.search.registry import strategy
 from mlcd.search.serving.heterbo import FAILED_SPEED_SHARE, understood
-from mlcd.search.serving.knowing import known_rows
+from mlcd.search.serving.table_informed import known_rows
 from mlcd.search.serving.table_worth import known_worth, trial_worth
-from mlcd.trial.plan import Left
+from mlcd.trial.plan import Remaining
 from mlcd.trial.trial import Failure, FailureKind, History, Measurement
 
 TARGETS = ("residual-50", "bert-base", "efficient")
@@ -150,9 +150,9 @@ def test_heterbo_takes_a_latency_limit_for_a_deadline() -> None:
     slow = next(c for c in space.configs if dict(c.values) == {"batch": 64, "sms": 32, "precision": "fp32"})
     quick = next(c for c in space.configs if dict(c.values) == {"batch": 2, "sms": 132, "precision": "tf32"})
     history = History((case.trial(slow, 0), case.trial(quick, 0)))
-    left = Left(usd=None, seconds=None, allowed=np.ones(len(space), dtype=bool))
+    remaining = Remaining(usd=None, seconds=None, allowed=np.ones(len(space), dtype=bool))
     for _ in range(3):
-        config = chosen.suggest(case.problem, history, left, 1)[0].config
+        config = chosen.suggest(case.problem, history, remaining, 1)[0].config
         assert not (float(config["batch"]) >= 64 and config["precision"] == "fp32" and float(config["sms"]) <= 32)
         history = history.with_trials(case.trial(config, 0))
 
@@ -278,8 +278,8 @@ def test_memory_that_ran_out_rules_out_what_needs_no_less() -> None:
         config=config, attempt=1, kind=FailureKind.OUT_OF_MEMORY, message="", seconds=made.seconds, usd=made.usd
     )
     chosen = strategy("random", seed=0, known=world())
-    left = Left(usd=None, seconds=None, allowed=np.ones(len(space), dtype=bool))
-    open_now = chosen.suggest(case.problem, History((lost,)), left, len(space))
+    remaining = Remaining(usd=None, seconds=None, allowed=np.ones(len(space), dtype=bool))
+    open_now = chosen.suggest(case.problem, History((lost,)), remaining, len(space))
     for suggestion in open_now:
         other = suggestion.config
         worse = float(other["batch"]) >= 16 and float(other["sms"]) <= 32 and other["precision"] == "fp32"

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import nnls
 
 from mlcd.catalog import Instance, load_catalog
-from mlcd.clouds.provider import Cloud, KnownTruth, LeaseFailed, Order, Progress, Purpose
+from mlcd.clouds.provider import Cloud, JobProgress, KnownTruth, LeaseFailed, Order, Purpose
 from mlcd.clouds.sim import MODELS, PAPER_JOBS, Rates, SimCloud, SimJob
 from mlcd.clouds.sim.cloud import CALM
 from mlcd.clouds.sim.lease import WARM_UP_SECONDS
@@ -43,7 +43,7 @@ def speed(cloud: SimCloud, instance: str, nodes: int) -> float:
     return found
 
 
-def watch(cloud: Cloud, config: Config, *, attempt: int = 1, count: int = 60) -> list[Progress]:
+def watch(cloud: Cloud, config: Config, *, attempt: int = 1, count: int = 60) -> list[JobProgress]:
     with cloud.lease(Order(config=config, attempt=attempt, purpose=Purpose.TRIAL)) as lease:
         return list(islice(lease.progress(), count))
 
@@ -205,7 +205,7 @@ def test_the_final_run_takes_the_true_mean_in_few_points(aws: dict[str, Instance
     config = Config.deployment("c5.4xlarge", 50)
     with cloud.lease(Order(config=config, attempt=1, purpose=Purpose.RUN)) as lease:
         points = list(islice(lease.progress(), 200))
-    assert points[0] == Progress(cloud.startup_seconds(config), 0.0)
+    assert points[0] == JobProgress(cloud.startup_seconds(config), 0.0)
     assert points[-1].seconds > 48 * 3600
     true = speed(cloud, "c5.4xlarge", 50)
     for a, b in pairwise(points):

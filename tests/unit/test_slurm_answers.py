@@ -369,8 +369,8 @@ def test_leftovers_are_those_of_mlcds_name(commands: Callable[..., None], order:
     commands("sbatch", "5\n")
     Slurm({}).start(order)
     commands("squeue", f"4|RUNNING|mlcd-a-1|/no/such\n5|RUNNING|mlcd-b|{order.folder}\n6|PENDING|mine|/home/me\n")
-    found = [(left.lease_id, left.what, left.owned) for left in Slurm({}).leftovers()]
+    found = [(remaining.lease_id, remaining.what, remaining.owned) for remaining in Slurm({}).leftovers()]
     assert found == [("mlcd-a-1", "job 4 (running)", False), ("mlcd-b", "job 5 (running)", True)]
     owner = order.folder / "lease.json"
     owner.write_text(owner.read_text().replace(f"[{os.getpid()},", "[0,"))  # a process that is gone
-    assert [left.owned for left in Slurm({}).leftovers()] == [False, False]
+    assert [remaining.owned for remaining in Slurm({}).leftovers()] == [False, False]

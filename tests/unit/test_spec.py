@@ -129,9 +129,9 @@ def test_a_deadline_is_a_duration_or_a_point_in_time(written: str, seconds: floa
 
 def test_without_a_now_the_clock_decides() -> None:
     soon = datetime.now(UTC) + timedelta(hours=1)
-    left = parse_goal({"minimize": "time", "deadline": soon}).deadline_seconds
-    assert left is not None
-    assert 3590 < left <= 3600
+    remaining = parse_goal({"minimize": "time", "deadline": soon}).deadline_seconds
+    assert remaining is not None
+    assert 3590 < remaining <= 3600
 
 
 @pytest.mark.parametrize("written", ["100 USD", "$100", "100", "100.00", "1e2", "0x64", "'100'", "USD 100"])

@@ -15,8 +15,8 @@ import pytest
 
 import mlcd
 from mlcd.training import checkpoints
-from mlcd.training.course import course
-from mlcd.training.surroundings import Surroundings
+from mlcd.training.training_progress import course
+from mlcd.training.worker_env import WorkerEnv
 
 VARIABLES = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "TF_CONFIG")
 
@@ -48,7 +48,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in [*VARIABLES, *(name for name in os.environ if name.startswith("MLCD_"))]:
         monkeypatch.delenv(name, raising=False)
     # A stopped process is ended for good after a while; here that process would be pytest.
-    monkeypatch.setattr("mlcd.training.course._leave", lambda: None)
+    monkeypatch.setattr("mlcd.training.training_progress._leave", lambda: None)
     course.cache_clear()
     yield
     course.cache_clear()
@@ -254,7 +254,7 @@ def test_what_was_not_yet_said_is_said_when_the_process_ends(job: Job) -> None:
     ],
 )
 def test_only_one_process_of_a_job_reports(variables: dict[str, str], head: bool) -> None:
-    assert Surroundings.read(variables).head is head
+    assert WorkerEnv.read(variables).head is head
 
 
 def test_other_ranks_train_and_stay_silent(job: Job) -> None:
@@ -374,7 +374,7 @@ size = 1000
 def save(folder): (folder / "weights").write_bytes(b"x" * size)
 mlcd.checkpoint(save=save, load=print)
 for step in mlcd.steps(range(5), total=100):
-    size += 10_000 * (mlcd.training.course.course().samples > 40)
+    size += 10_000 * (mlcd.training.training_progress.course().samples > 40)
 """
     job.env.setenv("MLCD_CHECKPOINT_SECONDS", "1e-9")
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
@@ -408,8 +408,8 @@ def test_there_may_be_no_checkpoint_yet(tmp_path: Path) -> None:
 def test_a_stopped_process_leaves_although_its_way_out_hangs(job: Job) -> None:
     """As a worker does that waits in its process group for the others."""
     code = """
-import time, mlcd, mlcd.training.course
-mlcd.training.course.PATIENCE_SECONDS = 0.2
+import time, mlcd, mlcd.training.training_progress
+mlcd.training.training_progress.PATIENCE_SECONDS = 0.2
 try:
     for step in mlcd.steps(range(1000)): pass
 finally:

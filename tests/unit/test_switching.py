@@ -7,7 +7,7 @@ from types import TracebackType
 import pytest
 from tests.synthetic import QUICK_TRIALS, Machine, SyntheticCloud, batched, driven, make_engine, make_problem
 
-from mlcd.clouds.provider import Lease, Order, Progress, Purpose, Settled
+from mlcd.clouds.provider import JobProgress, Lease, Order, Purpose, Settled
 from mlcd.clouds.reading import GradientNorms, Listening, Reading
 from mlcd.engine.training import STOP_SECONDS, SWITCH_GAIN
 from mlcd.events import Event, Warned
@@ -62,9 +62,9 @@ class Run:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Iterator[JobProgress]:
         seconds, cloud = STARTUP, self.cloud
-        yield Progress(seconds, 0.0)
+        yield JobProgress(seconds, 0.0)
         trial = self.order.purpose is Purpose.TRIAL
         while trial or cloud.done < WORK:
             seconds += STEP
@@ -75,9 +75,9 @@ class Run:
                 cloud.done += stepped * cloud.worth(self.batch)
             if phi is not None:
                 self.heard.append(heard(cloud.reached + self.samples, phi, self.batch))
-            yield Progress(seconds, self.samples)
+            yield JobProgress(seconds, self.samples)
 
-    def finish(self, at: Progress) -> Settled:
+    def finish(self, at: JobProgress) -> Settled:
         if self.order.purpose is Purpose.RUN:
             self.cloud.reached += self.samples
         return Settled(seconds=at.seconds + SAVING, reached_samples=self.cloud.reached)

@@ -11,7 +11,7 @@ from mlcd.clouds.reading import Reading
 from mlcd.deciders.account import Accounts
 from mlcd.engine.performer import Situation
 from mlcd.engine.training import Training
-from mlcd.engine.watch import Watch
+from mlcd.engine.watch import AttemptWatch
 from mlcd.events import Warned
 from mlcd.goal import Goal, Objective
 from mlcd.problem import Problem, Target
@@ -83,7 +83,7 @@ def test_a_job_that_ends_before_its_target_is_told_of(accuracy: float, warned: i
         Reading(seconds=1.0, samples=1000.0, metrics={"accuracy": accuracy}),
         Reading(seconds=2.0, warning="the checkpoint could not be saved"),
     ]
-    training._check_end(Watch(work=1.0, seconds_left=1.0), heard)
+    training._check_end(AttemptWatch(work=1.0, seconds_left=1.0), heard)
     texts = [event.text for event in told if isinstance(event, Warned)]
     assert texts[0] == "the training: the checkpoint could not be saved"
     assert len(texts) == 1 + warned

@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: scripts/setup-venv test")
 
 import mlcd.torch as mt  # noqa: E402  torch may be missing
-from mlcd.training.course import course  # noqa: E402
+from mlcd.training.training_progress import course  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

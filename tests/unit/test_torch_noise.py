@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: scripts/s
 
 import mlcd  # noqa: E402  torch may be missing
 import mlcd.torch as mt  # noqa: E402
-from mlcd.training.course import course  # noqa: E402
+from mlcd.training.training_progress import course  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tests.synthetic import QUICK_TRIALS, Listed, Machine, SyntheticCloud, driven, make_engine, make_problem, stored
 
-from mlcd.clouds.provider import Lease, LeaseFailed, Order, Progress, Purpose, Settled
+from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
 from mlcd.engine.training import STOP_SECONDS
 from mlcd.engine.trials import measure_trial
-from mlcd.engine.watch import Watch
+from mlcd.engine.watch import AttemptWatch
 from mlcd.errors import Interrupted
 from mlcd.events import Event, Warned
 from mlcd.goal import Goal, Objective
@@ -62,13 +62,13 @@ class Attempt:
         assert self.cloud is not None
         self.cloud.saved = max(self.cloud.saved, self.reached)
 
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Iterator[JobProgress]:
         for seconds, samples in self.points:
-            yield Progress(seconds, samples)
+            yield JobProgress(seconds, samples)
         if self.failure is not None:
             raise self.failure
 
-    def finish(self, at: Progress) -> Settled:
+    def finish(self, at: JobProgress) -> Settled:
         self.finished += 1
         return Settled(seconds=at.seconds + self.stopping, reached_samples=self.reached)
 
@@ -141,8 +141,8 @@ def test_a_training_that_goes_as_predicted(store: Store) -> None:
     assert warned == []
     (order,) = cloud.orders
     assert order.run_id == "run-1"
-    left = (BUDGET - record.search_usd).dollars * 3600
-    assert order.seconds == pytest.approx(left)  # its nodes end themselves when the money is gone
+    remaining = (BUDGET - record.search_usd).dollars * 3600
+    assert order.seconds == pytest.approx(remaining)  # its nodes end themselves when the money is gone
 
 
 def test_without_a_budget_the_nodes_still_end_some_day(store: Store) -> None:
@@ -431,7 +431,7 @@ def test_a_stop_from_another_thread_ends_the_training(store: Store) -> None:
     stop: threading.Event = engine._stop
     progress = attempt.progress
 
-    def stopped() -> Iterator[Progress]:
+    def stopped() -> Iterator[JobProgress]:
         stop.set()
         yield from progress()
 
@@ -442,8 +442,8 @@ def test_a_stop_from_another_thread_ends_the_training(store: Store) -> None:
 
 
 def test_the_speed_of_now_needs_time_to_settle() -> None:
-    watch = Watch(work=1000.0, seconds_left=100.0)
-    assert watch.last == Progress(0.0, 0.0)
+    watch = AttemptWatch(work=1000.0, seconds_left=100.0)
+    assert watch.last == JobProgress(0.0, 0.0)
     assert (watch.speed(), watch.expected_end(), watch.silent_seconds) == (None, None, 0.0)
     feed(watch, (0.0, 0.0), (1.0, 10.0), (2.0, 20.0), (3.0, 30.0))
     assert watch.speed() is None
@@ -459,7 +459,7 @@ def test_the_speed_of_now_needs_time_to_settle() -> None:
 
 
 def test_a_job_that_reports_once_an_epoch_does_not_stand_still_between() -> None:
-    watch = Watch(work=10_000.0, seconds_left=1e6)
+    watch = AttemptWatch(work=10_000.0, seconds_left=1e6)
     for epoch in range(1, 5):
         feed(watch, (100.0 * epoch, 1000.0 * epoch))
         for second in range(1, 100):
@@ -469,6 +469,6 @@ def test_a_job_that_reports_once_an_epoch_does_not_stand_still_between() -> None
     assert watch.speed() == pytest.approx(2000.0 / 300.0)
 
 
-def feed(watch: Watch, *points: tuple[float, float]) -> None:
+def feed(watch: AttemptWatch, *points: tuple[float, float]) -> None:
     for seconds, samples in points:
-        watch.take(Progress(seconds, samples))
+        watch.take(JobProgress(seconds, samples))

@@ -10,7 +10,7 @@ from mlcd.goal import Goal, Objective
 from mlcd.problem import Problem, TrialPolicy
 from mlcd.space import Config, Knob, Space
 from mlcd.trial.outcome import Status
-from mlcd.trial.plan import Left, Plan, best, margin_sigmas
+from mlcd.trial.plan import Plan, Remaining, best, margin_sigmas
 from mlcd.trial.trial import Failure, FailureKind, History, Measurement
 from mlcd.units import Usd
 
@@ -155,9 +155,9 @@ def test_what_fits_is_judged_at_the_upper_bound_when_guarded() -> None:
     everything = np.ones(1, dtype=bool)
     for usd, seconds, guarded, unguarded in ((12, 12, True, True), (11, 12, False, True), (12, 9, False, False)):
         limits: dict[str, Any] = {"usd": Usd(usd), "seconds": float(seconds), "allowed": everything}
-        assert Left(**limits).fits(plan) is guarded
-        assert Left(**limits, guarded=False).fits(plan) is unguarded
-    assert Left(usd=None, seconds=None, allowed=everything).fits(plan)
+        assert Remaining(**limits).fits(plan) is guarded
+        assert Remaining(**limits, guarded=False).fits(plan) is unguarded
+    assert Remaining(usd=None, seconds=None, allowed=everything).fits(plan)
 
 
 def test_among_equals_the_cheaper_is_best() -> None:

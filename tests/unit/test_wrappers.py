@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 import pytest
 
 from mlcd.catalog import load_catalog
-from mlcd.clouds.provider import Cloud, KnownTruth, Lease, LeaseFailed, Order, Progress, Purpose
+from mlcd.clouds.provider import Cloud, JobProgress, KnownTruth, Lease, LeaseFailed, Order, Purpose
 from mlcd.clouds.sim import SimCloud, SimJob
 from mlcd.clouds.sim.cloud import CALM
 from mlcd.clouds.wrappers import ALL_KINDS, Delayed, Flaky, Noisy, NoisyRun
@@ -23,7 +23,7 @@ def plain() -> SimCloud:
     return SimCloud(cloud="aws", instances=aws, job=SimJob(model="resnet152"), seed=3, noise=0.0, rates=CALM)
 
 
-def watch(cloud: Cloud, purpose: Purpose = Purpose.TRIAL, attempt: int = 1, count: int = 40) -> list[Progress]:
+def watch(cloud: Cloud, purpose: Purpose = Purpose.TRIAL, attempt: int = 1, count: int = 40) -> list[JobProgress]:
     with cloud.lease(Order(config=CONFIG, attempt=attempt, purpose=purpose)) as lease:
         return list(islice(lease.progress(), count))
 

@@ -10,7 +10,7 @@ from mlcd.bench.tasks import run_tasks
 from mlcd.catalog import load_catalog
 from mlcd.clouds.sim import PAPER_JOBS, SimCloud
 from mlcd.goal import Goal
-from mlcd.jobs.setting import Setting, simulated
+from mlcd.jobs.resolved_job import ResolvedJob, simulated
 from mlcd.problem import Problem
 from mlcd.run.run import SearchRun
 from mlcd.space import Config
@@ -53,7 +53,7 @@ class Experiment:
     max_nodes: int = 0
     max_trials: int = 30
 
-    def setting(self, seed: int) -> Setting:
+    def setting(self, seed: int) -> ResolvedJob:
         """The problem and the simulated cloud, as `mlcd train` would make them."""
         paper = PAPER_JOBS[self.job]
         spec = TrainSpec(
@@ -175,7 +175,7 @@ def best_promised(experiment: Experiment) -> Reference | None:
     return _best(experiment, fits)
 
 
-def true_seconds(setting: Setting, config: Config) -> float | None:
+def true_seconds(setting: ResolvedJob, config: Config) -> float | None:
     """The whole training on `config`, start-up included; None where it cannot run."""
     cloud = setting.cloud
     if not isinstance(cloud, SimCloud):

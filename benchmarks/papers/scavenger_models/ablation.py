@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from mlcd.bench.scavenger.descriptions import DESCRIPTIONS
-from mlcd.bench.scavenger.truth import GPUS_PER_NODE, Truth
+from mlcd.bench.scavenger.truth import GPUS_PER_NODE, ScavengerTruth
 from mlcd.models import convergence, parallel
 from mlcd.models.convergence import WorkUnit
 from mlcd.models.parallel import Law
@@ -31,7 +31,7 @@ class Ablation:
     error: float
 
 
-def ablations(truths: Mapping[str, Truth]) -> list[Ablation]:
+def ablations(truths: Mapping[str, ScavengerTruth]) -> list[Ablation]:
     """Every change on every model."""
     found = []
     lent = {name: known_job(observe_all(t), DESCRIPTIONS.get(name)) for name, t in truths.items()}
@@ -80,36 +80,36 @@ _LAWS: Mapping[str, Callable[[Observed], Callable[[float], float] | None]] = {
 }
 
 
-def _step_error(truth: Truth, seen: Observed, law: Law) -> float:
+def _step_error(truth: ScavengerTruth, seen: Observed, law: Law) -> float:
     model = parallel.fit(seen.runs, law, workers_per_node=GPUS_PER_NODE)
-    left = [choice for choice in truth.choices if choice not in seen.tried]
-    return fmean(abs(model.seconds(truth.setting(c)) / truth.step_seconds(c) - 1) for c in left)
+    remaining = [choice for choice in truth.choices if choice not in seen.tried]
+    return fmean(abs(model.seconds(truth.setting(c)) / truth.step_seconds(c) - 1) for c in remaining)
 
 
 def _iterations_error(
-    truth: Truth, seen: Observed, model: Callable[[Observed], Callable[[float], float] | None]
+    truth: ScavengerTruth, seen: Observed, model: Callable[[Observed], Callable[[float], float] | None]
 ) -> float:
     """Over the batches whose convergence was not seen; the fitted law stands in where the tables give no noise."""
     steps = model(seen) or convergence.fit(seen.reached).steps
     known = {reached.batch for reached in seen.reached}
-    left = [batch for batch in truth.batches if batch not in known]
-    return fmean(abs(steps(batch) / truth.iterations[batch] - 1) for batch in left)
+    remaining = [batch for batch in truth.batches if batch not in known]
+    return fmean(abs(steps(batch) / truth.iterations[batch] - 1) for batch in remaining)
 
 
-def _time_error(truth: Truth, seen: Observed, forecast: Forecast) -> float:
-    left = [choice for choice in truth.choices if choice not in seen.tried]
-    return fmean(abs(forecast.seconds(c) / truth.seconds(c) - 1) for c in left)
+def _time_error(truth: ScavengerTruth, seen: Observed, forecast: Forecast) -> float:
+    remaining = [choice for choice in truth.choices if choice not in seen.tried]
+    return fmean(abs(forecast.seconds(c) / truth.seconds(c) - 1) for c in remaining)
 
 
-def _true_iterations(truth: Truth, forecast: Forecast) -> Forecast:
+def _true_iterations(truth: ScavengerTruth, forecast: Forecast) -> Forecast:
     return replace(forecast, iterations=dict(truth.iterations))
 
 
-def _true_steps(truth: Truth, forecast: Forecast) -> Forecast:
+def _true_steps(truth: ScavengerTruth, forecast: Forecast) -> Forecast:
     return replace(forecast, step_seconds={c: truth.step_seconds(c) for c in truth.choices})
 
 
-def _leave_one_out(truth: Truth) -> float:
+def _leave_one_out(truth: ScavengerTruth) -> float:
     """Each inner batch predicted from all others, every K timed at those."""
     errors = []
     for batch in truth.batches[1:-1]:
@@ -118,7 +118,7 @@ def _leave_one_out(truth: Truth) -> float:
     return fmean(errors)
 
 
-def _scaled_error(truth: Truth, seen: Observed, forecast: Forecast) -> float:
+def _scaled_error(truth: ScavengerTruth, seen: Observed, forecast: Forecast) -> float:
     """The forecast scaled so that it is right at the one configuration whose training is known."""
     (choice,) = seen.tried
     factor = truth.seconds(choice) / forecast.seconds(choice)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlcd.bench.scavenger.truth import GPUS_PER_NODE, Choice
+from mlcd.bench.scavenger.truth import GPUS_PER_NODE, ClusterChoice
 from mlcd.models import convergence, parallel
 from mlcd.models.parallel import Law, ParallelModel, Refined
 from mlcd.models.universal import JobDescription, KnownJob, universal
@@ -17,11 +17,11 @@ from papers.scavenger_models.observed import Observed
 class Forecast:
     """Predicted step seconds of each configuration and iterations of each batch; what was tried is as measured."""
 
-    tried: tuple[Choice, ...]
-    step_seconds: Mapping[Choice, float]
+    tried: tuple[ClusterChoice, ...]
+    step_seconds: Mapping[ClusterChoice, float]
     iterations: Mapping[int, float]
 
-    def seconds(self, choice: Choice) -> float:
+    def seconds(self, choice: ClusterChoice) -> float:
         """The training to the target."""
         return self.iterations[choice.batch] * self.step_seconds[choice]
 

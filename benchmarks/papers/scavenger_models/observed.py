@@ -7,10 +7,10 @@ partial  step time and convergence at the four corners and the centre
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mlcd.bench.scavenger.truth import Choice, Truth
+from mlcd.bench.scavenger.truth import ClusterChoice, ScavengerTruth
 from mlcd.models import design
 from mlcd.models.convergence import Reached
-from mlcd.models.parallel import Setting, StepTime
+from mlcd.models.parallel import ClusterSetting, StepTime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,9 +21,9 @@ class Observed:
     courses  for each batch whose training is known: (steps, noise scale phi) of its stretches up to the target
     """
 
-    settings: Mapping[Choice, Setting]
+    settings: Mapping[ClusterChoice, ClusterSetting]
     largest_local_batch: float
-    tried: tuple[Choice, ...]
+    tried: tuple[ClusterChoice, ...]
     runs: tuple[StepTime, ...]
     reached: tuple[Reached, ...]
     courses: Mapping[int, tuple[tuple[float, float], ...]]
@@ -34,40 +34,40 @@ class Observed:
         return min(choice.batch for choice in self.settings)
 
 
-def three_batches(truth: Truth) -> tuple[int, int, int]:
+def three_batches(truth: ScavengerTruth) -> tuple[int, int, int]:
     """The smallest, the middle one (of two the smaller), and the largest."""
     low, middle, high = design.three_batches([truth.setting(choice) for choice in truth.choices])
     return int(low), int(middle), int(high)
 
 
-def corners_and_centre(truth: Truth) -> tuple[Choice, ...]:
+def corners_and_centre(truth: ScavengerTruth) -> tuple[ClusterChoice, ...]:
     """As mlcd.models.design has it, over the configurations that have a truth."""
     chosen = design.corners_and_centre([truth.setting(choice) for choice in truth.choices])
-    return tuple(Choice(workers=setting.workers, batch=int(setting.batch)) for setting in chosen)
+    return tuple(ClusterChoice(workers=setting.workers, batch=int(setting.batch)) for setting in chosen)
 
 
-def observe_full(truth: Truth) -> Observed:
+def observe_full(truth: ScavengerTruth) -> Observed:
     """See the module."""
     batches = three_batches(truth)
     return observe(truth, [choice for choice in truth.choices if choice.batch in batches])
 
 
-def observe_partial(truth: Truth) -> Observed:
+def observe_partial(truth: ScavengerTruth) -> Observed:
     """See the module."""
     return observe(truth, corners_and_centre(truth))
 
 
-def observe_nothing(truth: Truth) -> Observed:
+def observe_nothing(truth: ScavengerTruth) -> Observed:
     """The grid alone."""
     return observe(truth, ())
 
 
-def observe_all(truth: Truth) -> Observed:
+def observe_all(truth: ScavengerTruth) -> Observed:
     """Everything: for the other jobs, from which a universal model takes its coefficients."""
     return observe(truth, truth.choices)
 
 
-def observe(truth: Truth, tried: Sequence[Choice]) -> Observed:
+def observe(truth: ScavengerTruth, tried: Sequence[ClusterChoice]) -> Observed:
     """The step time of the tried configurations, and the convergence of their batches."""
     batches = sorted({choice.batch for choice in tried})
     return Observed(
@@ -80,7 +80,7 @@ def observe(truth: Truth, tried: Sequence[Choice]) -> Observed:
     )
 
 
-def noise_course(truth: Truth, batch: int) -> tuple[tuple[float, float], ...]:
+def noise_course(truth: ScavengerTruth, batch: int) -> tuple[tuple[float, float], ...]:
     """(steps, phi) an epoch of the training at `batch`, up to the target.
 
     The tables give the variance of a gradient of the *first* batch M0 (AdaptDL's form), so phi = M0 var / sqr. An epoch

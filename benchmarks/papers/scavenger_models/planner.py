@@ -10,7 +10,7 @@ at B needs.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from mlcd.bench.scavenger.truth import Choice, Truth, usd
+from mlcd.bench.scavenger.truth import ClusterChoice, ScavengerTruth, usd
 from papers.scavenger_models.forecast import Forecast
 from papers.scavenger_models.observed import Observed, observe
 
@@ -18,16 +18,16 @@ STRETCHES = 20
 RESTART_SECONDS = 60.0
 """A change of K or B: checkpoint, new processes, the first batch. Sources say 30 to 90 s."""
 
-Worth = Callable[[Choice, float], float]
+Worth = Callable[[ClusterChoice, float], float]
 """What is minimised: a configuration and its seconds to a number."""
 
 
-def time_worth(_: Choice, seconds: float) -> float:
+def time_worth(_: ClusterChoice, seconds: float) -> float:
     """Seconds."""
     return seconds
 
 
-def money_worth(choice: Choice, seconds: float) -> float:
+def money_worth(choice: ClusterChoice, seconds: float) -> float:
     """Dollars."""
     return usd(choice, seconds)
 
@@ -38,20 +38,27 @@ class Course:
 
     worth: float
     restarts_worth: float
-    choices: tuple[Choice, ...]
+    choices: tuple[ClusterChoice, ...]
 
 
-def receding_horizon(truth: Truth, seen: Observed, model: Callable[[Observed], Forecast], worth: Worth) -> Course:
+def receding_horizon(
+    truth: ScavengerTruth, seen: Observed, model: Callable[[Observed], Forecast], worth: Worth
+) -> Course:
     """Trains on the truth from first plan to target."""
     forecast, now = model(seen), None
     spent, restarts = 0.0, 0.0
-    run: list[Choice] = []
+    run: list[ClusterChoice] = []
     for done in range(STRETCHES):
-        left = 1 - done / STRETCHES
+        remaining = 1 - done / STRETCHES
 
-        def ahead(choice: Choice, left: float = left, now: Choice | None = now, plan: Forecast = forecast) -> float:
+        def ahead(
+            choice: ClusterChoice,
+            remaining: float = remaining,
+            now: ClusterChoice | None = now,
+            plan: Forecast = forecast,
+        ) -> float:
             restart = RESTART_SECONDS if now is not None and choice != now else 0.0
-            return worth(choice, left * plan.seconds(choice) + restart)
+            return worth(choice, remaining * plan.seconds(choice) + restart)
 
         choice = min(seen.settings, key=ahead)
         if now is not None and choice != now:

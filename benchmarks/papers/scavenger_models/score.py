@@ -6,7 +6,7 @@ from functools import partial as partial_
 from statistics import fmean, median
 
 from mlcd.bench.scavenger.descriptions import DESCRIPTIONS
-from mlcd.bench.scavenger.truth import Choice, Truth, usd
+from mlcd.bench.scavenger.truth import ClusterChoice, ScavengerTruth, usd
 from mlcd.errors import BadInput, nearest
 from mlcd.models.tradeoff import depth, knee
 from papers.scavenger_models.forecast import Forecast, full, goodput, known_job, partial, without_run
@@ -47,7 +47,9 @@ class Summary:
     median_overhead: float
 
 
-def score(truths: Mapping[str, Truth], *, models: Sequence[str] = (), modes: Sequence[str] = MODES) -> list[Row]:
+def score(
+    truths: Mapping[str, ScavengerTruth], *, models: Sequence[str] = (), modes: Sequence[str] = MODES
+) -> list[Row]:
     """A row a model and mode; `models` scores only those, while all lend their coefficients to the universal mode."""
     for wanted, known, what in ((models, truths, "model"), (modes, (*MODES, *EXTRA_MODES), "mode")):
         for name in wanted:
@@ -104,7 +106,7 @@ def as_json(rows: Sequence[Row]) -> dict[str, object]:
     return {"rows": [asdict(row) for row in rows], "summary": [asdict(line) for line in summarise(rows)]}
 
 
-def _row(truth: Truth, mode: str, seen: Observed, model: Callable[[Observed], Forecast]) -> Row:
+def _row(truth: ScavengerTruth, mode: str, seen: Observed, model: Callable[[Observed], Forecast]) -> Row:
     forecast = model(seen)
     open_choices = [choice for choice in truth.choices if choice not in seen.tried]
     errors = [_errors(truth, forecast, choice) for choice in open_choices]
@@ -138,7 +140,7 @@ def _whole(regret: float) -> float:
     return round(regret, 9) + 0.0
 
 
-def _errors(truth: Truth, forecast: Forecast, choice: Choice) -> tuple[float, float, float]:
+def _errors(truth: ScavengerTruth, forecast: Forecast, choice: ClusterChoice) -> tuple[float, float, float]:
     return (
         abs(forecast.step_seconds[choice] / truth.step_seconds(choice) - 1),
         abs(forecast.iterations[choice.batch] / truth.iterations[choice.batch] - 1),
@@ -146,7 +148,7 @@ def _errors(truth: Truth, forecast: Forecast, choice: Choice) -> tuple[float, fl
     )
 
 
-def _knee_regret(truth: Truth, forecast: Forecast) -> float:
+def _knee_regret(truth: ScavengerTruth, forecast: Forecast) -> float:
     """What the predicted knee lacks of the true knee's depth below the chord, as a share of it."""
     points = [(truth.seconds(c), truth.usd(c)) for c in truth.choices]
     guessed = [(forecast.seconds(c), usd(c, forecast.seconds(c))) for c in truth.choices]
@@ -155,7 +157,7 @@ def _knee_regret(truth: Truth, forecast: Forecast) -> float:
     return (best - depths[knee(guessed)]) / best if best > 0 else 0.0
 
 
-def _trial_loss(truth: Truth, tried: Sequence[Choice], seconds: float) -> float:
+def _trial_loss(truth: ScavengerTruth, tried: Sequence[ClusterChoice], seconds: float) -> float:
     """Seconds that brief runs take beyond what their steps would have taken in the chosen training of `seconds`."""
     lost = 0.0
     for choice in tried:

@@ -10,7 +10,7 @@ from mlcd.asktell.knobs import Knobs, Prices, Where, prices_of, space_of
 from mlcd.asktell.objective import Objective
 from mlcd.errors import BadInput, SpecError
 from mlcd.goal import Goal
-from mlcd.jobs.setting import DEFAULT_NOISE
+from mlcd.jobs.resolved_job import DEFAULT_NOISE
 from mlcd.problem import Problem, TrialPolicy
 from mlcd.search.registry import KNOBS
 from mlcd.search.registry import strategy as strategy_by_name

@@ -4,7 +4,7 @@ from mlcd.asktell.declared import declared_strategy
 from mlcd.asktell.state import State
 from mlcd.catalog import load_catalog
 from mlcd.errors import BadInput, nearest
-from mlcd.jobs.setting import offered, replayed
+from mlcd.jobs.resolved_job import offered, replayed
 from mlcd.jobs.train import strategy_of
 from mlcd.problem import Problem
 from mlcd.run.header import Header

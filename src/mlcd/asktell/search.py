@@ -42,7 +42,7 @@ Tried = Suggestion | Config | Mapping[str, str | int | float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remaining:
+class RemainingLimits:
     """What may still be used, None where there is no limit. Open asks count at their worst case.
 
     Below 0 when trials were told to have taken more than that: it was paid, so it is counted, and nothing more is
@@ -300,14 +300,14 @@ class Search(Generic[B]):
         return cast(B, Best(config=trial.config, value=self._value(trial)))
 
     @property
-    def left(self) -> Remaining:
+    def remaining(self) -> RemainingLimits:
         """Money, time and trials that are neither used nor promised to open asks.
 
         What is told counts as told, also where a trial took longer or cost more than it was authorised for: the
         limits hold only as long as none does.
         """
         ledger = self._decider.accounts.at(self._run, self._elapsed()).ledger
-        return Remaining(usd=ledger.usd_left, seconds=ledger.seconds_left, trials=self._room())
+        return RemainingLimits(usd=ledger.usd_left, seconds=ledger.seconds_left, trials=self._room())
 
     def ask(self, count: int = 1) -> list[Suggestion]:
         """At most `count` trials to run now, each authorised with all open ones beside it.

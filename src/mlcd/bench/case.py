@@ -43,7 +43,7 @@ def is_unseen(workload: str) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Truth:
+class TrainTruth:
     """A workload with everything known: seconds of the whole training for each configuration of `problem.space`.
 
     None where it cannot run. `problem` has no limits; `with_goal` derives them.
@@ -87,7 +87,7 @@ class Truth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class TrainRow:
     """One run, as `mlcd bench train -o json` prints it."""
 
     workload: str
@@ -145,13 +145,13 @@ def search_with(
     ).drive()
 
 
-def row(truth: Truth, run: SearchRun, *, kind: GoalKind, hours: float, optimum: float) -> Row:
+def row(truth: TrainTruth, run: SearchRun, *, kind: GoalKind, hours: float, optimum: float) -> TrainRow:
     """What a run says in the benchmark's terms."""
     goal, final = run.problem.goal, run.final
     finished = final is not None and run.status in (Status.DONE, Status.OVERRAN)
     status = {Status.DONE: "done", Status.OVERRAN: "violated"}.get(run.status, "unfinished")
     total = goal.value(run.total_seconds, run.total_usd.dollars) if finished else None
-    return Row(
+    return TrainRow(
         workload=truth.name,
         unseen=truth.is_unseen,
         strategy=run.strategy,

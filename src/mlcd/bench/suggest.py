@@ -15,7 +15,7 @@ from mlcd.deciders.search import SearchDecider
 from mlcd.deciders.training import TrainingDecider
 from mlcd.errors import BadInput
 from mlcd.goal import Goal, Objective
-from mlcd.jobs.setting import deployments
+from mlcd.jobs.resolved_job import deployments
 from mlcd.problem import Problem
 from mlcd.run.kind import Kind
 from mlcd.search.registry import strategy

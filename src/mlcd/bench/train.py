@@ -7,18 +7,18 @@ from typing import Literal
 
 import numpy as np
 
-from mlcd.bench.case import GoalKind, Row, is_unseen, row, search
+from mlcd.bench.case import GoalKind, TrainRow, is_unseen, row, search
 from mlcd.bench.tasks import run_tasks
 from mlcd.bench.workloads import sim_case, sim_workloads, table_cloud, table_truth, table_workloads
 from mlcd.clouds.provider import Cloud
-from mlcd.clouds.replay import Workload
+from mlcd.clouds.replay import ReplayWorkload
 from mlcd.search.registry import strategy
 
 Unseen = Literal["all", "only", "no"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class TrainComparison:
     """What to compare. `tables` None means the simulator's jobs.
 
     run_noise  deviation of the final run from the true mean: an experiment of its own, 0 in every headline figure
@@ -39,7 +39,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class TrainSummary:
     """Strategy by strategy; see docs/bench.md for each figure."""
 
     strategy: str
@@ -57,7 +57,7 @@ class Summary:
     probe_share: float | None
 
 
-def compare(comparison: Comparison) -> list[Row]:
+def compare(comparison: TrainComparison) -> list[TrainRow]:
     """Every run of the comparison, in order. A workload without a feasible configuration is left out."""
     for text in comparison.strategies:
         strategy(text)  # a wrong name or option is said before the first run
@@ -73,8 +73,8 @@ def compare(comparison: Comparison) -> list[Row]:
     return [r for r in rows if r is not None]
 
 
-def _sources(comparison: Comparison) -> Sequence[Workload | str]:
-    found: Iterable[Workload | str]
+def _sources(comparison: TrainComparison) -> Sequence[ReplayWorkload | str]:
+    found: Iterable[ReplayWorkload | str]
     if comparison.tables is None:
         found = sim_workloads(comparison.workloads)
     else:
@@ -83,7 +83,9 @@ def _sources(comparison: Comparison) -> Sequence[Workload | str]:
     return [source for source in found if is_unseen(source if isinstance(source, str) else source.name) in keep]
 
 
-def _run(comparison: Comparison, source: Workload | str, hours: float, text: str, seed: int) -> Row | None:
+def _run(
+    comparison: TrainComparison, source: ReplayWorkload | str, hours: float, text: str, seed: int
+) -> TrainRow | None:
     cloud: Cloud
     if isinstance(source, str):
         truth, cloud = sim_case(source, hours, noise=comparison.noise, seed=seed)
@@ -98,19 +100,19 @@ def _run(comparison: Comparison, source: Workload | str, hours: float, text: str
     return row(truth, record, kind=comparison.goal, hours=hours, optimum=optimum)
 
 
-def summarise(rows: Sequence[Row]) -> list[Summary]:
+def summarise(rows: Sequence[TrainRow]) -> list[TrainSummary]:
     """One summary for each (strategy, goal, hours), in the order they appear."""
-    groups: dict[tuple[str, str, float], list[Row]] = {}
+    groups: dict[tuple[str, str, float], list[TrainRow]] = {}
     for r in rows:
         groups.setdefault((r.strategy, r.goal, r.hours), []).append(r)
     return [_summary(key, group) for key, group in groups.items()]
 
 
-def _summary(key: tuple[str, str, float], rows: list[Row]) -> Summary:
+def _summary(key: tuple[str, str, float], rows: list[TrainRow]) -> TrainSummary:
     ratios = np.array([r.counted_ratio for r in rows])
     done = [r.ratio for r in rows if r.status == "done" and r.ratio is not None]
     shares = [r.probe_share for r in rows if r.probe_share is not None]
-    return Summary(
+    return TrainSummary(
         strategy=key[0],
         goal=key[1],
         hours=key[2],
@@ -127,7 +129,7 @@ def _summary(key: tuple[str, str, float], rows: list[Row]) -> Summary:
     )
 
 
-def _bootstrap(rows: list[Row], draws: int = 2000) -> tuple[float, float]:
+def _bootstrap(rows: list[TrainRow], draws: int = 2000) -> tuple[float, float]:
     """95% interval of mean_ratio when the workloads are drawn anew: runs of one workload are not independent."""
     by_workload: dict[str, list[float]] = {}
     for r in rows:
@@ -140,7 +142,7 @@ def _bootstrap(rows: list[Row], draws: int = 2000) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def as_json(rows: Sequence[Row]) -> dict[str, object]:
+def as_json(rows: Sequence[TrainRow]) -> dict[str, object]:
     """Rows and summary; the held-out workloads (is_unseen) are also summarised apart."""
     return {
         "rows": [asdict(r) for r in rows],

@@ -3,15 +3,15 @@
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from mlcd.bench.case import Truth
+from mlcd.bench.case import TrainTruth
 from mlcd.catalog import load_catalog
 from mlcd.clouds.provider import Cloud
-from mlcd.clouds.replay import ReplayCloud, Workload, load_workloads
+from mlcd.clouds.replay import ReplayCloud, ReplayWorkload, load_workloads
 from mlcd.clouds.sim import PAPER_JOBS, SimCloud
 from mlcd.clouds.wrappers import Noisy, NoisyRun
 from mlcd.errors import BadInput
 from mlcd.goal import Goal, Objective
-from mlcd.jobs.setting import blueprint, deployments, replay_space
+from mlcd.jobs.resolved_job import blueprint, deployments, replay_space
 from mlcd.problem import Problem, TrialPolicy
 from mlcd.units import HOUR
 
@@ -19,7 +19,7 @@ EXACT_TRIALS = TrialPolicy(extension=0.0, watchdog_seconds=0.0)
 """The paper's trial times and no more: a table's speed is constant, there is nothing to extend or to hang."""
 
 
-def table_workloads(folder: Path, pattern: str = "*") -> dict[str, Workload]:
+def table_workloads(folder: Path, pattern: str = "*") -> dict[str, ReplayWorkload]:
     """The workloads of a folder that match. Raises BadInput when none does."""
     found = {name: w for name, w in load_workloads(folder).items() if fnmatchcase(name, pattern)}
     if not found:
@@ -35,7 +35,7 @@ def sim_workloads(pattern: str = "*") -> tuple[str, ...]:
     return found
 
 
-def table_truth(workload: Workload, hours: float, noise: float) -> Truth:
+def table_truth(workload: ReplayWorkload, hours: float, noise: float) -> TrainTruth:
     """A table scaled so that its fastest training takes `hours`."""
     scaled = workload.scaled(hours)
     configs = tuple(scaled.seconds)
@@ -48,16 +48,16 @@ def table_truth(workload: Workload, hours: float, noise: float) -> Truth:
         trial=EXACT_TRIALS,
         noise=noise,
     )
-    return Truth(name=workload.name, problem=problem, seconds=tuple(scaled.seconds.values()))
+    return TrainTruth(name=workload.name, problem=problem, seconds=tuple(scaled.seconds.values()))
 
 
-def table_cloud(workload: Workload, hours: float, *, noise: float, run_noise: float, seed: int) -> Cloud:
+def table_cloud(workload: ReplayWorkload, hours: float, *, noise: float, run_noise: float, seed: int) -> Cloud:
     """The same table as a cloud, with noise on trials (and on the final run only as an experiment of its own)."""
     cloud: Cloud = Noisy(ReplayCloud(workload.scaled(hours)), sigma=noise, seed=seed)
     return NoisyRun(cloud, sigma=run_noise, seed=seed) if run_noise else cloud
 
 
-def sim_case(name: str, hours: float, *, noise: float, seed: int) -> tuple[Truth, SimCloud]:
+def sim_case(name: str, hours: float, *, noise: float, seed: int) -> tuple[TrainTruth, SimCloud]:
     """A simulated job with its work scaled so that the fastest training takes `hours`; the seed is the cloud's."""
     job = PAPER_JOBS[name]
     instances = load_catalog().select(job.instances, cloud="aws")
@@ -84,4 +84,4 @@ def sim_case(name: str, hours: float, *, noise: float, seed: int) -> tuple[Truth
         None if speed is None else cloud.startup_seconds(config) + problem.work_samples / speed
         for config, speed in zip(space, speeds, strict=True)
     )
-    return Truth(name=name, problem=problem, seconds=seconds), cloud
+    return TrainTruth(name=name, problem=problem, seconds=seconds), cloud

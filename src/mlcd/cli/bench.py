@@ -11,7 +11,7 @@ from mlcd.cli.output import output_option, print_json, table
 from mlcd.errors import BadInput
 
 if TYPE_CHECKING:
-    from mlcd.bench.train import Summary
+    from mlcd.bench.train import TrainSummary
 
 
 @click.group()
@@ -63,11 +63,11 @@ def train(  # noqa: PLR0917 - click passes options by name
     --strategies 'heterbo:start=all,prune=off; convbo'.
     """
     from mlcd.bench.case import GoalKind
-    from mlcd.bench.train import Comparison, as_json, compare, summarise
+    from mlcd.bench.train import TrainComparison, as_json, compare, summarise
 
     if sim == (tables is not None):
         raise BadInput("say either --tables DIR or --sim")
-    comparison = Comparison(
+    comparison = TrainComparison(
         strategies=_split_strategies(strategies),
         goal=GoalKind(goal),
         hours=_hours(hours),
@@ -138,7 +138,7 @@ def _hours(text: str) -> tuple[float, ...]:
     return hours
 
 
-def _summary_table(summaries: "list[Summary]") -> str:
+def _summary_table(summaries: "list[TrainSummary]") -> str:
     head = ["strategy", "goal", "hours", "runs", "ratio", "95% interval", "if done", "median", "p95"]
     rows = [[*head, "broken", "unfinished", "trials", "search share"]]
     for s in summaries:

@@ -6,7 +6,7 @@ import click
 from mlcd.cli.output import output_option, print_json, table
 
 if TYPE_CHECKING:
-    from mlcd.bench.scavenger.score import Row, Summary
+    from mlcd.bench.scavenger.score import ScavengerRow, ScavengerSummary
 
 
 @click.command()
@@ -49,7 +49,7 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _rows_table(rows: "list[Row]") -> str:
+def _rows_table(rows: "list[ScavengerRow]") -> str:
     head = ["model", "mode", "trials", "moves", "step", "iterations", "time"]
     lines = [[*head, "regret: time", "cost", "knee", "overhead", "total"]]
     for r in rows:
@@ -59,7 +59,7 @@ def _rows_table(rows: "list[Row]") -> str:
     return table(lines, "<<>>>>>>>>>>")
 
 
-def _summary_table(summaries: "list[Summary]") -> str:
+def _summary_table(summaries: "list[ScavengerSummary]") -> str:
     lines = [["mode", "time", "regret: time", "cost", "overhead", "total"]]
     for s in summaries:
         values = (s.median_time_mape, s.median_regret_time, s.median_regret_cost, s.median_overhead)

@@ -7,7 +7,7 @@ from mlcd.cli.output import output_option, print_json, table
 from mlcd.errors import BadInput
 
 if TYPE_CHECKING:
-    from mlcd.bench.serve.score import Summary
+    from mlcd.bench.serve.score import ServeSummary
 
 
 @click.command()
@@ -48,11 +48,11 @@ def serve(  # noqa: PLR0917 - click passes options by name
     limit. Without --sim and --tables: the models that were measured for mlcd on an H200.
     """
     from mlcd.bench.serve.beds import beds
-    from mlcd.bench.serve.score import Comparison, applicable, as_json, compare, summarise
+    from mlcd.bench.serve.score import ServeComparison, applicable, as_json, compare, summarise
 
     if sim and tables is not None:
         raise BadInput("say --tables DIR or --sim, not both")
-    comparison = Comparison(
+    comparison = ServeComparison(
         strategies=_texts(strategies),
         trials=tuple(sorted({int(count) for count in _numbers("--trials", trials, whole=True)})),
         slo_ms=_numbers("--slo", slo),
@@ -101,7 +101,7 @@ def _numbers(option: str, text: str, *, whole: bool = False) -> tuple[float, ...
     return found
 
 
-def _summary_table(summaries: "list[Summary]") -> str:
+def _summary_table(summaries: "list[ServeSummary]") -> str:
     rows = [["strategy", "limit", "trials", "runs", "accuracy", "95% interval", "trials to 95%", "to 99%", "search"]]
     for s in summaries:
         interval = f"{s.interval[0]:.3f}..{s.interval[1]:.3f}"

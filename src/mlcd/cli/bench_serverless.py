@@ -6,7 +6,7 @@ from mlcd.cli.output import output_option, print_json, table
 from mlcd.errors import BadInput
 
 if TYPE_CHECKING:
-    from mlcd.bench.serverless.compare import Row
+    from mlcd.bench.serverless.compare import ServerlessRow
 
 
 @click.command()
@@ -35,9 +35,9 @@ def serverless(  # noqa: PLR0917 - click passes options by name
 
     Everything is simulated. static-n and static are given the best fixed fleet by a grid search that is not paid for.
     """
-    from mlcd.bench.serverless.compare import Comparison, as_json, compare, scheduler_names, workload_names
+    from mlcd.bench.serverless.compare import ServerlessComparison, as_json, compare, scheduler_names, workload_names
 
-    comparison = Comparison(
+    comparison = ServerlessComparison(
         workloads=workload_names(workloads),
         schedulers=scheduler_names(schedulers),
         budgets=_budgets(budgets),
@@ -65,7 +65,7 @@ def _budgets(text: str) -> tuple[float, ...]:
     return budgets
 
 
-def _table(rows: "list[Row]") -> str:
+def _table(rows: "list[ServerlessRow]") -> str:
     from mlcd.bench.serverless.compare import smallest_budgets, summarise, versus
 
     pairs = {(line.scheduler, line.budget_usd): line for line in versus(rows)}

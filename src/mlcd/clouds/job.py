@@ -14,14 +14,14 @@ from types import TracebackType
 from typing import Self
 
 from mlcd.clouds.nodes import PREFIX, Closable, NodeEngine, NodeOrder, Nodes, NodesState, RemoteFiles
-from mlcd.clouds.provider import Lease, LeaseFailed, Order, Progress, Purpose, Settled
+from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
 from mlcd.clouds.reading import Reading, source_of, wall_clock
 from mlcd.clouds.workspace import Workspace, bring, copy_workdir
 from mlcd.errors import ProviderError
 from mlcd.platforms.agent import Job
 from mlcd.platforms.placement import PORTS
 from mlcd.space import Config
-from mlcd.spec.batches import LearningRate, Target
+from mlcd.spec.batches import LearningRate, TargetSpec
 from mlcd.spec.real import ProgressRule
 from mlcd.trial.trial import FailureKind
 
@@ -66,7 +66,7 @@ class RealJob:
     checkpoints: bool = False
     outputs: tuple[str, ...] = ()
     learning_rate: LearningRate | None = None
-    target: Target | None = None
+    target: TargetSpec | None = None
     noise: bool = False
 
     def batch_at(self, config: Config) -> int | None:
@@ -166,7 +166,7 @@ class JobLease:
 
     # ---- watching
 
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Iterator[JobProgress]:
         """See mlcd.clouds.provider.Lease; ends when node 0 has ended well."""
         source = source_of(
             self.job.progress,
@@ -175,7 +175,7 @@ class JobLease:
             base_samples=self.base_samples,
             clock=wall_clock,
         )
-        last = Progress(0.0, 0.0)
+        last = JobProgress(0.0, 0.0)
         yield last
         while True:
             ended = self._has_ended()
@@ -187,26 +187,26 @@ class JobLease:
                 if reading.samples is None:
                     continue
                 at = min(max(reading.seconds - self._began_at, 0.0), self.elapsed_seconds)
-                point = Progress(at, max(reading.samples - self.base_samples, last.samples))
+                point = JobProgress(at, max(reading.samples - self.base_samples, last.samples))
                 if point.seconds > last.seconds:
                     last = point
                     yield last
                 late = max(late, point.samples)
             if late > last.samples:
                 # Files of nodes elsewhere come in batches, after their time has been told of: the last one counts now.
-                last = Progress(max(self.elapsed_seconds, last.seconds + POLL_SECONDS), late)
+                last = JobProgress(max(self.elapsed_seconds, last.seconds + POLL_SECONDS), late)
                 yield last
             if ended:
                 now = self.elapsed_seconds
                 if now > last.seconds:
-                    yield Progress(now, last.samples)
+                    yield JobProgress(now, last.samples)
                 return
             if self.elapsed_seconds - last.seconds >= REPORT_SECONDS:
-                last = Progress(self.elapsed_seconds, last.samples)
+                last = JobProgress(self.elapsed_seconds, last.samples)
                 yield last
             time.sleep(POLL_SECONDS)
 
-    def finish(self, at: Progress) -> Settled:  # noqa: ARG002 - a real job knows itself how far it is
+    def finish(self, at: JobProgress) -> Settled:  # noqa: ARG002 - a real job knows itself how far it is
         """Ask it to save, wait for that within what was authorised, bring everything home, give the nodes back."""
         if self.nodes is None:
             raise RuntimeError("the lease is over")

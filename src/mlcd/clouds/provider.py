@@ -36,7 +36,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class JobProgress:
     """How far a job is: `samples` processed in this lease, `seconds` after the nodes were ordered."""
 
     seconds: float
@@ -76,7 +76,7 @@ class LeaseFailed(Exception):
 class Lease(AbstractContextManager["Lease"], Protocol):
     """Nodes that run the job. Leaving the context releases them, whatever happened."""
 
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Iterator[JobProgress]:
         """The job's progress, in rising order of seconds: without end where it is simulated, else until it succeeded.
 
         Yields at least every few seconds of the cloud's time even when no sample was processed, so that the watcher
@@ -84,7 +84,7 @@ class Lease(AbstractContextManager["Lease"], Protocol):
         """
         ...
 
-    def finish(self, at: Progress) -> Settled:
+    def finish(self, at: JobProgress) -> Settled:
         """End the job after its last progress `at`: let it save, bring home what it has, give the nodes back."""
         ...
 

@@ -56,7 +56,7 @@ class Listening(Protocol):
     heard: list[Reading]
 
 
-class Source(Protocol):
+class ReportSource(Protocol):
     """Where readings come from: what is new since it was asked last."""
 
     def news(self) -> list[Reading]:
@@ -66,7 +66,7 @@ class Source(Protocol):
 
 def source_of(
     rule: ProgressRule, folder: Path, *, batch: int | None, base_samples: float, clock: Callable[[], float]
-) -> Source:
+) -> ReportSource:
     """The reader of a lease's folder that the job file asks for."""
     if rule.pattern:
         return _Lines(folder / "node-0" / "log.txt", _matches(rule.pattern), batch, base_samples, clock)

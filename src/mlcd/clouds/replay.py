@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from mlcd.clouds.provider import Lease, LeaseFailed, Order, Progress, Settled
+from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Settled
 from mlcd.errors import BadInput
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
@@ -41,7 +41,7 @@ class ReplayInstance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class ReplayWorkload:
     """One measured job: seconds of the whole job for each configuration, None where it failed."""
 
     name: str
@@ -57,11 +57,11 @@ class Workload:
         """The shortest measured time: what `hours` scales to."""
         return min(s for s in self.seconds.values() if s is not None)
 
-    def scaled(self, hours: float) -> "Workload":
+    def scaled(self, hours: float) -> "ReplayWorkload":
         """The same job made longer or shorter, so that its fastest training takes `hours`."""
         factor = hours * 3600 / self.fastest_seconds
         scaled = {c: None if s is None else s * factor for c, s in self.seconds.items()}
-        return Workload(name=self.name, seconds=scaled, instances=self.instances)
+        return ReplayWorkload(name=self.name, seconds=scaled, instances=self.instances)
 
 
 class ReplayCloud:
@@ -70,7 +70,7 @@ class ReplayCloud:
     simulated = True
     noise = 0.0
 
-    def __init__(self, workload: Workload, *, folder: str = "table") -> None:
+    def __init__(self, workload: ReplayWorkload, *, folder: str = "table") -> None:
         self.workload, self.name = workload, f"replay/{folder}"
 
     def lease(self, order: Order) -> Lease:
@@ -95,30 +95,32 @@ class _ReplayLease:
     ) -> None:
         """Nothing was started."""
 
-    def finish(self, at: Progress) -> Settled:
+    def finish(self, at: JobProgress) -> Settled:
         return Settled(seconds=at.seconds)
 
-    def progress(self) -> Iterator[Progress]:
-        yield Progress(0.0, 0.0)
+    def progress(self) -> Iterator[JobProgress]:
+        yield JobProgress(0.0, 0.0)
         if self.seconds is None:
             raise LeaseFailed(FailureKind.ERROR, "the job failed there when it was measured", seconds=10 * STEP_SECONDS)
         at = 0.0
         while True:
             # Minutes while a trial may be watching, then long steps: the final run takes hours.
             at += STEP_SECONDS if at < 7200 else at / 8
-            yield Progress(at, at / self.seconds)
+            yield JobProgress(at, at / self.seconds)
 
 
-def load_workloads(folder: Path) -> dict[str, Workload]:
+def load_workloads(folder: Path) -> dict[str, ReplayWorkload]:
     """Every workload of a folder by name, in order. Raises BadInput naming file, line and field."""
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder of measured tables")
     instances = _load_instances(folder / "instances.csv")
-    workloads: dict[str, Workload] = {}
+    workloads: dict[str, ReplayWorkload] = {}
     for path in sorted(folder.glob("*.csv")):
         if path.name != "instances.csv":
             for name, rows in _split(path).items():
-                workloads[name] = Workload(name=name, seconds=_average(rows), instances=_used(path, rows, instances))
+                workloads[name] = ReplayWorkload(
+                    name=name, seconds=_average(rows), instances=_used(path, rows, instances)
+                )
     if not workloads:
         raise BadInput(f"{folder}: holds no workload (a CSV beside instances.csv)")
     return workloads

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 
 from mlcd.clouds.chance import generator
-from mlcd.clouds.provider import Cloud, Lease, LeaseFailed, Order, Progress, Purpose, Settled
+from mlcd.clouds.provider import Cloud, JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
 
@@ -150,10 +150,10 @@ class _Around:
     ) -> bool | None:
         return self.inner.__exit__(kind, value, trace)
 
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Iterator[JobProgress]:
         return self.inner.progress()
 
-    def finish(self, at: Progress) -> Settled:
+    def finish(self, at: JobProgress) -> Settled:
         return self.inner.finish(at)
 
 
@@ -162,9 +162,9 @@ class _Scaled(_Around):
         super().__init__(inner)
         self.factor = factor
 
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Iterator[JobProgress]:
         for point in self.inner.progress():
-            yield Progress(point.seconds, point.samples * self.factor)
+            yield JobProgress(point.seconds, point.samples * self.factor)
 
 
 class _Failing(_Around):
@@ -172,13 +172,13 @@ class _Failing(_Around):
         super().__init__(inner)
         self.kind, self.at_seconds = kind, at_seconds
 
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Iterator[JobProgress]:
         reached = 0.0
         for point in self.inner.progress():
             if point.seconds < self.at_seconds:
                 reached = point.samples
                 yield point
             elif self.kind is FailureKind.HANG:
-                yield Progress(point.seconds, reached)
+                yield JobProgress(point.seconds, reached)
             else:
                 raise LeaseFailed(self.kind, f"made to fail: {self.kind}", seconds=self.at_seconds)

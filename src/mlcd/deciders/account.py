@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from mlcd.ledger import Ledger
-from mlcd.models.standing import standing
+from mlcd.models.remaining import remaining_problem
 from mlcd.problem import Problem
 from mlcd.run.authorisation import Authorisation
 from mlcd.run.money import Money
@@ -104,15 +104,15 @@ class Accounts:
 
     def at(self, run: SearchRun, elapsed_seconds: float) -> Account:
         """The account of `run` so many seconds after its first start."""
-        now = remaining_problem(run)
+        now = remaining_of(run)
         if self._last is None or self._last[0] is not run.problem or _work_in(self._last[1]) != _work_in(now):
             self._last = run.problem, now
         return Account(run=run, elapsed_seconds=elapsed_seconds, remaining=self._last[1], guarded=self.guarded)
 
 
-def remaining_problem(run: SearchRun) -> Problem:
+def remaining_of(run: SearchRun) -> Problem:
     """The problem with the work that is still to do after the run's trials and attempts."""
-    return standing(whole_problem(run), run.history, run.earlier, noise_scale=trained_noise(run))
+    return remaining_problem(whole_problem(run), run.history, run.earlier, noise_scale=trained_noise(run))
 
 
 def whole_problem(run: SearchRun) -> Problem:

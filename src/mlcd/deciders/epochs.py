@@ -46,10 +46,10 @@ class EpochDecider:
         over = self._over(run, ledger)
         if over is not None:
             return over
-        left = ledger.left()
-        fleet = self.scheduler.decide(run.problem, ledger.epochs, left)
+        remaining = ledger.remaining()
+        fleet = self.scheduler.decide(run.problem, ledger.epochs, remaining)
         if fleet is None:
-            return self._short(run, ledger, self.scheduler.ending(run.problem, ledger.epochs, left))
+            return self._short(run, ledger, self.scheduler.ending(run.problem, ledger.epochs, remaining))
         answer = _authorised(ledger, fleet)
         if isinstance(answer, Refusal):
             return self._short(run, ledger, f"an epoch of {fleet} was refused: {answer.reason}")
@@ -100,7 +100,7 @@ class EpochDecider:
         status = Status.NOTHING_FITS if ledger.epochs or ledger.failed else Status.INFEASIBLE
         if ledger.failed and not ledger.epochs:
             status = Status.ALL_FAILED
-        smallest = self.scheduler.smallest_budget(run.problem, ledger.epochs, ledger.left())
+        smallest = self.scheduler.smallest_budget(run.problem, ledger.epochs, ledger.remaining())
         budget = run.problem.goal.budget
         told = smallest if smallest is not None and budget is not None and smallest > budget else None
         return self._end(run, status, stopped, told)
@@ -123,7 +123,7 @@ def epoch_ledger(run: EpochRun, elapsed_seconds: float) -> EpochLedger:
 
 def first_fleet(problem: FunctionProblem, scheduler: Scheduler) -> Fleet | None:
     """What the first epoch would run on; None where nothing fits. Raises BadInput where it cannot serve the goal."""
-    return scheduler.decide(problem, (), EpochLedger(problem=problem).left())
+    return scheduler.decide(problem, (), EpochLedger(problem=problem).remaining())
 
 
 def _authorised(ledger: EpochLedger, fleet: Fleet) -> Authorisation | Refusal:

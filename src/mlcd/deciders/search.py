@@ -95,7 +95,7 @@ class SearchDecider:
         """What would be chosen if the search ended now: measured and sure to fit where the limits are kept."""
         account = self.accounts.at(run, elapsed_seconds)
         ledger = account.ledger
-        plan = self.strategy.recommend(ledger.problem, ledger.history, ledger.left())
+        plan = self.strategy.recommend(ledger.problem, ledger.history, ledger.remaining())
         if plan is None or not ledger.guarded:
             return plan
         measured = {trial.config for trial in ledger.history.measured}
@@ -105,26 +105,28 @@ class SearchDecider:
 
     def startable(self, run: SearchRun, elapsed_seconds: float) -> int:
         """How many configurations a trial may be started of now."""
-        return int(self.accounts.at(run, elapsed_seconds).ledger.left().allowed.sum())
+        return int(self.accounts.at(run, elapsed_seconds).ledger.remaining().allowed.sum())
 
     # ---- a round
 
     def _wanted(self, ledger: Ledger, room: int) -> tuple[list[Suggestion], str]:
         """Trials that are worth it, repeated ones first; or none, and why."""
-        problem, history, left = ledger.problem, ledger.history, ledger.left()
+        problem, history, remaining = ledger.problem, ledger.history, ledger.remaining()
         running = [authorisation.config for authorisation in ledger.open]
         again = history.to_retry(problem.trial.retries)
         wanted = [
-            retry for retry in again if retry.config not in running and left.allowed[problem.space.index[retry.config]]
+            retry
+            for retry in again
+            if retry.config not in running and remaining.allowed[problem.space.index[retry.config]]
         ][:room]
         if running:
-            allowed = left.allowed.copy()
+            allowed = remaining.allowed.copy()
             for config in (*running, *(retry.config for retry in wanted)):
                 allowed[problem.space.index[config]] = False
-            left = replace(left, allowed=allowed)
+            remaining = replace(remaining, allowed=allowed)
         if len(wanted) < room:
-            wanted += self.strategy.suggest(problem, history, left, room - len(wanted))
-        return wanted, "" if wanted else self.strategy.ending(problem, history, left)
+            wanted += self.strategy.suggest(problem, history, remaining, room - len(wanted))
+        return wanted, "" if wanted else self.strategy.ending(problem, history, remaining)
 
     def _authorised(
         self, ledger: Ledger, wanted: Sequence[Suggestion], stopped: str

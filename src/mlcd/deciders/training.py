@@ -52,13 +52,13 @@ def _plan_on(account: Account, there: Plan | Attempt) -> Plan | None:
 
 def _onward(account: Account, ended: Attempt) -> Plan | None:
     """After a move where that led; after a restart or a loss the same place; else where the rest fits best."""
-    left = account.ledger.left()
-    if ended.next_plan is not None and left.fits(ended.next_plan):
+    remaining = account.ledger.remaining()
+    if ended.next_plan is not None and remaining.fits(ended.next_plan):
         return ended.next_plan
     same = _plan_on(account, ended)
-    if ended.ending in (Ending.RESTARTED, Ending.LOST) and same is not None and left.fits(same):
+    if ended.ending in (Ending.RESTARTED, Ending.LOST) and same is not None and remaining.fits(same):
         return same
-    return best_fitting(account.remaining, account.history, left)
+    return best_fitting(account.remaining, account.history, remaining)
 
 
 def _status(run: SearchRun, final: Attempt, elapsed_seconds: float) -> Status:

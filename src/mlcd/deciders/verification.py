@@ -34,7 +34,7 @@ class VerificationDecider:
             return End(status=Status.NOTHING_FITS)
         plan: Plan | None = choice
         if attempts:
-            plan = best_fitting(account.remaining, account.history, account.ledger.left())
+            plan = best_fitting(account.remaining, account.history, account.ledger.remaining())
         return attempt_at(account, plan, role=Role.VERIFICATION)
 
 

@@ -9,7 +9,7 @@ from mlcd.clouds.reading import Listening, Reading
 from mlcd.deciders.account import Account, Accounts, whole_problem
 from mlcd.engine.performer import Situation, lost_seconds
 from mlcd.engine.trials import saved_samples
-from mlcd.engine.watch import QUIET_GAPS, Watch
+from mlcd.engine.watch import QUIET_GAPS, AttemptWatch
 from mlcd.errors import Interrupted
 from mlcd.events import RunProgress, Warned
 from mlcd.problem import Problem
@@ -18,7 +18,7 @@ from mlcd.profiler.noise import noise_scale
 from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.step import Step
 from mlcd.search.strategy import Elastic
-from mlcd.trial.plan import Left, Plan, best_fitting
+from mlcd.trial.plan import Plan, Remaining, best_fitting
 from mlcd.trial.trial import FailureKind, History, Measurement
 from mlcd.units import HOUR, ZERO, Usd, format_seconds
 
@@ -86,7 +86,7 @@ class Training:
 
     def _attempt(self) -> Attempt:
         account, config = self._account, self.step.config
-        watch = Watch(work=account.remaining.work_of(config), seconds_left=self._seconds_left(account))
+        watch = AttemptWatch(work=account.remaining.work_of(config), seconds_left=self._seconds_left(account))
         order = Order(
             config=config,
             attempt=self.step.authorisation.attempt,
@@ -117,7 +117,7 @@ class Training:
             message=message,
         )
 
-    def _watched(self, order: Order, watch: Watch) -> Attempt:
+    def _watched(self, order: Order, watch: AttemptWatch) -> Attempt:
         cloud, price = self.cloud, self.step.price
         self._tell(0.0, ZERO, 0.0)
         with cloud.lease(order) as lease:
@@ -148,7 +148,7 @@ class Training:
         self._tell(1.0, price.for_seconds(settled.seconds), settled.seconds)
         return self._ended(settled.seconds, watch, (Ending.DONE, ""), settled.reached_samples)
 
-    def _check_end(self, watch: Watch, heard: list[Reading]) -> None:
+    def _check_end(self, watch: AttemptWatch, heard: list[Reading]) -> None:
         """Pass on what the job said was wrong; say it when one that ended well did not do what its file says."""
         for text in warnings(heard):
             self.situation.tell(Warned(text=f"the training: {text}"))
@@ -165,7 +165,7 @@ class Training:
             text = f"the job ended well after {share:.0%} of the work its file names: check job.samples"
             self.situation.tell(Warned(text=text))
 
-    def _ended(self, seconds: float, watch: Watch, ending: tuple[Ending, str], reached: float) -> Attempt:
+    def _ended(self, seconds: float, watch: AttemptWatch, ending: tuple[Ending, str], reached: float) -> Attempt:
         return Attempt(
             config=self.step.config,
             seconds=seconds,
@@ -180,7 +180,7 @@ class Training:
 
     # ---- decisions
 
-    def _end_a_hang(self, watch: Watch) -> None:
+    def _end_a_hang(self, watch: AttemptWatch) -> None:
         """Raises _Hung when a job with work left has said nothing for too long, by what is usual for it."""
         problem = self.situation.run.problem
         policy = problem.trial
@@ -200,7 +200,7 @@ class Training:
             return math.inf if self.cloud.simulated else 10 * self.step.authorised_seconds + HOUR
         return ledger.usd_left.dollars / self.step.price.dollars * HOUR
 
-    def _re_decide(self, watch: Watch) -> tuple[Ending, str] | None:
+    def _re_decide(self, watch: AttemptWatch) -> tuple[Ending, str] | None:
         """Whether to end this attempt now: because its money is nearly gone, or because it should move."""
         if not self.accounts.guarded:
             return None
@@ -223,14 +223,14 @@ class Training:
             self.situation.tell(Warned(text=text))
         return None
 
-    def _deadline_left(self, watch: Watch) -> float:
+    def _deadline_left(self, watch: AttemptWatch) -> float:
         """Seconds of this attempt at which the deadline is reached."""
         deadline = self.situation.run.problem.goal.deadline_seconds
         if deadline is None:
             return math.inf
         return deadline - self.situation.elapsed_seconds() + watch.last.seconds
 
-    def _better(self, watch: Watch) -> Plan | None:
+    def _better(self, watch: AttemptWatch) -> Plan | None:
         """Another measured deployment that fits what is left, were this one stopped now with its work saved."""
         speed = watch.speed()
         if speed is None or not self._saves_work():
@@ -240,14 +240,14 @@ class Training:
         kept = tuple(t for t in account.history if not (isinstance(t, Measurement) and t.config == config))
         ledger = account.ledger
         spent = self.step.price.for_seconds(watch.last.seconds + STOP_SECONDS)
-        left = Left(
+        remaining = Remaining(
             usd=None if ledger.usd_left is None else ledger.usd_left - spent,
             seconds=None if ledger.seconds_left is None else ledger.seconds_left - STOP_SECONDS,
-            allowed=ledger.left().allowed,
+            allowed=ledger.remaining().allowed,
         )
-        return best_fitting(problem, History(kept), left)
+        return best_fitting(problem, History(kept), remaining)
 
-    def _switch(self, elastic: Elastic, watch: Watch, lease: Listening) -> tuple[Ending, str] | None:
+    def _switch(self, elastic: Elastic, watch: AttemptWatch, lease: Listening) -> tuple[Ending, str] | None:
         """Whether another number of nodes or batch is better for the rest, now that the noise has drifted.
 
         A receding horizon's step: what is left is planned anew on every configuration, and a change pays its restart.
@@ -266,7 +266,7 @@ class Training:
             for t in account.history
         )
         options = {p.config: p for p in elastic.outlook(problem, History(seen))}
-        stay, left = options.get(config), account.ledger.left()
+        stay, remaining = options.get(config), account.ledger.remaining()
         if stay is None:
             return None
 
@@ -276,7 +276,7 @@ class Training:
         def moved(option: Plan) -> float:
             return value(option, option.seconds + STOP_SECONDS)  # its own start is in the plan
 
-        fitting = [p for p in options.values() if p.config != config and left.fits(p)]
+        fitting = [p for p in options.values() if p.config != config and remaining.fits(p)]
         there = min(fitting, key=moved, default=None)
         staying = value(stay, max(stay.seconds - watch.startup_seconds, 0.0))
         if there is None or moved(there) > staying * (1 - SWITCH_GAIN):

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mlcd.clouds.provider import Progress
+from mlcd.clouds.provider import JobProgress
 
 RECENT = 0.5
 """The speed of now is taken over this last share of the training so far."""
@@ -16,23 +16,23 @@ QUIET_GAPS = 3.0
 
 
 @dataclass(kw_only=True)
-class Watch:
+class AttemptWatch:
     """The points of one attempt, and what they say of its end."""
 
     work: float
     seconds_left: float
     clock: Callable[[], float] = time.monotonic
-    points: list[Progress] = field(default_factory=list)
+    points: list[JobProgress] = field(default_factory=list)
     longest_gap: float = field(default=0.0, init=False)
     """Between two reports of more samples so far."""
-    _reports: list[Progress] = field(default_factory=list, init=False)
+    _reports: list[JobProgress] = field(default_factory=list, init=False)
     """The points with more samples than the one before."""
     _looked: dict[str, float] = field(default_factory=dict, init=False)
 
     @property
-    def last(self) -> Progress:
+    def last(self) -> JobProgress:
         """The newest point."""
-        return self.points[-1] if self.points else Progress(0.0, 0.0)
+        return self.points[-1] if self.points else JobProgress(0.0, 0.0)
 
     @property
     def silent_seconds(self) -> float:
@@ -44,7 +44,7 @@ class Watch:
         """Whether the job has been silent for longer than is usual for it."""
         return self.silent_seconds > max(SETTLED_SECONDS, QUIET_GAPS * self.longest_gap)
 
-    def take(self, point: Progress) -> None:
+    def take(self, point: JobProgress) -> None:
         """A new point."""
         if point.samples > self.last.samples:
             if self._reports:
@@ -55,7 +55,7 @@ class Watch:
     def crossing(self) -> float:
         """When the work was done, between the last two points."""
         last = self.points[-1]
-        before = self.points[-2] if len(self.points) > 1 else Progress(0.0, 0.0)
+        before = self.points[-2] if len(self.points) > 1 else JobProgress(0.0, 0.0)
         share = (self.work - before.samples) / (last.samples - before.samples)
         return before.seconds + share * (last.seconds - before.seconds)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mlcd.ledger import Ledger
-from mlcd.models.standing import standing
+from mlcd.models.remaining import remaining_problem
 from mlcd.run.findings import AccountStep
 from mlcd.run.run import SearchRun
 from mlcd.trial.trial import History
@@ -40,7 +40,7 @@ def account(run: SearchRun, *, guarded: bool) -> tuple[AccountStep, ...]:
         spent += row.trial.usd
         elapsed = max(elapsed, row.started_seconds + row.trial.seconds)
         history = History(tuple(r.trial for r in run.trials[:count]))
-        problem = standing(run.problem, history)
+        problem = remaining_problem(run.problem, history)
         ledger = Ledger(problem=problem, history=history, spent=spent, elapsed_seconds=elapsed, guarded=guarded)
         best = ledger.incumbent()
         steps.append(

@@ -13,8 +13,8 @@ from mlcd.run.findings import BatchCurve, BatchFindings, BatchPoint, BatchTradeo
 from mlcd.run.run import SearchRun
 from mlcd.space import Config
 from mlcd.spec.batches import Pricing
-from mlcd.trial.counted import counted
 from mlcd.trial.plan import Plan, plans
+from mlcd.trial.work_done import work_done
 from mlcd.units import HOUR
 
 EVEN = 1e-4
@@ -85,7 +85,7 @@ def _target(run: SearchRun, remaining: Problem) -> tuple[TargetState | None, flo
         return None, None
     if not remaining.work_known:
         return TargetState.UNKNOWN, None
-    done = counted(remaining, run.history.trials)
+    done = work_done(remaining, run.history.trials)
     if any((metric >= target.value) if target.higher else (metric <= target.value) for _, metric in done.learned):
         return TargetState.MET, None
     whole = done.samples + remaining.work_samples

@@ -150,12 +150,12 @@ def _untried(run: SearchRun, problem: Problem, paid: Receipt, *, guarded: bool) 
         if config not in tried and config != chosen:
             types.setdefault(config.instance, []).append(config)
     ledger = Ledger(problem=problem, history=run.history, spent=paid.sunk_usd, elapsed_seconds=paid.sunk_seconds)
-    left = ledger.left()
+    remaining = ledger.remaining()
     types_tried = {config.instance for config in tried} | ({chosen.instance} if chosen else set())
     groups: dict[tuple[RejectionReason, str, bool], list[Config]] = {}
     for instance, configs in types.items():
         reason, short_of = RejectionReason.NOT_TRIED, ""
-        if guarded and not any(left.allowed[problem.space.index[config]] for config in configs):
+        if guarded and not any(remaining.allowed[problem.space.index[config]] for config in configs):
             reason, short_of = RejectionReason.NOT_AFFORDABLE, _short_of(ledger, configs)
         groups.setdefault((reason, short_of, instance in types_tried), []).extend(configs)
     for (reason, short_of, some_tried), configs in groups.items():

@@ -6,19 +6,19 @@ from mlcd.findings.account import account, keeps_reserve
 from mlcd.findings.batches import batch_findings
 from mlcd.findings.receipt import intervals, receipt
 from mlcd.findings.rejected import rejected
-from mlcd.models.standing import standing
+from mlcd.models.remaining import remaining_problem
 from mlcd.problem import Problem
 from mlcd.run.findings import TrainFindings, TrialPlan
 from mlcd.run.run import SearchRun
-from mlcd.trial.counted import counted
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Measurement
+from mlcd.trial.work_done import work_done
 from mlcd.units import Usd
 
 
 def train_findings(run: SearchRun) -> TrainFindings:
     """All that reports say of a training on nodes beyond its steps and verdict."""
-    remaining = standing(run.problem, run.history)
+    remaining = remaining_problem(run.problem, run.history)
     paid = receipt(run, remaining)
     steps = account(run, guarded=True)
     guarded = keeps_reserve(run, steps)
@@ -68,8 +68,8 @@ def _over(run: SearchRun) -> tuple[Usd | None, float | None]:
 
 
 def _done_share(run: SearchRun, remaining: Problem) -> float:
-    """The part of the training that its trials did, each sample counted for what it is worth; 0 where unknown."""
+    """The part of the training that its trials did, each sample work_done for what it is worth; 0 where unknown."""
     if not remaining.work_known:
         return 0.0
-    done = counted(remaining, run.history.trials).samples
+    done = work_done(remaining, run.history.trials).samples
     return min(done / (done + remaining.work_samples), 1.0)

@@ -10,7 +10,7 @@ from mlcd.graphs.graph import Graph, GraphInput
 from mlcd.graphs.naming import operators
 from mlcd.graphs.onnx_shapes import Shapes
 from mlcd.graphs.patterns import VIEWS
-from mlcd.graphs.traced import Node, Traced, item_sizes
+from mlcd.graphs.traced import Traced, TracedNode, item_sizes
 from mlcd.memory import free_memory_bytes
 
 _BATCH = 2
@@ -179,7 +179,7 @@ def _item(small: tuple[int, ...], large: tuple[int, ...] | None, fixed: int | No
     return item_sizes(small, large, _BATCH)
 
 
-def _node(node: Any, index: int) -> Node:
+def _node(node: Any, index: int) -> TracedNode:
     options: dict[str, list[int]] = {}
     for attribute in node.attribute:
         if attribute.name in _OPTIONS:
@@ -189,7 +189,7 @@ def _node(node: Any, index: int) -> Node:
     kind, order = _QUANTISED.get(node.op_type, (node.op_type, ()))
     if kind in ("LSTM", "GRU", "RNN"):
         options.setdefault("directions", [1])
-    return Node(
+    return TracedNode(
         kind=kind,
         name=node.name or f"{node.op_type}#{index}",
         inputs=tuple(node.input[place] for place in order) or tuple(node.input),

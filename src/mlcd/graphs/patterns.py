@@ -6,7 +6,7 @@ after these rules does not.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from mlcd.graphs.traced import Node, Traced
+from mlcd.graphs.traced import Traced, TracedNode
 
 VIEWS = frozenset(
     {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Dropout", "Shape", "Constant", "Cast", "Expand"}
@@ -35,10 +35,12 @@ def _drop_fixed(traced: Traced) -> None:
 
 def _split_in_slices(traced: Traced) -> None:
     """What cuts a tensor into several is a slice each."""
-    nodes: list[Node] = []
+    nodes: list[TracedNode] = []
     for node in traced.nodes:
         if node.kind in ("Split", "Slice") and len(node.outputs) > 1:
-            parts = [Node(kind="Slice", name=node.name, inputs=node.inputs, outputs=(each,)) for each in node.outputs]
+            parts = [
+                TracedNode(kind="Slice", name=node.name, inputs=node.inputs, outputs=(each,)) for each in node.outputs
+            ]
             nodes.extend(parts)
         else:
             nodes.append(node)
@@ -185,10 +187,10 @@ def _attention(traced: Traced) -> None:
 
 
 def _before_scaling(
-    traced: Traced, name: str, producers: dict[str, Node], consumers: dict[str, list[Node]]
-) -> tuple[str, list[Node]]:
+    traced: Traced, name: str, producers: dict[str, TracedNode], consumers: dict[str, list[TracedNode]]
+) -> tuple[str, list[TracedNode]]:
     """(what is scaled or turned to become `name`, the nodes that do it)."""
-    gone: list[Node] = []
+    gone: list[TracedNode] = []
     before = producers.get(name)
     while before and _is_scale_or_turn(traced, before) and len(consumers[name]) == 1:
         gone.append(before)
@@ -197,7 +199,7 @@ def _before_scaling(
     return name, gone
 
 
-def _is_scale_or_turn(traced: Traced, node: Node) -> bool:
+def _is_scale_or_turn(traced: Traced, node: TracedNode) -> bool:
     """A multiplication with a constant, or keys that are turned for the product: part of attention."""
     if node.kind in ("Mul", "Div"):
         return len(traced.changing(node)) == 1
@@ -212,13 +214,13 @@ def _many(sizes: tuple[int, ...]) -> int:
     return found
 
 
-def _only(consumers: dict[str, list[Node]], name: str) -> Node | None:
+def _only(consumers: dict[str, list[TracedNode]], name: str) -> TracedNode | None:
     """The only reader of a tensor."""
     found = consumers.get(name, [])
     return found[0] if len(found) == 1 else None
 
 
-def _absorb(traced: Traced, node: Node, gone: list[Node], *, into: str) -> None:
+def _absorb(traced: Traced, node: TracedNode, gone: list[TracedNode], *, into: str) -> None:
     """`node` does the work of those behind it, too."""
     node.stands_for += tuple(name for each in gone for name in each.stands_for)
     traced.remove(gone)
@@ -229,8 +231,8 @@ def _replace(
     traced: Traced,
     kind: str,
     source: str,
-    gone: list[Node],
-    last: Node,
+    gone: list[TracedNode],
+    last: TracedNode,
     *,
     extra: tuple[str, ...] = (),
     options: Mapping[str, Sequence[int]] | None = None,

@@ -6,7 +6,7 @@ from typing import Any
 from mlcd.errors import BadInput
 from mlcd.graphs.graph import Graph, GraphInput
 from mlcd.graphs.naming import operators
-from mlcd.graphs.traced import Node, Traced, item_sizes
+from mlcd.graphs.traced import Traced, TracedNode, item_sizes
 
 _BATCH = 2
 _DATATYPES = {"float32": "FP32", "float64": "FP64", "float16": "FP16", "int64": "INT64", "int32": "INT32"}
@@ -176,12 +176,12 @@ def _inputs(node: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _calls(node: Any, traced: Traced) -> list[Node]:
+def _calls(node: Any, traced: Traced) -> list[TracedNode]:
     """The node under ONNX's name; a recurrent one as a node a layer, as ONNX has them."""
     if not hasattr(node.target, "_schema"):  # one of several outputs
         source, index = node.args if len(node.args) == 2 else (node.args[0], 0)
         key = source.name if index == 0 else f"{source.name}.{index}"
-        return [Node(kind="Identity", name=node.name, inputs=(key,), outputs=(node.name,))]
+        return [TracedNode(kind="Identity", name=node.name, inputs=(key,), outputs=(node.name,))]
     aten = node.target._schema.name.split("::")[1].rstrip("_")
     given = _arguments(node)
     if aten in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
@@ -191,7 +191,7 @@ def _calls(node: Any, traced: Traced) -> list[Node]:
     kind = _NAMES.get(aten, "".join(part.capitalize() for part in aten.strip("_").split("_")))
     options = {"perm": _perm(aten, given, node)} if kind == "Transpose" else {}
     outputs = (node.name, *(f"{node.name}.{index}" for index in range(1, len(_tensors(node)))))
-    return [Node(kind=kind, name=node.name, inputs=_inputs(node), outputs=outputs, options=options)]
+    return [TracedNode(kind=kind, name=node.name, inputs=_inputs(node), outputs=outputs, options=options)]
 
 
 def _perm(aten: str, given: dict[str, Any], node: Any) -> list[int]:
@@ -209,10 +209,10 @@ def _list(value: Any, count: int) -> list[int]:
     return values * count if len(values) == 1 else values
 
 
-def _convolution(node: Any, given: dict[str, Any]) -> Node:
+def _convolution(node: Any, given: dict[str, Any]) -> TracedNode:
     axes = len(given["weight"].meta["val"].shape) - 2
     turned = "transpose" in node.target._schema.name or bool(given.get("transposed"))
-    return Node(
+    return TracedNode(
         kind="ConvTranspose" if turned else "Conv",
         name=node.name,
         inputs=_inputs(node),
@@ -221,38 +221,40 @@ def _convolution(node: Any, given: dict[str, Any]) -> Node:
     )
 
 
-def _pool(kind: str) -> Callable[[Any, dict[str, Any]], Node]:
-    def call(node: Any, given: dict[str, Any]) -> Node:
+def _pool(kind: str) -> Callable[[Any, dict[str, Any]], TracedNode]:
+    def call(node: Any, given: dict[str, Any]) -> TracedNode:
         axes = len(given["self"].meta["val"].shape) - 2
         kernel = _list(given["kernel_size"], axes)
         options = {"kernel": kernel, "stride": _list(given.get("stride"), axes) or kernel}
-        return Node(kind=kind, name=node.name, inputs=_inputs(node), outputs=(node.name,), options=options)
+        return TracedNode(kind=kind, name=node.name, inputs=_inputs(node), outputs=(node.name,), options=options)
 
     return call
 
 
-def _adaptive_pool(kind: str) -> Callable[[Any, dict[str, Any]], Node]:
-    def call(node: Any, given: dict[str, Any]) -> Node:
+def _adaptive_pool(kind: str) -> Callable[[Any, dict[str, Any]], TracedNode]:
+    def call(node: Any, given: dict[str, Any]) -> TracedNode:
         source, target = given["self"].meta["val"].shape[2:], _tensors(node)[0].shape[2:]
         if all(size == 1 for size in target):
-            return Node(kind=f"Global{kind}", name=node.name, inputs=_inputs(node), outputs=(node.name,))
+            return TracedNode(kind=f"Global{kind}", name=node.name, inputs=_inputs(node), outputs=(node.name,))
         kernel = [one // two for one, two in zip(source, target, strict=True)]
         options = {"kernel": kernel, "stride": kernel}
-        return Node(kind=kind, name=node.name, inputs=_inputs(node), outputs=(node.name,), options=options)
+        return TracedNode(kind=kind, name=node.name, inputs=_inputs(node), outputs=(node.name,), options=options)
 
     return call
 
 
-def _addmm(node: Any, given: dict[str, Any]) -> Node:
-    return Node(kind="Gemm", name=node.name, inputs=(given["mat1"].name, given["mat2"].name), outputs=(node.name,))
+def _addmm(node: Any, given: dict[str, Any]) -> TracedNode:
+    return TracedNode(
+        kind="Gemm", name=node.name, inputs=(given["mat1"].name, given["mat2"].name), outputs=(node.name,)
+    )
 
 
-def _embedding(node: Any, given: dict[str, Any]) -> Node:
+def _embedding(node: Any, given: dict[str, Any]) -> TracedNode:
     inputs = (given["weight"].name, given["indices"].name)
-    return Node(kind="Gather", name=node.name, inputs=inputs, outputs=(node.name,))
+    return TracedNode(kind="Gather", name=node.name, inputs=inputs, outputs=(node.name,))
 
 
-def _recurrent(node: Any, aten: str, given: dict[str, Any], traced: Traced) -> list[Node]:
+def _recurrent(node: Any, aten: str, given: dict[str, Any], traced: Traced) -> list[TracedNode]:
     kind = {"lstm": "LSTM", "gru": "GRU"}.get(aten, "RNN")
     both = 2 if given["bidirectional"] else 1
     hidden = given["params"][1].meta["val"].shape[-1]
@@ -264,7 +266,7 @@ def _recurrent(node: Any, aten: str, given: dict[str, Any], traced: Traced) -> l
         out = outputs if last else (f"{node.name}.layer{layer}",)
         traced.sizes[out[0]] = (*traced.sizes[source][:-1], hidden * both)
         options = {"hidden": [hidden], "directions": [both]}
-        found.append(Node(kind=kind, name=f"{node.name}.{layer}", inputs=(source,), outputs=out, options=options))
+        found.append(TracedNode(kind=kind, name=f"{node.name}.{layer}", inputs=(source,), outputs=out, options=options))
         source = out[0]
     return found
 
@@ -274,7 +276,7 @@ def _bound(traced: Traced, argument: str) -> int | None:
     return min(found, default=None)
 
 
-_SPECIAL: dict[str, Callable[[Any, dict[str, Any]], Node]] = {
+_SPECIAL: dict[str, Callable[[Any, dict[str, Any]], TracedNode]] = {
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution"), _convolution),
     **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), _convolution),
     **dict.fromkeys(("max_pool1d", "max_pool2d", "max_pool3d"), _pool("MaxPool")),

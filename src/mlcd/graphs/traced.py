@@ -7,7 +7,7 @@ Sizes = tuple[int, ...]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Node:
+class TracedNode:
     """One call. `options` has what the grammar needs beside sizes: kernel, stride, groups, hidden, directions, perm."""
 
     kind: str
@@ -29,27 +29,27 @@ class Traced:
     fixed     tensors that are the same in every request: weights, constants and what is computed from those alone
     """
 
-    nodes: list[Node]
+    nodes: list[TracedNode]
     sizes: dict[str, Sizes]
     fixed: set[str]
 
-    def producers(self) -> dict[str, Node]:
+    def producers(self) -> dict[str, TracedNode]:
         """By tensor: the node that computes it."""
         return {name: node for node in self.nodes for name in node.outputs}
 
-    def consumers(self) -> dict[str, list[Node]]:
+    def consumers(self) -> dict[str, list[TracedNode]]:
         """By tensor: the nodes that read it."""
-        found: dict[str, list[Node]] = {}
+        found: dict[str, list[TracedNode]] = {}
         for node in self.nodes:
             for name in node.inputs:
                 found.setdefault(name, []).append(node)
         return found
 
-    def changing(self, node: Node) -> list[str]:
+    def changing(self, node: TracedNode) -> list[str]:
         """The node's inputs that differ from request to request."""
         return [name for name in node.inputs if name and name not in self.fixed]
 
-    def remove(self, gone: Iterable[Node]) -> None:
+    def remove(self, gone: Iterable[TracedNode]) -> None:
         """Take nodes out; whoever read what the last of them computed must have been given another tensor."""
         ids = {id(node) for node in gone}
         self.nodes = [node for node in self.nodes if id(node) not in ids]

@@ -6,11 +6,11 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from mlcd.catalog import Catalog, Instance, NotOffered, family_globs
-from mlcd.clouds.replay import ReplayInstance, Workload
+from mlcd.clouds.replay import ReplayInstance, ReplayWorkload
 from mlcd.errors import nearest
 from mlcd.space import Config
 from mlcd.spec import NodeCounts, TrainSpec
-from mlcd.spec.node import Node
+from mlcd.spec.node import YamlNode
 
 MOST_CONFIGURATIONS = 200_000
 """More are no search any more: one suggestion looks at all of them."""
@@ -21,7 +21,7 @@ _SHOWN = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Offer:
+class TypeOffer:
     """Types of the catalog with the node counts a job allows, and what was left out of them, in words."""
 
     instances: tuple[Instance, ...]
@@ -30,7 +30,7 @@ class Offer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MeasuredTypes:
     """Rows of a measured table that a job allows, and what was left out, in words."""
 
     configs: tuple[Config, ...]
@@ -38,7 +38,7 @@ class Measured:
     notes: tuple[str, ...] = ()
 
 
-def offer(spec: TrainSpec, cloud: str, catalog: Catalog) -> Offer:
+def offer(spec: TrainSpec, cloud: str, catalog: Catalog) -> TypeOffer:
     """What the catalog has of `cloud` for the job. Raises SpecError at the name or glob that does not fit."""
     given = spec.resources.instance_type
     patterns = catalog.default_types(cloud) if given is None else given
@@ -80,10 +80,10 @@ def offer(spec: TrainSpec, cloud: str, catalog: Catalog) -> Offer:
             allowed=f"at most {MOST_CONFIGURATIONS:,}",
         )
     notes = (f"no spot market, left out: {listed(no_spot)}",) if no_spot else ()
-    return Offer(instances=tuple(chosen.values()), counts=counts, notes=notes)
+    return TypeOffer(instances=tuple(chosen.values()), counts=counts, notes=notes)
 
 
-def measured(spec: TrainSpec, workload: Workload, catalog: Catalog) -> Measured:
+def measured(spec: TrainSpec, workload: ReplayWorkload, catalog: Catalog) -> MeasuredTypes:
     """The rows of `workload` for the job: all, or those of the types and node counts it names. Raises SpecError."""
     if spec.resources.use_spot:
         problem = "a measured table has no spot prices and no interruptions"
@@ -101,7 +101,7 @@ def measured(spec: TrainSpec, workload: Workload, catalog: Catalog) -> Measured:
     missing = [name for name in names if name not in left]
     notes = (f"never measured on these numbers of nodes, left out: {listed(missing)}",) if missing else ()
     instances = {name: instance for name, instance in workload.instances.items() if name in left}
-    return Measured(configs=configs, instances=instances, notes=notes)
+    return MeasuredTypes(configs=configs, instances=instances, notes=notes)
 
 
 def listed(names: Iterable[str], most: int = _SHOWN) -> str:
@@ -111,7 +111,7 @@ def listed(names: Iterable[str], most: int = _SHOWN) -> str:
     return ", ".join(every[:most]) + more
 
 
-def _measured_types(spec: TrainSpec, workload: Workload, catalog: Catalog) -> tuple[str, ...]:
+def _measured_types(spec: TrainSpec, workload: ReplayWorkload, catalog: Catalog) -> tuple[str, ...]:
     known = tuple(workload.instances)
     if spec.resources.instance_type is None:
         return known
@@ -137,7 +137,7 @@ def _checked_counts(spec: TrainSpec, names: Sequence[str]) -> NodeCounts:
     for glob, _ in counts.by_glob:
         if not any(fnmatchcase(name, glob) for name in names):
             raise spec.error(
-                Node(value=None, path="num_nodes").child_path(glob),
+                YamlNode(value=None, path="num_nodes").child_path(glob),
                 "matches none of the instance types that can be chosen",
                 value=glob,
                 allowed=f"a name or a glob of {listed(names)}, or default",

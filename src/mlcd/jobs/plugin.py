@@ -8,7 +8,7 @@ from mlcd.clouds.nodes import NodeEngine
 from mlcd.clouds.plugin import CloudJob, CloudOffer, CloudPlugin
 from mlcd.errors import BadInput
 from mlcd.jobs.real import on_nodes, type_price, types_and_counts, workdir
-from mlcd.jobs.setting import Setting, deployments, naive_choices, problem_of, refuse_batches
+from mlcd.jobs.resolved_job import ResolvedJob, deployments, naive_choices, problem_of, refuse_batches
 from mlcd.plugins import CLOUDS, is_object_name, load_object, plugin_names
 from mlcd.spec import TrainSpec
 
@@ -26,7 +26,7 @@ def cloud_plugin(name: str, built_in: frozenset[str]) -> CloudPlugin:
     return made
 
 
-def on_plugin(spec: TrainSpec, plugin: CloudPlugin, *, where: str, folder: Path, seed: int) -> Setting:
+def on_plugin(spec: TrainSpec, plugin: CloudPlugin, *, where: str, folder: Path, seed: int) -> ResolvedJob:
     """A job on the plug-in's cloud. Raises SpecError, and what the plug-in raises; starts nothing."""
     job = CloudJob(
         name=spec.name,
@@ -72,7 +72,7 @@ class _Types:
         return self.offered.most_nodes.get(instance)
 
 
-def _offered(spec: TrainSpec, offer: CloudOffer) -> Setting:
+def _offered(spec: TrainSpec, offer: CloudOffer) -> ResolvedJob:
     refuse_batches(spec)
     work = spec.job.all_samples
     if work is None:
@@ -81,7 +81,7 @@ def _offered(spec: TrainSpec, offer: CloudOffer) -> Setting:
     prices = {instance.name: type_price(spec, instance) for instance in instances}
     noise = offer.cloud.noise if spec.search.noise is None else spec.search.noise
     space = deployments(instances, counts)
-    return Setting(
+    return ResolvedJob(
         problem=problem_of(spec, space, prices, work_samples=work, noise=noise, trial=offer.trial),
         cloud=offer.cloud,
         naive=naive_choices(space, prices, ()),

@@ -14,7 +14,7 @@ from mlcd.clouds.nodes import NodeEngine
 from mlcd.errors import nearest
 from mlcd.jobs.batches import with_batches
 from mlcd.jobs.choice import listed, type_field
-from mlcd.jobs.setting import USUAL_TRIAL, Setting, deployments, naive_choices, problem_of
+from mlcd.jobs.resolved_job import USUAL_TRIAL, ResolvedJob, deployments, naive_choices, problem_of
 from mlcd.problem import Target, TrialPolicy
 from mlcd.spec import NodeCounts, TrainSpec
 from mlcd.units import Usd
@@ -48,7 +48,7 @@ class TypesOffered(Protocol):
         ...
 
 
-def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path, *, engine: NodeEngine | None = None) -> Setting:
+def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path, *, engine: NodeEngine | None = None) -> ResolvedJob:
     """A job on `kind` nodes; `engine` where a plug-in gives them. Raises SpecError, ProviderError; starts nothing."""
     engine = engine or engine_for(kind, rest, home, spec)
     job = _job(spec)
@@ -68,7 +68,7 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path, *, engine: NodeE
         notes = (*notes, *remarks)
     if kind in NOMINAL:
         notes = (*notes, f"{kind} runs on this machine: its prices are nominal, nobody is charged")
-    return Setting(
+    return ResolvedJob(
         problem=problem,
         cloud=JobCloud(engine, job, home=home, noise=noise),
         naive=naive_choices(problem.space, prices, ()),

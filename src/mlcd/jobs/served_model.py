@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mlcd.errors import BadInput
 from mlcd.graphs import Graph, read_onnx, time_shares
-from mlcd.known import OperatorUse, Target
+from mlcd.known import OperatorUse, TargetModel
 from mlcd.loadgen import LoadInput
 from mlcd.spec.serve import ServeSpec
 
@@ -24,7 +24,7 @@ class ServedModel:
     inputs: tuple[LoadInput, ...]
     batch: int | None
     size_bytes: float
-    target: Target
+    target: TargetModel
 
 
 def model_file(spec: ServeSpec) -> Path:
@@ -64,9 +64,9 @@ def read_model(spec: ServeSpec) -> ServedModel:
     )
 
 
-def _target(path: Path, graph: Graph) -> Target:
+def _target(path: Path, graph: Graph) -> TargetModel:
     shares = time_shares(path, graph)
-    return Target(
+    return TargetModel(
         name=graph.name,
         operators=tuple(
             OperatorUse(

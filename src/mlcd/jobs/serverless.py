@@ -11,7 +11,7 @@ from typing import Any
 from mlcd.catalog import load_catalog
 from mlcd.catalog.functions import DEFAULT_PRICES, FunctionPrices, all_function_prices, function_prices
 from mlcd.clouds.functions.lithops.call import Sync
-from mlcd.clouds.functions.lithops.cloud import LithopsCloud, Workload
+from mlcd.clouds.functions.lithops.cloud import FunctionWorkload, LithopsCloud
 from mlcd.clouds.functions.sim import SimFunctionCloud
 from mlcd.clouds.functions.sim.workloads import SimWorkload
 from mlcd.clouds.functions.sim.workloads import workload as simulated_workload
@@ -73,7 +73,7 @@ def prepare(
     else:
         backend = _backend(spec)
         code, found = module(spec), samples(spec)
-        workload = Workload(
+        workload = FunctionWorkload(
             model=spec.workload.model,
             samples=found,
             rate=_rate(spec),
@@ -137,7 +137,7 @@ def _scheduler(spec: ServerlessSpec, seed: int, prior: EpochPrior | None) -> Sch
 
 
 def _lithops(
-    spec: ServerlessSpec, problem: FunctionProblem, workload: Workload | None, folder: Path, leaving: ExitStack
+    spec: ServerlessSpec, problem: FunctionProblem, workload: FunctionWorkload | None, folder: Path, leaving: ExitStack
 ) -> LithopsCloud:
     """Raises ProviderError where it cannot be used."""
     if workload is None:

@@ -18,7 +18,7 @@ from mlcd.jobs.known_jobs import known_jobs
 from mlcd.jobs.plugin import cloud_plugin, on_plugin
 from mlcd.jobs.prepared import Prepared
 from mlcd.jobs.real import on_nodes
-from mlcd.jobs.setting import replayed, simulated
+from mlcd.jobs.resolved_job import replayed, simulated
 from mlcd.jobs.where import BUILT_IN, where
 from mlcd.models.universal import KnownJob
 from mlcd.plugins import check_methods, check_object, is_object_name, object_missing, object_name

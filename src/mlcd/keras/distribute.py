@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from mlcd.training.course import Course, course
+from mlcd.training.training_progress import TrainingProgress, course
 
 EVERY = 10
 """Steps from one measured step to the next, where MLCD_NOISE_EVERY says nothing."""
@@ -61,7 +61,7 @@ def _dense(tf: Any, gradients: Sequence[Any]) -> list[Any]:
 class _Reporter:
     """Is told of every step from inside TensorFlow's graph, and reports some when they are counted: one step later."""
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, course: TrainingProgress) -> None:
         self._course = course
         self._every = course.surroundings.noise_every or EVERY
         self._steps = 0

@@ -10,13 +10,13 @@ from typing import Any
 import keras
 
 from mlcd.keras.distribute import EVERY
-from mlcd.training.course import Course
+from mlcd.training.training_progress import TrainingProgress
 
 
 class Pairs:
     """Watches the gradients of a built model from now on."""
 
-    def __init__(self, model: Any, course: Course, batch: int) -> None:
+    def __init__(self, model: Any, course: TrainingProgress, batch: int) -> None:
         import tensorflow as tf  # noqa: PLC0415  keras has other backends, for which it is not there
 
         self._course, self._batch = course, batch

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from mlcd.keras.noise import Pairs, why_not
-from mlcd.training.course import course
+from mlcd.training.training_progress import course
 
 _WEIGHTS = "mlcd.weights.h5"
 

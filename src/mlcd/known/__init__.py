@@ -1,5 +1,5 @@
 """What is known of other models: their operators, and how they were served in every configuration."""
 
-from mlcd.known.tables import Known, KnownModel, OperatorCurve, OperatorUse, Target
+from mlcd.known.tables import Known, KnownModel, OperatorCurve, OperatorUse, TargetModel
 
-__all__ = ["Known", "KnownModel", "OperatorCurve", "OperatorUse", "Target"]
+__all__ = ["Known", "KnownModel", "OperatorCurve", "OperatorUse", "TargetModel"]

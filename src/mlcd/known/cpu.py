@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mlcd.known.tables import Known, KnownModel, OperatorCurve, OperatorUse, Target
+from mlcd.known.tables import Known, KnownModel, OperatorCurve, OperatorUse, TargetModel
 from mlcd.space import Config
 
 USD_PER_CPU_HOUR = 0.0425
@@ -90,7 +90,7 @@ def _model(name: str, rows: list[Row], shares: list[Row], index: dict[Config, in
         for row in shares
         if row["name"] == name
     )
-    target = Target(name=name, operators=uses)
+    target = TargetModel(name=name, operators=uses)
     return KnownModel(target=target, family=rows[0]["family"], latency_seconds=seconds, memory_gib=memory)
 
 

@@ -14,7 +14,7 @@ from itertools import product
 
 import numpy as np
 
-from mlcd.known.tables import Floats, Known, KnownModel, OperatorCurve, OperatorUse, Target
+from mlcd.known.tables import Floats, Known, KnownModel, OperatorCurve, OperatorUse, TargetModel
 from mlcd.space import Config
 
 SMS = (8, 16, 32, 64, 96, 132)
@@ -121,7 +121,7 @@ def _models(uses: dict[tuple[str, str], list[OperatorUse]], size: int) -> Iterat
         measured[row["model"]].append(row)
     for (name, family), operators in uses.items():
         yield KnownModel(
-            target=Target(name=name, operators=tuple(operators)),
+            target=TargetModel(name=name, operators=tuple(operators)),
             family=family,
             latency_seconds=_fill(measured[name], "median_ms", 1e-3, size),
             memory_gib=_fill(measured[name], "memory_mib", 1 / 1024, size),

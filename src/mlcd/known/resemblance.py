@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mlcd.known.tables import Known, OperatorUse, Target
+from mlcd.known.tables import Known, OperatorUse, TargetModel
 
 NEAREST = 3
 SURE, LIKELY = 0.9, 0.6
@@ -37,7 +37,7 @@ class Resemblance:
         return "sure" if self.confidence >= SURE else "likely" if self.confidence >= LIKELY else "a guess"
 
 
-def resemblance(known: Known, target: Target) -> Resemblance:
+def resemblance(known: Known, target: TargetModel) -> Resemblance:
     """What `known` says of `target`; its own entry, should it be there, counts like any other."""
     own = _shares(target.operators)
     seen = {use.operator for model in known.models for use in model.target.operators}

@@ -34,7 +34,7 @@ class OperatorUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class TargetModel:
     """A model to be served, of which nothing was measured but its operators in one run."""
 
     name: str
@@ -48,7 +48,7 @@ class KnownModel:
     latency_seconds  (N,) of one batch, all replicas at work; infinite where memory ran out, nan where not measured
     """
 
-    target: Target
+    target: TargetModel
     family: str
     latency_seconds: Floats
     memory_gib: Floats

@@ -9,6 +9,6 @@ that it starts at once and takes little of the machine that it measures.
 from mlcd.loadgen.cores import CoreSplit, split_cores
 from mlcd.loadgen.measure import measure_load
 from mlcd.loadgen.plan import LoadInput, LoadPlan, Scenario
-from mlcd.loadgen.result import LoadResult, Step
+from mlcd.loadgen.result import LoadResult, LoadStep
 
-__all__ = ["CoreSplit", "LoadInput", "LoadPlan", "LoadResult", "Scenario", "Step", "measure_load", "split_cores"]
+__all__ = ["CoreSplit", "LoadInput", "LoadPlan", "LoadResult", "LoadStep", "Scenario", "measure_load", "split_cores"]

@@ -6,9 +6,9 @@ import urllib.parse
 from dataclasses import dataclass, field
 
 from mlcd.errors import BadInput
-from mlcd.loadgen.phases import Phase, closed_loop, multi_stream, poisson
+from mlcd.loadgen.phases import LoadPhase, closed_loop, multi_stream, poisson
 from mlcd.loadgen.plan import LoadPlan, Scenario
-from mlcd.loadgen.result import LoadResult, Step
+from mlcd.loadgen.result import LoadResult, LoadStep
 from mlcd.loadgen.wire import Wire, bodies
 
 _WARM_UP = 0.1
@@ -39,7 +39,7 @@ def generate(plan: LoadPlan) -> LoadResult:
         wire.close()
 
 
-def _one_phase(plan: LoadPlan, wire: Wire, seconds: float) -> Phase:
+def _one_phase(plan: LoadPlan, wire: Wire, seconds: float) -> LoadPhase:
     seconds = max(seconds, 0.1)
     if plan.scenario is Scenario.SINGLE_STREAM:
         return closed_loop(wire, concurrency=1, seconds=seconds)
@@ -86,7 +86,7 @@ class _Search:
 
     plan: LoadPlan
     wire: Wire
-    steps: list[Phase] = field(default_factory=list)
+    steps: list[LoadPhase] = field(default_factory=list)
     kept: float = 0.0
     broken: float = math.inf
 
@@ -123,7 +123,7 @@ class _Search:
         return _result(self.plan, chosen, begun, error=max(left_open, 0.02), steps=self.steps)
 
 
-def _climb(plan: LoadPlan, wire: Wire) -> tuple[float, Phase]:
+def _climb(plan: LoadPlan, wire: Wire) -> tuple[float, LoadPhase]:
     """(requests a second with ever more at the same time, what one after another was like)."""
     seconds = _CLIMB * plan.seconds / (math.log2(plan.concurrency) + 2)
     alone = closed_loop(wire, concurrency=1, seconds=2 * seconds, least=5)
@@ -140,7 +140,7 @@ def _climb(plan: LoadPlan, wire: Wire) -> tuple[float, Phase]:
 
 
 def _result(
-    plan: LoadPlan, phase: Phase, begun: float, *, error: float, steps: list[Phase] | None = None
+    plan: LoadPlan, phase: LoadPhase, begun: float, *, error: float, steps: list[LoadPhase] | None = None
 ) -> LoadResult:
     return LoadResult(
         scenario=plan.scenario.value,
@@ -162,8 +162,8 @@ def _result(
     )
 
 
-def _as_step(phase: Phase) -> Step:
-    return Step(
+def _as_step(phase: LoadPhase) -> LoadStep:
+    return LoadStep(
         rate=phase.rate,
         seconds=phase.seconds,
         requests=phase.requests,
@@ -175,7 +175,7 @@ def _as_step(phase: Phase) -> Step:
     )
 
 
-def _saturation(phase: Phase, slo_seconds: float | None) -> str:
+def _saturation(phase: LoadPhase, slo_seconds: float | None) -> str:
     """Why the generator may have set the result: it computed nearly all the time, or sent requests too late."""
     share = phase.processor_seconds / phase.seconds if phase.seconds > 0 else 0.0
     if share > _BUSY:

@@ -11,7 +11,7 @@ _BLOCKS = 5
 
 
 @dataclass(kw_only=True)
-class Phase:
+class LoadPhase:
     """What was seen from `begun` to `ended` (time.perf_counter).
 
     latencies    seconds of the requests, or queries, without error, in the order of their ends
@@ -81,7 +81,7 @@ class Phase:
         self.finished.append(finished)
 
 
-def closed_loop(wire: Wire, *, concurrency: int, seconds: float, least: int = 1) -> Phase:
+def closed_loop(wire: Wire, *, concurrency: int, seconds: float, least: int = 1) -> LoadPhase:
     """`concurrency` requests under way at any time for `seconds`, and until `least` are done; then none."""
     phase = _begin()
     until = phase.begun + seconds
@@ -100,7 +100,7 @@ def closed_loop(wire: Wire, *, concurrency: int, seconds: float, least: int = 1)
     return _end(phase)
 
 
-def multi_stream(wire: Wire, *, together: int, seconds: float) -> Phase:
+def multi_stream(wire: Wire, *, together: int, seconds: float) -> LoadPhase:
     """Queries of `together` requests, one after another; a query's latency is that of its last request."""
     phase = _begin()
     while not phase.requests or time.perf_counter() - phase.begun < seconds:
@@ -126,7 +126,7 @@ def poisson(
     slo_seconds: float | None = None,
     percent: float = 99,
     spare: int = 0,
-) -> Phase:
+) -> LoadPhase:
     """Requests that arrive by chance, `rate` a second on average, and do not wait for answers.
 
     Given their count, the arrivals of a Poisson process are uniform and independent: rate x seconds of them, rounded,
@@ -161,12 +161,12 @@ def poisson(
     return _end(phase)
 
 
-def _begin() -> Phase:
-    phase = Phase(begun=time.perf_counter())
+def _begin() -> LoadPhase:
+    phase = LoadPhase(begun=time.perf_counter())
     phase.processor_seconds = -time.process_time()
     return phase
 
 
-def _end(phase: Phase) -> Phase:
+def _end(phase: LoadPhase) -> LoadPhase:
     phase.processor_seconds += time.process_time()
     return phase

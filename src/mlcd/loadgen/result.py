@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class LoadStep:
     """One rate of the search for the highest.
 
     kept     whether the latency limit was kept, without errors; one late request does not break a short step
@@ -54,7 +54,7 @@ class LoadResult:
     saturated: str
     apart: bool = False
     first_error: str = ""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[LoadStep, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; a percentile of no requests, which is infinite here, is null there."""
@@ -65,7 +65,7 @@ class LoadResult:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "LoadResult":
         """The opposite of `as_json`."""
-        steps = tuple(Step(**_with_infinity(step)) for step in value["steps"])
+        steps = tuple(LoadStep(**_with_infinity(step)) for step in value["steps"])
         return cls(**{**_with_infinity(value), "steps": steps})
 
 

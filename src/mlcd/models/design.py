@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from mlcd.errors import BadInput
-from mlcd.models.parallel import ParallelModel, Setting
+from mlcd.models.parallel import ClusterSetting, ParallelModel
 
 
-def three_batches(settings: Sequence[Setting]) -> tuple[float, float, float]:
+def three_batches(settings: Sequence[ClusterSetting]) -> tuple[float, float, float]:
     """The smallest, the middle (of two the smaller) and the largest batch; of two batches the smaller is the middle."""
     batches = sorted({s.batch for s in settings})
     if not batches:
@@ -14,7 +14,7 @@ def three_batches(settings: Sequence[Setting]) -> tuple[float, float, float]:
     return batches[0], batches[(len(batches) - 1) // 2], batches[-1]
 
 
-def corners_and_centre(settings: Sequence[Setting]) -> tuple[Setting, ...]:
+def corners_and_centre(settings: Sequence[ClusterSetting]) -> tuple[ClusterSetting, ...]:
     """Up to five runs: the fewest and the most workers at the smallest and the largest batch, and the centre last.
 
     The region need not be a rectangle: a small batch cannot be shared by many workers, so each batch has its own fewest
@@ -29,7 +29,7 @@ def corners_and_centre(settings: Sequence[Setting]) -> tuple[Setting, ...]:
         here = sorted((s for s in settings if s.batch == batch), key=lambda s: s.workers)
         ends += [here[0], here[-1]]
 
-    def apart(setting: Setting) -> tuple[float, int]:
+    def apart(setting: ClusterSetting) -> tuple[float, int]:
         return round(max(setting.workers / aim, aim / setting.workers), 9), setting.workers
 
     centre = min((s for s in settings if s.batch == middle), key=apart)
@@ -37,8 +37,8 @@ def corners_and_centre(settings: Sequence[Setting]) -> tuple[Setting, ...]:
 
 
 def most_doubtful(
-    model: ParallelModel, settings: Sequence[Setting], tried: Sequence[Setting], count: int = 1
-) -> tuple[Setting, ...]:
+    model: ParallelModel, settings: Sequence[ClusterSetting], tried: Sequence[ClusterSetting], count: int = 1
+) -> tuple[ClusterSetting, ...]:
     """The untried settings whose step time the model knows least, for when the centre does not fit."""
     left = [s for s in settings if s not in tried]
     return tuple(sorted(left, key=lambda s: (-model.deviation(s), s.workers, s.batch))[:count])

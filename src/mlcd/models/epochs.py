@@ -206,7 +206,7 @@ def fit_times(
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class LossHistory:
     """(T,) losses of one training, and (C, T) the effective epochs at each by every one of C gains."""
 
     losses: Floats
@@ -220,7 +220,7 @@ class Course:
         *,
         whole: float,
         first_loss: float | None,
-    ) -> "Course":
+    ) -> "LossHistory":
         """After `history`, where the target needs `whole` effective epochs; from before it where its loss is known."""
         losses = np.array([e.loss for e in history])
         ways = np.stack([progress_of(history, whole, pair) for pair in gains])
@@ -253,7 +253,7 @@ def _fit_loss(history: Sequence[Epoch], ends: tuple[float | None, float], prior:
     fitted: LossFit | None = None
     for _ in range(3 if losses else 0):  # an epoch's gain depends on its stage, which depends on what is left
         found = fit_loss_curve(
-            [Course.of(history, gains, whole=done + left, first_loss=first_loss)], gains, target_loss, prior
+            [LossHistory.of(history, gains, whole=done + left, first_loss=first_loss)], gains, target_loss, prior
         )
         if found is None:
             break
@@ -284,7 +284,7 @@ def progress_of(history: Sequence[Epoch], whole: float, gains: tuple[float, floa
 
 
 def fit_loss_curve(
-    runs: Sequence[Course], gains: Sequence[tuple[float, float]], target_loss: float, prior: EpochPrior
+    runs: Sequence[LossHistory], gains: Sequence[tuple[float, float]], target_loss: float, prior: EpochPrior
 ) -> tuple[float, LossFit] | None:
     """(floor over target, fit), weighed over floors and gains, for `runs` along one curve, the last one now.
 

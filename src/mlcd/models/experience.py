@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mlcd.models.epochs import PRIOR, Course, EpochPrior, LossFit, fit_loss_curve, fit_times
+from mlcd.models.epochs import PRIOR, EpochPrior, LossFit, LossHistory, fit_loss_curve, fit_times
 from mlcd.trial.epoch import Epoch
 
 RUN_DEVIATION = 0.06
@@ -63,7 +63,7 @@ def _curve(
     known = sorted((run for run in runs if run), key=lambda run: -run[-1].loss)
     whole, found = prior.epochs[0], None
     for _ in range(3):
-        courses = [Course.of(run, gains, whole=whole, first_loss=first_loss) for run in known]
+        courses = [LossHistory.of(run, gains, whole=whole, first_loss=first_loss) for run in known]
         wide = replace(prior, early_gain=(prior.early_gain[0], 1.0), staleness=(prior.staleness[0], 1.0))
         found = fit_loss_curve(courses, gains, target_loss, wide)
         if found is None:

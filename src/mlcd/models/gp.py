@@ -29,7 +29,7 @@ SQRT5 = float(np.sqrt(5.0))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prior:
+class HyperPrior:
     """Log-normal priors of the hyperparameters: medians and log-deviations.
 
     Lengths are in doublings (counts) and in standard deviations over the space (features).
@@ -137,9 +137,9 @@ class Posterior:
         return np.asarray(inner - solved.T @ solved)
 
 
-def fit(inputs: Inputs, data: Data, *, prior: Prior | None = None, start: Floats | None = None) -> Posterior:
+def fit(inputs: Inputs, data: Data, *, prior: HyperPrior | None = None, start: Floats | None = None) -> Posterior:
     """The posterior at the hyperparameters of highest posterior density, from the prior's mode and from `start`."""
-    objective = _Objective(inputs, data, prior or Prior())
+    objective = _Objective(inputs, data, prior or HyperPrior())
     starts = [objective.centre] if start is None else [start, objective.centre]
     best_theta, best_value = objective.centre, np.inf
     for first in starts:
@@ -158,7 +158,7 @@ def fit(inputs: Inputs, data: Data, *, prior: Prior | None = None, start: Floats
 
 def at(inputs: Inputs, data: Data, theta: Floats) -> Posterior:
     """The posterior at given hyperparameters, not fitted."""
-    return _Objective(inputs, data, Prior()).posterior(theta)
+    return _Objective(inputs, data, HyperPrior()).posterior(theta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ def _kernel(inputs: Inputs, parts: _Parts, rows: NDArray[np.intp]) -> Floats:
 class _Objective:
     """Negative log posterior of theta and its gradient."""
 
-    def __init__(self, inputs: Inputs, data: Data, prior: Prior) -> None:
+    def __init__(self, inputs: Inputs, data: Data, prior: HyperPrior) -> None:
         self.inputs, self.data = inputs, data
         identity, level = inputs.identity[data.rows], inputs.level[data.rows]
         self.by_features = inputs.feature_squares[:, identity[:, None], identity[None, :]]

@@ -17,14 +17,14 @@ from mlcd.problem import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
+class TargetForecast:
     """The work of the whole training in samples at the reference batch, with the standard error of its logarithm."""
 
     samples: float
     error: float
 
 
-def forecast(points: Sequence[tuple[float, float]], target: Target) -> Forecast | None:
+def forecast(points: Sequence[tuple[float, float]], target: Target) -> TargetForecast | None:
     """From (samples counted, metric) in order; None where the curve tells no end.
 
     That is: too few points, a metric that does not get better, or a curve that levels off before the target.
@@ -32,7 +32,7 @@ def forecast(points: Sequence[tuple[float, float]], target: Target) -> Forecast 
     sign = -1.0 if target.higher else 1.0
     met = next((samples for samples, metric in points if target.is_met_by(metric)), None)
     if met is not None:
-        return Forecast(samples=max(met, 1.0), error=0.0)
+        return TargetForecast(samples=max(met, 1.0), error=0.0)
     try:
         curve = fit_loss([(samples, sign * metric) for samples, metric in points])
     except BadInput:
@@ -41,4 +41,4 @@ def forecast(points: Sequence[tuple[float, float]], target: Target) -> Forecast 
     if samples is None or not points:
         return None
     last = points[-1][0]
-    return Forecast(samples=max(samples, last * 1.02), error=curve.deviation_log_steps)
+    return TargetForecast(samples=max(samples, last * 1.02), error=curve.deviation_log_steps)

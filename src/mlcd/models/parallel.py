@@ -42,7 +42,7 @@ class Law(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class ClusterSetting:
     """One way to take a step: K workers, the global batch B, and the pieces a worker's batch is cut into."""
 
     workers: int
@@ -67,7 +67,7 @@ class Setting:
 class StepTime:
     """The measured seconds of one step."""
 
-    setting: Setting
+    setting: ClusterSetting
     seconds: float
 
     def __post_init__(self) -> None:
@@ -87,16 +87,16 @@ class ParallelModel:
     covariance: Floats = field(repr=False)
     runs: int
 
-    def seconds(self, setting: Setting) -> float:
+    def seconds(self, setting: ClusterSetting) -> float:
         """The step's expected seconds."""
         return float(_seconds(self.law, np.array(self.coefficients), [setting], self.workers_per_node)[0])
 
-    def deviation(self, setting: Setting) -> float:
+    def deviation(self, setting: ClusterSetting) -> float:
         """Relative deviation of a new measurement: of the fit and of the measurement itself."""
         slope = _slopes(self.law, np.array(self.coefficients), [setting], self.workers_per_node)[0]
         return math.sqrt(self.scatter**2 + float(slope @ self.covariance @ slope))
 
-    def interval(self, setting: Setting, level: float = 0.9) -> tuple[float, float]:
+    def interval(self, setting: ClusterSetting, level: float = 0.9) -> tuple[float, float]:
         """A predictive interval of the step's seconds, log-normal with Student's t."""
         reach = float(student.ppf(0.5 + level / 2, self.freedom)) * self.deviation(setting)
         middle = self.seconds(setting)
@@ -189,7 +189,7 @@ class Refined:
     model: ParallelModel
     runs: tuple[StepTime, ...]
 
-    def seconds(self, setting: Setting) -> float:
+    def seconds(self, setting: ClusterSetting) -> float:
         """The law times the interpolated error; the nearest batch's error outside of what was timed."""
         near = sorted((r.setting.batch, r) for r in self.runs if r.setting.workers == setting.workers)
         if not near:
@@ -199,7 +199,7 @@ class Refined:
         return self.model.seconds(setting) * math.exp(float(np.interp(math.log(setting.batch), batches, errors)))
 
 
-def _columns(law: Law, settings: Sequence[Setting]) -> Floats:
+def _columns(law: Law, settings: Sequence[ClusterSetting]) -> Floats:
     workers = np.array([s.workers for s in settings], dtype=float)
     local = np.array([s.local_batch for s in settings])
     pieces = np.array([s.pieces for s in settings], dtype=float)
@@ -216,7 +216,7 @@ _G_MEAN, _G_DEVIATION = 1.5, 1.0
 _FLOOR = 1e-12
 
 
-def _seconds(law: Law, values: Floats, settings: Sequence[Setting], workers_per_node: int) -> Floats:
+def _seconds(law: Law, values: Floats, settings: Sequence[ClusterSetting], workers_per_node: int) -> Floats:
     if law is not Law.OVERLAP:
         return np.maximum(_columns(law, settings) @ values, _FLOOR)
     workers = np.array([s.workers for s in settings], dtype=float)
@@ -233,7 +233,7 @@ def _seconds(law: Law, values: Floats, settings: Sequence[Setting], workers_per_
     return np.asarray((pieces - 1) * compute + joined)
 
 
-def _slopes(law: Law, values: Floats, settings: Sequence[Setting], workers_per_node: int) -> Floats:
+def _slopes(law: Law, values: Floats, settings: Sequence[ClusterSetting], workers_per_node: int) -> Floats:
     """d ln t / d coefficient, a row a setting; by central differences, which are exact enough for a covariance."""
     found = np.zeros((len(settings), len(values)))
     for at, value in enumerate(values):
@@ -247,7 +247,7 @@ def _slopes(law: Law, values: Floats, settings: Sequence[Setting], workers_per_n
     return found
 
 
-def _fit_overlap(settings: Sequence[Setting], seconds: Floats, workers_per_node: int) -> tuple[Floats, Floats]:
+def _fit_overlap(settings: Sequence[ClusterSetting], seconds: Floats, workers_per_node: int) -> tuple[Floats, Floats]:
     """The coefficients, and the precision of their priors."""
     quickest = math.log(float(seconds.min()))
     local = np.array([s.local_batch for s in settings])

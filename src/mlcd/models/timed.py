@@ -2,7 +2,7 @@
 
 import math
 
-from mlcd.models.parallel import ParallelModel, Refined, Setting, StepTime
+from mlcd.models.parallel import ClusterSetting, ParallelModel, Refined, StepTime
 from mlcd.problem import Problem
 from mlcd.space import Config
 from mlcd.trial.plan import Plan
@@ -12,9 +12,9 @@ from mlcd.units import ZERO
 Steps = ParallelModel | Refined
 
 
-def setting_of(config: Config) -> Setting:
+def setting_of(config: Config) -> ClusterSetting:
     """K and B."""
-    return Setting(workers=config.nodes, batch=float(config["batch"]))
+    return ClusterSetting(workers=config.nodes, batch=float(config["batch"]))
 
 
 def timed(history: History, instance: str) -> tuple[StepTime, ...]:

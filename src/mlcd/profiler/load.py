@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from mlcd.clouds.provider import LeaseFailed, Order, Progress, Purpose
+from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Purpose
 from mlcd.clouds.serving.provider import ServerLease, ServingCloud
 from mlcd.errors import Interrupted, MlcdError
 from mlcd.goal import Slo
@@ -112,7 +112,7 @@ def measure_load_trial(
                 again = test.run(lease, config, seconds=more_seconds, seed=seed + 50, rate=None)
                 seen = seen.joined(_seen(test, again))
             memory_gib = lease.memory_gib()
-            settled = lease.finish(Progress(time.monotonic() - began, float(seen.load.requests)))
+            settled = lease.finish(JobProgress(time.monotonic() - began, float(seen.load.requests)))
     except LeaseFailed as failed:
         return _failure(order, failed.kind, failed.message, failed.seconds, usd_per_hour)
     except _NotReady as late:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import stdtrit
 
-from mlcd.clouds.provider import Cloud, LeaseFailed, Order, Progress, Purpose, Settled
+from mlcd.clouds.provider import Cloud, JobProgress, LeaseFailed, Order, Purpose, Settled
 from mlcd.clouds.reading import Listening, Reading
 from mlcd.errors import Interrupted
 from mlcd.problem import TrialPolicy
@@ -141,7 +141,7 @@ class _Watch:
 
     policy: TrialPolicy
     nodes: int
-    points: list[Progress] = field(default_factory=list)
+    points: list[JobProgress] = field(default_factory=list)
     hung: bool = False
     extended: bool = False
     _last_change: float = 0.0
@@ -168,7 +168,7 @@ class _Watch:
             return f"the trial {after}; search.trial.minutes should be longer" if self.hung else f"the job {after}"
         return f"no progress for {self.policy.watchdog_seconds:.0f} s"
 
-    def is_over(self, point: Progress) -> bool:
+    def is_over(self, point: JobProgress) -> bool:
         """Take in a point; True when hung, or when the planned time is over and the speed is known well enough."""
         if not self.points or point.samples > self.points[-1].samples:
             if self.points and self.points[-1].samples > 0:
@@ -194,7 +194,7 @@ class _Watch:
         return not unsure
 
 
-def steady_speed(points: list[Progress]) -> SteadySpeed | None:
+def steady_speed(points: list[JobProgress]) -> SteadySpeed | None:
     """The throughput once warmed up, or None when there is too little to say.
 
     The cut is where the standard error of the rest is least (MSER, White 1997), in the first half at most; the error

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from mlcd.report.batches import batch_notes, work_text
 from mlcd.report.origin import is_replayed, origin, origin_word, prices_text
-from mlcd.report.page import Cell, Column, Page, Part, Row, Table, drawn, render
+from mlcd.report.page import Cell, Column, Page, PagePart, Table, TableRow, drawn, render
 from mlcd.report.pictures import NARROW, WIDE, PictureKind, kinds_of, picture
 from mlcd.report.receipt_lines import receipt_table, train_lines
 from mlcd.report.verdict import headline
@@ -81,7 +81,7 @@ def html_report(record: SearchRun) -> str:
 class _Tile:
     what: str
     value: str
-    small: tuple[Part, ...]
+    small: tuple[PagePart, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,13 +119,13 @@ def _lead(record: SearchRun) -> str:
 def _tiles(record: SearchRun, choice: Plan) -> list[_Tile]:
     known, paid = record.train_findings.choice_intervals, record.train_findings.receipt
     sure = f"{assurance_text(record.problem.assurance)} sure"
-    time: tuple[Part, ...] = (Part("not measured" if known is None else "measured without noise"),)
+    time: tuple[PagePart, ...] = (PagePart("not measured" if known is None else "measured without noise"),)
     money = time
     if known and not known.is_exact:
         time = _bounds([format_seconds(s) for s in (*known.seconds, choice.worst_seconds)], sure)
         money = _bounds([str(usd) for usd in (*known.usd, choice.worst_usd)], sure)
     word = "predicted" if paid.run_is_predicted else "until it failed" if paid.run_failed else "as it went"
-    left: list[Part] = []
+    left: list[PagePart] = []
     if paid.left_usd is not None:
         left += _left(paid.left_usd.micros < 0, str(Usd(abs(paid.left_usd.micros))), str(paid.cap_usd))
     if paid.left_seconds is not None and paid.cap_seconds is not None:
@@ -137,19 +137,19 @@ def _tiles(record: SearchRun, choice: Plan) -> list[_Tile]:
         _Tile(
             what=f"Search and training, {word}",
             value=f"{format_seconds(paid.total_seconds)}, {paid.total_usd}",
-            small=tuple(left) or (Part("no limit was set"),),
+            small=tuple(left) or (PagePart("no limit was set"),),
         ),
     ]
 
 
-def _bounds(amounts: list[str], sure: str) -> tuple[Part, ...]:
+def _bounds(amounts: list[str], sure: str) -> tuple[PagePart, ...]:
     low, high, worst = amounts
-    return Part(f"95%: {low} to {high}"), Part(f"at most {worst}, {sure}", below=True)
+    return PagePart(f"95%: {low} to {high}"), PagePart(f"at most {worst}, {sure}", below=True)
 
 
-def _left(broken: bool, amount: str, cap: str, *, below: bool = False) -> list[Part]:
+def _left(broken: bool, amount: str, cap: str, *, below: bool = False) -> list[PagePart]:
     word, css = ("over", "over") if broken else ("left", "good")
-    return [Part(f"{amount} {word}", css, below), Part(f" of {cap}")]
+    return [PagePart(f"{amount} {word}", css, below), PagePart(f" of {cap}")]
 
 
 def _receipt_table(record: SearchRun, paid: Receipt) -> Table:
@@ -167,25 +167,25 @@ def _savings(paid: Receipt) -> Table:
     )
 
 
-def _saving_row(saving: Saving) -> Row:
+def _saving_row(saving: Saving) -> TableRow:
     """A naive choice: what it takes, its 95% interval where it was not measured, and what was saved."""
     naive, known, about = saving.naive, saving.intervals, "" if saving.naive.measured else "~"
     label = f"{naive.label}{'' if naive.measured else ', predicted'}{', with 95% intervals' if known else ''}"
-    head = [Part(str(naive.plan.config)), Part(label, "dim", below=True)]
+    head = [PagePart(str(naive.plan.config)), PagePart(label, "dim", below=True)]
     if saving.warning:
-        head.append(Part(saving.warning, "over", below=True))
-    time, usd = [Part(f"{about}{format_seconds(naive.plan.seconds)}")], [Part(f"{about}{naive.plan.usd}")]
+        head.append(PagePart(saving.warning, "over", below=True))
+    time, usd = [PagePart(f"{about}{format_seconds(naive.plan.seconds)}")], [PagePart(f"{about}{naive.plan.usd}")]
     if known:
         low, high = map(format_seconds, known.seconds)
-        time += [Part(f"{low} to", "dim", below=True), Part(high, "dim", below=True)]
-        usd += [Part(f"{known.usd[0]} to", "dim", below=True), Part(str(known.usd[1]), "dim", below=True)]
+        time += [PagePart(f"{low} to", "dim", below=True), PagePart(high, "dim", below=True)]
+        usd += [PagePart(f"{known.usd[0]} to", "dim", below=True), PagePart(str(known.usd[1]), "dim", below=True)]
     time.append(_saved(saving.seconds >= 0, f"{about}{format_seconds(abs(saving.seconds))}", "longer"))
     usd.append(_saved(saving.usd.micros >= 0, f"{about}{Usd(abs(saving.usd.micros))}", "more"))
-    return Row(cells=[Cell.head(*head), Cell(parts=tuple(time), css="n"), Cell(parts=tuple(usd), css="n")])
+    return TableRow(cells=[Cell.head(*head), Cell(parts=tuple(time), css="n"), Cell(parts=tuple(usd), css="n")])
 
 
-def _saved(is_less: bool, amount: str, otherwise: str) -> Part:
-    return Part(f"{amount} saved", "good", True) if is_less else Part(f"{amount} {otherwise}", "dim", True)
+def _saved(is_less: bool, amount: str, otherwise: str) -> PagePart:
+    return PagePart(f"{amount} saved", "good", True) if is_less else PagePart(f"{amount} {otherwise}", "dim", True)
 
 
 def _figure(record: SearchRun, kind: PictureKind) -> _Figure:
@@ -211,17 +211,17 @@ def _why_not(record: SearchRun) -> Table:
     )
 
 
-def _why_row(entry: RejectedConfig, *, with_speed: bool, on_front: bool) -> Row:
+def _why_row(entry: RejectedConfig, *, with_speed: bool, on_front: bool) -> TableRow:
     speed = speed_text(entry.samples_per_second) if entry.samples_per_second is not None else ""
     time, usd = (format_seconds(entry.plan.seconds), str(entry.plan.usd)) if entry.plan else ("", "")
-    tail = (Part(" "), Part("(on the Pareto front)", "dim")) if on_front else ()
-    return Row(
+    tail = (PagePart(" "), PagePart("(on the Pareto front)", "dim")) if on_front else ()
+    return TableRow(
         cells=[
-            Cell.head(Part(entry.subject)),
+            Cell.head(PagePart(entry.subject)),
             *[Cell.of(speed, "n", "samples/s")] * with_speed,
             Cell.of(time, "n", "time"),
             Cell.of(usd, "n", "money"),
-            Cell(parts=(Part(entry.text), *tail), css="why"),
+            Cell(parts=(PagePart(entry.text), *tail), css="why"),
         ]
     )
 
@@ -247,23 +247,23 @@ def _trials(record: SearchRun) -> Table:
     )
 
 
-def _trial_row(record: SearchRun, row: Step) -> Row:
+def _trial_row(record: SearchRun, row: Step) -> TableRow:
     trial, css = row.trial, ""
-    config = [Part(str(trial.config))]
+    config = [PagePart(str(trial.config))]
     if trial.attempt > 1:
-        config += [Part(" "), Part(f"attempt {trial.attempt}", "dim")]
+        config += [PagePart(" "), PagePart(f"attempt {trial.attempt}", "dim")]
     if isinstance(trial, Failure):
         css = "failed"
         result = Cell.of(f"{trial.kind}: {trial.message}" if trial.message else str(trial.kind), "what")
     else:
         shown = yardstick(record)
         spread = shown.spread(trial)
-        dim = (Part(" "), Part(f"({spread})", "dim")) if spread else ()
-        result = Cell(parts=(Part(shown.text(shown.value(trial))), *dim), css="n", label=shown.name)
+        dim = (PagePart(" "), PagePart(f"({spread})", "dim")) if spread else ()
+        result = Cell(parts=(PagePart(shown.text(shown.value(trial))), *dim), css="n", label=shown.name)
         if record.choice and trial.config == record.choice.config:
             css = "chosen"
-            config += [Part(" "), Part("chosen", "tag")]
-    return Row(
+            config += [PagePart(" "), PagePart("chosen", "tag")]
+    return TableRow(
         css=css,
         cells=[
             Cell.of(str(row.number), "n"),

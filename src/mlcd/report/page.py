@@ -33,7 +33,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PagePart:
     """A piece of text; `css` is its class, `below` puts it on a new line."""
 
     text: str
@@ -45,7 +45,7 @@ class Part:
 class Cell:
     """A table's cell; `label` names its column where a narrow screen stacks the cells."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[PagePart, ...]
     css: str = ""
     label: str = ""
     heads_row: bool = False
@@ -53,16 +53,16 @@ class Cell:
     @classmethod
     def of(cls, text: str, css: str = "", label: str = "") -> "Cell":
         """A cell with one piece of text."""
-        return cls(parts=(Part(text),), css=css, label=label)
+        return cls(parts=(PagePart(text),), css=css, label=label)
 
     @classmethod
-    def head(cls, *parts: Part) -> "Cell":
+    def head(cls, *parts: PagePart) -> "Cell":
         """The cell that names its row."""
         return cls(parts=parts, heads_row=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class TableRow:
     """A table's row."""
 
     cells: Sequence[Cell]
@@ -87,7 +87,7 @@ class Table:
 
     title: str
     columns: Sequence[Column]
-    rows: Sequence[Row]
+    rows: Sequence[TableRow]
     note: str = ""
     stacks: bool = False
     after: Sequence[str] = ()
@@ -105,7 +105,7 @@ def plain_table(title: str, heads: str, rows: Sequence[Sequence[str | Cell]], *,
             cell if isinstance(cell, Cell) else Cell.of(cell, "n" if column.is_number else "")
             for column, cell in zip(columns, row, strict=True)
         ]
-        made.append(Row(cells=cells, css="failed" if any(cell.css == "what" for cell in cells) else ""))
+        made.append(TableRow(cells=cells, css="failed" if any(cell.css == "what" for cell in cells) else ""))
     return Table(title=title, columns=columns, rows=made, after=after)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mlcd.report.page import Cell, Column, Part, Row, Table
+from mlcd.report.page import Cell, Column, PagePart, Table, TableRow
 from mlcd.report.text import Rows
 from mlcd.report.wording import begun_again, plural, sentence
 from mlcd.run.attempt import Ending
@@ -91,12 +91,12 @@ def receipt_table(lines: Sequence[ReceiptLine], note: str = "") -> Table:
     return Table(title="Receipt", note=note, columns=columns, rows=rows)
 
 
-def _row(line: ReceiptLine) -> Row:
+def _row(line: ReceiptLine) -> TableRow:
     _, time, usd = line.cells(missing="")
     first, space, rest = line.label.partition(" ")
     label = f"{_PAGE_WORDS.get(first, first)}{space}{rest}"
-    head = Cell.head(Part(sentence(label), "dim" if line.is_part else ""))
-    return Row(cells=[head, Cell.of(time, "n"), Cell.of(usd, "n")], css="sum" if line.is_sum else "")
+    head = Cell.head(PagePart(sentence(label), "dim" if line.is_part else ""))
+    return TableRow(cells=[head, Cell.of(time, "n"), Cell.of(usd, "n")], css="sum" if line.is_sum else "")
 
 
 def _line(label: str, seconds: float | None, usd: Usd | None, *, is_sum: bool = False) -> ReceiptLine:

@@ -8,9 +8,9 @@ import numpy as np
 from mlcd.errors import BadInput
 from mlcd.functions import FunctionProblem
 from mlcd.models.epochs import EpochModel
-from mlcd.schedulers.outlook import Outlook
+from mlcd.schedulers.epoch_forecast import EpochForecast
 from mlcd.schedulers.planning import PLANNING, Fleets, frugal, most_share
-from mlcd.trial.epoch import Epoch, EpochLeft, Fleet
+from mlcd.trial.epoch import Epoch, Fleet, RemainingEpochs
 
 COVERED_SIGMAS = 1.0
 """Deviations of the way left that a fixed fleet is chosen to cover. Unmeasured."""
@@ -23,7 +23,7 @@ GO_ON_MARGIN = 1.1
 def keep(
     problem: FunctionProblem,
     history: tuple[Epoch, ...],
-    left: EpochLeft,
+    remaining: RemainingEpochs,
     *,
     fleet: Fleet | None,
     memory_mb: int | None,
@@ -37,22 +37,22 @@ def keep(
     """
     if fleet is not None and (fleet.functions not in problem.functions or fleet.memory_mb not in problem.memory_mb):
         raise BadInput(f"search.strategy: {fleet} is not to be chosen; see functions: and memory: of the job")
-    outlook = Outlook.of(problem, history, left)
-    fleets = outlook.fleets if memory_mb is None else only_memory(problem, outlook, left, memory_mb)
+    outlook = EpochForecast.of(problem, history, remaining)
+    fleets = outlook.fleets if memory_mb is None else only_memory(problem, outlook, remaining, memory_mb)
     if fleet is None and len(history) not in (0, 2):
         fleet = history[-1].fleet
-    if fleet is not None and _goes_on(problem, outlook, left, fleet):
+    if fleet is not None and _goes_on(problem, outlook, remaining, fleet):
         return fleet
-    if outlook.is_hopeless(history, left):
+    if outlook.is_hopeless(history, remaining):
         return None
     if fleet is not None:
-        fleets = only_memory(problem, outlook, left, fleet.memory_mb)
-    best = _best(problem, outlook.model, left, fleets)
+        fleets = only_memory(problem, outlook, remaining, fleet.memory_mb)
+    best = _best(problem, outlook.model, remaining, fleets)
     index = best if best is not None else frugal(fleets, fleets.payable)
     return None if index is None else fleets.fleet(index)
 
 
-def only_memory(problem: FunctionProblem, outlook: Outlook, left: EpochLeft, memory_mb: int) -> Fleets:
+def only_memory(problem: FunctionProblem, outlook: EpochForecast, remaining: RemainingEpochs, memory_mb: int) -> Fleets:
     """The candidates of one memory size."""
     fleets = outlook.fleets
     if not (fleets.memory_mb == memory_mb).any():  # the candidates are a choice of sizes: add this one
@@ -66,18 +66,18 @@ def only_memory(problem: FunctionProblem, outlook: Outlook, left: EpochLeft, mem
             memory_mb=memory,
             seconds=seconds,
             usd=rows * (problem.usd_per_second[0, column] * seconds + problem.usd_per_function),
-            most_share=most_share(left.cap_seconds[index, column], seconds, outlook.model.overhead(rows)),
+            most_share=most_share(remaining.cap_seconds[index, column], seconds, outlook.model.overhead(rows)),
         )
     return replace(fleets, most_share=np.where(fleets.memory_mb == memory_mb, fleets.most_share, 0.0))
 
 
-def _best(problem: FunctionProblem, model: EpochModel, left: EpochLeft, fleets: Fleets) -> int | None:
+def _best(problem: FunctionProblem, model: EpochModel, remaining: RemainingEpochs, fleets: Fleets) -> int | None:
     """The fleet whose whole epochs to the target take least, of those that what is left pays for."""
-    value, other, limit = fleets.sides(problem, left)
+    value, other, limit = fleets.sides(problem, remaining)
     whole = model.done + model.epochs_left
     need = whole + COVERED_SIGMAS * math.hypot(GAIN_DEVIATION, min(model.epochs_left_deviation, LONGEST_DEVIATION))
     done, epochs = np.full_like(value, model.done), np.zeros_like(value)
-    for _ in range(math.ceil(left.epochs)):
+    for _ in range(math.ceil(remaining.epochs)):
         going = done < need
         done = done + going * model.gain(fleets.functions, np.minimum(done / whole, 1.0))
         epochs = epochs + going
@@ -85,8 +85,8 @@ def _best(problem: FunctionProblem, model: EpochModel, left: EpochLeft, fleets: 
     return int(np.where(fits, value * epochs, np.inf).argmin()) if fits.any() else None
 
 
-def _goes_on(problem: FunctionProblem, outlook: Outlook, left: EpochLeft, fleet: Fleet) -> bool:
+def _goes_on(problem: FunctionProblem, outlook: EpochForecast, remaining: RemainingEpochs, fleet: Fleet) -> bool:
     """Whether the ledger pays for one more epoch of it that is as long as predicted, and a tenth."""
     row, column = problem.functions.index(fleet.functions), problem.memory_mb.index(fleet.memory_mb)
     predicted = outlook.model.seconds(np.array([float(fleet.functions)]), np.array([float(fleet.memory_mb)]))
-    return bool(left.cap_seconds[row, column] >= GO_ON_MARGIN * predicted[0])
+    return bool(remaining.cap_seconds[row, column] >= GO_ON_MARGIN * predicted[0])

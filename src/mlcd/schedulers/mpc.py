@@ -5,9 +5,9 @@ from typing import ClassVar
 
 from mlcd.functions import FunctionProblem
 from mlcd.models.epochs import PRIOR, EpochPrior
-from mlcd.schedulers.outlook import Outlook
+from mlcd.schedulers.epoch_forecast import EpochForecast
 from mlcd.schedulers.parts import MPC, MpcSettings, next_part
-from mlcd.trial.epoch import LEAST_SHARE, Epoch, EpochLeft, Fleet
+from mlcd.trial.epoch import LEAST_SHARE, Epoch, Fleet, RemainingEpochs
 from mlcd.units import Usd
 
 
@@ -24,27 +24,31 @@ class Mpc:
     prior: EpochPrior = PRIOR
     seed: int = 0
 
-    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Fleet | None:
+    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> Fleet | None:
         """The first fleet of the best plan."""
-        outlook = self._outlook(problem, history, left)
-        if outlook.is_hopeless(history, left):
+        outlook = self._outlook(problem, history, remaining)
+        if outlook.is_hopeless(history, remaining):
             return None
         passes = sum(epoch.fleet.share for epoch in history)
-        return next_part(problem, outlook.model, left, outlook.fleets, passes=passes, settings=self.settings)
+        return next_part(problem, outlook.model, remaining, outlook.fleets, passes=passes, settings=self.settings)
 
-    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
+    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> str:
         """What is missing, by the model."""
-        return self._outlook(problem, history, left).ending(problem, history, left)
+        return self._outlook(problem, history, remaining).ending(problem, history, remaining)
 
-    def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Usd | None:
+    def smallest_budget(
+        self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs
+    ) -> Usd | None:
         """By the model."""
-        return self._outlook(problem, history, left).smallest_budget(problem, history)
+        return self._outlook(problem, history, remaining).smallest_budget(problem, history)
 
-    def _outlook(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Outlook:
-        return Outlook.of(
+    def _outlook(
+        self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs
+    ) -> EpochForecast:
+        return EpochForecast.of(
             problem,
             history,
-            left,
+            remaining,
             self.prior,
             least_share=LEAST_SHARE,
             settings=self.settings,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mlcd.errors import BadInput
 from mlcd.functions import FunctionProblem
 from mlcd.schedulers.planning import spread_over
-from mlcd.trial.epoch import LEAST_SHARE, Epoch, EpochLeft, Fleet
+from mlcd.trial.epoch import LEAST_SHARE, Epoch, Fleet, RemainingEpochs
 from mlcd.units import Usd
 
 Floats = NDArray[np.float64]
@@ -29,7 +29,7 @@ SPARE_SHARE = 0.04
 """This share of an epoch must be payable after each: for one that brings less than its mean. Unmeasured."""
 
 
-class Truth(Protocol):
+class EpochTruth(Protocol):
     """What only a simulated cloud can tell; FunctionLaws is one. `functions` may be an array."""
 
     @property
@@ -70,20 +70,20 @@ class Oracle:
 
     name: ClassVar[str] = "oracle"
     needs_truth: ClassVar[bool] = True
-    truth: Truth
+    truth: EpochTruth
     least_share: float = LEAST_SHARE
     seed: int = 0
 
-    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Fleet | None:
+    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> Fleet | None:
         """The best next fleet, or None when no way on is paid for."""
         fleets, values, step = self._table(problem)
         done = self.truth.progress(history[-1].loss) if history else 0.0
-        dollars = left.usd.dollars if left.usd is not None else math.inf
+        dollars = remaining.usd.dollars if remaining.usd is not None else math.inf
         gains = self.truth.gain(fleets.functions, done)
         share = _share(self.truth.target_epochs + BEYOND_TARGET_EPOCHS - done, gains, self.least_share)
         rows = np.minimum(((done + gains * share) / step + 1e-9).astype(int), ROWS)
         after = _interpolate(values[rows], dollars - fleets.usd * share, self._budget(problem))
-        total = np.where(_allowed(problem, left, fleets), fleets.part_seconds(share) + after, NEVER)
+        total = np.where(_allowed(problem, remaining, fleets), fleets.part_seconds(share) + after, NEVER)
         for spare in (SPARE_SHARE, 0.0):  # what was kept for the end is used there
             paid = np.where(fleets.worst_usd * (share + spare) <= dollars, total, NEVER)
             best = int(paid.argmin())
@@ -93,12 +93,17 @@ class Oracle:
             return None
         return Fleet(int(fleets.functions[best]), int(fleets.memory_mb[best]), float(share[best]))
 
-    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
+    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> str:
         """Nothing pays for the rest."""
-        needed = self.smallest_budget(problem, history, left)
+        needed = self.smallest_budget(problem, history, remaining)
         return f"no way to the target is paid for; a budget of about {needed} would suffice"
 
-    def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Usd | None:  # noqa: ARG002
+    def smallest_budget(
+        self,
+        problem: FunctionProblem,
+        history: tuple[Epoch, ...],  # noqa: ARG002
+        remaining: RemainingEpochs,  # noqa: ARG002
+    ) -> Usd | None:
         """With one fleet throughout, by the truth."""
         fleets, _, _ = self._table(problem)
         slow = fleets.seconds * SLOW_EPOCH_FACTOR > problem.longest_epoch_seconds
@@ -142,7 +147,7 @@ class _Key:
 
 
 @lru_cache(maxsize=64)
-def _solve(truth: Truth, key: _Key, budget: float, least_share: float) -> tuple[_Fleets, Floats, float]:
+def _solve(truth: EpochTruth, key: _Key, budget: float, least_share: float) -> tuple[_Fleets, Floats, float]:
     """(fleets, V with a row a step of progress and a column a step of money, the step of progress)."""
     fleets = _fleets(truth, key.problem)
     step = (truth.target_epochs + BEYOND_TARGET_EPOCHS) / ROWS
@@ -161,16 +166,16 @@ def _solve(truth: Truth, key: _Key, budget: float, least_share: float) -> tuple[
     return fleets, values, step
 
 
-def _allowed(problem: FunctionProblem, left: EpochLeft, fleets: _Fleets) -> NDArray[np.bool_]:
+def _allowed(problem: FunctionProblem, remaining: RemainingEpochs, fleets: _Fleets) -> NDArray[np.bool_]:
     """(A,) whether the ledger would let an epoch of each fleet start now."""
     rows = np.searchsorted(problem.functions_array[:, 0], fleets.functions)
     columns = np.searchsorted(problem.memory_array[0], fleets.memory_mb)
-    return left.allowed[rows, columns]
+    return remaining.allowed[rows, columns]
 
 
-def _share(left: float, gains: Floats, least: float) -> Floats:
+def _share(remaining: float, gains: Floats, least: float) -> Floats:
     """An epoch that would go past the target is cut."""
-    result: Floats = np.clip(left / gains, least, 1.0)
+    result: Floats = np.clip(remaining / gains, least, 1.0)
     return result
 
 
@@ -192,7 +197,7 @@ def _interpolate(rows: Floats, dollars: Floats, budget: float) -> Floats:
     return np.where(dollars < 0, NEVER, result)
 
 
-def _fleets(truth: Truth, problem: FunctionProblem) -> _Fleets:
+def _fleets(truth: EpochTruth, problem: FunctionProblem) -> _Fleets:
     sizes = [size for size in problem.memory_mb if size >= max(truth.working_set_mb, problem.memory_mb[-1] / 2)]
     found = []
     counts = np.array([float(problem.functions[index]) for index in spread_over(problem.functions, COUNTS)])

@@ -19,7 +19,7 @@ from mlcd.functions import FunctionProblem
 from mlcd.goal import Objective
 from mlcd.models.epochs import EpochModel
 from mlcd.schedulers.planning import Fleets, PlanningSettings, frugal, least_part
-from mlcd.trial.epoch import LEAST_SHARE, EpochLeft, Fleet
+from mlcd.trial.epoch import LEAST_SHARE, Fleet, RemainingEpochs
 
 Floats = NDArray[np.float64]
 
@@ -83,7 +83,7 @@ MPC = MpcSettings()
 def next_part(
     problem: FunctionProblem,
     model: EpochModel,
-    left: EpochLeft,
+    remaining: RemainingEpochs,
     fleets: Fleets,
     *,
     passes: float,
@@ -96,7 +96,7 @@ def next_part(
     """
     need = model.epochs_left / model.gain(fleets.functions, np.array(model.stage))
     usable = fleets.most_share >= np.clip(need, LEAST_SHARE, settings.plannable_share)
-    plan = _plan(problem, model, left, fleets, usable, settings=settings)
+    plan = _plan(problem, model, remaining, fleets, usable, settings=settings)
     first = int(plan[0]) if plan is not None else frugal(fleets, fleets.most_share >= LEAST_SHARE, settings)
     if first is None:
         return None
@@ -106,7 +106,7 @@ def next_part(
         share = settings.part_growth * passes if passes else LEAST_SHARE
     share = min(share, float(need[first])) if settings.cut_last else share
     share = max(share, _least(problem, model, fleets, first, settings))
-    return fleets.fleet(first, min(share, float(fleets.most_share[first]), left.epochs))
+    return fleets.fleet(first, min(share, float(fleets.most_share[first]), remaining.epochs))
 
 
 def _with_fewer(fleets: Fleets, usable: NDArray[np.bool_], first: int, divisor: float) -> int:
@@ -128,7 +128,7 @@ def _least(problem: FunctionProblem, model: EpochModel, fleets: Fleets, index: i
 def _plan(
     problem: FunctionProblem,
     model: EpochModel,
-    left: EpochLeft,
+    remaining: RemainingEpochs,
     fleets: Fleets,
     usable: NDArray[np.bool_],
     *,
@@ -137,7 +137,7 @@ def _plan(
     """(stretches,) indices of the fleets; None where none fits in what is left."""
     if not usable.any():
         return None
-    value, other, limit = fleets.sides(problem, left)
+    value, other, limit = fleets.sides(problem, remaining)
     way = _way(model, float((limit / other * model.usual_gain(fleets.functions))[usable].max()), settings)
     stretches = settings.stretches
     stage = model.stage + (1 - model.stage) * (np.arange(stretches) + 0.5) / stretches

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Objective
 from mlcd.models.epochs import EpochModel
-from mlcd.trial.epoch import LEAST_SHARE, EpochLeft, Fleet
+from mlcd.trial.epoch import LEAST_SHARE, Fleet, RemainingEpochs
 
 Floats = NDArray[np.float64]
 
@@ -82,10 +82,10 @@ class Fleets:
         """As a value."""
         return Fleet(int(self.functions[index]), int(self.memory_mb[index]), share)
 
-    def sides(self, problem: FunctionProblem, left: EpochLeft) -> tuple[Floats, Floats, float]:
+    def sides(self, problem: FunctionProblem, remaining: RemainingEpochs) -> tuple[Floats, Floats, float]:
         """(what is minimised, what is limited, its limit): seconds, dollars and the budget, or the other way round."""
-        usd = left.usd.dollars if left.usd is not None else float("inf")
-        seconds = left.seconds if left.seconds is not None else float("inf")
+        usd = remaining.usd.dollars if remaining.usd is not None else float("inf")
+        seconds = remaining.seconds if remaining.seconds is not None else float("inf")
         if problem.goal.minimize is Objective.TIME:
             return self.seconds, self.usd, usd
         return self.usd, self.seconds, seconds
@@ -111,7 +111,7 @@ def _choice(
 def candidates(
     problem: FunctionProblem,
     model: EpochModel,
-    left: EpochLeft,
+    remaining: RemainingEpochs,
     *,
     smallest_mb: float = 0.0,
     settings: PlanningSettings = PLANNING,
@@ -121,9 +121,9 @@ def candidates(
     functions, memory = problem.functions_array[rows, 0], problem.memory_array[0, columns]
     seconds, overhead = model.seconds(functions, memory), model.overhead(functions)
     usd = functions * (problem.usd_per_second[0, columns] * seconds + problem.usd_per_function)
-    most = most_share(left.cap_seconds[rows, columns], seconds, overhead, settings)
+    most = most_share(remaining.cap_seconds[rows, columns], seconds, overhead, settings)
     most = np.where(memory >= smallest_mb, most, 0.0)
-    for failure in left.failed:  # what failed is not tried again, nor anything smaller
+    for failure in remaining.failed:  # what failed is not tried again, nor anything smaller
         smaller = (functions <= failure.fleet.functions) & (memory <= failure.fleet.memory_mb)
         most = np.where(smaller, 0.0, most)
     return Fleets(functions=functions, memory_mb=memory, seconds=seconds, usd=usd, most_share=most)

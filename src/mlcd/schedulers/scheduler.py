@@ -3,7 +3,7 @@
 from typing import ClassVar, Protocol
 
 from mlcd.functions import FunctionProblem
-from mlcd.trial.epoch import Epoch, EpochLeft, Fleet
+from mlcd.trial.epoch import Epoch, Fleet, RemainingEpochs
 from mlcd.units import Usd
 
 
@@ -15,17 +15,19 @@ class Scheduler(Protocol):
 
     name: ClassVar[str]
 
-    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Fleet | None:
+    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> Fleet | None:
         """The fleet for the next epoch, or None to end the training before its target.
 
         Not asked once the target is reached. A fleet is one that `left` allows.
         """
         ...
 
-    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
+    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> str:
         """Why it decides on nothing, given the same arguments, for the user: a clause without a full stop."""
         ...
 
-    def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Usd | None:
+    def smallest_budget(
+        self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs
+    ) -> Usd | None:
         """The least that the whole training would have cost, as far as it can tell; None where it cannot."""
         ...

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from mlcd.errors import BadInput
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Objective
-from mlcd.schedulers.outlook import Outlook
+from mlcd.schedulers.epoch_forecast import EpochForecast
 from mlcd.schedulers.siren_state import FEATURES, SIREN, SirenSettings, choose, observe
-from mlcd.trial.epoch import LEAST_SHARE, Epoch, EpochLeft, Fleet
+from mlcd.trial.epoch import LEAST_SHARE, Epoch, Fleet, RemainingEpochs
 from mlcd.units import Usd
 
 Floats = NDArray[np.float64]
@@ -72,22 +72,28 @@ class Siren:
     settings: SirenSettings = SIREN
     seed: int = 0
 
-    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Fleet | None:
+    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> Fleet | None:
         """Raises BadInput for a goal that the policy was not trained for."""
         if problem.goal.budget is None or problem.goal.minimize is not Objective.TIME:
             raise BadInput(
                 "search.strategy: siren finishes soonest within a budget: goal: {minimize: time, budget: ...}"
             )
-        if len(history) >= 2 and Outlook.of(problem, history, left, least_share=LEAST_SHARE).is_hopeless(history, left):
+        if len(history) >= 2 and EpochForecast.of(problem, history, remaining, least_share=LEAST_SHARE).is_hopeless(
+            history, remaining
+        ):
             return None
-        state = observe(problem, history, left, self.settings)
+        state = observe(problem, history, remaining, self.settings)
         action = load_policy(self.weights or str(WEIGHTS)).mean(state.features)
-        return choose(problem, left, state, action, self.settings)
+        return choose(problem, remaining, state, action, self.settings)
 
-    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
+    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> str:
         """What is missing, by mpc's fit: the policy has no words."""
-        return Outlook.of(problem, history, left, least_share=LEAST_SHARE).ending(problem, history, left)
+        return EpochForecast.of(problem, history, remaining, least_share=LEAST_SHARE).ending(
+            problem, history, remaining
+        )
 
-    def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Usd | None:
+    def smallest_budget(
+        self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs
+    ) -> Usd | None:
         """By mpc's fit."""
-        return Outlook.of(problem, history, left, least_share=LEAST_SHARE).smallest_budget(problem, history)
+        return EpochForecast.of(problem, history, remaining, least_share=LEAST_SHARE).smallest_budget(problem, history)

@@ -20,7 +20,7 @@ from mlcd.functions import FunctionProblem
 from mlcd.models.epochs import PRIOR, REFERENCE_MB
 from mlcd.models.loss_curve import by_levels, floor_shares
 from mlcd.schedulers.planning import PLANNING, least_part
-from mlcd.trial.epoch import LEAST_SHARE, Epoch, EpochLeft, Fleet
+from mlcd.trial.epoch import LEAST_SHARE, Epoch, Fleet, RemainingEpochs
 
 Floats = NDArray[np.float64]
 
@@ -86,11 +86,11 @@ class SirenState:
 
 
 def observe(
-    problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft, settings: SirenSettings = SIREN
+    problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs, settings: SirenSettings = SIREN
 ) -> SirenState:
     """The state before the next epoch. Needs a budget: the paper's reward has one."""
     budget = problem.goal.budget.dollars if problem.goal.budget is not None else math.nan
-    usd = left.usd.dollars if left.usd is not None else math.nan
+    usd = remaining.usd.dollars if remaining.usd is not None else math.nan
     last = history[-1] if history else None
     memory = last.fleet.memory_mb if last else problem.memory_mb[-1]
     if last is None:
@@ -122,7 +122,7 @@ def observe(
         *_last_features(problem, last, usd),
     ]
     share = _share(problem, epochs, settings, is_first=last is None)
-    share = min(share, 1.0, max(left.epochs, LEAST_SHARE))
+    share = min(share, 1.0, max(remaining.epochs, LEAST_SHARE))
     return SirenState(np.clip(np.array(features), -5, 5), share, even, work, update, memory)
 
 
@@ -136,7 +136,11 @@ def _share(problem: FunctionProblem, epochs_left: float, settings: SirenSettings
 
 
 def choose(
-    problem: FunctionProblem, left: EpochLeft, state: SirenState, action: Floats, settings: SirenSettings = SIREN
+    problem: FunctionProblem,
+    remaining: RemainingEpochs,
+    state: SirenState,
+    action: Floats,
+    settings: SirenSettings = SIREN,
 ) -> Fleet | None:
     """The payable fleet nearest to what the action asks for; None when the ledger pays for none.
 
@@ -149,8 +153,8 @@ def choose(
     for index in (column, *range(len(problem.memory_mb) - 1, -1, -1)):
         seconds = state.seconds(problem.functions_array[:, 0], problem.memory_mb[index])
         margin = settings.time_margin * state.share + (PLANNING.part_margin if state.share < 1 else 0.0)
-        payable = left.cap_seconds[:, index] >= seconds * margin
-        for failure in left.failed:
+        payable = remaining.cap_seconds[:, index] >= seconds * margin
+        for failure in remaining.failed:
             if problem.memory_mb[index] <= failure.fleet.memory_mb:
                 payable &= problem.functions_array[:, 0] > failure.fleet.functions
         if payable.any():

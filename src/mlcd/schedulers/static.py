@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlcd.functions import FunctionProblem
+from mlcd.schedulers.epoch_forecast import EpochForecast
 from mlcd.schedulers.keeping import keep
-from mlcd.schedulers.outlook import Outlook
-from mlcd.trial.epoch import Epoch, EpochLeft, Fleet
+from mlcd.trial.epoch import Epoch, Fleet, RemainingEpochs
 from mlcd.units import Usd
 
 
@@ -23,15 +23,17 @@ class Static:
         if (self.functions is None) != (self.memory is None):
             raise ValueError("functions and memory are given together, or neither is")
 
-    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Fleet | None:
+    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> Fleet | None:
         """The same fleet again, while what is left pays for it."""
         fleet = Fleet(self.functions, self.memory) if self.functions and self.memory else None
-        return keep(problem, history, left, fleet=fleet, memory_mb=None)
+        return keep(problem, history, remaining, fleet=fleet, memory_mb=None)
 
-    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
+    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> str:
         """What is missing, by the fit."""
-        return Outlook.of(problem, history, left).ending(problem, history, left)
+        return EpochForecast.of(problem, history, remaining).ending(problem, history, remaining)
 
-    def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Usd | None:
+    def smallest_budget(
+        self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs
+    ) -> Usd | None:
         """By the fit."""
-        return Outlook.of(problem, history, left).smallest_budget(problem, history)
+        return EpochForecast.of(problem, history, remaining).smallest_budget(problem, history)

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlcd.functions import FunctionProblem
+from mlcd.schedulers.epoch_forecast import EpochForecast
 from mlcd.schedulers.keeping import keep
-from mlcd.schedulers.outlook import Outlook
-from mlcd.trial.epoch import Epoch, EpochLeft, Fleet
+from mlcd.trial.epoch import Epoch, Fleet, RemainingEpochs
 from mlcd.units import Usd
 
 
@@ -22,16 +22,18 @@ class StaticN:
     memory: int = 1536
     seed: int = 0
 
-    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Fleet | None:
+    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> Fleet | None:
         """The same number again, while what is left pays for it."""
         memory = min(problem.memory_mb, key=lambda size: abs(size - self.memory))
         fleet = Fleet(self.functions, memory) if self.functions else None
-        return keep(problem, history, left, fleet=fleet, memory_mb=memory)
+        return keep(problem, history, remaining, fleet=fleet, memory_mb=memory)
 
-    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
+    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> str:
         """What is missing, by the fit."""
-        return Outlook.of(problem, history, left).ending(problem, history, left)
+        return EpochForecast.of(problem, history, remaining).ending(problem, history, remaining)
 
-    def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Usd | None:
+    def smallest_budget(
+        self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs
+    ) -> Usd | None:
         """By the fit."""
-        return Outlook.of(problem, history, left).smallest_budget(problem, history)
+        return EpochForecast.of(problem, history, remaining).smallest_budget(problem, history)

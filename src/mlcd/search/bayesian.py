@@ -13,10 +13,10 @@ from threadpoolctl import ThreadpoolController
 from mlcd.models.knob_gp import Columns, KnobPosterior, Observed, fit
 from mlcd.problem import Problem
 from mlcd.search.acquisition import expected_saving
-from mlcd.search.serving.knowing import ById, open_rows
+from mlcd.search.serving.table_informed import ById, open_rows
 from mlcd.search.strategy import MeasuredStrategy, at_least
 from mlcd.space import Space
-from mlcd.trial.plan import Left, best_fitting, margin_sigmas
+from mlcd.trial.plan import Remaining, best_fitting, margin_sigmas
 from mlcd.trial.trial import FailureKind, History, Suggestion
 
 Floats = NDArray[np.float64]
@@ -50,9 +50,9 @@ class Bayesian(MeasuredStrategy):
     def __post_init__(self) -> None:
         at_least(0, start=self.start)
 
-    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+    def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """The start, then by the acquisition; several at once as if each came out as expected."""
-        rows = np.flatnonzero(open_rows(problem, history, left))
+        rows = np.flatnonzero(open_rows(problem, history, remaining))
         count = min(count, problem.max_trials - len(history), len(rows))
         if count <= 0:
             return ()
@@ -69,17 +69,17 @@ class Bayesian(MeasuredStrategy):
                 return _suggestions(problem, _by_score(model, rows, count))
             speeds = np.log([trial.samples_per_second for trial in history.measured])
             model = _fitted(problem, history, columns, -speeds)
-            return _suggestions(problem, _by_saving(problem, history, left, model, rows=rows, count=count))
+            return _suggestions(problem, _by_saving(problem, history, remaining, model, rows=rows, count=count))
 
-    def ending(self, problem: Problem, history: History, left: Left) -> str:
+    def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
         """By count, since nothing is left to try, or since no trial pays."""
         if len(history) >= problem.max_trials:
             return f"the limit of {problem.max_trials} trials is reached"
         if len(history.tried) == len(problem.space):
             return "every configuration was tried"
-        if not open_rows(problem, history, left).any():
+        if not open_rows(problem, history, remaining).any():
             return "no further trial fits in what is left"
-        if best_fitting(problem, history, left) is None:
+        if best_fitting(problem, history, remaining) is None:
             return "nothing that may still be tried is likely to fit"
         return "no further trial is expected to pay for itself"
 
@@ -158,17 +158,17 @@ def _log_improvement(z: Floats) -> Floats:
 
 
 def _by_saving(
-    problem: Problem, history: History, left: Left, model: KnobPosterior, *, rows: Rows, count: int
+    problem: Problem, history: History, remaining: Remaining, model: KnobPosterior, *, rows: Rows, count: int
 ) -> Iterator[tuple[int, str]]:
     """What is expected to save most of the goal's unit net of the trial's price; nothing where none saves any."""
-    incumbent = best_fitting(problem, history, left)
+    incumbent = best_fitting(problem, history, remaining)
     rates = problem.dollars_per_second[rows]
     scale = np.log(problem.goal.scale(rates))
     fixed = np.log(problem.works[rows]) + np.log(problem.stretches[rows])
     startup = float(np.mean([trial.startup_seconds for trial in history.measured]))
     trial_seconds = problem.planned_trial_seconds[rows]
     prices = problem.goal.values(trial_seconds, trial_seconds * rates)
-    log_cap = _log_longest(problem, left, rows)
+    log_cap = _log_longest(problem, remaining, rows)
     is_open = np.ones(len(rows), dtype=bool)
     for _ in range(count):
         log_slowness, variance = model.predict(rows)
@@ -189,15 +189,15 @@ def _by_saving(
         model = model.with_expected(int(rows[at]), float(log_slowness[at]))
 
 
-def _log_longest(problem: Problem, left: Left, rows: Rows) -> Floats:
+def _log_longest(problem: Problem, remaining: Remaining, rows: Rows) -> Floats:
     """ln of the longest run that would still fit, at its upper bound, after a trial of each of the rows."""
     longest = np.full(len(rows), np.inf)
     trial = problem.planned_trial_seconds[rows]
-    if left.seconds is not None:
-        longest = np.minimum(longest, left.seconds - trial)
-    if left.usd is not None:
-        longest = np.minimum(longest, left.usd.dollars / problem.dollars_per_second[rows] - trial)
-    margin = margin_sigmas(problem.assurance) * problem.noise if left.guarded else 0.0
+    if remaining.seconds is not None:
+        longest = np.minimum(longest, remaining.seconds - trial)
+    if remaining.usd is not None:
+        longest = np.minimum(longest, remaining.usd.dollars / problem.dollars_per_second[rows] - trial)
+    margin = margin_sigmas(problem.assurance) * problem.noise if remaining.guarded else 0.0
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.maximum(longest, 0.0)) - margin)
 

@@ -7,19 +7,19 @@ from numpy.typing import NDArray
 
 from mlcd.problem import Problem
 from mlcd.search.heterbo_settings import HeterBOSettings
-from mlcd.trial.plan import Left
+from mlcd.trial.plan import Remaining
 from mlcd.trial.trial import FailureKind, History, Measurement
 
 Mask = NDArray[np.bool_]
 
 
-def open_rows(problem: Problem, history: History, left: Left) -> Mask:
+def open_rows(problem: Problem, history: History, remaining: Remaining) -> Mask:
     """(N,) allowed by the ledger, not tried yet, and not ruled out by a failure.
 
     Out of memory on n nodes rules out fewer nodes of that type; a refusal for want of capacity rules out more. Where
     nodes are nothing to choose, a failure says nothing of other configurations.
     """
-    mask = left.allowed.copy()
+    mask = remaining.allowed.copy()
     identity, nodes = problem.space.encoding.identity, problem.nodes
     for config in history.tried:
         mask[problem.space.index[config]] = False

@@ -15,7 +15,7 @@ from mlcd.search.acquisition import expected_saving
 from mlcd.search.candidates import open_rows
 from mlcd.search.stopping import small_gain_ending
 from mlcd.search.strategy import MeasuredStrategy, at_least
-from mlcd.trial.plan import Left, best, best_fitting, plans
+from mlcd.trial.plan import Remaining, best, best_fitting, plans
 from mlcd.trial.trial import History, Suggestion
 
 Floats = NDArray[np.float64]
@@ -46,22 +46,22 @@ class CherryPick(MeasuredStrategy):
         """It does not look at what the search itself spends."""
         return False
 
-    def ending(self, problem: Problem, history: History, left: Left) -> str:
+    def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
         """By count or by a small expected improvement."""
         ending = small_gain_ending(self.name, history, steps=self.steps, threshold=self.threshold)
-        fits = len(history.tried) >= self.steps or best_fitting(problem, history, left)
+        fits = len(history.tried) >= self.steps or best_fitting(problem, history, remaining)
         return ending if fits else f"{ending}, which does not fit"
 
-    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+    def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """Spread out first, then by constrained expected improvement."""
-        candidates = open_rows(problem, history, left) & self._known_good(problem)
+        candidates = open_rows(problem, history, remaining) & self._known_good(problem)
         count = min(count, self.steps - len(history.tried), int(candidates.sum()))
         if count <= 0:
             return ()
         model = speed_model(problem, history)
         if model is None or len(history.tried) < self.start:
             return self._first(problem, history, candidates, min(count, max(self.start - len(history.tried), 1)))
-        score, gain, target = self._score(problem, history, model, left)
+        score, gain, target = self._score(problem, history, model, remaining)
         wanted = np.where(candidates, score, -np.inf)
         if len(history.tried) >= self.least and gain[int(wanted.argmax())] < self.threshold * target:
             return ()
@@ -95,11 +95,13 @@ class CherryPick(MeasuredStrategy):
                 chosen.append(int(curve[int(v * len(curve))]))
         return tuple(Suggestion(config=problem.space.configs[r], reason="a quasi-random start") for r in chosen)
 
-    def _score(self, problem: Problem, history: History, model: SpeedModel, left: Left) -> tuple[Floats, Floats, float]:
+    def _score(
+        self, problem: Problem, history: History, model: SpeedModel, remaining: Remaining
+    ) -> tuple[Floats, Floats, float]:
         """(EI x probability of fitting, EI, incumbent's value); the training alone is held against the limits."""
         mean = model.log_seconds + np.log(problem.goal.scale(problem.dollars_per_second))
         options = plans(problem, history)
-        incumbent = best(problem, (p for p in options if left.fits(p))) or best(problem, options)
+        incumbent = best(problem, (p for p in options if remaining.fits(p))) or best(problem, options)
         target = incumbent.value(problem) if incumbent else float(np.exp(mean.min()))
         gain = expected_saving(mean, model.variance, target)
         chance = np.ones_like(gain)

@@ -13,7 +13,7 @@ from mlcd.search.acquisition import expected_rise, expected_saving
 from mlcd.search.candidates import open_rows
 from mlcd.search.stopping import small_gain_ending
 from mlcd.search.strategy import MeasuredStrategy, at_least
-from mlcd.trial.plan import Left, plans
+from mlcd.trial.plan import Remaining, plans
 from mlcd.trial.trial import History, Suggestion
 
 Floats = NDArray[np.float64]
@@ -45,13 +45,13 @@ class ConvBO(MeasuredStrategy):
         """It does not look at limits."""
         return False
 
-    def ending(self, problem: Problem, history: History, left: Left) -> str:  # noqa: ARG002
+    def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:  # noqa: ARG002
         """By count or by a small expected improvement."""
         return small_gain_ending(self.name, history, steps=self.steps, threshold=self.threshold)
 
-    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+    def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """Random first, then by the acquisition."""
-        candidates = open_rows(problem, history, left)
+        candidates = open_rows(problem, history, remaining)
         count = min(count, self.steps - len(history.tried))
         if not candidates.any() or count <= 0:
             return ()

@@ -6,7 +6,7 @@ from typing import ClassVar
 from mlcd.problem import Problem
 from mlcd.search.convbo import ConvBO
 from mlcd.search.stopping import ledger_ended_it, suggest_in_time
-from mlcd.trial.plan import Left
+from mlcd.trial.plan import Remaining
 from mlcd.trial.trial import History, Suggestion
 
 
@@ -21,12 +21,14 @@ class ConvBOBudget(ConvBO):
         """Stops in time."""
         return True
 
-    def ending(self, problem: Problem, history: History, left: Left) -> str:
+    def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
         """As ConvBO's, unless the ledger is the reason."""
-        if ledger_ended_it(super().suggest, problem, history, left):
+        if ledger_ended_it(super().suggest, problem, history, remaining):
             return f"what {self.name} would try next does not fit in what is left"
-        return super().ending(problem, history, left)
+        return super().ending(problem, history, remaining)
 
-    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+    def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """What ConvBO would try, as far as the ledger allows it."""
-        return suggest_in_time(super().suggest, self.start, problem=problem, history=history, left=left, count=count)
+        return suggest_in_time(
+            super().suggest, self.start, problem=problem, history=history, remaining=remaining, count=count
+        )

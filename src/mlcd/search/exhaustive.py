@@ -8,7 +8,7 @@ import numpy as np
 from mlcd.problem import Problem
 from mlcd.search.candidates import open_rows
 from mlcd.search.strategy import MeasuredStrategy, at_least
-from mlcd.trial.plan import Left
+from mlcd.trial.plan import Remaining
 from mlcd.trial.trial import History, Suggestion
 
 
@@ -27,14 +27,14 @@ class Exhaustive(MeasuredStrategy):
         """It does not look at limits."""
         return False
 
-    def ending(self, problem: Problem, history: History, left: Left) -> str:  # noqa: ARG002
+    def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:  # noqa: ARG002
         """It ends when all is tried."""
         return f"all {len(history.tried)} configurations it looks at were tried"
 
-    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+    def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """The next in order."""
         size = len(problem.space)
         wanted = np.zeros(size, dtype=bool)
         wanted[np.linspace(0, size - 1, min(self.points or size, size)).round().astype(int)] = True
-        rows = np.flatnonzero(wanted & open_rows(problem, history, left))[:count]
+        rows = np.flatnonzero(wanted & open_rows(problem, history, remaining))[:count]
         return tuple(Suggestion(config=problem.space.configs[row], reason="every one is tried") for row in rows)

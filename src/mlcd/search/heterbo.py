@@ -15,7 +15,7 @@ from mlcd.search.candidates import open_rows, rising_rows
 from mlcd.search.first_looks import first_looks, known_types, one_of_each_kind
 from mlcd.search.heterbo_settings import HeterBOSettings
 from mlcd.search.strategy import MeasuredStrategy
-from mlcd.trial.plan import Left, Plan, best_fitting, margin_sigmas, plans
+from mlcd.trial.plan import Plan, Remaining, best_fitting, margin_sigmas, plans
 from mlcd.trial.trial import History, Suggestion
 from mlcd.units import Usd, format_seconds
 
@@ -40,9 +40,9 @@ class HeterBO(MeasuredStrategy):
         """Unless its reserve is switched off."""
         return self.settings.reserve
 
-    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+    def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """The start, then by the acquisition; several at once as if each came out as expected."""
-        candidates = open_rows(problem, history, left)
+        candidates = open_rows(problem, history, remaining)
         if self.settings.prune:
             candidates &= rising_rows(problem, history, self.settings)
         rows = self._start(problem, history, candidates, count)
@@ -51,21 +51,21 @@ class HeterBO(MeasuredStrategy):
             return tuple(
                 Suggestion(config=problem.space.configs[row], reason="a first look at this type") for row in rows
             )
-        return self._by_acquisition(problem, history, left, model=model, candidates=candidates, count=count)
+        return self._by_acquisition(problem, history, remaining, model=model, candidates=candidates, count=count)
 
-    def ending(self, problem: Problem, history: History, left: Left) -> str:
+    def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
         """What stopped it: the limits, the reserve, or that no trial pays."""
-        incumbent = best_fitting(problem, history, left)
+        incumbent = best_fitting(problem, history, remaining)
         if len(history.tried) == len(problem.space):
             return "every configuration was tried"
-        if not open_rows(problem, history, left).any():
+        if not open_rows(problem, history, remaining).any():
             if incumbent is None:
                 return "no further trial fits in what is left"
-            more = _more_for_a_trial(problem, history, left, incumbent)
+            more = _more_for_a_trial(problem, history, remaining, incumbent)
             return f"what is kept back to train on {incumbent.config} leaves no room for another trial{more}"
         if incumbent is None:
             return "nothing that may still be tried is likely to fit"
-        within = " within the limits" if left.is_limited else ""
+        within = " within the limits" if remaining.is_limited else ""
         return f"no further trial is expected to pay for itself{within}"
 
     # ---- start
@@ -84,11 +84,18 @@ class HeterBO(MeasuredStrategy):
     # ---- acquisition
 
     def _by_acquisition(
-        self, problem: Problem, history: History, left: Left, *, model: SpeedModel, candidates: Mask, count: int
+        self,
+        problem: Problem,
+        history: History,
+        remaining: Remaining,
+        *,
+        model: SpeedModel,
+        candidates: Mask,
+        count: int,
     ) -> tuple[Suggestion, ...]:
-        incumbent = best_fitting(problem, history, left)
+        incumbent = best_fitting(problem, history, remaining)
         target = incumbent.value(problem) if incumbent else None
-        missed = _has_missed(problem, history, left, incumbent)
+        missed = _has_missed(problem, history, remaining, incumbent)
         picks: list[Suggestion] = []
         round_seconds = 0.0
         while len(picks) < count:
@@ -96,10 +103,10 @@ class HeterBO(MeasuredStrategy):
             if problem.keeps_work and target is not None and count == 1:
                 prices = np.maximum(prices - _work_done(problem, model, target), 0.0)
             if self.settings.acquisition in ("auto", "net", "pandora"):
-                bold = count == 1 and self._may_be_bold(problem, left)
-                score, reason = self._net(problem, left, target, model, prices, bold=bold, missed=missed)
+                bold = count == 1 and self._may_be_bold(problem, remaining)
+                score, reason = self._net(problem, remaining, target, model, prices, bold=bold, missed=missed)
             else:
-                score, reason = self._tei(problem, history, left, incumbent=incumbent, model=model, prices=prices)
+                score, reason = self._tei(problem, history, remaining, incumbent=incumbent, model=model, prices=prices)
             if self.settings.gate and incumbent is not None:
                 candidates = candidates & _may_pay(problem, incumbent, model, prices, self.settings.bound_sigmas)
             row = int(np.where(candidates, score, -np.inf).argmax())
@@ -129,7 +136,7 @@ class HeterBO(MeasuredStrategy):
     def _net(
         self,
         problem: Problem,
-        left: Left,
+        remaining: Remaining,
         target: float | None,
         model: SpeedModel,
         prices: Floats,
@@ -140,7 +147,7 @@ class HeterBO(MeasuredStrategy):
         """(N,) what the trial is expected to save net of its price, and the reason to give."""
         scale = np.log(problem.goal.scale(problem.dollars_per_second))
         mean = model.log_seconds + scale
-        log_cap = self._log_longest(problem, left) + scale
+        log_cap = self._log_longest(problem, remaining) + scale
         if target is not None:
             if self.settings.price and self._counts_share(problem, missed=missed):
                 # What a trial takes of the limits is gone for others: a share of them weighs like as much of the run.
@@ -156,13 +163,13 @@ class HeterBO(MeasuredStrategy):
         score = self._until_one_fits(problem, model, prices, mean=mean, log_cap=log_cap)
         return score, "nothing fits yet: the best chance for its price"
 
-    def _log_longest(self, problem: Problem, left: Left) -> Floats:
+    def _log_longest(self, problem: Problem, remaining: Remaining) -> Floats:
         """(N,) ln of the longest run that still fits on each configuration."""
-        return _log_seconds_that_fit(problem, left)
+        return _log_seconds_that_fit(problem, remaining)
 
-    def _may_be_bold(self, problem: Problem, left: Left) -> bool:
+    def _may_be_bold(self, problem: Problem, remaining: Remaining) -> bool:
         """Whether a trial that brings nothing costs little: no limit, or one curve that every trial tells of."""
-        return not left.is_limited or (self.settings.single_type_pandora and _is_one_fast_curve(problem))
+        return not remaining.is_limited or (self.settings.single_type_pandora and _is_one_fast_curve(problem))
 
     def _counts_share(self, problem: Problem, *, missed: bool) -> bool:
         """Whether a trial's share of the limits counts; where every trial tells of all others, from a miss on."""
@@ -202,7 +209,7 @@ class HeterBO(MeasuredStrategy):
         self,
         problem: Problem,
         history: History,
-        left: Left,
+        remaining: Remaining,
         *,
         incumbent: Plan | None,
         model: SpeedModel,
@@ -220,17 +227,17 @@ class HeterBO(MeasuredStrategy):
         literal = self.settings.acquisition == "tei-literal"
         with np.errstate(divide="ignore", over="ignore"):
             run_seconds = problem.work_samples / (rise if literal else best_speed + rise)
-        if left.usd is not None:
+        if remaining.usd is not None:
             trial = problem.planned_trial_seconds * problem.dollars_per_second if self.settings.price else 0.0
-            slack = left.usd.dollars - trial - run_seconds * problem.dollars_per_second
-            floor = left.usd.dollars - by_speed.usd.dollars
-        elif left.seconds is not None:
-            slack = left.seconds - (problem.planned_trial_seconds if self.settings.price else 0.0) - run_seconds
-            floor = left.seconds - by_speed.seconds
+            slack = remaining.usd.dollars - trial - run_seconds * problem.dollars_per_second
+            floor = remaining.usd.dollars - by_speed.usd.dollars
+        elif remaining.seconds is not None:
+            slack = remaining.seconds - (problem.planned_trial_seconds if self.settings.price else 0.0) - run_seconds
+            floor = remaining.seconds - by_speed.seconds
         else:
             slack = -prices - run_seconds * problem.goal.scale(problem.dollars_per_second)
             floor = -by_speed.value(problem)
-        return slack - (0.0 if literal and left.is_limited else floor), "largest true expected improvement"
+        return slack - (0.0 if literal and remaining.is_limited else floor), "largest true expected improvement"
 
 
 def _work_done(problem: Problem, model: SpeedModel, target: float) -> Floats:
@@ -244,12 +251,12 @@ def _only_time_counts(problem: Problem) -> bool:
     return problem.goal.budget is None and problem.goal.minimize is Objective.TIME
 
 
-def _has_missed(problem: Problem, history: History, left: Left, incumbent: Plan | None) -> bool:
+def _has_missed(problem: Problem, history: History, remaining: Remaining, incumbent: Plan | None) -> bool:
     """Whether a trial brought what beats the incumbent and does not fit."""
     if incumbent is None:
         return False
     value = incumbent.value(problem)
-    return any(plan.value(problem) < value and not left.fits(plan) for plan in plans(problem, history))
+    return any(plan.value(problem) < value and not remaining.fits(plan) for plan in plans(problem, history))
 
 
 def _is_one_fast_curve(problem: Problem) -> bool:
@@ -257,15 +264,17 @@ def _is_one_fast_curve(problem: Problem) -> bool:
     return not problem.space.encoding.identity.any() and problem.goal.minimize is Objective.TIME
 
 
-def _more_for_a_trial(problem: Problem, history: History, left: Left, incumbent: Plan) -> str:
+def _more_for_a_trial(problem: Problem, history: History, remaining: Remaining, incumbent: Plan) -> str:
     """What of each limit is missing for the least trial that was not made yet, in words."""
     untried = np.array([config not in history.tried for config in problem.space])
     missing = []
-    if left.usd is not None:
-        short = int(problem.worst_trial_micros[untried].min()) - (left.usd - incumbent.worst_usd).micros
+    if remaining.usd is not None:
+        short = int(problem.worst_trial_micros[untried].min()) - (remaining.usd - incumbent.worst_usd).micros
         missing += [f"{Usd(short)}"] if short > 0 else []
-    if left.seconds is not None:
-        short_seconds = float(problem.worst_trial_seconds[untried].min()) - (left.seconds - incumbent.worst_seconds)
+    if remaining.seconds is not None:
+        short_seconds = float(problem.worst_trial_seconds[untried].min()) - (
+            remaining.seconds - incumbent.worst_seconds
+        )
         missing += [format_seconds(short_seconds)] if short_seconds > 0 else []
     return f": {' and '.join(missing)} more would let the search go on" if missing else ""
 
@@ -277,15 +286,15 @@ def _may_pay(problem: Problem, incumbent: Plan, model: SpeedModel, prices: Float
     return np.asarray(optimistic + prices < incumbent.value(problem))
 
 
-def _log_seconds_that_fit(problem: Problem, left: Left) -> Floats:
+def _log_seconds_that_fit(problem: Problem, remaining: Remaining) -> Floats:
     """(N,) ln of the longest run that would still fit, at its upper bound, after a trial of each configuration."""
     longest = np.full(len(problem.space), np.inf)
     trial = problem.planned_trial_seconds
-    if left.seconds is not None:
-        longest = np.minimum(longest, left.seconds - trial)
-    if left.usd is not None:
-        longest = np.minimum(longest, left.usd.dollars / problem.dollars_per_second - trial)
-    margin = margin_sigmas(problem.assurance) * problem.noise if left.guarded else 0.0
+    if remaining.seconds is not None:
+        longest = np.minimum(longest, remaining.seconds - trial)
+    if remaining.usd is not None:
+        longest = np.minimum(longest, remaining.usd.dollars / problem.dollars_per_second - trial)
+    margin = margin_sigmas(problem.assurance) * problem.noise if remaining.guarded else 0.0
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.maximum(longest, 0.0)) - margin)
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mlcd.errors import BadInput
 from mlcd.problem import Problem
-from mlcd.trial.plan import Left, Plan, best
+from mlcd.trial.plan import Plan, Remaining, best
 from mlcd.trial.trial import History, Suggestion
 
 Floats = NDArray[np.float64]
@@ -36,22 +36,22 @@ class Paleo:
         """It measures nothing."""
         return False
 
-    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:  # noqa: ARG002
+    def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:  # noqa: ARG002
         """No trials."""
         return ()
 
-    def ending(self, problem: Problem, history: History, left: Left) -> str:  # noqa: ARG002
+    def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:  # noqa: ARG002
         """It never begins."""
         return "paleo makes no trials: it takes what the data sheets say"
 
-    def recommend(self, problem: Problem, history: History, left: Left) -> Plan | None:  # noqa: ARG002
+    def recommend(self, problem: Problem, history: History, remaining: Remaining) -> Plan | None:  # noqa: ARG002
         """The best deployment by the model whose training fits the limits."""
         seconds = problem.work_samples / self.samples_per_second(problem)
         plans = (
             Plan(config=c, seconds=float(s), usd=p.for_seconds(s), worst_seconds=float(s), worst_usd=p.for_seconds(s))
             for c, s, p in zip(problem.space, seconds, problem.usd_per_hour, strict=True)
         )
-        return best(problem, (plan for plan in plans if left.fits(plan)))
+        return best(problem, (plan for plan in plans if remaining.fits(plan)))
 
     def samples_per_second(self, problem: Problem) -> Floats:
         """(N,) batch / (compute + 2 ceil(log2 n) W / bandwidth). Raises BadInput where the network is not known."""

@@ -8,7 +8,7 @@ import numpy as np
 from mlcd.problem import Problem
 from mlcd.search.candidates import open_rows
 from mlcd.search.strategy import MeasuredStrategy, at_least
-from mlcd.trial.plan import Left
+from mlcd.trial.plan import Remaining
 from mlcd.trial.trial import History, Suggestion
 
 
@@ -27,13 +27,13 @@ class Random(MeasuredStrategy):
         """It does not look at limits."""
         return False
 
-    def ending(self, problem: Problem, history: History, left: Left) -> str:  # noqa: ARG002
+    def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:  # noqa: ARG002
         """It counts its steps."""
         return f"all {len(history.tried)} random trials were made"
 
-    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+    def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """The next of the seed's own order."""
-        rows = np.flatnonzero(open_rows(problem, history, left))
+        rows = np.flatnonzero(open_rows(problem, history, remaining))
         count = min(count, self.steps - len(history.tried), len(rows))
         if count <= 0:
             return ()

@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from mlcd.errors import BadInput, nearest
-from mlcd.known.tables import Known, Target
+from mlcd.known.tables import Known, TargetModel
 from mlcd.models.universal import KnownJob
 from mlcd.plugins import STRATEGIES as PLUGIN_GROUP
 from mlcd.plugins import load_class, plugin_names
@@ -118,7 +118,7 @@ def strategy(
     *,
     seed: int = 0,
     known: Known | None = None,
-    target: Target | None = None,
+    target: TargetModel | None = None,
     jobs: tuple[KnownJob, ...] = (),
     own_knobs: bool = False,
 ) -> Strategy:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
 from mlcd.problem import Problem
-from mlcd.trial.plan import Left, Plan, best_fitting
+from mlcd.trial.plan import Plan, Remaining, best_fitting
 from mlcd.trial.trial import History, Suggestion
 
 
@@ -20,18 +20,18 @@ class Strategy(Protocol):
     @property
     def guarded(self) -> bool: ...  # noqa: D102
 
-    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+    def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """At most `count` configurations to try now, the best first; none means the search is done.
 
         Each is in the space, was not tried before, is not repeated, and is `left.allowed`.
         """
         ...
 
-    def recommend(self, problem: Problem, history: History, left: Left) -> Plan | None:
+    def recommend(self, problem: Problem, history: History, remaining: Remaining) -> Plan | None:
         """The deployment to train on, or None when nothing it knows fits."""
         ...
 
-    def ending(self, problem: Problem, history: History, left: Left) -> str:
+    def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
         """Why it suggests nothing more, given the same arguments, for the user: a clause without a full stop."""
         ...
 
@@ -58,9 +58,9 @@ class MeasuredStrategy:
         """Most do; a rival that does not says so."""
         return True
 
-    def recommend(self, problem: Problem, history: History, left: Left) -> Plan | None:
+    def recommend(self, problem: Problem, history: History, remaining: Remaining) -> Plan | None:
         """The incumbent: measured, and fits."""
-        return best_fitting(problem, history, left)
+        return best_fitting(problem, history, remaining)
 
 
 def at_least(bound: float, /, **options: float) -> None:

@@ -17,7 +17,7 @@ from mlcd.errors import BadInput, MlcdError
 from mlcd.server.options import Precision, ServerOptions
 
 if TYPE_CHECKING:
-    from mlcd.server.model import Model
+    from mlcd.server.model import OnnxModel
 
 
 def main() -> int:
@@ -29,9 +29,9 @@ def main() -> int:
         _pin(options.cpus)
         listener = _listen(options.host, options.port)
         with listener:
-            from mlcd.server.model import Model  # noqa: PLC0415
+            from mlcd.server.model import OnnxModel  # noqa: PLC0415
 
-            model = Model(options)
+            model = OnnxModel(options)
             _serve(options, model, listener, begun, arguments.until_stdin_closes)
     except MlcdError as error:
         print(f"mlcd.server: {error}", file=sys.stderr)  # noqa: T201
@@ -115,7 +115,9 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _serve(options: ServerOptions, model: "Model", listener: socket.socket, begun: float, until_stdin: bool) -> None:
+def _serve(
+    options: ServerOptions, model: "OnnxModel", listener: socket.socket, begun: float, until_stdin: bool
+) -> None:
     import uvicorn  # noqa: PLC0415
 
     from mlcd.server.app import make_app  # noqa: PLC0415

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from mlcd.server.batching import Batcher
-from mlcd.server.model import Model
+from mlcd.server.model import OnnxModel
 from mlcd.server.options import ServerOptions
 from mlcd.server.protocol import HEADER, BadRequest, answer, parse
 from mlcd.server.stats import as_json, as_prometheus
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MODEL = "/v2/models/{model}"
 
 
-def make_app(options: ServerOptions, model: Model) -> "Starlette":
+def make_app(options: ServerOptions, model: OnnxModel) -> "Starlette":
     """An application that serves `model`; requests are batched while it runs."""
     from starlette.applications import Starlette  # noqa: PLC0415
     from starlette.exceptions import HTTPException  # noqa: PLC0415
@@ -49,7 +49,7 @@ def make_app(options: ServerOptions, model: Model) -> "Starlette":
 class _Endpoints:
     """What each address answers."""
 
-    def __init__(self, options: ServerOptions, model: Model) -> None:
+    def __init__(self, options: ServerOptions, model: OnnxModel) -> None:
         self._options, self._model = options, model
 
     @asynccontextmanager

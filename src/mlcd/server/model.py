@@ -41,7 +41,7 @@ class ModelRefused(Exception):
     """The model would not compute what it was given, with the runtime's reason."""
 
 
-class Model:
+class OnnxModel:
     """A loaded model that runs `replicas` batches at the same time.
 
     With one thread a run computes on the thread that called it, and one session serves all replicas, with one copy of

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mlcd.spec.choices import Choices
-from mlcd.spec.node import Node
+from mlcd.spec.node import YamlNode
 from mlcd.spec.quantity import line_of_text, number, whole
-from mlcd.spec.record import Field, Record
+from mlcd.spec.record import Field, FieldTable
 
 _LOWER = ("loss", "error", "perplexity", "wer", "rmse", "mae", "mse")
 _BATCHES = Choices(form="whole numbers such as [64, 128, 256]", most=10**9, ranges=False, empty="must not be empty")
@@ -59,7 +59,7 @@ class LearningRate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class TargetSpec:
     """The value of a metric at which the training is done. `better` None goes by the metric's name."""
 
     metric: str
@@ -102,7 +102,7 @@ class Pricing:
         return self.fixed + (1 - self.fixed) * samples / largest if self.is_by_memory else 1.0
 
 
-def batches(node: Node) -> tuple[int, ...]:
+def batches(node: YamlNode) -> tuple[int, ...]:
     """One batch or several, each once, rising."""
     values = _BATCHES(node)
     if len(values) > _MOST_BATCHES:
@@ -110,29 +110,29 @@ def batches(node: Node) -> tuple[int, ...]:
     return values
 
 
-def pricing(node: Node, places: tuple[str, ...] = ()) -> Pricing:
+def pricing(node: YamlNode, places: tuple[str, ...] = ()) -> Pricing:
     """`per-node`, `memory-proportional`, or `{by: memory-proportional, fixed: 0.3}`."""
     if isinstance(node.value, str):
         return Pricing(by=_by(node))
     return _PRICING(node, places)
 
 
-def _by(node: Node) -> str:
+def _by(node: YamlNode) -> str:
     return node.choice(("per-node", "memory-proportional"), meant={"memory": "memory-proportional", "node": "per-node"})
 
 
-def _rule(node: Node) -> RateRule:
+def _rule(node: YamlNode) -> RateRule:
     return RateRule(node.choice(tuple(RateRule), meant={"none": "fixed", "constant": "fixed", "root": "sqrt"}))
 
 
-def _better(node: Node) -> str:
+def _better(node: YamlNode) -> str:
     return node.choice(("higher", "lower"))
 
 
-_PRICING = Record(
+_PRICING = FieldTable(
     make=Pricing, fields={"by": Field(read=_by, required=True), "fixed": Field(read=number(above=0, most=1.0))}
 )
-LEARNING_RATE = Record(
+LEARNING_RATE = FieldTable(
     make=LearningRate,
     fields={
         "base": Field(read=number(above=0, most=1e6), required=True),
@@ -140,8 +140,8 @@ LEARNING_RATE = Record(
         "rule": Field(read=_rule),
     },
 )
-TARGET = Record(
-    make=Target,
+TARGET = FieldTable(
+    make=TargetSpec,
     fields={
         "metric": Field(read=line_of_text, required=True),
         "value": Field(read=number(), required=True),

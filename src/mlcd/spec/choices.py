@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mlcd.spec.node import Bounds, Node
+from mlcd.spec.node import Bounds, YamlNode
 from mlcd.spec.record import Reader
 
 _RANGE = re.compile(r"\s*([0-9]{1,9})\s*\.\.\s*([0-9]{1,9})\s*")
@@ -35,7 +35,7 @@ class Choices:
     empty: str = NOTHING
     nested: str = NOTHING
 
-    def __call__(self, node: Node) -> tuple[int, ...]:
+    def __call__(self, node: YamlNode) -> tuple[int, ...]:
         """The numbers. Raises SpecError."""
         value = node.filled().value
         if isinstance(value, Mapping):
@@ -53,10 +53,10 @@ class Choices:
             found.add(number)
         return tuple(sorted(found))
 
-    def _whole(self, node: Node) -> int:
+    def _whole(self, node: YamlNode) -> int:
         return node.whole(Bounds(least=1, most=self.most))
 
-    def _range(self, node: Node, text: str) -> tuple[int, ...]:
+    def _range(self, node: YamlNode, text: str) -> tuple[int, ...]:
         match = _RANGE.fullmatch(text)
         if match is None:
             meant = _MEANT_RANGE.fullmatch(text)

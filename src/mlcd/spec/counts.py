@@ -1,7 +1,7 @@
-"""Node counts: `1..50`, `[1, 2, 4, 8]`, `4`, or one of these for each glob of instance types."""
+"""YamlNode counts: `1..50`, `[1, 2, 4, 8]`, `4`, or one of these for each glob of instance types."""
 
 from mlcd.spec.choices import Choices
-from mlcd.spec.node import Node
+from mlcd.spec.node import YamlNode
 from mlcd.spec.train import NodeCounts
 
 _COUNTS = Choices(
@@ -14,7 +14,7 @@ _COUNTS = Choices(
 )
 
 
-def node_counts(node: Node) -> NodeCounts:
+def node_counts(node: YamlNode) -> NodeCounts:
     """The counts for all instance types, or by glob with a `default`, which must be there."""
     if not isinstance(node.value, dict):
         return NodeCounts(default=_COUNTS(node))

@@ -18,7 +18,7 @@ from yaml.events import (
 )
 
 from mlcd.errors import SpecError, nearest
-from mlcd.spec.node import Node
+from mlcd.spec.node import YamlNode
 from mlcd.spec.scalar import scalar
 
 MOST_BYTES = 256 * 1024
@@ -59,11 +59,11 @@ def read_text(path: str | Path) -> str:
         raise SpecError("is not UTF-8 text", file=str(path), line=line, value=data[error.start : error.end]) from None
 
 
-def document(text: str, *, file: str, path: str = "") -> Node:
+def document(text: str, *, file: str, path: str = "") -> YamlNode:
     """The only document of `text`, whatever it is, its fields named below `path`. Raises SpecError with the line."""
     if len(text) > MOST_BYTES:
         raise SpecError("is too large for a job file", file=file, allowed=f"at most {MOST_BYTES // 1024} KiB")
-    builder = _Builder(text, Node(value=None, file=file, line=1, path=path))
+    builder = _Builder(text, YamlNode(value=None, file=file, line=1, path=path))
     try:
         return builder.document()
     except yaml.reader.ReaderError as error:
@@ -100,11 +100,11 @@ def _neighbour(file: Path) -> str:
 class _Builder:
     """Nodes from PyYAML's events; composing and constructing, where YAML gets dangerous, are not used."""
 
-    def __init__(self, text: str, root: Node) -> None:
+    def __init__(self, text: str, root: YamlNode) -> None:
         self._events: Iterator[Event] = iter(yaml.parse(text, Loader=yaml.BaseLoader))
         self._root, self._file = root, root.file
 
-    def document(self) -> Node:
+    def document(self) -> YamlNode:
         root = self._root
         for event in self._events:
             if isinstance(event, DocumentStartEvent):
@@ -119,7 +119,7 @@ class _Builder:
     def _error(self, problem: str, event: Event, field: str = "", value: object = None) -> SpecError:
         return SpecError(problem, file=self._file, line=_line(event), field=field, value=value)
 
-    def _node(self, event: Event, place: Node, depth: int) -> Node:
+    def _node(self, event: Event, place: YamlNode, depth: int) -> YamlNode:
         """The node that begins with `event`, at the path and line of `place`."""
         if isinstance(event, AliasEvent):
             problem = "YAML aliases are not allowed; write the value out, or put a glob that begins with * in quotes"
@@ -140,24 +140,28 @@ class _Builder:
         value = scalar(written) if getattr(event, "style", None) is None else written
         return replace(place, value=value, written=written)
 
-    def _list(self, place: Node, depth: int) -> Node:
-        items: list[Node] = []
+    def _list(self, place: YamlNode, depth: int) -> YamlNode:
+        items: list[YamlNode] = []
         while not isinstance(event := next(self._events), SequenceEndEvent):
             path = f"{place.path}[{len(items)}]"
-            items.append(self._node(event, Node(value=None, file=self._file, line=_line(event), path=path), depth + 1))
+            items.append(
+                self._node(event, YamlNode(value=None, file=self._file, line=_line(event), path=path), depth + 1)
+            )
         return replace(place, value=tuple(items))
 
-    def _mapping(self, place: Node, depth: int) -> Node:
-        fields: dict[str, Node] = {}
+    def _mapping(self, place: YamlNode, depth: int) -> YamlNode:
+        fields: dict[str, YamlNode] = {}
         while not isinstance(event := next(self._events), MappingEndEvent):
-            name = self._node(event, Node(value=None, file=self._file, line=_line(event), path=place.path), depth + 1)
+            name = self._node(
+                event, YamlNode(value=None, file=self._file, line=_line(event), path=place.path), depth + 1
+            )
             if not isinstance(event, ScalarEvent):
                 raise self._error("a field's name must be text", event, place.path, name.shown())
             key = name.written
             path = place.child_path(key)
             if key in fields:
                 raise self._error(f"given twice; first on line {fields[key].line}", event, path)
-            below = Node(value=None, file=self._file, line=_line(event), path=path)
+            below = YamlNode(value=None, file=self._file, line=_line(event), path=path)
             fields[key] = self._node(next(self._events), below, depth + 1)
         return replace(place, value=fields)
 

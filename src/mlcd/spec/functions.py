@@ -8,10 +8,10 @@ from mlcd.goal import Objective
 from mlcd.spec.choices import Choices
 from mlcd.spec.goals import goal_record
 from mlcd.spec.job_file import Flag, JobFile, as_written
-from mlcd.spec.node import Bounds, Node
+from mlcd.spec.node import Bounds, YamlNode
 from mlcd.spec.parse import job_name, strategy
 from mlcd.spec.quantity import line_of_text, number, whole
-from mlcd.spec.record import Field, Record
+from mlcd.spec.record import Field, FieldTable
 from mlcd.spec.serverless import FunctionResources, FunctionSearch, FunctionWorkload, ServerlessSpec
 from mlcd.units import parse_seconds
 
@@ -29,7 +29,7 @@ _OWN_MODEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*:[A-Za-z_][A-Za-z0-9_]*")
 _MODEL_FORM = "logistic, lenet, text-cnn, or MODULE:FUNCTION of your own"
 
 
-def _megabytes(node: Node) -> int:
+def _megabytes(node: YamlNode) -> int:
     value = node.filled().value
     if isinstance(value, str):
         match = _MEMORY.fullmatch(value.lower())
@@ -51,7 +51,7 @@ memory = Choices(form=_MEMORY_FORM, most=MOST_MEMORY_MB, ranges=False, each=_meg
 """Memory sizes in MB, rising, each once; `2 GB` is 2,048 of them. Whether a cloud offers them is its to say."""
 
 
-def model(node: Node) -> str:
+def model(node: YamlNode) -> str:
     """A model's name, or MODULE:FUNCTION; whether the name is known is the job's to say."""
     name = node.line_of_text(allowed=_MODEL_FORM)
     if ":" in name and not _OWN_MODEL.fullmatch(name):
@@ -61,7 +61,7 @@ def model(node: Node) -> str:
     return name
 
 
-def _limit(node: Node) -> float:
+def _limit(node: YamlNode) -> float:
     form = "a duration such as 10min, from 5 s up"
     try:
         seconds = parse_seconds(node.text(allowed=form))
@@ -72,7 +72,7 @@ def _limit(node: Node) -> float:
     return seconds
 
 
-_RESOURCES = Record(
+_RESOURCES = FieldTable(
     make=FunctionResources,
     fields={
         "infra": Field(read=line_of_text),
@@ -86,7 +86,7 @@ _RESOURCES = Record(
     },
 )
 
-_WORKLOAD = Record(
+_WORKLOAD = FieldTable(
     make=FunctionWorkload,
     fields={
         "model": Field(read=model, required=True, allowed=_MODEL_FORM),
@@ -98,7 +98,7 @@ _WORKLOAD = Record(
     },
 )
 
-_SEARCH = Record(
+_SEARCH = FieldTable(
     make=FunctionSearch,
     fields={
         "strategy": Field(read=strategy),
@@ -111,9 +111,9 @@ _SEARCH = Record(
 )
 
 
-def serverless_record(now: datetime | None = None) -> Record[ServerlessSpec]:
+def serverless_record(now: datetime | None = None) -> FieldTable[ServerlessSpec]:
     """The reader of a whole job file; a deadline that is a point in time is counted from `now`."""
-    return Record(
+    return FieldTable(
         make=ServerlessSpec,
         fields={
             "name": Field(read=job_name, required=True, allowed="a name such as ctr-logreg"),

@@ -7,9 +7,9 @@ from datetime import datetime
 from mlcd.goal import Goal, Objective
 from mlcd.spec.document import document
 from mlcd.spec.mapping import tree
-from mlcd.spec.node import Node
+from mlcd.spec.node import YamlNode
 from mlcd.spec.quantity import budget, deadline
-from mlcd.spec.record import Field, Record
+from mlcd.spec.record import Field, FieldTable
 
 _OBJECTIVES = tuple(str(objective) for objective in Objective)
 _MEANT = {
@@ -18,9 +18,9 @@ _MEANT = {
 }
 
 
-def goal_record(now: datetime | None = None) -> Record[Goal]:
+def goal_record(now: datetime | None = None) -> FieldTable[Goal]:
     """The reader of `goal`; a deadline that is a point in time is counted from `now`."""
-    return Record(
+    return FieldTable(
         make=Goal,
         fields={
             "minimize": Field(read=_objective, required=True, allowed=", ".join(_OBJECTIVES)),
@@ -43,5 +43,5 @@ def parse_goal(goal: Goal | Mapping[str, object] | str, *, now: datetime | None 
     return goal_record(now)(root)
 
 
-def _objective(node: Node) -> Objective:
+def _objective(node: YamlNode) -> Objective:
     return Objective(node.choice(_OBJECTIVES, meant=_MEANT))

@@ -9,9 +9,9 @@ from typing import Generic, TypeVar
 from mlcd.errors import SpecError
 from mlcd.spec.document import document, read_text
 from mlcd.spec.mapping import as_text, tree
-from mlcd.spec.node import Node
+from mlcd.spec.node import YamlNode
 from mlcd.spec.place import Place, PlacedSpec, places_of
-from mlcd.spec.record import Record
+from mlcd.spec.record import FieldTable
 from mlcd.spec.scalar import scalar
 
 Job = TypeVar("Job", bound=PlacedSpec)
@@ -44,7 +44,7 @@ class JobFile(Generic[Job]):
     the error's field is the flag after `mark`, such as `--budget`.
     """
 
-    record: Callable[[datetime | None], Record[Job]]
+    record: Callable[[datetime | None], FieldTable[Job]]
     check: Callable[[Job], Job]
     flags: Mapping[str, Flag]
     sample: str
@@ -113,7 +113,7 @@ class JobFile(Generic[Job]):
         earlier = {path: job.places[path] for path in (self.flags[name].path for name in kept) if path in job.places}
         return replace(changed, file=job.file, source=job.source, places={**changed.places, **earlier})
 
-    def _job(self, root: Node, now: datetime | None, said: Mapping[str, object], mark: str) -> Job:
+    def _job(self, root: YamlNode, now: datetime | None, said: Mapping[str, object], mark: str) -> Job:
         """The job of `root` with the flags' values put in, and noted."""
         moment = now or datetime.now(UTC)
         try:
@@ -150,14 +150,14 @@ def _given(flags: Mapping[str, object] | None) -> dict[str, object]:
     return {name: value for name, value in (flags or {}).items() if value is not None}
 
 
-def _put(node: Node, path: list[str], value: Node | None) -> Node:
+def _put(node: YamlNode, path: list[str], value: YamlNode | None) -> YamlNode:
     """`node` with `value` at `path` (None takes the field out). What is no mapping stays, for its reader to refuse."""
     fields = {} if node.value is None else node.value
     if not isinstance(fields, Mapping):
         return node
     name, below = path[0], path[1:]
     if below:
-        section = fields.get(name, Node(value={}, path=node.child_path(name)))
+        section = fields.get(name, YamlNode(value={}, path=node.child_path(name)))
         value = _put(section, below, value)
     changed = {**fields, name: value} if value is not None else {key: fields[key] for key in fields if key != name}
     return replace(node, value=changed)

@@ -11,7 +11,7 @@ from numbers import Integral, Real
 
 from mlcd.errors import SpecError
 from mlcd.goal import Goal, goal_fields
-from mlcd.spec.node import Node
+from mlcd.spec.node import YamlNode
 from mlcd.units import Usd, duration_text
 
 MOST_DEPTH = 20
@@ -19,22 +19,22 @@ _LARGEST = 10**100
 _NOT_PLAIN = re.compile("[\x7f-\xa0\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
-def tree(value: object, *, path: str = "") -> Node:
+def tree(value: object, *, path: str = "") -> YamlNode:
     """`value` as nodes named below `path`.
 
     Mappings, lists, tuples, ranges and scalars stand for themselves, money and times of Python's or mlcd's own for
     their written forms, and a field that is None for one left out. Raises SpecError for anything else.
     """
-    return _tree(value, Node(value=None, path=path), depth=0)
+    return _tree(value, YamlNode(value=None, path=path), depth=0)
 
 
-def as_text(node: Node) -> str:
+def as_text(node: YamlNode) -> str:
     """YAML text (JSON, which is YAML) that reads back as the same values."""
     text = json.dumps(node.plain(), indent=2, ensure_ascii=False)
     return _NOT_PLAIN.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
-def _tree(value: object, place: Node, depth: int) -> Node:
+def _tree(value: object, place: YamlNode, depth: int) -> YamlNode:
     if depth > MOST_DEPTH:
         raise SpecError(f"nested deeper than {MOST_DEPTH} levels", field=place.path[:80])
     value = _spelled(value)
@@ -44,11 +44,13 @@ def _tree(value: object, place: Node, depth: int) -> Node:
             if not isinstance(key, str):
                 raise SpecError("a field's name must be text", field=place.path, value=key)
             if child is not None:
-                below = Node(value=None, path=place.child_path(key))
+                below = YamlNode(value=None, path=place.child_path(key))
                 fields[str(key)] = _tree(child, below, depth + 1)
         return replace(place, value=fields)
     if isinstance(value, list | tuple | range):
-        items = (_tree(item, Node(value=None, path=f"{place.path}[{i}]"), depth + 1) for i, item in enumerate(value))
+        items = (
+            _tree(item, YamlNode(value=None, path=f"{place.path}[{i}]"), depth + 1) for i, item in enumerate(value)
+        )
         return replace(place, value=tuple(items))
     if isinstance(value, int) and abs(value) >= _LARGEST:
         raise SpecError("is too large a number", field=place.path)

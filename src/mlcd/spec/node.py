@@ -44,7 +44,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class YamlNode:
     """One value: a scalar, a list or a mapping of nodes.
 
     file, line  where it stands; line is the line of its field's name, None where there is no file
@@ -54,7 +54,7 @@ class Node:
     Every method either returns what it says or raises the SpecError that names this place.
     """
 
-    value: "bool | int | float | str | tuple[Node, ...] | Mapping[str, Node] | None"
+    value: "bool | int | float | str | tuple[YamlNode, ...] | Mapping[str, YamlNode] | None"
     file: str = ""
     line: int | None = None
     path: str = ""
@@ -92,20 +92,20 @@ class Node:
             return f"{self.path}[{key!r}]"
         return f"{self.path}.{key}" if self.path else key
 
-    def filled(self) -> "Node":
+    def filled(self) -> "YamlNode":
         """This node, refused where nothing stands after its name."""
         if self.value is None:
             raise self.error("has no value; fill it in or take the field out")
         return self
 
-    def mapping(self) -> Mapping[str, "Node"]:
+    def mapping(self) -> Mapping[str, "YamlNode"]:
         """The fields, in the order written."""
         value = self.filled().value
         if isinstance(value, Mapping):
             return value
         raise self.error("must be a mapping of fields to values")
 
-    def items(self) -> tuple["Node", ...]:
+    def items(self) -> tuple["YamlNode", ...]:
         """The elements of a list; anything else counts as a list of itself."""
         return self.value if isinstance(self.value, tuple) else (self,)
 

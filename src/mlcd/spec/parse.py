@@ -9,10 +9,10 @@ from mlcd.spec.batches import LEARNING_RATE, TARGET, batches, pricing
 from mlcd.spec.counts import node_counts
 from mlcd.spec.goals import goal_record
 from mlcd.spec.job_file import Flag, JobFile, as_written
-from mlcd.spec.node import Node
+from mlcd.spec.node import YamlNode
 from mlcd.spec.quantity import flag, line_of_text, minutes, number, text, whole
 from mlcd.spec.real import file_mounts, platform, prices, progress, relative_paths, secret_names
-from mlcd.spec.record import Field, Record
+from mlcd.spec.record import Field, FieldTable
 from mlcd.spec.train import Resources, SearchSettings, TrainSpec, TrialRules, Work
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
@@ -29,7 +29,7 @@ _MEANT_TOPOLOGY = {
 _WEEK_MINUTES = 7 * 24 * 60
 
 
-def job_name(node: Node) -> str:
+def job_name(node: YamlNode) -> str:
     """A name that can stand in a file name and in a cluster's name."""
     name = node.text(allowed=_NAME_FORM)
     if not _NAME.fullmatch(name):
@@ -37,7 +37,7 @@ def job_name(node: Node) -> str:
     return name
 
 
-def instance_types(node: Node) -> tuple[str, ...]:
+def instance_types(node: YamlNode) -> tuple[str, ...]:
     """Names, globs and sets, each once; whether they exist is the catalog's to say."""
     types: list[str] = []
     for item in node.items():
@@ -54,7 +54,7 @@ def instance_types(node: Node) -> tuple[str, ...]:
     return tuple(types)
 
 
-def strategy(node: Node) -> str:
+def strategy(node: YamlNode) -> str:
     """`NAME`, `NAME:OPTION=VALUE,...`, or an object's name; whether they exist is the strategies' to say."""
     form = "NAME or NAME:OPTION=VALUE,..., such as heterbo:prune=off,start=2"
     value = node.text(allowed=form)
@@ -70,7 +70,7 @@ def strategy(node: Node) -> str:
     return value
 
 
-def environment(node: Node) -> dict[str, str]:
+def environment(node: YamlNode) -> dict[str, str]:
     """Environment variables; a number counts as it is written."""
     variables = {}
     for name, child in node.mapping().items():
@@ -81,11 +81,11 @@ def environment(node: Node) -> dict[str, str]:
     return variables
 
 
-def _topology(node: Node) -> str:
+def _topology(node: YamlNode) -> str:
     return node.choice(_TOPOLOGIES, meant=_MEANT_TOPOLOGY)
 
 
-RESOURCES = Record(
+RESOURCES = FieldTable(
     make=Resources,
     fields={
         "infra": Field(read=line_of_text),
@@ -106,7 +106,7 @@ RESOURCES = Record(
     },
 )
 
-WORK = Record(
+WORK = FieldTable(
     make=Work,
     fields={
         "samples": Field(read=number(above=0, most=1e18)),
@@ -120,7 +120,7 @@ WORK = Record(
     },
 )
 
-TRIAL = Record(
+TRIAL = FieldTable(
     make=lambda **given: TrialRules(tuple(given.items())),
     fields={
         "minutes": Field(read=minutes(above=0, most=_WEEK_MINUTES), into="seconds"),
@@ -132,7 +132,7 @@ TRIAL = Record(
     },
 )
 
-SEARCH = Record(
+SEARCH = FieldTable(
     make=SearchSettings,
     fields={
         "strategy": Field(read=strategy),
@@ -145,9 +145,9 @@ SEARCH = Record(
 )
 
 
-def train_record(now: datetime | None = None) -> Record[TrainSpec]:
+def train_record(now: datetime | None = None) -> FieldTable[TrainSpec]:
     """The reader of a whole job file; a deadline that is a point in time is counted from `now`."""
-    return Record(
+    return FieldTable(
         make=TrainSpec,
         fields={
             "name": Field(read=job_name, required=True, allowed=_NAME_FORM),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from mlcd.errors import SpecError
-from mlcd.spec.node import Node
+from mlcd.spec.node import YamlNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class PlacedSpec:
         )
 
 
-def places_of(node: Node) -> dict[str, Place]:
+def places_of(node: YamlNode) -> dict[str, Place]:
     """Where each field below `node` stands, by its dotted name; of lists, the elements that are text."""
     found: dict[str, Place] = {}
     below = tuple(node.value.values()) if isinstance(node.value, Mapping) else node.items()

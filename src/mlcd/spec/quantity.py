@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime
 
-from mlcd.spec.node import Bounds, Node
+from mlcd.spec.node import Bounds, YamlNode
 from mlcd.spec.record import Reader
 from mlcd.units import Usd, parse_seconds, parse_usd
 
@@ -39,22 +39,22 @@ def minutes(*, above: float | None = None, least: float | None = None, most: flo
     return lambda node: node.number(bounds, unit="minutes") * 60.0
 
 
-def line_of_text(node: Node) -> str:
+def line_of_text(node: YamlNode) -> str:
     """A string that is not blank."""
     return node.line_of_text()
 
 
-def text(node: Node) -> str:
+def text(node: YamlNode) -> str:
     """Any string, of any number of lines."""
     return node.text()
 
 
-def flag(node: Node) -> bool:
+def flag(node: YamlNode) -> bool:
     """true or false."""
     return node.flag()
 
 
-def budget(node: Node) -> Usd:
+def budget(node: YamlNode) -> Usd:
     """Money above $0: `100 USD`, `$100`, `1,000.50` or a bare number, which is in US dollars."""
     value = node.filled().value
     if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -80,7 +80,7 @@ def deadline(now: datetime | None) -> Reader[float]:
     `now` has a zone; a point in time needs one too, a duration runs from `now`.
     """
 
-    def read(node: Node) -> float:
+    def read(node: YamlNode) -> float:
         value = node.filled().value
         if isinstance(value, int | float) and not isinstance(value, bool):
             raise node.error("a duration needs a unit", allowed=_DEADLINE_FORMS)
@@ -94,7 +94,7 @@ def deadline(now: datetime | None) -> Reader[float]:
     return read
 
 
-def _duration(node: Node, value: str) -> float:
+def _duration(node: YamlNode, value: str) -> float:
     try:
         seconds = parse_seconds(value)
     except ValueError as error:
@@ -105,7 +105,7 @@ def _duration(node: Node, value: str) -> float:
     return seconds
 
 
-def _until(node: Node, value: str, now: datetime) -> float:
+def _until(node: YamlNode, value: str, now: datetime) -> float:
     try:
         moment = datetime.fromisoformat(value.strip())
     except ValueError as error:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from mlcd.platforms.registry import NAMES, TOPOLOGIES
-from mlcd.spec.node import Node
+from mlcd.spec.node import YamlNode
 from mlcd.spec.quantity import budget, line_of_text
-from mlcd.spec.record import Field, Record
+from mlcd.spec.record import Field, FieldTable
 from mlcd.units import Usd
 
 PROGRESS_KEYS = ("samples", "steps", "rate")
@@ -44,7 +44,7 @@ class ProgressRule:
     file: str = ""
 
 
-def platform(node: Node, places: tuple[str, ...] = ()) -> Platform:
+def platform(node: YamlNode, places: tuple[str, ...] = ()) -> Platform:
     """`{name: pytorch, topology: ring}`, or just the name."""
     if isinstance(node.value, str):
         return Platform(name=node.choice(NAMES, meant=_MEANT_PLATFORM))
@@ -55,7 +55,7 @@ def platform(node: Node, places: tuple[str, ...] = ()) -> Platform:
     return made
 
 
-def progress(node: Node, places: tuple[str, ...] = ()) -> ProgressRule:
+def progress(node: YamlNode, places: tuple[str, ...] = ()) -> ProgressRule:
     """One of `steps`, `pattern` and `file`."""
     if isinstance(node.value, str):
         return ProgressRule(steps=_steps(node))
@@ -64,7 +64,7 @@ def progress(node: Node, places: tuple[str, ...] = ()) -> ProgressRule:
     return _PROGRESS(node, places)
 
 
-def relative_paths(node: Node) -> tuple[str, ...]:
+def relative_paths(node: YamlNode) -> tuple[str, ...]:
     """Paths below the working folder, each once."""
     paths: list[str] = []
     for item in node.items():
@@ -77,12 +77,12 @@ def relative_paths(node: Node) -> tuple[str, ...]:
     return tuple(paths)
 
 
-def prices(node: Node) -> Mapping[str, Usd]:
+def prices(node: YamlNode) -> Mapping[str, Usd]:
     """USD an hour of one node, by the name of its type."""
     return {name: budget(child) for name, child in node.mapping().items()}
 
 
-def secret_names(node: Node) -> tuple[str, ...]:
+def secret_names(node: YamlNode) -> tuple[str, ...]:
     """Names of variables whose values are taken from the environment: a job file, which is kept, holds no secret."""
     if isinstance(node.value, Mapping):
         raise node.error("takes names only: values come from your environment", allowed="[HF_TOKEN, WANDB_API_KEY]")
@@ -95,16 +95,16 @@ def secret_names(node: Node) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def file_mounts(node: Node) -> Mapping[str, str]:
+def file_mounts(node: YamlNode) -> Mapping[str, str]:
     """Path on the nodes -> path here."""
     return {target: child.line_of_text() for target, child in node.mapping().items()}
 
 
-def _steps(node: Node) -> str:
+def _steps(node: YamlNode) -> str:
     return node.choice((STEPS,))
 
 
-def _pattern(node: Node) -> str:
+def _pattern(node: YamlNode) -> str:
     text = node.line_of_text(allowed=_PATTERN_FORM)
     try:
         names = re.compile(text).groupindex
@@ -115,21 +115,21 @@ def _pattern(node: Node) -> str:
     return text
 
 
-def _file(node: Node) -> str:
+def _file(node: YamlNode) -> str:
     return relative_paths(node)[0]
 
 
 _MEANT_PLATFORM = {"torch": "pytorch", "tf": "tensorflow", "keras": "tensorflow", "bash": "command", "shell": "command"}
 
 
-def _platform_name(node: Node) -> str:
+def _platform_name(node: YamlNode) -> str:
     return node.choice(NAMES, meant=_MEANT_PLATFORM)
 
 
-_PLATFORM = Record(
+_PLATFORM = FieldTable(
     make=Platform, fields={"name": Field(read=_platform_name, required=True), "topology": Field(read=line_of_text)}
 )
-_PROGRESS = Record(
+_PROGRESS = FieldTable(
     make=ProgressRule,
     fields={"steps": Field(read=_steps), "pattern": Field(read=_pattern), "file": Field(read=_file)},
 )

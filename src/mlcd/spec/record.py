@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from mlcd.errors import SpecError, nearest
-from mlcd.spec.node import Node
+from mlcd.spec.node import YamlNode
 
 _REST_OF_AMOUNT = re.compile(r"[0-9]{3}(\.[0-9]+)?\s*(usd|\$|dollars?)?", re.IGNORECASE)
 T = TypeVar("T")
-Reader = Callable[[Node], T]
+Reader = Callable[[YamlNode], T]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record(Generic[T]):
+class FieldTable(Generic[T]):
     """Reads a mapping into the value that `make` builds; fields left out keep `make`'s defaults.
 
     fields  what may stand there
@@ -35,7 +35,7 @@ class Record(Generic[T]):
     fields: Mapping[str, Field]
     later: Mapping[str, str] = field(default_factory=dict)
 
-    def __call__(self, node: Node, places: tuple[str, ...] = ()) -> T:
+    def __call__(self, node: YamlNode, places: tuple[str, ...] = ()) -> T:
         """The value. `places` are the dotted names of the whole file, to say where a misplaced field belongs.
 
         Raises SpecError for what is no mapping, an unknown field, a missing one, or what a field's reader refuses.
@@ -49,7 +49,7 @@ class Record(Generic[T]):
         for name, child in given.items():
             known = self.fields[name]
             read = known.read
-            values[known.into or name] = read(child, places) if isinstance(read, Record) else read(child)
+            values[known.into or name] = read(child, places) if isinstance(read, FieldTable) else read(child)
         for name, known in self.fields.items():
             if known.required and name not in given:
                 path = node.child_path(name)
@@ -60,10 +60,10 @@ class Record(Generic[T]):
         """The dotted names of every field here and below."""
         for name, known in self.fields.items():
             yield prefix + name
-            if isinstance(known.read, Record):
+            if isinstance(known.read, FieldTable):
                 yield from known.read.places(f"{prefix}{name}.")
 
-    def _unknown(self, name: str, child: Node, places: tuple[str, ...]) -> SpecError:
+    def _unknown(self, name: str, child: YamlNode, places: tuple[str, ...]) -> SpecError:
         problem, right = "unknown field", ""
         if name in self.later:
             problem = "not supported yet" + (f"; {self.later[name]}" if self.later[name] else "")

@@ -13,11 +13,11 @@ from mlcd.goal import Goal, Objective, Slo
 from mlcd.loadgen.plan import Scenario
 from mlcd.spec.choices import Choices
 from mlcd.spec.job_file import Flag, JobFile, as_written
-from mlcd.spec.node import Bounds, Node
+from mlcd.spec.node import Bounds, YamlNode
 from mlcd.spec.parse import job_name, strategy
 from mlcd.spec.quantity import budget, deadline, line_of_text, number, whole
 from mlcd.spec.real import prices
-from mlcd.spec.record import Field, Reader, Record
+from mlcd.spec.record import Field, FieldTable, Reader
 from mlcd.spec.serve import LoadSettings, ServeSpec, ServingKnobs, ServingResources, ServingSearch
 from mlcd.spec.train import TrialRules
 
@@ -46,7 +46,7 @@ _MEANT_SCENARIO = {
 }
 
 
-def latency(node: Node) -> float:
+def latency(node: YamlNode) -> float:
     """`50ms`, `0.2s` as seconds."""
     value = node.filled().value
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -61,7 +61,7 @@ def latency(node: Node) -> float:
     return seconds
 
 
-def rate(node: Node) -> float:
+def rate(node: YamlNode) -> float:
     """`500/s`, `500 requests/s`, `500` as requests a second."""
     value = node.filled().value
     if isinstance(value, str):
@@ -72,7 +72,7 @@ def rate(node: Node) -> float:
     return node.number(Bounds(above=0, most=1e9), unit="requests a second")
 
 
-def slo(node: Node) -> Slo:
+def slo(node: YamlNode) -> Slo:
     """`{p99: 50ms}`: one percentile of the latency and its limit."""
     given = node.mapping()
     for name, child in given.items():
@@ -97,7 +97,7 @@ def counts(most: int) -> Choices:
     return Choices(form="a list such as [1, 4, 16], a range such as 1..2, or a whole number", most=most)
 
 
-def precisions(node: Node) -> tuple[str, ...]:
+def precisions(node: YamlNode) -> tuple[str, ...]:
     """`[fp32, int8]`, each once."""
     meant = {"float32": "fp32", "float": "fp32", "fp16": "fp32", "half": "fp32", "qint8": "int8", "quantized": "int8"}
     found: list[str] = []
@@ -111,14 +111,14 @@ def precisions(node: Node) -> tuple[str, ...]:
     return tuple(found)
 
 
-def sizes(node: Node) -> Mapping[str, int]:
+def sizes(node: YamlNode) -> Mapping[str, int]:
     """`{sequence: 128}`: the sizes of axes that the model leaves open, by their name."""
     bounds = Bounds(least=1, most=10**7)
     return {name: child.whole(bounds) for name, child in node.mapping().items()}
 
 
 def _goal(now: datetime | None) -> Reader[Goal]:
-    record: Record[dict[str, Any]] = Record(
+    record: FieldTable[dict[str, Any]] = FieldTable(
         make=dict,
         fields={
             "maximize": Field(read=lambda node: node.choice((_REQUESTS_PER_DOLLAR, _REQUEST_RATE), meant=_MEANT_MOST)),
@@ -130,7 +130,7 @@ def _goal(now: datetime | None) -> Reader[Goal]:
         },
     )
 
-    def read(node: Node) -> Goal:
+    def read(node: YamlNode) -> Goal:
         given = record(node)
         most, least = given.pop("maximize", None), given.pop("minimize", None)
         form = f"{{maximize: {_REQUESTS_PER_DOLLAR}}}, {{maximize: rate}}, or {{minimize: cost, rate: 500/s}}"
@@ -146,7 +146,7 @@ def _goal(now: datetime | None) -> Reader[Goal]:
     return read
 
 
-def _scenario(node: Node) -> Scenario:
+def _scenario(node: YamlNode) -> Scenario:
     return Scenario(node.choice(tuple(Scenario), meant=_MEANT_SCENARIO))
 
 
@@ -154,7 +154,7 @@ def _seconds(*, least: float, most: float) -> Reader[float]:
     """A reader of a duration such as `20s` or of bare seconds."""
     bounds = Bounds(least=least, most=most)
 
-    def read(node: Node) -> float:
+    def read(node: YamlNode) -> float:
         match = _LATENCY.fullmatch(node.value) if isinstance(node.value, str) else None
         if match is not None and match[2].startswith("s"):
             node = replace(node, value=float(match[1]))
@@ -163,7 +163,7 @@ def _seconds(*, least: float, most: float) -> Reader[float]:
     return read
 
 
-_RESOURCES = Record(
+_RESOURCES = FieldTable(
     make=ServingResources,
     fields={"infra": Field(read=line_of_text), "prices": Field(read=prices)},
     later={
@@ -173,7 +173,7 @@ _RESOURCES = Record(
     },
 )
 
-_KNOBS = Record(
+_KNOBS = FieldTable(
     make=ServingKnobs,
     fields={
         "batch": Field(read=counts(4096)),
@@ -184,7 +184,7 @@ _KNOBS = Record(
     later={"memory": "replicas that do not fit the machine's memory are left out", "gpu_share": ""},
 )
 
-_LOAD = Record(
+_LOAD = FieldTable(
     make=LoadSettings,
     fields={
         "scenario": Field(read=_scenario),
@@ -194,7 +194,7 @@ _LOAD = Record(
     },
 )
 
-_TRIAL = Record(
+_TRIAL = FieldTable(
     make=lambda **given: TrialRules(tuple(given.items())),
     fields={
         "seconds": Field(read=_seconds(least=1, most=86_400)),
@@ -205,7 +205,7 @@ _TRIAL = Record(
     },
 )
 
-_SEARCH = Record(
+_SEARCH = FieldTable(
     make=ServingSearch,
     fields={
         "strategy": Field(read=strategy),
@@ -217,9 +217,9 @@ _SEARCH = Record(
 )
 
 
-def serve_record(now: datetime | None = None) -> Record[ServeSpec]:
+def serve_record(now: datetime | None = None) -> FieldTable[ServeSpec]:
     """The reader of a whole job file; a deadline that is a point in time is counted from `now`."""
-    return Record(
+    return FieldTable(
         make=ServeSpec,
         fields={
             "name": Field(read=job_name, required=True, allowed="a name such as resnet50"),

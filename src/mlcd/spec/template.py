@@ -1,6 +1,6 @@
 """The job file that `mlcd init` writes."""
 
-from mlcd.spec.node import Node
+from mlcd.spec.node import YamlNode
 from mlcd.spec.parse import job_name
 
 _TEMPLATE = """\
@@ -51,4 +51,4 @@ search:
 
 def template(name: str = "resnet-cifar10") -> str:
     """A commented job file for a job called `name`. Raises SpecError where a job cannot have that name."""
-    return _TEMPLATE.replace("NAME", job_name(Node(value=name, path="name", written=name)), 1)
+    return _TEMPLATE.replace("NAME", job_name(YamlNode(value=name, path="name", written=name)), 1)

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 from mlcd.goal import Goal
 from mlcd.problem import TrialPolicy
-from mlcd.spec.batches import LearningRate, Pricing, Target
+from mlcd.spec.batches import LearningRate, Pricing, TargetSpec
 from mlcd.spec.place import PlacedSpec
 from mlcd.spec.real import Platform, ProgressRule
 from mlcd.units import Usd
@@ -60,7 +60,7 @@ class Work:
     topology: str = "ring"
     workload: str | None = None
     hours: float | None = None
-    target: Target | None = None
+    target: TargetSpec | None = None
 
     @property
     def all_samples(self) -> float | None:

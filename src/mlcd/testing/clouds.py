@@ -6,7 +6,7 @@ from typing import ClassVar, cast
 
 import pytest
 
-from mlcd.clouds.provider import Cloud, KnownTruth, LeaseFailed, Order, Progress, Purpose
+from mlcd.clouds.provider import Cloud, JobProgress, KnownTruth, LeaseFailed, Order, Purpose
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.measure import measure
 from mlcd.space import Config
@@ -47,12 +47,12 @@ class CloudContract:
         except LeaseFailed as error:
             return (error.kind, error.message, error.seconds, error.billed)
 
-    def points(self, cloud: Cloud, config: Config, purpose: Purpose = Purpose.TRIAL) -> list[Progress]:
+    def points(self, cloud: Cloud, config: Config, purpose: Purpose = Purpose.TRIAL) -> list[JobProgress]:
         """Progress of the first attempt that does not fail."""
         for attempt in range(1, 40):
             seen = self.watch(cloud, config, attempt=attempt, purpose=purpose)
             if isinstance(seen, list):
-                return cast(list[Progress], seen)
+                return cast(list[JobProgress], seen)
         raise AssertionError("every attempt failed")
 
     def test_says_what_it_is(self, cloud: Cloud) -> None:

@@ -21,7 +21,7 @@ import pytest
 from mlcd.clouds import processes
 from mlcd.clouds.job import JobCloud, JobLease, RealJob
 from mlcd.clouds.nodes import NodeEngine, NodesState, Suspendable
-from mlcd.clouds.provider import LeaseFailed, Order, Progress, Purpose
+from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Purpose
 from mlcd.clouds.workspace import Workspace
 from mlcd.space import Config
 from mlcd.spec.real import ProgressRule
@@ -136,7 +136,7 @@ class RealCloudContract:
 
     def check_nothing_is_left(self, engine: NodeEngine, *leases: JobLease) -> None:
         ids = [lease.lease_id for lease in leases]
-        assert [left for left in engine.leftovers() if left.lease_id in ids] == []
+        assert [remaining for remaining in engine.leftovers() if remaining.lease_id in ids] == []
         assert [pid for lease_id in ids for pid in processes.tagged(lease_id)] == []
 
     # ---- what it offers
@@ -186,7 +186,7 @@ class RealCloudContract:
     def test_progress_rises_and_a_silent_job_has_a_heartbeat(self, make: Callable[..., JobCloud]) -> None:
         cloud = make(SPEAK, progress=ProgressRule(pattern=r"samples: (?P<samples>\d+)"))
         with self.lease(cloud, self.two) as lease:
-            points: list[Progress] = []
+            points: list[JobProgress] = []
             for point in lease.progress():
                 points.append(point)
                 if len([p for p in points if p.samples == 40]) == 3:  # of a job that is silent until it is told
@@ -301,7 +301,7 @@ class RealCloudContract:
         assert failed.value.kind is FailureKind.CAPACITY
         assert not failed.value.billed
         assert failed.value.message
-        assert [left for left in cloud.engine.leftovers() if "contract" in left.lease_id] == []
+        assert [remaining for remaining in cloud.engine.leftovers() if "contract" in remaining.lease_id] == []
 
     def test_a_suspended_job_stands_still(self, make: Callable[..., JobCloud]) -> None:
         cloud = make(envs={"STEP": "0.05"})
@@ -335,21 +335,21 @@ class RealCloudContract:
             (folder,) = (tmp_path / "home" / "work" / "killed" / "leases").iterdir()
             assert [x.owned for x in engine.leftovers() if x.lease_id == folder.name] == [True]
             owner.kill()
-        for left in engine.leftovers():  # the nodes may have ended themselves by now
-            if left.lease_id == folder.name:
-                assert left.cloud
-                assert left.what
-                engine.end(left)
-                engine.end(left)  # again: nothing to do
+        for remaining in engine.leftovers():  # the nodes may have ended themselves by now
+            if remaining.lease_id == folder.name:
+                assert remaining.cloud
+                assert remaining.what
+                engine.end(remaining)
+                engine.end(remaining)  # again: nothing to do
         until = time.monotonic() + PATIENCE_SECONDS
         while processes.tagged(folder.name):
             assert time.monotonic() < until, "a process is left"
             time.sleep(0.1)
-        assert [left for left in engine.leftovers() if left.lease_id == folder.name] == []
+        assert [remaining for remaining in engine.leftovers() if remaining.lease_id == folder.name] == []
 
     # ---- for the tests
 
-    def until(self, lease: JobLease, condition: Callable[[Progress], bool]) -> Progress:
+    def until(self, lease: JobLease, condition: Callable[[JobProgress], bool]) -> JobProgress:
         """The first point of progress at which it is so."""
         give_up = time.monotonic() + PATIENCE_SECONDS
         for point in lease.progress():

@@ -20,7 +20,7 @@ from mlcd.goal import Goal, Objective
 from mlcd.run.authorisation import Authorisation
 from mlcd.schedulers.registry import scheduler
 from mlcd.schedulers.scheduler import Scheduler
-from mlcd.trial.epoch import Epoch, EpochLeft, FailedEpoch, Fleet, Phase
+from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet, Phase, RemainingEpochs
 from mlcd.units import Usd
 
 GOALS = {
@@ -112,7 +112,7 @@ class Decision:
     """One question to a scheduler and its answer."""
 
     history: tuple[Epoch, ...]
-    left: EpochLeft
+    remaining: RemainingEpochs
     fleet: Fleet | None
     spent: Usd
 
@@ -130,10 +130,10 @@ def walk(decides: Scheduler, problem: FunctionProblem, *, outcome: Outcome = suc
         ledger = EpochLedger(problem=problem, epochs=epochs, failed=failed)
         if not ledger.epochs_left:
             return
-        left = ledger.left()
-        left.cap_seconds.flags.writeable = False
-        fleet = decides.decide(problem, epochs, left)
-        yield Decision(history=epochs, left=left, fleet=fleet, spent=ledger.spent)
+        remaining = ledger.remaining()
+        remaining.cap_seconds.flags.writeable = False
+        fleet = decides.decide(problem, epochs, remaining)
+        yield Decision(history=epochs, remaining=remaining, fleet=fleet, spent=ledger.spent)
         if fleet is None:
             return
         leave = ledger.authorise(fleet)
@@ -145,13 +145,15 @@ def walk(decides: Scheduler, problem: FunctionProblem, *, outcome: Outcome = suc
             failed, in_a_row = (*failed, came), in_a_row + 1
 
 
-def check_allowed(problem: FunctionProblem, left: EpochLeft, fleet: Fleet) -> None:
+def check_allowed(problem: FunctionProblem, remaining: RemainingEpochs, fleet: Fleet) -> None:
     """Asserts that the problem has such a fleet, and that `left` allows it."""
     assert fleet.functions in problem.functions
     assert fleet.memory_mb in problem.memory_mb
     row, column = problem.functions.index(fleet.functions), problem.memory_mb.index(fleet.memory_mb)
-    assert left.allowed[row, column], f"{fleet} is not allowed"
-    assert fleet.share <= left.epochs + 1e-9, f"{fleet} is more than the {left.epochs:g} epochs that may still be run"
+    assert remaining.allowed[row, column], f"{fleet} is not allowed"
+    assert fleet.share <= remaining.epochs + 1e-9, (
+        f"{fleet} is more than the {remaining.epochs:g} epochs that may still be run"
+    )
 
 
 class SchedulerContract:
@@ -185,13 +187,13 @@ class SchedulerContract:
         for goal in set(GOALS) - set(self.goals):
             problem = made_problem(goal)
             with pytest.raises(BadInput):
-                self.make(text).decide(problem, (), EpochLedger(problem=problem).left())
+                self.make(text).decide(problem, (), EpochLedger(problem=problem).remaining())
 
     def test_decides_what_is_allowed_and_ends_within_the_limits(self, text: str, problem: FunctionProblem) -> None:
         decisions = list(walk(self.make(text, 1), problem))
         for made in decisions:
             if made.fleet is not None:
-                check_allowed(problem, made.left, made.fleet)
+                check_allowed(problem, made.remaining, made.fleet)
             if problem.goal.budget is not None:
                 assert made.spent <= problem.goal.budget
         assert len(decisions) <= 100 * problem.max_epochs
@@ -206,20 +208,20 @@ class SchedulerContract:
         chance = np.random.default_rng(7)
         decides = self.make(text, 1)
         for made in walk(self.make(text, 1), problem):
-            caps = np.where(chance.random(problem.shape) < 0.5, made.left.cap_seconds, 0.0)
+            caps = np.where(chance.random(problem.shape) < 0.5, made.remaining.cap_seconds, 0.0)
             caps.flags.writeable = False
-            narrowed = replace(made.left, cap_seconds=caps)
+            narrowed = replace(made.remaining, cap_seconds=caps)
             fleet = decides.decide(problem, made.history, narrowed)
             if fleet is not None:
                 check_allowed(problem, narrowed, fleet)
 
     def test_nothing_allowed_means_none_with_a_reason(self, text: str, problem: FunctionProblem) -> None:
         decides = self.make(text)
-        left = EpochLedger(problem=problem).left()
+        remaining = EpochLedger(problem=problem).remaining()
         nothing = replace(
-            left,
-            usd=None if left.usd is None else Usd(0),
-            seconds=None if left.seconds is None else 0.0,
+            remaining,
+            usd=None if remaining.usd is None else Usd(0),
+            seconds=None if remaining.seconds is None else 0.0,
             cap_seconds=np.zeros(problem.shape),
         )
         for history in ((), self._some_epochs(problem)):
@@ -231,8 +233,8 @@ class SchedulerContract:
     def test_the_smallest_budget_is_an_amount_or_unknown(self, text: str, problem: FunctionProblem) -> None:
         decides = self.make(text)
         for history in ((), self._some_epochs(problem)):
-            left = EpochLedger(problem=problem, epochs=history).left()
-            least = decides.smallest_budget(problem, history, left)
+            remaining = EpochLedger(problem=problem, epochs=history).remaining()
+            least = decides.smallest_budget(problem, history, remaining)
             assert least is None or least.micros > 0
 
     def test_the_same_question_gets_the_same_answer(self, text: str, problem: FunctionProblem) -> None:
@@ -243,7 +245,7 @@ class SchedulerContract:
         np.random.seed(2)
         states = random.getstate(), repr(np.random.get_state(legacy=True))
         for made in reversed(first):  # in another order and by another object, so that no state is carried over
-            assert self.make(text, 3).decide(problem, made.history, made.left) == made.fleet
+            assert self.make(text, 3).decide(problem, made.history, made.remaining) == made.fleet
         assert states == (random.getstate(), repr(np.random.get_state(legacy=True)))
 
     def test_is_pure(self, text: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
@@ -253,8 +255,8 @@ class SchedulerContract:
         decides = self.make(text)
         history = self._some_epochs(problem)
         before = repr(history)
-        left = EpochLedger(problem=problem, epochs=history).left()
-        left.cap_seconds.flags.writeable = False
+        remaining = EpochLedger(problem=problem, epochs=history).remaining()
+        remaining.cap_seconds.flags.writeable = False
 
         def forbidden(*args: object, **kwargs: object) -> object:
             raise AssertionError("a scheduler reads no clock, no file and no environment")
@@ -264,9 +266,9 @@ class SchedulerContract:
         monkeypatch.setattr(builtins, "open", forbidden)
         monkeypatch.setattr(os, "open", forbidden)
         monkeypatch.setattr(os, "getenv", forbidden)
-        decides.decide(problem, history, left)
-        decides.ending(problem, history, left)
-        decides.smallest_budget(problem, history, left)
+        decides.decide(problem, history, remaining)
+        decides.ending(problem, history, remaining)
+        decides.smallest_budget(problem, history, remaining)
         monkeypatch.undo()
         assert repr(history) == before
         assert capfd.readouterr() == ("", "")
@@ -275,7 +277,7 @@ class SchedulerContract:
         for made in walk(self.make(text, 1), problem, outcome=fails):
             assert made.history == ()
             if made.fleet is not None:
-                check_allowed(problem, made.left, made.fleet)
+                check_allowed(problem, made.remaining, made.fleet)
 
     def test_a_choice_of_one_fleet(self, text: str, problem: FunctionProblem) -> None:
         single = replace(problem, functions=(16,), memory_mb=(1769,))

@@ -19,7 +19,7 @@ from mlcd.search.registry import strategy
 from mlcd.search.strategy import Strategy
 from mlcd.space import Config
 from mlcd.testing.made import MACHINES, batched, failed, make_problem, true_trial
-from mlcd.trial.plan import Left, Plan, plans, tie
+from mlcd.trial.plan import Plan, Remaining, plans, tie
 from mlcd.trial.trial import FailureKind, History, Suggestion, Trial
 from mlcd.units import Usd
 
@@ -71,11 +71,11 @@ def fails_now_and_then(problem: Problem, config: Config, attempt: int) -> Trial:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class SearchStep:
     """One question to a strategy and its answer."""
 
     history: History
-    left: Left
+    remaining: Remaining
     answer: tuple[Suggestion, ...]
 
 
@@ -90,20 +90,20 @@ def ledger_of(problem: Problem, history: History, *, guarded: bool) -> Ledger:
     )
 
 
-def walk(chosen: Strategy, problem: Problem, *, outcome: Outcome = succeeds, count: int = 1) -> Iterator[Step]:
+def walk(chosen: Strategy, problem: Problem, *, outcome: Outcome = succeeds, count: int = 1) -> Iterator[SearchStep]:
     """Question and answer until the strategy says it is done, or has had more turns than there are configurations."""
     history = History()
     for _ in range(len(problem.space) + 2):
-        left = ledger_of(problem, history, guarded=chosen.guarded).left()
-        left.allowed.flags.writeable = False
-        answer = chosen.suggest(problem, history, left, count)
-        yield Step(history=history, left=left, answer=answer)
+        remaining = ledger_of(problem, history, guarded=chosen.guarded).remaining()
+        remaining.allowed.flags.writeable = False
+        answer = chosen.suggest(problem, history, remaining, count)
+        yield SearchStep(history=history, remaining=remaining, answer=answer)
         if not answer:
             return
         started = 0
         for suggestion in answer:
             ledger = ledger_of(problem, history, guarded=chosen.guarded)
-            if ledger.left().allowed[problem.space.index[suggestion.config]]:
+            if ledger.remaining().allowed[problem.space.index[suggestion.config]]:
                 history = history.with_trials(outcome(problem, suggestion.config, 1))
                 started += 1
         if not started:
@@ -111,7 +111,7 @@ def walk(chosen: Strategy, problem: Problem, *, outcome: Outcome = succeeds, cou
     pytest.fail(f"{chosen.name} did not come to an end")
 
 
-def all_answers(steps: list[Step]) -> list[tuple[str, ...]]:
+def all_answers(steps: list[SearchStep]) -> list[tuple[str, ...]]:
     """What was suggested at each step."""
     return [tuple(str(s.config) for s in step.answer) for step in steps]
 
@@ -156,7 +156,7 @@ class StrategyContract:
     def test_stays_inside_the_space_repeats_nothing_and_ends(self, text: str, problem: Problem, count: int) -> None:
         chosen = self.make(text, 1)
         steps = list(walk(chosen, problem, count=count))
-        assert not steps[-1].answer or not ledger_of(problem, steps[-1].history, guarded=True).left().allowed.all()
+        assert not steps[-1].answer or not ledger_of(problem, steps[-1].history, guarded=True).remaining().allowed.all()
         for step in steps:
             configs = [s.config for s in step.answer]
             assert len(configs) <= count
@@ -173,12 +173,12 @@ class StrategyContract:
         rng = np.random.default_rng(7)
         history = History()
         for turn in range(8):
-            left = ledger_of(problem, history, guarded=True).left()
-            mask = left.allowed & (rng.random(len(problem.space)) < 0.4)
-            narrowed = Left(usd=left.usd, seconds=left.seconds, allowed=mask)
+            remaining = ledger_of(problem, history, guarded=True).remaining()
+            mask = remaining.allowed & (rng.random(len(problem.space)) < 0.4)
+            narrowed = Remaining(usd=remaining.usd, seconds=remaining.seconds, allowed=mask)
             answer = chosen.suggest(problem, history, narrowed, 1 + turn % 4)
             assert all(mask[problem.space.index[s.config]] for s in answer)
-            free = np.flatnonzero(left.allowed & ~np.isin(np.arange(len(mask)), _rows(problem, history)))
+            free = np.flatnonzero(remaining.allowed & ~np.isin(np.arange(len(mask)), _rows(problem, history)))
             if not len(free):
                 return
             history = history.with_trials(true_trial(problem, problem.space.configs[int(rng.choice(free))]))
@@ -186,7 +186,7 @@ class StrategyContract:
     def test_nothing_allowed_means_done(self, text: str, problem: Problem) -> None:
         chosen = self.make(text)
         for history in (History(), _some_history(problem)):
-            none = Left(usd=Usd(0), seconds=0.0, allowed=np.zeros(len(problem.space), dtype=bool))
+            none = Remaining(usd=Usd(0), seconds=0.0, allowed=np.zeros(len(problem.space), dtype=bool))
             if chosen.guarded:
                 assert chosen.suggest(problem, history, none, 2) == ()
 
@@ -208,7 +208,7 @@ class StrategyContract:
         asked_in_order = list(walk(self.make(text, 1), problem))
         again = self.fresh("budget")
         for step in reversed(asked_in_order):
-            assert self.make(text, 1).suggest(again, step.history, step.left, 1) == step.answer
+            assert self.make(text, 1).suggest(again, step.history, step.remaining, 1) == step.answer
 
     def test_is_pure(self, text: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
         list(walk(self.make(text, 1), self.known("both")))  # whatever is imported late is there now
@@ -216,8 +216,8 @@ class StrategyContract:
         chosen = self.make(text)
         history = _some_history(problem)
         before = history.trials
-        left = ledger_of(problem, history, guarded=chosen.guarded).left()
-        left.allowed.flags.writeable = False
+        remaining = ledger_of(problem, history, guarded=chosen.guarded).remaining()
+        remaining.allowed.flags.writeable = False
 
         def forbidden(*args: object, **kwargs: object) -> object:
             raise AssertionError("a strategy reads no clock, no file and no environment")
@@ -227,8 +227,8 @@ class StrategyContract:
         monkeypatch.setattr(builtins, "open", forbidden)
         monkeypatch.setattr(os, "open", forbidden)
         monkeypatch.setattr(os, "getenv", forbidden)
-        chosen.suggest(problem, history, left, 2)
-        chosen.recommend(problem, history, left)
+        chosen.suggest(problem, history, remaining, 2)
+        chosen.recommend(problem, history, remaining)
         monkeypatch.undo()
         assert history.trials is before
         assert history == _some_history(problem)
@@ -242,7 +242,7 @@ class StrategyContract:
         last = steps[-1]
         if self.needs_trials:
             assert len(last.history) >= 1
-            assert chosen.recommend(problem, last.history, last.left) is None
+            assert chosen.recommend(problem, last.history, last.remaining) is None
 
     def test_survives_failures_among_successes(self, text: str, problem: Problem) -> None:
         for step in walk(self.make(text, 1), problem, outcome=fails_now_and_then, count=2):
@@ -252,17 +252,17 @@ class StrategyContract:
         last = list(walk(self.make(text, 1), problem))[-1]
         if not last.answer:
             for count in (1, 4):
-                assert self.make(text, 1).suggest(problem, last.history, last.left, count) == ()
-            assert self.make(text, 1).ending(problem, last.history, last.left).strip(" .")
+                assert self.make(text, 1).suggest(problem, last.history, last.remaining, count) == ()
+            assert self.make(text, 1).ending(problem, last.history, last.remaining).strip(" .")
 
     def test_recommends_what_was_measured_and_fits(self, text: str, problem: Problem) -> None:
         chosen = self.make(text, 1)
         for step in walk(chosen, problem):
-            plan = chosen.recommend(problem, step.history, step.left)
+            plan = chosen.recommend(problem, step.history, step.remaining)
             if not self.needs_trials:
-                assert plan is None or step.left.fits(plan)
+                assert plan is None or step.remaining.fits(plan)
                 continue
-            fitting = [p for p in plans(problem, step.history) if step.left.fits(p)]
+            fitting = [p for p in plans(problem, step.history) if step.remaining.fits(p)]
             assert (plan is None) == (not fitting)
             if plan is not None:
                 assert plan in fitting
@@ -277,7 +277,7 @@ class StrategyContract:
         assert len(steps[-1].history) <= 1
 
 
-def _check_guarantee(chosen: Strategy, problem: Problem, step: Step, plan: Plan) -> None:
+def _check_guarantee(chosen: Strategy, problem: Problem, step: SearchStep, plan: Plan) -> None:
     if not chosen.guarded:
         return
     ledger = ledger_of(problem, step.history, guarded=True)

@@ -9,8 +9,8 @@ from torch.distributed import HashStore  # type: ignore[attr-defined]  # public,
 from torch.nn.parallel import DistributedDataParallel
 
 from mlcd.torch.exchange import alone, by_all_reduce, by_parameter_server
-from mlcd.torch.noise import Watch, claim, watched
-from mlcd.training.course import course
+from mlcd.torch.noise import NoiseWatch, claim, watched
+from mlcd.training.training_progress import course
 
 
 def init() -> int:
@@ -56,7 +56,7 @@ def parallel(model: torch.nn.Module, *, noise: bool | None = None, **options: An
     through_one = os.environ.get("MLCD_TOPOLOGY") == "ps" and dist.get_world_size() > 1
     if wanted and claim(made, insist=noise is True):
         exchange = by_parameter_server if through_one else by_all_reduce if workers > 1 else alone
-        watch = Watch(here, exchange, made.process_group, here.surroundings.noise_every)
+        watch = NoiseWatch(here, exchange, made.process_group, here.surroundings.noise_every)
         made.register_comm_hook(watch, watched)
     elif through_one:
         made.register_comm_hook(None, by_parameter_server)

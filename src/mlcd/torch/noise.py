@@ -25,7 +25,7 @@ from torch.distributed import GradBucket  # type: ignore[attr-defined]  # public
 from torch.nn.parallel import DistributedDataParallel
 
 from mlcd.torch.exchange import Exchange
-from mlcd.training.course import Course
+from mlcd.training.training_progress import TrainingProgress
 
 SHARE = 0.01
 """Of the time, that measuring may take by its own count. The aim is 3%, and it does not see all of its cost."""
@@ -52,13 +52,15 @@ def claim(model: DistributedDataParallel, *, insist: bool) -> bool:
     return True
 
 
-class Watch:
+class NoiseWatch:
     """Measures some steps of one model, the same on all workers; the head reports.
 
     every  steps from one measured step to the next. None: the least for which measuring takes SHARE of the time
     """
 
-    def __init__(self, course: Course, exchange: Exchange, group: dist.ProcessGroup, every: int | None) -> None:
+    def __init__(
+        self, course: TrainingProgress, exchange: Exchange, group: dist.ProcessGroup, every: int | None
+    ) -> None:
         self._course, self._exchange, self._group, self._every = course, exchange, group, every
         self._workers = dist.get_world_size(group)
         self._head = dist.get_rank(group) == 0
@@ -163,7 +165,7 @@ class Watch:
         self._cost += time.perf_counter() - begun
 
 
-def watched(watch: Watch, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+def watched(watch: NoiseWatch, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """The communication hook."""
     return watch.mean(bucket)
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from mlcd.training.course import course
+from mlcd.training.training_progress import course
 
 
 def loader(dataset: Dataset[Any], *, batch_size: int | None = None, seed: int = 0, **options: Any) -> DataLoader[Any]:

@@ -9,7 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from mlcd.torch.group import device
 from mlcd.training import checkpoints
-from mlcd.training.course import course
+from mlcd.training.training_progress import course
 
 _STATE = "state.pt"
 _RATES = "mlcd.learning_rates"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from mlcd.training.arguments import check_count, check_function, check_loader, check_number
-from mlcd.training.course import Course, course
+from mlcd.training.training_progress import TrainingProgress, course
 
 Batch = TypeVar("Batch")
 
@@ -38,7 +38,7 @@ def steps(loader: Iterable[Batch], *, batch_size: int | None = None, total: int 
     return _steps(here, loader, batch or 1, total)
 
 
-def _steps(here: Course, loader: Iterable[Batch], batch: int, total: int | None) -> Iterator[Batch]:
+def _steps(here: TrainingProgress, loader: Iterable[Batch], batch: int, total: int | None) -> Iterator[Batch]:
     end = here.surroundings.samples if total is None else total
     here.begin(total)
     epoch = _epochs_done(here.samples, loader, batch)

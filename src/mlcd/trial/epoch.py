@@ -102,7 +102,7 @@ class FailedEpoch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EpochLeft:
+class RemainingEpochs:
     """What the epoch ledger says may still be spent, None where there is no limit.
 
     usd, seconds  of the budget, and until the deadline

@@ -77,7 +77,7 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Left:
+class Remaining:
     """What the ledger says may still be spent, None where there is no limit.
 
     allowed  (N,) whether the ledger would authorise a trial of each configuration now
@@ -111,9 +111,9 @@ def plans(problem: Problem, history: History) -> tuple[Plan, ...]:
     return tuple(Plan.of(problem, trial) for trial in history.measured if trial.meets(problem.goal))
 
 
-def best_fitting(problem: Problem, history: History, left: Left) -> Plan | None:
+def best_fitting(problem: Problem, history: History, remaining: Remaining) -> Plan | None:
     """The incumbent: of the measured deployments that fit what is left, the best in the goal's unit."""
-    return best(problem, (plan for plan in plans(problem, history) if left.fits(plan)))
+    return best(problem, (plan for plan in plans(problem, history) if remaining.fits(plan)))
 
 
 def best(problem: Problem, options: Iterable[Plan]) -> Plan | None:

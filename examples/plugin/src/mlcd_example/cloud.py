@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
 
-from mlcd.interfaces import BadInput, CloudJob, CloudOffer, Config, Instance, Order, Progress, Purpose, Settled, Usd
+from mlcd.interfaces import BadInput, CloudJob, CloudOffer, Config, Instance, JobProgress, Order, Purpose, Settled, Usd
 
 MACHINES = {
     # name: (USD per hour, samples per second of one node, how much each further node slows the others)
@@ -53,14 +53,14 @@ class LabLease:
     ) -> None:
         """Nothing was started."""
 
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Iterator[JobProgress]:
         """Every 10 seconds at first, then less often; without end, as simulated time costs nothing."""
         seconds = 0.0
         while True:
-            yield Progress(STARTUP_SECONDS + seconds, seconds * self.samples_per_second)
+            yield JobProgress(STARTUP_SECONDS + seconds, seconds * self.samples_per_second)
             seconds += max(10.0, (seconds - 3600) / 8)
 
-    def finish(self, at: Progress) -> Settled:
+    def finish(self, at: JobProgress) -> Settled:
         """Everything until the last progress is paid for."""
         return Settled(seconds=at.seconds)
 

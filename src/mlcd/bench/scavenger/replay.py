@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from mlcd.bench.scavenger.truth import Choice, Truth
-from mlcd.clouds.provider import Order, Progress, Purpose, Settled
+from mlcd.bench.scavenger.truth import ClusterChoice, ScavengerTruth
+from mlcd.clouds.provider import JobProgress, Order, Purpose, Settled
 from mlcd.clouds.reading import GradientNorms, Reading
 from mlcd.space import Config
 
@@ -22,9 +22,9 @@ POINTS = 100
 """Reports of a whole training; in a trial every step or every second, whichever is longer."""
 
 
-def choice_of(config: Config) -> Choice:
+def choice_of(config: Config) -> ClusterChoice:
     """K and B."""
-    return Choice(workers=config.nodes, batch=int(config["batch"]))
+    return ClusterChoice(workers=config.nodes, batch=int(config["batch"]))
 
 
 @dataclass(kw_only=True)
@@ -36,7 +36,7 @@ class MeasuredTraining:
     progress   u at the last checkpoint; `samples` those processed until then
     """
 
-    truth: Truth
+    truth: ScavengerTruth
     name: str = "replay/trainings"
     simulated: bool = field(default=False, init=False)
     noise: float = field(default=0.0, init=False)
@@ -69,24 +69,24 @@ class MeasuredLease:
     ) -> None: ...
 
     @property
-    def choice(self) -> Choice:
+    def choice(self) -> ClusterChoice:
         """K and B."""
         return choice_of(self.order.config)
 
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Iterator[JobProgress]:
         """See Lease."""
         truth, choice = self.training.truth, self.choice
         step = truth.step_seconds(choice)
         needed = max(1 - self.training.progress, 0.0) * truth.iterations[choice.batch]
         every = 1.0 if self.order.purpose is Purpose.TRIAL else max(needed * step / POINTS, 1.0)
         stride = max(math.ceil(every / step), 1)
-        yield Progress(START_SECONDS, 0.0)
+        yield JobProgress(START_SECONDS, 0.0)
         while self._steps < needed:
             before, self._steps = self._steps, min(self._steps + stride, needed)
             self._report(before, ended=self._steps >= needed)
-            yield Progress(START_SECONDS + self._steps * step, self._steps * choice.batch)
+            yield JobProgress(START_SECONDS + self._steps * step, self._steps * choice.batch)
 
-    def finish(self, at: Progress) -> Settled:
+    def finish(self, at: JobProgress) -> Settled:
         """See Lease: the checkpoint is of the last step reported."""
         training, choice = self.training, self.choice
         training.progress += self._steps / training.truth.iterations[choice.batch]
@@ -112,7 +112,7 @@ class MeasuredLease:
         self.heard.append(Reading(seconds=0.0, samples=samples, noise=norms, metrics=metrics))
 
 
-def norms_of(noise_scale: float, choice: Choice) -> GradientNorms:
+def norms_of(noise_scale: float, choice: ClusterChoice) -> GradientNorms:
     """What a job with this noise scale reports in the mean, with |G|^2 = 1 (see mlcd.models.noise)."""
     workers, batch = choice.workers, choice.batch
     total = 1 + noise_scale / batch

@@ -11,7 +11,7 @@ from statistics import fmean, median
 from mlcd.bench.new_run import new_run
 from mlcd.bench.scavenger.descriptions import DESCRIPTIONS
 from mlcd.bench.scavenger.replay import METRIC, START_SECONDS, MeasuredTraining, choice_of
-from mlcd.bench.scavenger.truth import GPUS_PER_NODE, USD_PER_NODE_HOUR, Choice, Truth
+from mlcd.bench.scavenger.truth import GPUS_PER_NODE, USD_PER_NODE_HOUR, ClusterChoice, ScavengerTruth
 from mlcd.bench.tasks import run_tasks
 from mlcd.deciders.search import SearchDecider
 from mlcd.deciders.training import TrainingDecider
@@ -40,7 +40,7 @@ TRIALS = TrialPolicy(seconds=2 * START_SECONDS, extra_seconds_per_3_nodes=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ScavengerRow:
     """One model and mode.
 
     trials       of the run for the least time; `restarts` of its training, to change K or B
@@ -68,7 +68,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class ScavengerSummary:
     """Medians over models; errors over those that have one."""
 
     mode: str
@@ -87,13 +87,13 @@ class Trained:
     errors  (step, iterations, time) of each configuration that was not tried, at that moment
     """
 
-    truth: Truth
+    truth: ScavengerTruth
     run: SearchRun
     progress: float
     errors: tuple[tuple[float, float, float], ...]
 
     @property
-    def choice(self) -> Choice:
+    def choice(self) -> ClusterChoice:
         """What was chosen. Raises ValueError where nothing was."""
         if self.run.choice is None:
             raise ValueError(f"{self.truth.name}: {self.run.stopped}")
@@ -111,15 +111,15 @@ class Trained:
         return self._whole(lambda config: price(config).dollars / 3600, self.truth.usd(self.choice))
 
     def _whole(self, per_second: Callable[[Config], float], alone: float) -> float:
-        left = 1 - self.progress
-        if left < 1e-3:
+        remaining = 1 - self.progress
+        if remaining < 1e-3:
             return alone  # the trials trained to the end: as if it had been on the choice
-        return sum((a.seconds - START_SECONDS) * per_second(a.config) for a in self.run.attempts) / left
+        return sum((a.seconds - START_SECONDS) * per_second(a.config) for a in self.run.attempts) / remaining
 
 
 def score(
-    truths: Mapping[str, Truth], *, models: Sequence[str] = (), modes: Sequence[str] = MODES, jobs: int = 1
-) -> list[Row]:
+    truths: Mapping[str, ScavengerTruth], *, models: Sequence[str] = (), modes: Sequence[str] = MODES, jobs: int = 1
+) -> list[ScavengerRow]:
     """A row a model and mode; `models` scores only those, while all are earlier runs for the universal mode.
 
     jobs  processes; see run_tasks
@@ -141,12 +141,12 @@ def score(
     return run_tasks(_row, tasks, jobs=jobs)
 
 
-def _lent(truth: Truth) -> KnownJob | None:
+def _lent(truth: ScavengerTruth) -> KnownJob | None:
     """What an earlier run of this model has shown, as `mlcd train` reads it from the store."""
     return known_job(train(truth, "partial", Objective.TIME).run)
 
 
-def train(truth: Truth, mode: str, minimize: Objective, known: tuple[KnownJob, ...] = ()) -> Trained:
+def train(truth: ScavengerTruth, mode: str, minimize: Objective, known: tuple[KnownJob, ...] = ()) -> Trained:
     """One run of `mlcd train` with this mode's strategy. `known` is what earlier runs have shown of other jobs."""
     chosen = strategy(f"scavenger-{mode}", jobs=known)
     if not isinstance(chosen, GridStrategy):
@@ -171,7 +171,7 @@ def train(truth: Truth, mode: str, minimize: Objective, known: tuple[KnownJob, .
     return Trained(truth=truth, run=engine.drive(), progress=progress, errors=errors)
 
 
-def problem_of(truth: Truth, minimize: Objective) -> Problem:
+def problem_of(truth: ScavengerTruth, minimize: Objective) -> Problem:
     """The question as a job file would put it: the target, batches, AdaScale's rule and, where known, the epochs."""
     configs = tuple(
         Config((("instance", INSTANCE), ("nodes", choice.workers), ("batch", choice.batch))) for choice in truth.choices
@@ -197,13 +197,13 @@ def problem_of(truth: Truth, minimize: Objective) -> Problem:
     )
 
 
-def summarise(rows: Sequence[Row]) -> list[Summary]:
+def summarise(rows: Sequence[ScavengerRow]) -> list[ScavengerSummary]:
     """Medians over models, a line a mode."""
     found = []
     for mode in dict.fromkeys(row.mode for row in rows):
         of = [row for row in rows if row.mode == mode]
         found.append(
-            Summary(
+            ScavengerSummary(
                 mode=mode,
                 median_time_mape=_median([r.time_mape for r in of]),
                 median_cost_mape=_median([r.cost_mape for r in of]),
@@ -216,12 +216,12 @@ def summarise(rows: Sequence[Row]) -> list[Summary]:
     return found
 
 
-def as_json(rows: Sequence[Row]) -> dict[str, object]:
+def as_json(rows: Sequence[ScavengerRow]) -> dict[str, object]:
     """Rows and summary, as `mlcd bench scavenger -o json` prints them."""
     return {"rows": [asdict(row) for row in rows], "summary": [asdict(line) for line in summarise(rows)]}
 
 
-def _row(truth: Truth, mode: str, known: tuple[KnownJob, ...]) -> Row:
+def _row(truth: ScavengerTruth, mode: str, known: tuple[KnownJob, ...]) -> ScavengerRow:
     by_time, by_money, by_knee = (
         train(truth, mode, minimize, known) for minimize in (Objective.TIME, Objective.COST, Objective.KNEE)
     )
@@ -230,7 +230,7 @@ def _row(truth: Truth, mode: str, known: tuple[KnownJob, ...]) -> Row:
     )
     quickest = min(truth.seconds(choice) for choice in truth.choices)
     cheapest = min(truth.usd(choice) for choice in truth.choices)
-    return Row(
+    return ScavengerRow(
         model=truth.name,
         mode=mode,
         trials=len(by_time.run.trials),
@@ -248,12 +248,12 @@ def _row(truth: Truth, mode: str, known: tuple[KnownJob, ...]) -> Row:
 
 
 def _errors(
-    truth: Truth, progress: float, decider: SearchDecider, chosen: GridStrategy, run: SearchRun
+    truth: ScavengerTruth, progress: float, decider: SearchDecider, chosen: GridStrategy, run: SearchRun
 ) -> tuple[tuple[float, float, float], ...]:
     """What the strategy expects of the rest of the training, against the tables."""
     account = decider.accounts.at(run, run.step_seconds)
-    left, problem, history = 1 - progress, account.remaining, account.history
-    if left < 1e-3:
+    remaining, problem, history = 1 - progress, account.remaining, account.history
+    if remaining < 1e-3:
         return ()
     found = []
     for plan in chosen.prospects(problem, history):
@@ -261,9 +261,9 @@ def _errors(
             continue
         choice = choice_of(plan.config)
         steps = problem.work_of(plan.config) / choice.batch
-        true_steps = left * truth.iterations[choice.batch]
+        true_steps = remaining * truth.iterations[choice.batch]
         step = (plan.seconds - START_SECONDS) / steps
-        true_seconds = START_SECONDS + left * truth.seconds(choice)
+        true_seconds = START_SECONDS + remaining * truth.seconds(choice)
         found.append(
             (
                 abs(step / truth.step_seconds(choice) - 1),
@@ -279,7 +279,7 @@ def _whole(regret: float) -> float:
     return round(regret, 9) + 0.0
 
 
-def _knee_regret(truth: Truth, chosen: Choice) -> float:
+def _knee_regret(truth: ScavengerTruth, chosen: ClusterChoice) -> float:
     """What the chosen knee lacks of the true knee's depth below the chord, as a share of it."""
     points = [(truth.seconds(c), truth.usd(c)) for c in truth.choices]
     depths = depth(points)

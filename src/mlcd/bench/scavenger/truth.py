@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 from mlcd.errors import BadInput
-from mlcd.models.parallel import Setting
+from mlcd.models.parallel import ClusterSetting
 
 GPUS_PER_NODE = 4
 USD_PER_NODE_HOUR = 3.912
@@ -36,7 +36,7 @@ class StepRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Epoch:
+class MeasuredEpoch:
     """A row of convergence.csv: |G|^2, and the variance of a gradient of the smallest batch."""
 
     iteration: float
@@ -46,7 +46,7 @@ class Epoch:
 
 
 @dataclass(frozen=True, order=True, slots=True, kw_only=True)
-class Choice:
+class ClusterChoice:
     """A configuration: K GPUs and the global batch B."""
 
     workers: int
@@ -54,12 +54,12 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Truth:
+class ScavengerTruth:
     """One model's tables and all that follows from them."""
 
     name: str
     steps: Mapping[int, tuple[StepRow, ...]]
-    epochs: Mapping[int, tuple[Epoch, ...]]
+    epochs: Mapping[int, tuple[MeasuredEpoch, ...]]
 
     @cached_property
     def batches(self) -> tuple[int, ...]:
@@ -79,10 +79,10 @@ class Truth:
         return (1 - sign * TARGET_SHARE) * max((row.metric for row in worst), key=lambda metric: sign * metric)
 
     @cached_property
-    def choices(self) -> tuple[Choice, ...]:
+    def choices(self) -> tuple[ClusterChoice, ...]:
         """Every (K, B) whose local batch is at least the smallest measured: there is no truth below it."""
         return tuple(
-            Choice(workers=workers, batch=batch)
+            ClusterChoice(workers=workers, batch=batch)
             for workers in sorted(self.steps)
             for batch in self.batches
             if batch / workers >= self.steps[workers][0].local_batch
@@ -94,13 +94,13 @@ class Truth:
         found = {batch: self._crossing(rows) for batch, rows in self.epochs.items()}
         return {batch: steps for batch, steps in found.items() if steps is not None}
 
-    def setting(self, choice: Choice) -> Setting:
+    def setting(self, choice: ClusterChoice) -> ClusterSetting:
         """The choice with the pieces its local batch is cut into: as few as fit under the largest measured one."""
         largest = self.steps[choice.workers][-1].local_batch
         pieces = math.ceil(choice.batch / choice.workers / largest - 1e-9)
-        return Setting(workers=choice.workers, batch=choice.batch, pieces=pieces)
+        return ClusterSetting(workers=choice.workers, batch=choice.batch, pieces=pieces)
 
-    def step_seconds(self, choice: Choice) -> float:
+    def step_seconds(self, choice: ClusterChoice) -> float:
         """One step: interpolated in the local batch; pieces before the last are not synchronised."""
         setting, rows = self.setting(choice), self.steps[choice.workers]
         piece = setting.local_batch / setting.pieces
@@ -114,20 +114,20 @@ class Truth:
             sync = low.sync_seconds + share * (high.sync_seconds - low.sync_seconds)
         return step + (setting.pieces - 1) * (step - sync)
 
-    def seconds(self, choice: Choice) -> float:
+    def seconds(self, choice: ClusterChoice) -> float:
         """The training to the target."""
         return self.iterations[choice.batch] * self.step_seconds(choice)
 
-    def usd(self, choice: Choice) -> float:
+    def usd(self, choice: ClusterChoice) -> float:
         """What it costs."""
         return usd(choice, self.seconds(choice))
 
-    def _crossing(self, rows: tuple[Epoch, ...]) -> float | None:
+    def _crossing(self, rows: tuple[MeasuredEpoch, ...]) -> float | None:
         """The iteration where the metric first reaches the target, between epochs; the first epoch's own if there.
 
         None where it never does.
         """
-        before: Epoch | None = None
+        before: MeasuredEpoch | None = None
         for row in rows:
             reached = row.metric >= self.target if self.higher_is_better else row.metric <= self.target
             if reached:
@@ -139,12 +139,12 @@ class Truth:
         return None
 
 
-def usd(choice: Choice, seconds: float) -> float:
+def usd(choice: ClusterChoice, seconds: float) -> float:
     """Money of so many seconds on `choice`: whole nodes by the hour, a share of one below 4 GPUs."""
     return seconds / 3600 * choice.workers / GPUS_PER_NODE * USD_PER_NODE_HOUR
 
 
-def load_truths(folder: Path) -> dict[str, Truth]:
+def load_truths(folder: Path) -> dict[str, ScavengerTruth]:
     """The models of a folder, by name. Raises BadInput where there is none or a table cannot be read."""
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder; --tables wants one with a folder a model")
@@ -154,7 +154,7 @@ def load_truths(folder: Path) -> dict[str, Truth]:
     return found
 
 
-def load_truth(folder: Path) -> Truth:
+def load_truth(folder: Path) -> ScavengerTruth:
     """One model. Where a placement was measured on several clusters, the first named counts."""
     steps: dict[int, list[StepRow]] = defaultdict(list)
     for line in _rows(folder / "steps.csv", ("nodes", "gpus", "local_batch", "step_seconds", "sync_seconds")):
@@ -165,12 +165,12 @@ def load_truth(folder: Path) -> Truth:
             )
             if row.local_batch not in {known.local_batch for known in steps[workers]}:
                 steps[workers].append(row)
-    epochs: dict[int, list[Epoch]] = defaultdict(list)
+    epochs: dict[int, list[MeasuredEpoch]] = defaultdict(list)
     columns = ("batch", "iteration", "metric", "grad_sqr", "grad_var")
     for line in _rows(folder / "convergence.csv", columns):
         values = {name: line[name] for name in columns[1:]}
-        epochs[int(line["batch"])].append(Epoch(**values))
-    truth = Truth(
+        epochs[int(line["batch"])].append(MeasuredEpoch(**values))
+    truth = ScavengerTruth(
         name=folder.name,
         steps={k: tuple(sorted(rows, key=lambda r: r.local_batch)) for k, rows in steps.items()},
         epochs={batch: tuple(rows) for batch, rows in epochs.items()},

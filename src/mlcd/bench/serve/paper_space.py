@@ -36,7 +36,7 @@ from mlcd.bench.serve.paper_models import PAPER_MODELS, TARGETS, PaperModel, Sha
 from mlcd.catalog import Instance, load_catalog
 from mlcd.clouds.chance import generator
 from mlcd.errors import BadInput
-from mlcd.known import Known, KnownModel, OperatorCurve, OperatorUse, Target
+from mlcd.known import Known, KnownModel, OperatorCurve, OperatorUse, TargetModel
 from mlcd.space import Config
 
 Floats = NDArray[np.float64]
@@ -238,7 +238,7 @@ def _compose(
     strange *= 1 + 0.25 * np.minimum(needed / given, 1.0) ** 4
     latency = _host_seconds(model, configs) + np.sum(list(parts.values()), axis=0) * strange
     reference = configs.index(_REFERENCE)
-    target = Target(
+    target = TargetModel(
         name=name,
         operators=tuple(
             OperatorUse(

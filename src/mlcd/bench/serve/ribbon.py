@@ -14,7 +14,7 @@ import numpy as np
 
 from mlcd.bench.serve.case import Bed
 from mlcd.errors import BadInput
-from mlcd.known import Known, KnownModel, Target
+from mlcd.known import Known, KnownModel, TargetModel
 from mlcd.space import Config
 
 INSTANCES = "instances.csv"
@@ -44,7 +44,7 @@ def _bed(folder: Path, names: list[str], tables: dict[str, Cells], prices: dict[
         raise BadInput(f"{folder / INSTANCES}: no price of {', '.join(unpriced)}")
     models = tuple(
         KnownModel(
-            target=Target(name=name, operators=()),
+            target=TargetModel(name=name, operators=()),
             family=name,
             latency_seconds=np.array([tables[name][config] for config in configs]),
             memory_gib=np.full(len(configs), np.nan),

@@ -17,7 +17,7 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class ServeComparison:
     """What to compare. `noise` is on every trial; the choice is judged by the table itself."""
 
     strategies: tuple[str, ...]
@@ -32,7 +32,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ServeRow:
     """One search: what would have been chosen after each of the counts of trials that were asked for.
 
     trials_to_95, trials_to_99  None where the choice never was that good
@@ -53,7 +53,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class ServeSummary:
     """Means over targets and seeds; the interval is of mean_accuracy at 95%, had other targets been drawn.
 
     A search that never got to 95% (99%) counts as one trial more than the most that could be made.
@@ -70,7 +70,7 @@ class Summary:
     search_usd: float
 
 
-def applicable(comparison: Comparison, bed: Bed) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def applicable(comparison: ServeComparison, bed: Bed) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(those that can work on the table, those that cannot since it has no operators). Raises BadInput."""
     able: list[str] = []
     unable: list[str] = []
@@ -80,7 +80,7 @@ def applicable(comparison: Comparison, bed: Bed) -> tuple[tuple[str, ...], tuple
     return tuple(able), tuple(unable)
 
 
-def compare(comparison: Comparison, beds: Sequence[Bed]) -> list[Row]:
+def compare(comparison: ServeComparison, beds: Sequence[Bed]) -> list[ServeRow]:
     """Every search, in order. A target without a configuration that keeps the limit is left out under that limit."""
     tasks = [
         (comparison, bed, name, text)
@@ -95,7 +95,7 @@ def compare(comparison: Comparison, beds: Sequence[Bed]) -> list[Row]:
     return [row for rows in found for row in rows]
 
 
-def _in_worker(comparison: Comparison, bed: Bed, name: str, text: str) -> list[Row]:
+def _in_worker(comparison: ServeComparison, bed: Bed, name: str, text: str) -> list[ServeRow]:
     return _searches(comparison, _resident(bed) if comparison.jobs != 1 else bed, name, text)
 
 
@@ -110,7 +110,7 @@ def _resident(bed: Bed) -> Bed:
     return _BEDS.setdefault((bed.name, digest.hexdigest()), bed)
 
 
-def _searches(comparison: Comparison, bed: Bed, name: str, text: str) -> list[Row]:
+def _searches(comparison: ServeComparison, bed: Bed, name: str, text: str) -> list[ServeRow]:
     """All limits and seeds of one target: what is worked out beforehand serves them all."""
     sources, most = bed.sources(name, comparison.leave), max(comparison.trials)
     rows = []
@@ -121,7 +121,7 @@ def _searches(comparison: Comparison, bed: Bed, name: str, text: str) -> list[Ro
         for seed in range(comparison.first_seed, comparison.first_seed + comparison.seeds):
             made = walk(case, searcher(text, case, sources, seed=seed), seed=seed)
             rows.append(
-                Row(
+                ServeRow(
                     bed=bed.name,
                     target=name,
                     unseen=is_unseen(name),
@@ -139,17 +139,17 @@ def _searches(comparison: Comparison, bed: Bed, name: str, text: str) -> list[Ro
     return rows
 
 
-def summarise(rows: Sequence[Row]) -> list[Summary]:
+def summarise(rows: Sequence[ServeRow]) -> list[ServeSummary]:
     """A line for each (strategy, limit, count of trials), in the order they appear."""
-    groups: dict[tuple[str, float], list[Row]] = {}
+    groups: dict[tuple[str, float], list[ServeRow]] = {}
     for row in rows:
         groups.setdefault((row.strategy, row.slo_ms), []).append(row)
     return [_summary(key, count, group) for key, group in groups.items() for count in group[0].accuracy]
 
 
-def _summary(key: tuple[str, float], count: int, rows: list[Row]) -> Summary:
+def _summary(key: tuple[str, float], count: int, rows: list[ServeRow]) -> ServeSummary:
     never = max(rows[0].accuracy) + 1
-    return Summary(
+    return ServeSummary(
         strategy=key[0],
         slo_ms=key[1],
         trials=count,
@@ -162,7 +162,7 @@ def _summary(key: tuple[str, float], count: int, rows: list[Row]) -> Summary:
     )
 
 
-def _bootstrap(rows: list[Row], count: int, draws: int = 2000) -> Interval:
+def _bootstrap(rows: list[ServeRow], count: int, draws: int = 2000) -> Interval:
     """The targets are drawn anew: searches for one target are not independent."""
     by_target: dict[tuple[str, str], list[float]] = {}
     for row in rows:
@@ -174,7 +174,7 @@ def _bootstrap(rows: list[Row], count: int, draws: int = 2000) -> Interval:
     return float(low), float(high)
 
 
-def as_json(rows: Sequence[Row], beds: Sequence[Bed]) -> dict[str, object]:
+def as_json(rows: Sequence[ServeRow], beds: Sequence[Bed]) -> dict[str, object]:
     """What was searched, the rows and the summary; the held-out targets (is_unseen) are also summarised apart."""
     return {
         "tables": [

@@ -66,7 +66,7 @@ SEEN = (PAPER.name,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class ServerlessComparison:
     """What to compare."""
 
     workloads: tuple[str, ...] = (PAPER.name,)
@@ -78,7 +78,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ServerlessRow:
     """One training. `seconds` and `usd` are what was used, target reached or not.
 
     status               done | infeasible: answered with the smallest budget that would suffice, as far as it can tell
@@ -103,7 +103,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class ServerlessSummary:
     """A scheduler under a budget; means are over the trainings that reached their target, None where none did."""
 
     scheduler: str
@@ -152,7 +152,7 @@ def scheduler_names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def compare(comparison: Comparison) -> list[Row]:
+def compare(comparison: ServerlessComparison) -> list[ServerlessRow]:
     """Every training of the comparison, in order."""
     tasks = [
         (name, scheduler, budget, comparison.first_seed + seed)
@@ -164,7 +164,7 @@ def compare(comparison: Comparison) -> list[Row]:
     return run_tasks(run_one, tasks, jobs=comparison.jobs)
 
 
-def run_one(name: str, scheduler: str, budget: float, seed: int) -> Row:
+def run_one(name: str, scheduler: str, budget: float, seed: int) -> ServerlessRow:
     """One training of one scheduler."""
     made, problem = _setting(name, budget)
     cloud = SimFunctionCloud(problem=problem, laws=made.laws, seed=seed)
@@ -175,7 +175,7 @@ def run_one(name: str, scheduler: str, budget: float, seed: int) -> Row:
     functions = [epoch.fleet.functions for epoch in run.epochs]
     memory = [epoch.fleet.memory_mb for epoch in run.epochs]
     needed = run.smallest_budget
-    return Row(
+    return ServerlessRow(
         workload=name,
         scheduler=scheduler,
         budget_usd=budget,
@@ -239,11 +239,11 @@ def _grid_memory(problem: FunctionProblem) -> int:
     return min(problem.memory_mb, key=lambda memory_mb: abs(memory_mb - REFERENCE_MB))
 
 
-def _refused(name: str, scheduler: str, budget: float, seed: int) -> Row:
+def _refused(name: str, scheduler: str, budget: float, seed: int) -> ServerlessRow:
     """A grid search without an answer: nothing is run, and the smallest budget is where the grid finds one."""
     problem = _setting(name, budget)[1]
     sizes = (_grid_memory(problem),) if scheduler == "static-n" else problem.memory_mb
-    return Row(
+    return ServerlessRow(
         workload=name,
         scheduler=scheduler,
         budget_usd=budget,
@@ -271,14 +271,14 @@ def _smallest_grid_budget(name: str, memory_mb: tuple[int, ...]) -> float:
     return math.ceil(high * 10) / 10
 
 
-def summarise(rows: Sequence[Row]) -> list[Summary]:
+def summarise(rows: Sequence[ServerlessRow]) -> list[ServerlessSummary]:
     """A line a scheduler and budget, in the order they appear."""
     found = []
     for scheduler, budget in dict.fromkeys((row.scheduler, row.budget_usd) for row in rows):
         of = [row for row in rows if (row.scheduler, row.budget_usd) == (scheduler, budget)]
         done = [row for row in of if row.status == "done"]
         found.append(
-            Summary(
+            ServerlessSummary(
                 scheduler=scheduler,
                 budget_usd=budget,
                 runs=len(of),
@@ -291,7 +291,7 @@ def summarise(rows: Sequence[Row]) -> list[Summary]:
     return found
 
 
-def versus(rows: Sequence[Row]) -> list[Versus]:
+def versus(rows: Sequence[ServerlessRow]) -> list[Versus]:
     """How the schedulers compare, a line a scheduler and budget."""
     times = {
         (row.scheduler, row.budget_usd, row.workload, row.seed): row.seconds for row in rows if row.status == "done"
@@ -320,7 +320,7 @@ def versus(rows: Sequence[Row]) -> list[Versus]:
     ]
 
 
-def smallest_budgets(rows: Sequence[Row]) -> dict[tuple[str, float], float]:
+def smallest_budgets(rows: Sequence[ServerlessRow]) -> dict[tuple[str, float], float]:
     """(scheduler, budget) to the largest of the budgets that its infeasible runs say would suffice."""
     found: dict[tuple[str, float], float] = {}
     for row in rows:
@@ -330,7 +330,7 @@ def smallest_budgets(rows: Sequence[Row]) -> dict[tuple[str, float], float]:
     return found
 
 
-def as_json(rows: Sequence[Row]) -> dict[str, object]:
+def as_json(rows: Sequence[ServerlessRow]) -> dict[str, object]:
     """As `mlcd bench serverless -o json` prints them."""
     return {
         "simulated": True,

@@ -30,7 +30,7 @@ from mlcd.goal import Goal, Objective
 from mlcd.run.kind import Kind
 from mlcd.schedulers.planning import spread_over
 from mlcd.schedulers.siren_state import FEATURES, SirenState, choose, observe
-from mlcd.trial.epoch import Epoch, EpochLeft, Fleet
+from mlcd.trial.epoch import Epoch, Fleet, RemainingEpochs
 from mlcd.trial.outcome import Status
 from mlcd.units import Usd
 
@@ -47,14 +47,19 @@ class _Agent:
     fleet: Fleet | None = None
     asked: bool = False
 
-    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Fleet | None:  # noqa: ARG002
+    def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> Fleet | None:  # noqa: ARG002
         self.asked = True
         return self.fleet
 
-    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:  # noqa: ARG002
+    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> str:  # noqa: ARG002
         return "the action means no fleet that what is left pays for"
 
-    def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> Usd | None:  # noqa: ARG002
+    def smallest_budget(
+        self,
+        problem: FunctionProblem,  # noqa: ARG002
+        history: tuple[Epoch, ...],  # noqa: ARG002
+        remaining: RemainingEpochs,  # noqa: ARG002
+    ) -> Usd | None:
         return None
 
 
@@ -75,7 +80,7 @@ class ServerlessTraining(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self._agent: _Agent
         self._engine: Engine[FunctionProblem]
-        self._left: EpochLeft
+        self._left: RemainingEpochs
         self._state: SirenState
         self._beta = 1.0
 
@@ -132,7 +137,7 @@ class ServerlessTraining(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]
 
     def _observe(self) -> NDArray[np.float32]:
         run = self._engine.run
-        self._left = epoch_ledger(run, run.step_seconds).left()
+        self._left = epoch_ledger(run, run.step_seconds).remaining()
         self._state = observe(run.problem, run.epochs, self._left)
         return self._state.features.astype(np.float32)
 

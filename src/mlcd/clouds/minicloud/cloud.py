@@ -14,7 +14,7 @@ from mlcd.clouds.minicloud.cgroup import (
 from mlcd.clouds.minicloud.facilities import missing
 from mlcd.clouds.minicloud.leased import MiniNodes, end_lease
 from mlcd.clouds.minicloud.network import free_subnet, leases_with_network, links_of, make_network, namespaces_of
-from mlcd.clouds.minicloud.record import Record, machine_lock, read_records
+from mlcd.clouds.minicloud.record import LeaseRecord, machine_lock, read_records
 from mlcd.clouds.minicloud.types import (
     NAME,
     instance_types,
@@ -86,14 +86,14 @@ class MiniCloud:
             undo.pop_all()
         return nodes
 
-    def _claim(self, order: NodeOrder, kind: Instance, undo: ExitStack) -> Record:
+    def _claim(self, order: NodeOrder, kind: Instance, undo: ExitStack) -> LeaseRecord:
         """Write down that the nodes are ours, and make what is counted: alone on the machine, so that two cannot."""
         with machine_lock():
             end_abandoned()
             if order.lease_id in _known_leases():
                 raise ValueError(f"{order.lease_id} is leased already")
             _refuse_beyond_capacity(kind, order.count)
-            record = Record(
+            record = LeaseRecord(
                 lease_id=order.lease_id,
                 instance=kind.name,
                 count=order.count,

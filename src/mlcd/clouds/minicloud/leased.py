@@ -11,7 +11,7 @@ from pathlib import Path
 from mlcd.catalog import Instance
 from mlcd.clouds.minicloud.cgroup import Group, end_groups, kill_all
 from mlcd.clouds.minicloud.network import find_command, namespace_path, network_is_gone, processes_in, remove_network
-from mlcd.clouds.minicloud.record import Record, forget
+from mlcd.clouds.minicloud.record import LeaseRecord, forget
 from mlcd.clouds.nodes import NodesState, agent_command
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.errors import ProviderError
@@ -30,7 +30,7 @@ it runs unlimited, and without Python code between fork and exec."""
 class MiniNodes:
     """Nodes with their agents. `state`, `release` and the rest may be called from any thread."""
 
-    def __init__(self, record: Record, instance: Instance, folder: Path) -> None:
+    def __init__(self, record: LeaseRecord, instance: Instance, folder: Path) -> None:
         self.record, self._instance, self._folder = record, instance, folder
         self._groups = tuple(Group(record.lease_id, str(rank)) for rank in range(record.count))
         self._agents: list[subprocess.Popen[bytes]] = []

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from mlcd.clouds.minicloud.record import Record, lease_of_namespace, link_tag, namespace_name
+from mlcd.clouds.minicloud.record import LeaseRecord, lease_of_namespace, link_tag, namespace_name
 from mlcd.clouds.nodes import PREFIX
 from mlcd.errors import ProviderError
 
@@ -49,7 +49,7 @@ def namespace_path(lease_id: str, rank: int) -> Path:
     return NAMESPACES / namespace_name(lease_id, rank)
 
 
-def make_network(record: Record, mbit_per_second: float) -> None:
+def make_network(record: LeaseRecord, mbit_per_second: float) -> None:
     """Bridge, namespaces, links, addresses, limits. Raises CommandFailed; what was made until then is left there."""
     bridge = link_tag(record.lease_id)
     ranks = range(record.count)

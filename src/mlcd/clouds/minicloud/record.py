@@ -48,7 +48,7 @@ def lease_of_namespace(name: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class LeaseRecord:
     """A lease as the registry knows it. `subnet` is x in 10.77.x.0/24; None for what has no nodes."""
 
     lease_id: str
@@ -82,16 +82,16 @@ class Record:
             extra.write_text(text)
 
 
-def read_records() -> dict[str, Record]:
+def read_records() -> dict[str, LeaseRecord]:
     """All that the registry holds, by lease. A file that cannot be read counts as a lease without an owner."""
     records = {}
     for path in sorted(REGISTRY.glob(f"{PREFIX}*.json")):
         try:
-            record = Record(**json.loads(path.read_text()))
+            record = LeaseRecord(**json.loads(path.read_text()))
         except FileNotFoundError:
             continue
         except (TypeError, ValueError):
-            record = Record(
+            record = LeaseRecord(
                 lease_id=path.stem, instance="", count=0, subnet=None, folder="", owner_pid=0, owner_started=""
             )
         records[record.lease_id] = record

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mlcd.clouds.minicloud.cgroup import Group
 from mlcd.clouds.minicloud.leased import end_lease, in_groups
-from mlcd.clouds.minicloud.record import REGISTRY, Record, machine_lock
+from mlcd.clouds.minicloud.record import REGISTRY, LeaseRecord, machine_lock
 from mlcd.clouds.nodes import PREFIX
 from mlcd.errors import ProviderError
 
@@ -55,7 +55,7 @@ class WarmWorkers:
         self._lease_id = f"{PREFIX}warm-{os.getpid()}-{secrets.token_hex(3)}"
         group = Group(self._lease_id, "worker")
         with machine_lock():
-            Record(lease_id=self._lease_id, instance="", count=0, subnet=None, folder="").save()
+            LeaseRecord(lease_id=self._lease_id, instance="", count=0, subnet=None, folder="").save()
             group.create()
         path = str(_socket(self._lease_id))
         self._process = subprocess.Popen(  # noqa: S603 - our own worker

@@ -16,7 +16,7 @@ from typing import Any, Self
 from mlcd.clouds import processes
 from mlcd.clouds.local import Local, usable_cpus
 from mlcd.clouds.nodes import PREFIX
-from mlcd.clouds.provider import LeaseFailed, Order, Progress, Settled
+from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Settled
 from mlcd.clouds.serving.provider import Endpoint
 from mlcd.clouds.workspace import Workspace
 from mlcd.server.options import Precision, ServerOptions
@@ -139,15 +139,15 @@ class LocalServer:
             raise RuntimeError("the server is not ready")
         return self._endpoint
 
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Iterator[JobProgress]:
         """A sign of life every so often, until the server says that it is ready."""
         while self._endpoint is None:
             self.check()
             self._listen()
             self.memory_gib()
-            yield Progress(self.elapsed_seconds, 0.0)
+            yield JobProgress(self.elapsed_seconds, 0.0)
 
-    def finish(self, at: Progress) -> Settled:  # noqa: ARG002 - a server has nothing to save
+    def finish(self, at: JobProgress) -> Settled:  # noqa: ARG002 - a server has nothing to save
         """End the server."""
         self.memory_gib()
         self.release()

@@ -5,7 +5,7 @@ import random as random_module
 from collections.abc import Iterator
 from types import TracebackType
 
-from mlcd.clouds.provider import LeaseFailed, Progress, Settled
+from mlcd.clouds.provider import JobProgress, LeaseFailed, Settled
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
 
@@ -29,11 +29,11 @@ class SimLease:
     ) -> None:
         """Nothing was started."""
 
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Iterator[JobProgress]:
         """See mlcd.clouds.provider.Lease."""
         raise NotImplementedError
 
-    def finish(self, at: Progress) -> Settled:
+    def finish(self, at: JobProgress) -> Settled:
         """Nothing is saved: a simulated trial is thrown away."""
         return Settled(seconds=at.seconds)
 
@@ -44,7 +44,7 @@ class OutOfMemoryLease(SimLease):
     def __init__(self, config: Config, *, seconds: float, too_many: bool) -> None:
         self.config, self.seconds, self.too_many = config, seconds, too_many
 
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Iterator[JobProgress]:
         """Raises LeaseFailed before any progress."""
         if self.too_many:
             message = f"the global batch has fewer samples than {self.config} has nodes"
@@ -59,11 +59,11 @@ class RunLease(SimLease):
     def __init__(self, *, startup_seconds: float, samples_per_second: float) -> None:
         self.startup_seconds, self.samples_per_second = startup_seconds, samples_per_second
 
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Iterator[JobProgress]:
         """Without end; steps grow with the time gone, so that days take few points."""
         trained = 0.0
         while True:
-            yield Progress(self.startup_seconds + trained, trained * self.samples_per_second)
+            yield JobProgress(self.startup_seconds + trained, trained * self.samples_per_second)
             trained += max(60.0, trained / 16)
 
 
@@ -89,7 +89,7 @@ class TrialLease(SimLease):
         self.straggler, self.interrupted_at, self.hangs_at = straggler, interrupted_at, hangs_at
         self.random_state = random.getstate()
 
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Iterator[JobProgress]:
         """Without end, a point every REPORT_SECONDS; the same points each time it is asked."""
         random = random_module.Random()  # noqa: S311 - a simulation
         random.setstate(self.random_state)
@@ -98,7 +98,7 @@ class TrialLease(SimLease):
         undisturbed = self.samples_per_second / (1 - self.straggler * (1 - SLOWED_TO))
         while True:
             now = self.startup_seconds + trained
-            yield Progress(now, samples)
+            yield JobProgress(now, samples)
             self._check_interruption(now + REPORT_SECONDS)
             warmth = _warmth(trained, trained + REPORT_SECONDS)
             slowed = SLOWED_TO if random.random() < self.straggler else 1.0

@@ -17,14 +17,14 @@ SCHEMA = "v8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class PricedOffer:
     """Types, and one sentence that says where their prices are from."""
 
     instances: tuple[Instance, ...]
     source: str
 
 
-def offer(settings: SkySettings, catalog: Catalog) -> Offer:
+def offer(settings: SkySettings, catalog: Catalog) -> PricedOffer:
     """The types of the settings' cloud that have a price and a known network.
 
     SkyPilot's catalog has no network speeds: those are mlcd's, so a type that mlcd's catalog does not know is left
@@ -41,7 +41,7 @@ def offer(settings: SkySettings, catalog: Catalog) -> Offer:
     own = f"mlcd's catalog of {catalog.date}"
     file = catalog_file(settings.cloud)
     if not file.exists() or settings.region is None:
-        return Offer(instances=tuple(known.values()), source=own)
+        return PricedOffer(instances=tuple(known.values()), source=own)
     prices = read_prices(file, settings.region)
     offered = tuple(_priced(instance, prices) for instance in known.values() if _listed(instance, prices))
     if not offered:
@@ -50,7 +50,7 @@ def offer(settings: SkySettings, catalog: Catalog) -> Offer:
     source = f"SkyPilot's catalog {file} of {day}, {settings.region}"
     if settings.cloud == "gcp" and any(instance.accelerators for instance in offered):
         source += f"; types whose accelerators it prices apart: {own}"
-    return Offer(instances=offered, source=source)
+    return PricedOffer(instances=offered, source=source)
 
 
 def catalog_file(cloud: str) -> Path:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.optimize import nnls
 
-from mlcd.known.tables import Known, KnownModel, Target
+from mlcd.known.tables import Known, KnownModel, TargetModel
 from mlcd.models.serving.operators import operator_seconds
 
 Floats = NDArray[np.float64]
@@ -48,7 +48,7 @@ class Calibration:
         return self.weights.get(operator, self.common)
 
 
-def additive_latency(known: Known, target: Target) -> AdditiveLatency:
+def additive_latency(known: Known, target: TargetModel) -> AdditiveLatency:
     """seconds(c) = sum over operators k of w_k x sum over shapes of calls x seconds_k(c); w by the known models."""
     weight = calibrate(known).weight
     parts = {of.operator: weight(of.operator) * of.seconds for of in operator_seconds(known, target)}

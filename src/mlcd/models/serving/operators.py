@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from mlcd.known.tables import Known, OperatorCurve, OperatorUse, Target
+from mlcd.known.tables import Known, OperatorCurve, OperatorUse, TargetModel
 from mlcd.space import Config
 
 Floats = NDArray[np.float64]
@@ -19,7 +19,7 @@ SIZE_WEIGHT = 0.25
 FEWEST_BYTES = 1.0
 
 
-def key_operators(target: Target, threshold: float = 0.9) -> tuple[str, ...]:
+def key_operators(target: TargetModel, threshold: float = 0.9) -> tuple[str, ...]:
     """The smallest set of operators whose time share passes `threshold`, largest first (KOPs; algorithms: 2.2).
 
     An operator's share is the sum over its shapes. All of them where the shares do not add up to the threshold.
@@ -35,7 +35,7 @@ def key_operators(target: Target, threshold: float = 0.9) -> tuple[str, ...]:
     return tuple(chosen)
 
 
-def operator_shares(target: Target) -> dict[str, float]:
+def operator_shares(target: TargetModel) -> dict[str, float]:
     """Of the running time, by operator, in the order of the graph."""
     shares: dict[str, float] = {}
     for use in target.operators:
@@ -65,7 +65,7 @@ class OperatorTable:
     configs: tuple[Config, ...]
     curves: tuple[OperatorCurve, ...]
 
-    def of(self, target: Target) -> tuple[OperatorSeconds, ...]:
+    def of(self, target: TargetModel) -> tuple[OperatorSeconds, ...]:
         """What each operator of the model takes, in the order of the graph. Raises ValueError without curves."""
         found: dict[str, list[tuple[OperatorUse, Floats, bool, str]]] = {}
         for use in target.operators:
@@ -152,7 +152,7 @@ class OperatorTable:
         )
 
 
-def operator_seconds(known: Known, target: Target) -> tuple[OperatorSeconds, ...]:
+def operator_seconds(known: Known, target: TargetModel) -> tuple[OperatorSeconds, ...]:
     """What each operator of the model takes in every configuration of `known`. Raises ValueError without curves."""
     return _of(_table(known.configs, known.curves), target)
 
@@ -164,7 +164,7 @@ def _table(configs: tuple[Config, ...], curves: tuple[OperatorCurve, ...]) -> Op
 
 
 @lru_cache(maxsize=1024)
-def _of(table: OperatorTable, target: Target) -> tuple[OperatorSeconds, ...]:
+def _of(table: OperatorTable, target: TargetModel) -> tuple[OperatorSeconds, ...]:
     return table.of(target)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from mlcd.known.tables import Known, Target
+from mlcd.known.tables import Known, TargetModel
 from mlcd.models.serving.additive import additive_latency, calibrate
 from mlcd.models.serving.gaussian import Belief, matern, spread
 from mlcd.models.serving.operators import operator_shares
@@ -43,7 +43,7 @@ MOST_JUDGED = 128
 """On how many configurations, evenly spread, likeness and smoothing are judged: what is likely on these is on all."""
 
 
-def overlap(one: Target, other: Target) -> float:
+def overlap(one: TargetModel, other: TargetModel) -> float:
     """sum over operators of sqrt(share x share'), 1 for equal shares, 0 where no operator is common (Bhattacharyya)."""
     ours, theirs = operator_shares(one), operator_shares(other)
     sizes = max(sum(ours.values()), 1e-12) * max(sum(theirs.values()), 1e-12)
@@ -61,7 +61,7 @@ class _Fit:
 
 
 def transfer_belief(
-    known: Known, target: Target, points: Floats, *, least_models: int = LEAST_MODELS, alike: bool = True
+    known: Known, target: TargetModel, points: Floats, *, least_models: int = LEAST_MODELS, alike: bool = True
 ) -> Belief:
     """What is believed of ln seconds of a batch of the target before it is tried, in every configuration of `known`.
 
@@ -131,7 +131,7 @@ def _centred(among: Floats, residuals: Floats) -> tuple[Floats, Floats, Floats]:
     return inverse, mean, residuals - mean
 
 
-def _likeness(models: Sequence[Target], likeness: float) -> Floats:
+def _likeness(models: Sequence[TargetModel], likeness: float) -> Floats:
     """K_T: 1 on the diagonal, likeness x overlap^SHARPNESS beside it."""
     size = len(models)
     among = np.eye(size)

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mlcd.models.parallel import Refined, Setting, StepTime
+from mlcd.models.parallel import ClusterSetting, Refined, StepTime
 from mlcd.models.timed import Steps
 from mlcd.problem import Problem
 from mlcd.search.scavenger.grid import GridStrategy, law_of
@@ -16,7 +16,12 @@ class ScavengerFull(GridStrategy):
 
     name: ClassVar[str] = "scavenger-full"
 
-    def planned(self, problem: Problem, history: History, settings: Sequence[Setting]) -> tuple[Setting, ...]:  # noqa: ARG002
+    def planned(
+        self,
+        problem: Problem,  # noqa: ARG002
+        history: History,  # noqa: ARG002
+        settings: Sequence[ClusterSetting],
+    ) -> tuple[ClusterSetting, ...]:
         """All of them."""
         return tuple(settings)
 

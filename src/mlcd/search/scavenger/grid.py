@@ -6,13 +6,13 @@ from functools import lru_cache
 
 from mlcd.errors import BadInput
 from mlcd.goal import Objective
-from mlcd.models.parallel import ParallelModel, Setting, StepTime, choose
+from mlcd.models.parallel import ClusterSetting, ParallelModel, StepTime, choose
 from mlcd.models.timed import Steps, foreseen, setting_of, timed
 from mlcd.models.tradeoff import knee
 from mlcd.problem import Problem
 from mlcd.search.strategy import MeasuredStrategy, at_least
 from mlcd.space import Config
-from mlcd.trial.plan import Left, Plan, plans
+from mlcd.trial.plan import Plan, Remaining, plans
 from mlcd.trial.trial import History, Suggestion
 
 
@@ -40,11 +40,11 @@ def law_of(runs: tuple[StepTime, ...]) -> ParallelModel:
     return choose(runs)
 
 
-def by_type(problem: Problem) -> dict[str, dict[Setting, Config]]:
+def by_type(problem: Problem) -> dict[str, dict[ClusterSetting, Config]]:
     """The grid of each instance type. Raises BadInput where there is no batch to choose."""
     if problem.batching is None:
         raise BadInput("search.strategy: a scavenger strategy chooses the batch, too: give batch: [64, 128, ...]")
-    grids: dict[str, dict[Setting, Config]] = {}
+    grids: dict[str, dict[ClusterSetting, Config]] = {}
     for config in problem.space:
         grids.setdefault(config.instance, {})[setting_of(config)] = config
     return grids
@@ -85,7 +85,9 @@ class GridStrategy(MeasuredStrategy):
 
     settings: ScavengerSettings = DEFAULTS
 
-    def planned(self, problem: Problem, history: History, settings: Sequence[Setting]) -> tuple[Setting, ...]:
+    def planned(
+        self, problem: Problem, history: History, settings: Sequence[ClusterSetting]
+    ) -> tuple[ClusterSetting, ...]:
         """The runs of one instance type that this mode asks for before it predicts."""
         raise NotImplementedError
 
@@ -93,23 +95,25 @@ class GridStrategy(MeasuredStrategy):
         """The model of step times after these runs; None with too few."""
         return law_of(runs) if len(runs) >= 2 else None
 
-    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+    def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """The planned runs, the cheapest first; then what is predicted to be best, until that was measured."""
-        wanted = self._design(problem, history, left)
+        wanted = self._design(problem, history, remaining)
         if wanted:
             return wanted[:count]
         if self._confirmed(problem, history) >= self.settings.confirm:
             return ()
-        aim = self._aim(problem, history, left, lambda config: bool(left.allowed[problem.space.index[config]]))
+        aim = self._aim(
+            problem, history, remaining, lambda config: bool(remaining.allowed[problem.space.index[config]])
+        )
         if aim is None or aim.config in history.tried:
             return ()
         reason = f"predicted best: {aim.seconds:,.0f} s and {aim.usd} for the rest"
         return (Suggestion(config=aim.config, reason=reason),)
 
-    def recommend(self, problem: Problem, history: History, left: Left) -> Plan | None:
+    def recommend(self, problem: Problem, history: History, remaining: Remaining) -> Plan | None:
         """Of the measured configurations that fit, the goal's best; none whose batch does not learn."""
         bad = diverging(problem, history, self.settings.diverged_share)
-        fitting = [p for p in plans(problem, history) if left.fits(p) and float(p.config["batch"]) not in bad]
+        fitting = [p for p in plans(problem, history) if remaining.fits(p) and float(p.config["batch"]) not in bad]
         return chosen(problem, fitting)
 
     def prospects(self, problem: Problem, history: History) -> tuple[Plan, ...]:
@@ -122,21 +126,21 @@ class GridStrategy(MeasuredStrategy):
                 found += [predicted(problem, history, c, model) for s, c in grid.items() if s.batch not in bad]
         return tuple(found)
 
-    def ending(self, problem: Problem, history: History, left: Left) -> str:
+    def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
         """See Strategy."""
         if len(history.tried) < len(problem.space) and any(
-            not left.allowed[problem.space.index[config]] for config in problem.space
+            not remaining.allowed[problem.space.index[config]] for config in problem.space
         ):
             return "what is still worth a trial does not fit in what is left"
         unseen = "" if problem.batching is None or problem.batching.noise_scale else "; the job reports no SGD noise"
         return f"the configuration predicted to be best was measured{unseen}"
 
-    def _design(self, problem: Problem, history: History, left: Left) -> tuple[Suggestion, ...]:
+    def _design(self, problem: Problem, history: History, remaining: Remaining) -> tuple[Suggestion, ...]:
         found = []
         for grid in by_type(problem).values():
             planned = self.planned(problem, history, tuple(grid))
             open_runs = [grid[s] for s in planned if grid[s] not in history.tried]
-            found += [c for c in open_runs if left.allowed[problem.space.index[c]]]
+            found += [c for c in open_runs if remaining.allowed[problem.space.index[c]]]
         found.sort(key=lambda c: (problem.price(c), c.nodes, float(c["batch"])))
         return tuple(Suggestion(config=c, reason=f"one of the runs that {self.name} starts with") for c in found)
 
@@ -145,7 +149,9 @@ class GridStrategy(MeasuredStrategy):
         grids = by_type(problem).values()
         return len(history.tried) - sum(len(self.planned(problem, history, tuple(grid))) for grid in grids)
 
-    def _aim(self, problem: Problem, history: History, left: Left, allowed: Callable[[Config], bool]) -> Plan | None:
+    def _aim(
+        self, problem: Problem, history: History, remaining: Remaining, allowed: Callable[[Config], bool]
+    ) -> Plan | None:
         options = [p for p in self.prospects(problem, history) if p.config in history.tried or allowed(p.config)]
-        fitting = [p for p in options if left.fits(p)]
+        fitting = [p for p in options if remaining.fits(p)]
         return chosen(problem, fitting or options)

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlcd.models.design import corners_and_centre, most_doubtful
-from mlcd.models.parallel import Setting, check_centre
+from mlcd.models.parallel import ClusterSetting, check_centre
 from mlcd.models.timed import setting_of, timed
 from mlcd.problem import Problem
 from mlcd.search.scavenger.grid import GridStrategy, ScavengerSettings, law_of
@@ -37,7 +37,9 @@ class ScavengerPartial(GridStrategy):
 
     settings: PartialSettings = DEFAULTS
 
-    def planned(self, problem: Problem, history: History, settings: Sequence[Setting]) -> tuple[Setting, ...]:
+    def planned(
+        self, problem: Problem, history: History, settings: Sequence[ClusterSetting]
+    ) -> tuple[ClusterSetting, ...]:
         """Corners and centre; a misfit adds runs."""
         first = corners_and_centre(settings)
         instance = next(c.instance for c in problem.space if setting_of(c) in settings)

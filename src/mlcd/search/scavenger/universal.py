@@ -3,12 +3,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlcd.errors import BadInput
-from mlcd.models.parallel import ParallelModel, Refined, Setting, StepTime
+from mlcd.models.parallel import ClusterSetting, ParallelModel, Refined, StepTime
 from mlcd.models.timed import Steps
 from mlcd.models.universal import KnownJob, universal
 from mlcd.problem import Problem
 from mlcd.search.scavenger.grid import GridStrategy, ScavengerSettings, by_type, predicted
-from mlcd.trial.plan import Left, Plan
+from mlcd.trial.plan import Plan, Remaining
 from mlcd.trial.trial import History, Suggestion
 
 DEFAULTS = ScavengerSettings(confirm=1)
@@ -30,18 +30,23 @@ class ScavengerUniversal(GridStrategy):
     settings: ScavengerSettings = DEFAULTS
     jobs: tuple[KnownJob, ...] = ()
 
-    def planned(self, problem: Problem, history: History, settings: Sequence[Setting]) -> tuple[Setting, ...]:  # noqa: ARG002
+    def planned(
+        self,
+        problem: Problem,  # noqa: ARG002
+        history: History,  # noqa: ARG002
+        settings: Sequence[ClusterSetting],  # noqa: ARG002
+    ) -> tuple[ClusterSetting, ...]:
         """None."""
         return ()
 
-    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+    def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """What is predicted to be best. Raises BadInput where no other job is known."""
         if not self.jobs:
             raise BadInput(
                 "search.strategy: scavenger-universal knows no other job: run one with a batch to choose on these nodes"
                 " first (scavenger-partial)"
             )
-        return super().suggest(problem, history, left, count)
+        return super().suggest(problem, history, remaining, count)
 
     def prospects(self, problem: Problem, history: History) -> tuple[Plan, ...]:
         """A plan for every configuration, by the other jobs' coefficients where this one was not measured."""
@@ -58,7 +63,7 @@ class ScavengerUniversal(GridStrategy):
             found += [predicted(problem, history, config, bent) for config in grid.values()]
         return tuple(found)
 
-    def _steps(self, settings: Sequence[Setting]) -> ParallelModel:
+    def _steps(self, settings: Sequence[ClusterSetting]) -> ParallelModel:
         model, _ = universal(
             self.jobs,
             first_batch=min(s.batch for s in settings),

@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from mlcd.problem import Problem
-from mlcd.search.serving.knowing import Floats, Need
 from mlcd.search.serving.ranked import RankedStrategy
+from mlcd.search.serving.table_informed import Floats, Need
 from mlcd.search.strategy import at_least
 from mlcd.trial.trial import History
 

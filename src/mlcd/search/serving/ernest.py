@@ -9,9 +9,9 @@ import numpy as np
 from mlcd.known.tables import Known
 from mlcd.models.serving.latency_law import Terms, capacities
 from mlcd.problem import Problem
-from mlcd.search.serving.knowing import ById, Floats
 from mlcd.search.serving.latency import items, known_latency, latency_worth, tried_latency
 from mlcd.search.serving.ranked import RankedStrategy
+from mlcd.search.serving.table_informed import ById, Floats
 from mlcd.search.serving.table_worth import Rows
 from mlcd.search.strategy import at_least
 from mlcd.space import Space

@@ -7,17 +7,17 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mlcd.known.tables import Known, Target
+from mlcd.known.tables import Known, TargetModel
 from mlcd.models.serving.additive import calibrate
 from mlcd.models.serving.gaussian import Belief, matern, spread
 from mlcd.models.serving.operators import key_operators, operator_seconds, operator_shares
 from mlcd.models.serving.pruning import knobs_that_matter, redundant_rows
 from mlcd.problem import Problem
-from mlcd.search.serving.believing import BelievingStrategy, Prior
 from mlcd.search.serving.falcon_settings import FalconSettings
 from mlcd.search.serving.falcon_tree import grow, select
-from mlcd.search.serving.knowing import ById, known_rows
-from mlcd.search.serving.outlook import Outlook, items_of
+from mlcd.search.serving.posterior import PosteriorStrategy, ServingPrior
+from mlcd.search.serving.serving_forecast import ServingForecast, items_of
+from mlcd.search.serving.table_informed import ById, known_rows
 from mlcd.space import Space
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import History, Measurement
@@ -32,7 +32,7 @@ DEFAULTS = FalconSettings()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Falcon(BelievingStrategy):
+class Falcon(PosteriorStrategy):
     """Regions by key operator and resource curve, searched by UCT and Bayesian optimisation.
 
     Its options are `steps` and the fields of FalconSettings.
@@ -42,11 +42,11 @@ class Falcon(BelievingStrategy):
 
     settings: FalconSettings = DEFAULTS
 
-    def prior(self, problem: Problem) -> Prior:
+    def prior(self, problem: Problem) -> ServingPrior:
         """By the key operators."""
         return self._study(problem).prior
 
-    def pick(self, problem: Problem, history: History, worth: Outlook, candidates: Mask) -> tuple[int, str]:
+    def pick(self, problem: Problem, history: History, worth: ServingForecast, candidates: Mask) -> tuple[int, str]:
         """The region by UCT, in it the largest expected gain. Redundant configurations only when no other is left."""
         study = self._study(problem)
         wanted = candidates & ~study.pruned
@@ -74,7 +74,7 @@ class Study:
     pruned     (N,) redundant
     """
 
-    prior: Prior
+    prior: ServingPrior
     operators: tuple[tuple[str, Floats], ...]
     pruned: Mask
 
@@ -84,7 +84,7 @@ class Study:
 
 
 @lru_cache(maxsize=16)
-def _study(problem: ById[Problem], known: Known, target: Target, settings: FalconSettings) -> Study:
+def _study(problem: ById[Problem], known: Known, target: TargetModel, settings: FalconSettings) -> Study:
     space, goal = problem.value.space, problem.value.goal
     at = known_rows(known, space)
     shares, keys = operator_shares(target), key_operators(target, settings.threshold)
@@ -98,7 +98,7 @@ def _study(problem: ById[Problem], known: Known, target: Target, settings: Falco
     pruned = redundant_rows(known, knobs, np.where(seconds <= limit, value, -seconds))
     scale = np.log(items_of(space) / goal.scale(problem.value.dollars_per_second))
     return Study(
-        prior=Prior(
+        prior=ServingPrior(
             belief=Belief(mean=np.log(seconds[at]), covariance=prior_covariance(ById(space), settings)),
             fits=memory_fits(known)[at],
             unseen={name: of.like for name, of in found.items() if of.like},
@@ -130,7 +130,7 @@ def _tried(problem: Problem, history: History) -> Mask:
     return mask
 
 
-def _values(problem: Problem, history: History, worth: Outlook) -> dict[int, float]:
+def _values(problem: Problem, history: History, worth: ServingForecast) -> dict[int, float]:
     """Row -> measured value in parts of the best known: 0 where a limit was broken or the trial failed."""
     least = min(float(np.exp(worth.log_value[worth.keeps > 0.5].min(initial=np.inf))), worth.best)
     found = {}

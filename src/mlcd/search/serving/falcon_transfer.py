@@ -8,16 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlcd.goal import Objective
-from mlcd.known.tables import Known, Target
+from mlcd.known.tables import Known, TargetModel
 from mlcd.models.serving.gaussian import Belief
 from mlcd.models.serving.operators import operator_seconds
 from mlcd.models.serving.transfer import transfer_belief
 from mlcd.problem import Problem
-from mlcd.search.serving.believing import BelievingStrategy, Mask, Prior
 from mlcd.search.serving.falcon import LENGTHS, memory_fits
 from mlcd.search.serving.falcon_settings import FalconTransferSettings
-from mlcd.search.serving.knowing import ById, known_rows
-from mlcd.search.serving.outlook import Outlook
+from mlcd.search.serving.posterior import Mask, PosteriorStrategy, ServingPrior
+from mlcd.search.serving.serving_forecast import ServingForecast
+from mlcd.search.serving.table_informed import ById, known_rows
 from mlcd.space import Config, Space
 from mlcd.trial.trial import History
 
@@ -27,7 +27,7 @@ DEFAULTS = FalconTransferSettings()
 
 
 @dataclass(frozen=True, kw_only=True)
-class FalconTransfer(BelievingStrategy):
+class FalconTransfer(PosteriorStrategy):
     """The largest expected saving under the limits, until it no longer pays for its trial.
 
     Its options are `steps` and the fields of FalconTransferSettings.
@@ -37,18 +37,18 @@ class FalconTransfer(BelievingStrategy):
 
     settings: FalconTransferSettings = DEFAULTS
 
-    def prior(self, problem: Problem) -> Prior:
+    def prior(self, problem: Problem) -> ServingPrior:
         """By the operators and by what other models had to add to theirs."""
         return _prior(ById(problem.space), self.tables, self.model, self.settings)
 
-    def paying(self, problem: Problem, worth: Outlook) -> Mask:
+    def paying(self, problem: Problem, worth: ServingForecast) -> Mask:
         """Net gain: E[saving on a request] x requests > price of the trial."""
         if problem.goal.minimize is not Objective.COST:
             return super().paying(problem, worth)
         usd = problem.planned_trial_seconds * problem.dollars_per_second
         return np.asarray(worth.gain / problem.work_samples * self.settings.requests > usd)
 
-    def pick(self, problem: Problem, history: History, worth: Outlook, candidates: Mask) -> tuple[int, str]:  # noqa: ARG002
+    def pick(self, problem: Problem, history: History, worth: ServingForecast, candidates: Mask) -> tuple[int, str]:  # noqa: ARG002
         """The largest expected saving."""
         row = int(np.where(candidates, worth.gain, -1.0).argmax())
         likely = f"keeps the limits with probability {worth.keeps[row]:.0%}"
@@ -64,7 +64,7 @@ class FalconTransfer(BelievingStrategy):
 
 
 @lru_cache(maxsize=8)
-def _prior(space: ById[Space], known: Known, target: Target, settings: FalconTransferSettings) -> Prior:
+def _prior(space: ById[Space], known: Known, target: TargetModel, settings: FalconTransferSettings) -> ServingPrior:
     at = known_rows(known, space.value)
     belief = transfer_belief(
         known, target, known_points(known.configs), least_models=settings.least_models, alike=settings.likeness
@@ -72,7 +72,7 @@ def _prior(space: ById[Space], known: Known, target: Target, settings: FalconTra
     if not np.array_equal(at, np.arange(len(known.configs))):
         belief = Belief(mean=belief.mean[at], covariance=belief.covariance[np.ix_(at, at)])
     unseen = {of.operator: of.like for of in operator_seconds(known, target) if of.like}
-    return Prior(belief=belief, fits=memory_fits(known)[at], unseen=unseen)
+    return ServingPrior(belief=belief, fits=memory_fits(known)[at], unseen=unseen)
 
 
 @lru_cache(maxsize=16)

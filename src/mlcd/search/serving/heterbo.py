@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from mlcd.problem import Problem
 from mlcd.search.heterbo import HeterBO
 from mlcd.search.heterbo_settings import HeterBOSettings
-from mlcd.search.serving.knowing import Floats, open_rows
 from mlcd.search.serving.latency import items
-from mlcd.trial.plan import Left
+from mlcd.search.serving.table_informed import Floats, open_rows
+from mlcd.trial.plan import Remaining
 from mlcd.trial.trial import FailureKind, History, Measurement, Suggestion, Trial
 
 Mask = NDArray[np.bool_]
@@ -34,9 +34,9 @@ class ServingHeterBO(HeterBO):
 
     settings: HeterBOSettings = DEFAULTS
 
-    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+    def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """As HeterBO, over the trials as it can understand them."""
-        allowed = replace(left, allowed=open_rows(problem, history, left))
+        allowed = replace(remaining, allowed=open_rows(problem, history, remaining))
         count = min(count, problem.max_trials - len(history.tried))
         return super().suggest(problem, understood(problem, history), allowed, count) if count > 0 else ()
 
@@ -45,7 +45,7 @@ class ServingHeterBO(HeterBO):
         rows = super()._start(problem, history, candidates, count)
         return [_in_the_middle(problem, candidates, row) for row in rows]
 
-    def _log_longest(self, problem: Problem, left: Left) -> Floats:  # noqa: ARG002
+    def _log_longest(self, problem: Problem, remaining: Remaining) -> Floats:  # noqa: ARG002
         """(N,) ln(S L / b); the budget and the deadline are for search and verification, and the ledger's affair."""
         if problem.goal.slo is None:
             return np.full(len(problem.space), np.inf)

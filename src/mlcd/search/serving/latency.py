@@ -7,7 +7,7 @@ import numpy as np
 
 from mlcd.known.tables import Known
 from mlcd.problem import Problem
-from mlcd.search.serving.knowing import Floats
+from mlcd.search.serving.table_informed import Floats
 from mlcd.search.serving.table_worth import Rows, held
 from mlcd.trial.trial import History
 

@@ -11,9 +11,9 @@ from mlcd.known.tables import Known
 from mlcd.models.serving.meta_net import MetaNet, meta_train
 from mlcd.models.serving.residual import residual
 from mlcd.problem import Problem
-from mlcd.search.serving.knowing import ById, Floats
 from mlcd.search.serving.latency import known_latency, latency_worth, tried_latency
 from mlcd.search.serving.ranked import RankedStrategy
+from mlcd.search.serving.table_informed import ById, Floats
 from mlcd.search.serving.table_worth import known_worth, tried_worth
 from mlcd.search.strategy import at_least
 from mlcd.space import Space

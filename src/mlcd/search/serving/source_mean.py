@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from mlcd.problem import Problem
-from mlcd.search.serving.knowing import Floats
 from mlcd.search.serving.ranked import RankedStrategy
+from mlcd.search.serving.table_informed import Floats
 from mlcd.search.serving.table_worth import known_worth
 from mlcd.trial.trial import History
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from mlcd.goal import Goal
 from mlcd.known.tables import Known, KnownModel
 from mlcd.problem import Problem
-from mlcd.search.serving.knowing import ById
+from mlcd.search.serving.table_informed import ById
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import History, Measurement, Trial
 

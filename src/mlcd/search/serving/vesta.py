@@ -10,9 +10,9 @@ from scipy.special import ndtr
 from mlcd.known.tables import Known
 from mlcd.models.serving.factors import Factors, factorise, fit_scale
 from mlcd.problem import Problem
-from mlcd.search.serving.knowing import ById, Floats
 from mlcd.search.serving.latency import known_latency, latency_worth, tried_latency
 from mlcd.search.serving.ranked import RankedStrategy
+from mlcd.search.serving.table_informed import ById, Floats
 from mlcd.search.serving.table_worth import known_worth, tried_worth
 from mlcd.search.strategy import at_least
 from mlcd.trial.trial import History

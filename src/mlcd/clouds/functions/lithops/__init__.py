@@ -1,7 +1,7 @@
 """`lithops/BACK_END`: real functions. Lithops invokes them and keeps their objects; docs/serverless.md has the scheme.
 
 objects.py   the objects of a run, their names and their frame
-shelf.py     object storage as the functions see it, every request counted
+object_store.py  object storage as the functions see it, every request counted
 replica.py   what a function knows of the parameters: each shard's part once, whoever tells it
 call.py      what a function is told, and what it reports
 worker.py    the function

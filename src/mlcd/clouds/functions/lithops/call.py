@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from mlcd.clouds.functions.lithops.objects import Trial
+from mlcd.clouds.functions.lithops.objects import EpochTry
 from mlcd.workloads.data import Layout
 
 
@@ -35,7 +35,7 @@ class Faults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class ShardSource:
     """Where the samples lie, and what is made of them.
 
     rows, held  rows to train on, and behind them rows to tell the loss by
@@ -66,8 +66,8 @@ class CallOrder:
     processor_share   of one processor that its memory pays for; None: the cloud sees to that
     """
 
-    trial: Trial
-    source: Source
+    trial: EpochTry
+    source: ShardSource
     shard: int
     shards: int
     attempt: int

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from mlcd import codec
-from mlcd.clouds.functions.lithops.call import CallOrder, Faults, Source, Sync
+from mlcd.clouds.functions.lithops.call import CallOrder, Faults, ShardSource, Sync
 from mlcd.clouds.functions.lithops.invoker import Call, Invoker
-from mlcd.clouds.functions.lithops.objects import Part, Trial, data_key, outcome_key, run_prefix
-from mlcd.clouds.functions.lithops.shelf import Shelf
-from mlcd.clouds.functions.lithops.watch import Broken, Ended, TooManyFailures, Watch
+from mlcd.clouds.functions.lithops.object_store import ObjectStore
+from mlcd.clouds.functions.lithops.objects import EpochTry, ShardUpdate, data_key, outcome_key, run_prefix
+from mlcd.clouds.functions.lithops.watch import Broken, CallWatch, Ended, TooManyFailures
 from mlcd.clouds.functions.lithops.worker import train_shard
 from mlcd.clouds.functions.provider import EpochFailed, EpochOrder
 from mlcd.errors import MlcdError, ProviderError
@@ -38,7 +38,7 @@ LAST_PUTS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class FunctionWorkload:
     """What is trained.
 
     model    a built-in name, or MODULE:FUNCTION; then `module` is the text of MODULE.py
@@ -70,7 +70,7 @@ class LithopsCloud:
         *,
         backend: str,
         problem: FunctionProblem,
-        workload: Workload,
+        workload: FunctionWorkload,
         folder: Path | None = None,
         settings: Mapping[str, Any] | None = None,
         faults: Faults | None = None,
@@ -84,7 +84,7 @@ class LithopsCloud:
         self._local = backend == "localhost"
         on_disk = self._invoker.storage.backend == "localhost"
         self._bucket = str(folder.absolute()) if folder and on_disk else ""
-        self._shelf = Shelf(self._invoker.storage, self._bucket)
+        self._shelf = ObjectStore(self._invoker.storage, self._bucket)
 
     def run_epoch(self, order: EpochOrder) -> Epoch:
         """See the contract."""
@@ -96,10 +96,10 @@ class LithopsCloud:
             raise
         except Exception as error:  # each cloud's storage has errors of its own
             raise self._invoker.unusable(error) from error
-        trial = Trial(run_id=order.run_id, epoch=order.number, token=uuid.uuid4().hex[:12])
+        trial = EpochTry(run_id=order.run_id, epoch=order.number, token=uuid.uuid4().hex[:12])
         orders = [self._call_order(order, trial, source, start_key, shard) for shard in range(order.fleet.functions)]
         going = _Going(trial=trial, order=order, begun=begun, puts=puts, gets=gets)
-        watch = Watch(
+        watch = CallWatch(
             lambda some: self._invoke(order, some),
             orders,
             repeats=self.problem.repeats(order.fleet.functions),
@@ -129,7 +129,7 @@ class LithopsCloud:
         prefix = f"{run_prefix(run_id)}epochs/"
         for number, token in sorted({tuple(key[len(prefix) :].split("/")[:2]) for key in self._shelf.keys(prefix)}):
             if int(number) not in done:
-                self._shelf.put(Trial(run_id=run_id, epoch=int(number), token=token).stop, b"stop")
+                self._shelf.put(EpochTry(run_id=run_id, epoch=int(number), token=token).stop, b"stop")
 
     def finished(self, run_id: str, number: int) -> Epoch | None:
         """An epoch that had come to its barrier when mlcd died: paid, and not to be run again."""
@@ -146,7 +146,7 @@ class LithopsCloud:
         for key in self._shelf.keys(prefix):
             _, _, rest = key[len(prefix) :].partition("/")
             if rest.startswith("part/"):
-                part = Part.named(rest.removeprefix("part/"))
+                part = ShardUpdate.named(rest.removeprefix("part/"))
                 last[part.shard, part.attempt] = key
         told = [found[0]["seconds"] for key in last.values() if (found := self._shelf.vector(key)) is not None]
         longest = min(2 * max(told, default=SILENT_SECONDS), elapsed_seconds)
@@ -174,7 +174,7 @@ class LithopsCloud:
 
     # ---- before
 
-    def _staged(self, run_id: str) -> Source:
+    def _staged(self, run_id: str) -> ShardSource:
         """The samples and the user's module in storage, put there once a run."""
         samples = self.workload.samples
         objects = {"x": samples.x.tobytes(), "y": samples.y.tobytes()}
@@ -184,7 +184,7 @@ class LithopsCloud:
         for name, data in objects.items():
             if data_key(run_id, name) not in there:
                 self._shelf.put(data_key(run_id, name), data)
-        return Source(
+        return ShardSource(
             x_key=data_key(run_id, "x"),
             y_key=data_key(run_id, "y"),
             x=Layout.of(samples.x),
@@ -205,7 +205,9 @@ class LithopsCloud:
         key: str = json.loads(found)["parameters"]
         return key
 
-    def _call_order(self, order: EpochOrder, trial: Trial, source: Source, start_key: str, shard: int) -> CallOrder:
+    def _call_order(
+        self, order: EpochOrder, trial: EpochTry, source: ShardSource, start_key: str, shard: int
+    ) -> CallOrder:
         problem, workload, memory = self.problem, self.workload, order.fleet.memory_mb
         return CallOrder(
             trial=trial,
@@ -236,7 +238,7 @@ class LithopsCloud:
 
     # ---- after
 
-    def _end(self, trial: Trial) -> tuple[str, dict[str, Any]] | None:
+    def _end(self, trial: EpochTry) -> tuple[str, dict[str, Any]] | None:
         """(key, header) of the first parameters that are whole: another closer may be writing still."""
         for key in self._shelf.keys(f"{trial.prefix}end/"):
             found = self._shelf.vector(key)
@@ -244,7 +246,7 @@ class LithopsCloud:
                 return key, found[0]
         return None
 
-    def _finish(self, going: "_Going", watch: Watch) -> None:
+    def _finish(self, going: "_Going", watch: CallWatch) -> None:
         """Nobody is left running; what the calls cost is known."""
         left = watch.abandon()
         if left:
@@ -291,7 +293,7 @@ class LithopsCloud:
         own = prices.usd_per_put * puts + prices.usd_per_get * gets
         return Usd.of(sum((call.usd for call in self.calls), own))
 
-    def _failure(self, going: "_Going", error: Exception, watch: Watch) -> EpochFailed:
+    def _failure(self, going: "_Going", error: Exception, watch: CallWatch) -> EpochFailed:
         seconds = min(time.monotonic() - going.begun, going.order.seconds)
         if isinstance(error, TimeoutError):
             message = f"the epoch was ended after {going.order.seconds:.0f} s, all that was authorised"
@@ -303,7 +305,9 @@ class LithopsCloud:
             message = f"{failed} of {count} calls failed, more than may be repeated; the last: {error}"
         return EpochFailed(message, seconds=seconds, usd=self._usd(going), hopeless=isinstance(error, Broken))
 
-    def _outcome(self, going: "_Going", watch: Watch, end_key: str, header: dict[str, Any], seconds: float) -> Epoch:
+    def _outcome(
+        self, going: "_Going", watch: CallWatch, end_key: str, header: dict[str, Any], seconds: float
+    ) -> Epoch:
         loss = float(header["loss"])
         if not math.isfinite(loss):
             raise EpochFailed(
@@ -318,7 +322,7 @@ class LithopsCloud:
         self._tidy(going.trial, end_key)
         return epoch
 
-    def _epoch(self, going: "_Going", watch: Watch, loss: float, seconds: float) -> Epoch:
+    def _epoch(self, going: "_Going", watch: CallWatch, loss: float, seconds: float) -> Epoch:
         order = going.order
         told = [ended.report for ended in watch.ended if ended.report is not None]
         memory = order.fleet.memory_mb
@@ -340,7 +344,7 @@ class LithopsCloud:
             cpu_share=busy / ran / processors if ran > 0 else None,
         )
 
-    def _tidy(self, trial: Trial, end_key: str) -> None:
+    def _tidy(self, trial: EpochTry, end_key: str) -> None:
         """Keeps the parameters of each epoch, and nothing of how they came about."""
         prefix = trial.prefix.removesuffix(f"{trial.token}/")
         self._shelf.delete([key for key in self._shelf.keys(prefix) if key != end_key and not key.endswith("/stop")])
@@ -348,7 +352,7 @@ class LithopsCloud:
 
 @dataclass(slots=True, kw_only=True)
 class _Going:
-    trial: Trial
+    trial: EpochTry
     order: EpochOrder
     begun: float
     puts: int

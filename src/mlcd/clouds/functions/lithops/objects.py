@@ -39,7 +39,7 @@ def unframe(data: bytes) -> tuple[dict[str, Any], Floats]:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Part:
+class ShardUpdate:
     """A shard's part of an epoch so far, by name: after `step` steps of it, as `attempt` made them."""
 
     shard: int
@@ -52,14 +52,14 @@ class Part:
         return f"{self.shard:05d}-{self.step:07d}-{self.attempt:03d}"
 
     @classmethod
-    def named(cls, name: str) -> "Part":
+    def named(cls, name: str) -> "ShardUpdate":
         """The inverse of `name`."""
         shard, step, attempt = name.split("-")
         return cls(int(shard), int(step), int(attempt))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class EpochTry:
     """One go at an epoch. A go after a kill has another token, so that calls left over cannot reach into it."""
 
     run_id: str
@@ -71,7 +71,7 @@ class Trial:
         """Below it lies all that this go writes."""
         return f"mlcd/{self.run_id}/epochs/{self.epoch:05d}/{self.token}/"
 
-    def part(self, part: Part) -> str:
+    def part(self, part: ShardUpdate) -> str:
         """The key of a shard's part."""
         return f"{self.prefix}part/{part.name}"
 

@@ -57,7 +57,7 @@ class Broken(Exception):
     """The user's model cannot be trained."""
 
 
-class Watch:
+class CallWatch:
     """All calls of one epoch.
 
     repeats   how many calls may be repeated

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlcd.clouds.functions.lithops.call import CallOrder, CallReport, Source, Sync
-from mlcd.clouds.functions.lithops.objects import Part, frame
+from mlcd.clouds.functions.lithops.call import CallOrder, CallReport, ShardSource, Sync
+from mlcd.clouds.functions.lithops.object_store import EpochListing, ObjectStore
+from mlcd.clouds.functions.lithops.objects import ShardUpdate, frame
 from mlcd.clouds.functions.lithops.replica import Replica, closed
-from mlcd.clouds.functions.lithops.shelf import Board, Shelf
 from mlcd.workloads.data import shard
 from mlcd.workloads.model import BUILT_IN, Floats, Model, NotAModel, Rows, built_in, checked
 
@@ -69,7 +69,7 @@ def shard_steps(order: CallOrder, index: int) -> int:
 class _Call:
     def __init__(self, order: CallOrder, storage: Any) -> None:
         self._order = order
-        self._shelf = Shelf(storage, order.bucket, most_puts=order.most_puts, most_gets=order.most_gets)
+        self._shelf = ObjectStore(storage, order.bucket, most_puts=order.most_puts, most_gets=order.most_gets)
         self._begun, self._cpu_begun = time.monotonic(), time.process_time()
         self._spent = {"fetch": 0.0, "compute": 0.0, "update": 0.0, "wait": 0.0}
         self._steps = shard_steps(order, order.shard)
@@ -126,7 +126,7 @@ class _Call:
             arrays.append(layout.rows(data))
         return arrays[0], arrays[1]
 
-    def _resume(self, replica: Replica) -> Board:
+    def _resume(self, replica: Replica) -> EpochListing:
         """What is there already: of this shard from an earlier attempt, and of the others."""
         order = self._order
         board = self._look()
@@ -140,7 +140,7 @@ class _Call:
 
     # ---- steps
 
-    def _to_do(self, board: Board) -> Iterator[int]:
+    def _to_do(self, board: EpochListing) -> Iterator[int]:
         """The steps of this shard; in ASP it goes round again until the epoch has all its steps."""
         step = self._step
         while not (board.stopped or board.ends) and (step < self._steps or self._order.sync is Sync.ASP):
@@ -196,11 +196,11 @@ class _Call:
 
     # ---- the others
 
-    def _push(self, replica: Replica) -> Board:
+    def _push(self, replica: Replica) -> EpochListing:
         """Tells the others, then takes in what they told; BSP waits until all have made this step."""
         order = self._order
         header = {"steps": self._step, "seconds": round(time.monotonic() - self._begun, 3)}
-        key = order.trial.part(Part(order.shard, self._step, order.attempt))
+        key = order.trial.part(ShardUpdate(order.shard, self._step, order.attempt))
         self._shelf.put(key, frame(header, replica.own))
         self._pushed = self._step
         board = self._look()
@@ -210,7 +210,7 @@ class _Call:
             self._merge(replica, board)
         return board
 
-    def _await_all(self, board: Board) -> Board:
+    def _await_all(self, board: EpochListing) -> EpochListing:
         order, begun = self._order, time.monotonic()
         wanted = [(index, min(self._step, shard_steps(order, index))) for index in range(order.shards)]
         pause = POLL_SECONDS
@@ -221,7 +221,7 @@ class _Call:
         self._spent["wait"] += time.monotonic() - begun
         return board
 
-    def _merge(self, replica: Replica, board: Board) -> None:
+    def _merge(self, replica: Replica, board: EpochListing) -> None:
         order = self._order
         reach = order.shards - 1 if order.sync is Sync.BSP else min(order.fan_in, order.shards - 1)
         near = (board.furthest.get((order.shard + distance) % order.shards) for distance in range(1, reach + 1))
@@ -230,12 +230,12 @@ class _Call:
             if found is not None:
                 replica.merge(part.shard, part.step, found[1])
 
-    def _look(self) -> Board:
-        return Board(self._order.trial, self._shelf.keys(self._order.trial.prefix))
+    def _look(self) -> EpochListing:
+        return EpochListing(self._order.trial, self._shelf.keys(self._order.trial.prefix))
 
     # ---- the barrier
 
-    def _close(self, model: Model, start: Floats, board: Board) -> None:
+    def _close(self, model: Model, start: Floats, board: EpochListing) -> None:
         """Who finds that all shards are there adds them up and tells the loss. Two may, and come to the same."""
         order = self._order
         if board.stopped or board.ends or (parts := complete(board, order)) is None:
@@ -289,7 +289,7 @@ class _Timed:
         self._spent[self._phase] += time.monotonic() - self._begun
 
 
-def complete(board: Board, order: CallOrder) -> list[Part] | None:
+def complete(board: EpochListing, order: CallOrder) -> list[ShardUpdate] | None:
     """The parts that make up the epoch, one a shard, or None where it is not over."""
     found = []
     if order.sync is Sync.ASP:
@@ -304,7 +304,7 @@ def complete(board: Board, order: CallOrder) -> list[Part] | None:
     return found
 
 
-def load_model(source: Source, shelf: Shelf) -> Model:
+def load_model(source: ShardSource, shelf: ObjectStore) -> Model:
     """The model to train. The user's own file is imported here, in a folder of its own, and nowhere else.
 
     Raises NotAModel with the reason.

@@ -4,19 +4,19 @@ from collections.abc import Iterable
 
 from mlcd.models.learning import forecast
 from mlcd.problem import Problem
-from mlcd.trial.counted import Attempt, counted
 from mlcd.trial.trial import History
+from mlcd.trial.work_done import Trained, work_done
 
 
-def standing(
-    problem: Problem, history: History, earlier: Iterable[Attempt] = (), *, noise_scale: float | None = None
+def remaining_problem(
+    problem: Problem, history: History, earlier: Iterable[Trained] = (), *, noise_scale: float | None = None
 ) -> Problem:
     """The problem with the work that is still to do after these trials and earlier attempts at the training.
 
     noise_scale  what the training itself shows, in place of what the trials saw
     """
     now = problem.with_noise(noise_scale or history.noise_scale)
-    done = counted(now, history.trials, earlier)
+    done = work_done(now, history.trials, earlier)
     if now.target is not None:
         seen = forecast(done.learned, now.target)
         if seen is not None:

@@ -1,4 +1,4 @@
-"""What trials and earlier attempts have done of a training, each sample counted for what it is worth at its batch."""
+"""What trials and earlier attempts have done of a training, each sample work_done for what it is worth at its batch."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from mlcd.space import Config
 from mlcd.trial.trial import Measurement, Trial
 
 
-class Attempt(Protocol):
+class Trained(Protocol):
     """Something that trained: a trial, or an attempt at the whole training."""
 
     @property
@@ -19,18 +19,18 @@ class Attempt(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class WorkDone:
     """Work done, in samples at the reference batch; `learned` are (work done, metric) in the order of the training."""
 
     samples: float
     learned: tuple[tuple[float, float], ...] = ()
 
 
-def counted(problem: Problem, trials: Iterable[Trial], earlier: Iterable[Attempt] = ()) -> Counted:
+def work_done(problem: Problem, trials: Iterable[Trial], earlier: Iterable[Trained] = ()) -> WorkDone:
     """Each trial went on from the furthest checkpoint before it; one that left none, or a nearer one, adds nothing."""
     reached = done = 0.0
     learned: list[tuple[float, float]] = []
-    steps: tuple[Attempt, ...] = (*trials, *earlier)
+    steps: tuple[Trained, ...] = (*trials, *earlier)
     for step in steps:
         worth = problem.worth(step.config) if problem.batching is not None else 1.0
         if isinstance(step, Measurement):
@@ -39,4 +39,4 @@ def counted(problem: Problem, trials: Iterable[Trial], earlier: Iterable[Attempt
         if step.reached_samples > reached:
             done += (step.reached_samples - reached) * worth
             reached = step.reached_samples
-    return Counted(samples=done, learned=tuple(learned))
+    return WorkDone(samples=done, learned=tuple(learned))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mlcd.training import checkpoints
 from mlcd.training.progress import ProgressFile
-from mlcd.training.surroundings import Surroundings
+from mlcd.training.worker_env import WorkerEnv
 
 REPORT_SECONDS = 0.1
 """Between two progress lines, at least."""
@@ -23,13 +23,13 @@ PATIENCE_SECONDS = 10.0
 Save = Callable[[Path], None]
 
 
-class Course:
+class TrainingProgress:
     """The samples of the whole training that are done, those of the restored checkpoint included.
 
     One for each process: several loops go on counting where the last one stopped. Only the head reports and saves.
     """
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, surroundings: WorkerEnv) -> None:
         self.surroundings = surroundings
         self.samples = 0
         self._progress = ProgressFile(surroundings.progress_file if surroundings.head else None)
@@ -163,6 +163,6 @@ def _leave() -> None:
 
 
 @cache
-def course() -> Course:
+def course() -> TrainingProgress:
     """This process's course, by its variables as they are at the first call."""
-    return Course(Surroundings.read(os.environ))
+    return TrainingProgress(WorkerEnv.read(os.environ))

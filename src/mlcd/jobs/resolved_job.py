@@ -7,10 +7,10 @@ from pathlib import Path
 
 from mlcd.catalog import Catalog, Instance
 from mlcd.clouds.provider import Cloud
-from mlcd.clouds.replay import ReplayCloud, ReplayInstance, Workload, load_workloads
+from mlcd.clouds.replay import ReplayCloud, ReplayInstance, ReplayWorkload, load_workloads
 from mlcd.clouds.sim import ALIASES, MODELS, SimCloud, SimJob, nearest_model
 from mlcd.errors import nearest
-from mlcd.jobs.choice import Offer, listed, measured, offer
+from mlcd.jobs.choice import TypeOffer, listed, measured, offer
 from mlcd.problem import Blueprint, Problem, TrialPolicy
 from mlcd.space import Config, Knob, Space
 from mlcd.spec import TrainSpec
@@ -27,7 +27,7 @@ DEFAULT_NOISE = 0.03
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class ResolvedJob:
     """A problem, the cloud that answers it, and what the receipt compares the answer with.
 
     notes    what of the job's types is left out of the problem, and why
@@ -46,7 +46,7 @@ def offered(spec: TrainSpec, cloud: str, catalog: Catalog) -> Problem:
     return _problem_of(spec, offer(spec, cloud, catalog))
 
 
-def simulated(spec: TrainSpec, name: str, catalog: Catalog, seed: int) -> Setting:
+def simulated(spec: TrainSpec, name: str, catalog: Catalog, seed: int) -> ResolvedJob:
     """A job on `sim/NAME`."""
     work = spec.job
     model = _known_model(spec)
@@ -58,7 +58,7 @@ def simulated(spec: TrainSpec, name: str, catalog: Catalog, seed: int) -> Settin
     use_spot = spec.resources.use_spot
     cloud = SimCloud(cloud=name, instances=instances, job=job, seed=seed, use_spot=use_spot, noise=problem.noise)
     stretch = tuple(cloud.stretch(config) for config in problem.space) if use_spot else ()
-    return Setting(
+    return ResolvedJob(
         problem=replace(problem, noise=cloud.noise, blueprint=blueprint(job, chosen.instances), stretch=stretch),
         cloud=cloud,
         naive=naive_choices(problem.space, _prices(spec, chosen), catalog.popular.get(name, ())),
@@ -66,7 +66,7 @@ def simulated(spec: TrainSpec, name: str, catalog: Catalog, seed: int) -> Settin
     )
 
 
-def replayed(spec: TrainSpec, folder: str, catalog: Catalog) -> Setting:
+def replayed(spec: TrainSpec, folder: str, catalog: Catalog) -> ResolvedJob:
     """A job on `replay/FOLDER`: the whole job is one sample of work."""
     refuse_batches(spec)
     path = Path(folder).expanduser()
@@ -80,7 +80,7 @@ def replayed(spec: TrainSpec, folder: str, catalog: Catalog) -> Setting:
     noise = cloud.noise if spec.search.noise is None else spec.search.noise
     popular = tuple(name for names in catalog.popular.values() for name in names)
     problem = problem_of(spec, space, prices, work_samples=1.0, noise=noise)
-    return Setting(problem=problem, cloud=cloud, naive=naive_choices(space, prices, popular), notes=chosen.notes)
+    return ResolvedJob(problem=problem, cloud=cloud, naive=naive_choices(space, prices, popular), notes=chosen.notes)
 
 
 def blueprint(job: SimJob, instances: Sequence[Instance]) -> Blueprint:
@@ -126,7 +126,7 @@ def _space(
     return Space((instance, Knob(name="nodes", values=tuple(sorted({c.nodes for c in configs})))), configs)
 
 
-def _problem_of(spec: TrainSpec, chosen: Offer) -> Problem:
+def _problem_of(spec: TrainSpec, chosen: TypeOffer) -> Problem:
     work = spec.job
     refuse_batches(spec)
     for field, value in (("workload", work.workload), ("hours", work.hours)):
@@ -154,7 +154,7 @@ def refuse_batches(spec: TrainSpec) -> None:
             )
 
 
-def _prices(spec: TrainSpec, chosen: Offer) -> dict[str, Usd]:
+def _prices(spec: TrainSpec, chosen: TypeOffer) -> dict[str, Usd]:
     """USD per hour of one node; an offer has a price of the kind the job wants for each of its types."""
     prices = {i.name: i.price(spot=spec.resources.use_spot) for i in chosen.instances}
     return {name: price for name, price in prices.items() if price is not None}
@@ -187,7 +187,7 @@ def _check_batch(spec: TrainSpec, problem: Problem) -> None:
         )
 
 
-def _workload(spec: TrainSpec, folder: Path) -> Workload:
+def _workload(spec: TrainSpec, folder: Path) -> ReplayWorkload:
     """The table that the job names, else the one that is called as the job is."""
     if not folder.is_dir():
         problem = "there is no such folder of measured tables"

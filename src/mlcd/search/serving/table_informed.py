@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlcd.known.match import matching_rows
-from mlcd.known.tables import Known, Target
+from mlcd.known.tables import Known, TargetModel
 from mlcd.problem import Problem
 from mlcd.search.strategy import MeasuredStrategy, at_least
 from mlcd.space import Space
-from mlcd.trial.plan import Left
+from mlcd.trial.plan import Remaining
 from mlcd.trial.trial import FailureKind, History
 
 Floats = NDArray[np.float64]
@@ -28,7 +28,7 @@ LESS_ROOM = ("share", "sms", "memory", "memory_gib", "gpu_memory")
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnowingStrategy(MeasuredStrategy):
+class TableInformedStrategy(MeasuredStrategy):
     """A strategy that is given tables of other models, and perhaps the operators of the model to be served.
 
     `known` and `target` are no options: whoever makes the strategy passes them (`registry.strategy(text, known=,
@@ -41,7 +41,7 @@ class KnowingStrategy(MeasuredStrategy):
     needs_operators: ClassVar[bool] = False
 
     known: Known | None = None
-    target: Target | None = None
+    target: TargetModel | None = None
     steps: int = 0
 
     def __post_init__(self) -> None:
@@ -55,7 +55,7 @@ class KnowingStrategy(MeasuredStrategy):
         return self.known
 
     @cached_property
-    def model(self) -> Target:
+    def model(self) -> TargetModel:
         """The model to be served. Raises ValueError where the strategy was made without."""
         if self.target is None:
             raise ValueError(f"{self.name} was made without the model's operators")
@@ -70,13 +70,13 @@ class KnowingStrategy(MeasuredStrategy):
         return (self.steps or problem.max_trials) - len(history.tried)
 
 
-def open_rows(problem: Problem, history: History, left: Left) -> Mask:
+def open_rows(problem: Problem, history: History, remaining: Remaining) -> Mask:
     """(N,) allowed by the ledger, not tried yet, and not ruled out by a failure.
 
     Out of memory rules out what needs no less and has no more: configurations that differ only in MORE_MEMORY knobs
     that are as large or larger, and LESS_ROOM knobs that are as small or smaller.
     """
-    mask = left.allowed.copy()
+    mask = remaining.allowed.copy()
     for config in history.tried:
         mask[problem.space.index[config]] = False
     exhausted = [f.config for f in history.failures if f.kind is FailureKind.OUT_OF_MEMORY]

@@ -10,7 +10,7 @@ from scipy.special import ndtr
 from mlcd.problem import Problem
 from mlcd.search.acquisition import expected_saving
 from mlcd.search.serving.falcon_settings import BeliefSettings
-from mlcd.search.serving.knowing import ById
+from mlcd.search.serving.table_informed import ById
 from mlcd.space import Space
 from mlcd.trial.trial import History
 
@@ -29,7 +29,7 @@ class Seen:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Outlook:
+class ServingForecast:
     """What each configuration may bring, all (N,).
 
     log_value  ln of the goal's value of a million requests, smaller is better, were the limits kept
@@ -104,7 +104,7 @@ def outlook(
     fits: Floats,
     *,
     waiting_deviation: float = DEFAULTS.waiting_deviation,
-) -> Outlook:
+) -> ServingForecast:
     """What each configuration may bring when ln seconds of a batch ~ N(log_seconds, variance).
 
     `fits` is the probability that its memory suffices. V = f x S / min(items / seconds, rate), f = the goal's scale.
@@ -134,7 +134,9 @@ def outlook(
         gain = expected_saving(log_value, variance, best, scale + bound - np.log(items)) * fits
     else:
         gain = np.maximum(best - np.exp(log_value), 0.0) * keeps
-    return Outlook(log_value=np.asarray(log_value), keeps=keeps, gain=gain, best=best, has_incumbent=least is not None)
+    return ServingForecast(
+        log_value=np.asarray(log_value), keeps=keeps, gain=gain, best=best, has_incumbent=least is not None
+    )
 
 
 def _stand_in(log_value: Floats, keeps: Floats) -> float:

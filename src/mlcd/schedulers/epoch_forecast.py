@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from mlcd.functions import FunctionProblem
 from mlcd.models.epochs import PRIOR, EpochModel, EpochPrior, fit_epochs
 from mlcd.schedulers.planning import PLANNING, Fleets, PlanningSettings, candidates, cheapest_usd
-from mlcd.trial.epoch import Epoch, EpochLeft
+from mlcd.trial.epoch import Epoch, RemainingEpochs
 from mlcd.units import Usd, format_seconds
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outlook:
+class EpochForecast:
     """The fit after the epochs so far, with the fleets that may come next."""
 
     model: EpochModel
@@ -27,13 +27,13 @@ class Outlook:
         cls,
         problem: FunctionProblem,
         history: tuple[Epoch, ...],
-        left: EpochLeft,
+        remaining: RemainingEpochs,
         prior: EpochPrior = PRIOR,
         *,
         least_share: float = 1.0,
         settings: PlanningSettings = PLANNING,
         learn_startup: bool = True,
-    ) -> "Outlook":
+    ) -> "EpochForecast":
         """Pure, and cheap enough to be asked for again.
 
         learn_startup  off: what starting functions takes is not learnt, as if it were nothing
@@ -49,11 +49,11 @@ class Outlook:
         if not learn_startup:
             model = replace(model, epoch_seconds=0.0, call_seconds=0.0)
         smallest = _smallest_mb(problem, history)
-        fleets = candidates(problem, model, left, smallest_mb=smallest, settings=settings)
+        fleets = candidates(problem, model, remaining, smallest_mb=smallest, settings=settings)
         cheapest = cheapest_usd(
             problem, model, fleets, smallest_mb=smallest, least_share=least_share, settings=settings
         )
-        spent = sum(e.usd.dollars for e in history) + sum(f.usd.dollars for f in left.failed)
+        spent = sum(e.usd.dollars for e in history) + sum(f.usd.dollars for f in remaining.failed)
         return cls(
             model=model,
             fleets=fleets,
@@ -64,7 +64,7 @@ class Outlook:
             settings=settings,
         )
 
-    def is_hopeless(self, history: tuple[Epoch, ...], left: EpochLeft) -> bool:
+    def is_hopeless(self, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> bool:
         """Whether what is left cannot pay for the epochs left, even where fewer are left than is thought.
 
         Never before two epochs, unless earlier runs told: the first says what one costs, the second what it brings.
@@ -75,9 +75,9 @@ class Outlook:
         if sum(e.fleet.share for e in history) < 2 and share > self.settings.known_epochs_share:
             return False
         sure = 1 - min(0.5, 2 * share) - 0.05
-        if self._fewest_epochs() * sure > left.epochs:
+        if self._fewest_epochs() * sure > remaining.epochs:
             return True
-        return left.usd is not None and self.cheapest_usd * sure > left.usd.dollars
+        return remaining.usd is not None and self.cheapest_usd * sure > remaining.usd.dollars
 
     def _fewest_epochs(self) -> float:
         """To the target, with whatever fleet brings most an epoch."""
@@ -113,28 +113,27 @@ class Outlook:
         step = 10 ** math.floor(math.log10(dollars) - 1)
         return Usd.of(round(math.ceil(dollars * chance / step) * step, 6))
 
-    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], left: EpochLeft) -> str:
+    def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> str:
         """A clause: what is missing."""
-        if left.epochs == 0:
+        if remaining.epochs == 0:
             return f"{problem.max_epochs} epochs did not reach a loss of {problem.target_loss:.4g}"
-        if history and self._fewest_epochs() > left.epochs:
-            return (
-                f"about {_about(self._fewest_epochs())} more would be needed, and max_epochs leaves {left.epochs:.3g}"
-            )
-        if left.seconds is not None and (left.usd is None or self._binds(left.seconds)):
-            remains = f"{format_seconds(max(left.seconds, 0.0))} is left until the deadline"
+        if history and self._fewest_epochs() > remaining.epochs:
+            allowed = f"{remaining.epochs:.3g}"
+            return f"about {_about(self._fewest_epochs())} more would be needed, and max_epochs leaves {allowed}"
+        if remaining.seconds is not None and (remaining.usd is None or self._binds(remaining.seconds)):
+            remains = f"{format_seconds(max(remaining.seconds, 0.0))} is left until the deadline"
             if not history:
                 return f"no fleet can end an epoch in time: {remains}"
             least = format_seconds(self._fewest_seconds())
             return f"about {_about(self.model.epochs_left)} more would take {least} at least, and {remains}"
-        if left.usd is None:
+        if remaining.usd is None:
             return "no fleet can end an epoch"
         needed = self.smallest_budget(problem, history)
         if needed is None or not math.isfinite(self.cheapest_usd):
-            return f"no fleet can end an epoch for the {left.usd} that is left"
+            return f"no fleet can end an epoch for the {remaining.usd} that is left"
         return (
             f"about {_about(self.model.epochs_left)} more would cost {Usd.of(f'{self.cheapest_usd:.2g}')} at least, and"
-            f" {left.usd} is left; a budget of about {needed} would suffice"
+            f" {remaining.usd} is left; a budget of about {needed} would suffice"
         )
 
     def _binds(self, seconds: float) -> bool:

@@ -9,7 +9,7 @@ CHECKPOINT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class TargetEnv:
     """The value of a metric at which a training is done."""
 
     metric: str
@@ -22,7 +22,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class WorkerEnv:
     """The place of this process in the job; outside mlcd a job of one process that reports nowhere.
 
     head                whether this is the process that reports, saves and looks for the stop file
@@ -45,10 +45,10 @@ class Surroundings:
     noise: bool = False
     noise_every: int | None = None
     learning_rate: float | None = None
-    target: Target | None = None
+    target: TargetEnv | None = None
 
     @classmethod
-    def read(cls, env: Mapping[str, str]) -> "Surroundings":
+    def read(cls, env: Mapping[str, str]) -> "WorkerEnv":
         """From the variables of torchrun, mlcd or Slurm. Raises ValueError naming the one that is no number."""
         every = _first(env, "MLCD_NOISE_EVERY")
         if every is not None and every < 1:
@@ -67,7 +67,7 @@ class Surroundings:
             noise=bool(_number(env, "MLCD_NOISE")),
             noise_every=every,
             learning_rate=_number(env, "MLCD_LEARNING_RATE"),
-            target=Target(**json.loads(env["MLCD_TARGET"])) if env.get("MLCD_TARGET") else None,
+            target=TargetEnv(**json.loads(env["MLCD_TARGET"])) if env.get("MLCD_TARGET") else None,
         )
 
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from mlcd.models.serving.gaussian import Belief
 from mlcd.problem import Problem
 from mlcd.search.serving.falcon_settings import BeliefSettings
-from mlcd.search.serving.knowing import KnowingStrategy, Need, open_rows
-from mlcd.search.serving.outlook import Outlook, outlook, seen
-from mlcd.trial.plan import Left, Plan, plans
+from mlcd.search.serving.serving_forecast import ServingForecast, outlook, seen
+from mlcd.search.serving.table_informed import Need, TableInformedStrategy, open_rows
+from mlcd.trial.plan import Plan, Remaining, plans
 from mlcd.trial.trial import History, Suggestion
 
 Floats = NDArray[np.float64]
@@ -23,7 +23,7 @@ DEFAULTS = BeliefSettings()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Prior:
+class ServingPrior:
     """What is known of the model before its first trial, for the configurations of a problem.
 
     belief  of ln seconds of a batch
@@ -43,7 +43,7 @@ class Prior:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BelievingStrategy(KnowingStrategy, ABC):
+class PosteriorStrategy(TableInformedStrategy, ABC):
     """Suggests by a belief about the latency of every configuration, which its trials sharpen."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"known", "target"})
@@ -52,20 +52,20 @@ class BelievingStrategy(KnowingStrategy, ABC):
     settings: BeliefSettings = DEFAULTS
 
     @abstractmethod
-    def prior(self, problem: Problem) -> Prior:
+    def prior(self, problem: Problem) -> ServingPrior:
         """Worked out once for a problem."""
 
     @abstractmethod
-    def pick(self, problem: Problem, history: History, worth: Outlook, candidates: Mask) -> tuple[int, str]:
+    def pick(self, problem: Problem, history: History, worth: ServingForecast, candidates: Mask) -> tuple[int, str]:
         """One of the candidates, of which there is at least one, and why it is worth a trial."""
 
-    def paying(self, problem: Problem, worth: Outlook) -> Mask:  # noqa: ARG002
+    def paying(self, problem: Problem, worth: ServingForecast) -> Mask:  # noqa: ARG002
         """(N,) whether a trial is worth more than it takes, given that something keeps the limits."""
         return np.asarray(worth.gain > self.settings.gain * worth.best)
 
-    def suggest(self, problem: Problem, history: History, left: Left, count: int) -> tuple[Suggestion, ...]:
+    def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """One after another, each as if those before it had come out as predicted."""
-        prior, is_open = self.prior(problem), open_rows(problem, history, left)
+        prior, is_open = self.prior(problem), open_rows(problem, history, remaining)
         rows: list[int] = []
         found = []
         for _ in range(min(count, self.trials_left(problem, history))):
@@ -83,23 +83,23 @@ class BelievingStrategy(KnowingStrategy, ABC):
             found.append(Suggestion(config=problem.space.configs[row], reason=reason + prior.caveat))
         return tuple(found)
 
-    def recommend(self, problem: Problem, history: History, left: Left) -> Plan | None:
+    def recommend(self, problem: Problem, history: History, remaining: Remaining) -> Plan | None:
         """The best that fits, as believed after all trials, discounted by the probability that it keeps the limits.
 
         One that kept them by a hair in a noisy trial gives way to one that keeps them for sure and is hardly worse.
         """
-        fitting = [plan for plan in plans(problem, history) if left.fits(plan)]
+        fitting = [plan for plan in plans(problem, history) if remaining.fits(plan)]
         if not fitting:
             return None
         worth = self.outlook(problem, history)
         believed = worth.log_value - np.log(np.maximum(worth.keeps, 1e-6))
         return min(fitting, key=lambda plan: believed[problem.space.index[plan.config]])
 
-    def ending(self, problem: Problem, history: History, left: Left) -> str:
+    def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
         """By count, for want of anything open or likely, or by a small gain."""
         if self.trials_left(problem, history) <= 0:
             return f"all {len(history.tried)} trials of {self.name} were made"
-        if not open_rows(problem, history, left).any():
+        if not open_rows(problem, history, remaining).any():
             return "nothing is left that may be tried"
         if not any(trial.meets(problem.goal) for trial in history.measured):
             return "nothing that is left is likely to keep the limits"
@@ -109,7 +109,7 @@ class BelievingStrategy(KnowingStrategy, ABC):
         """The words for an end by a small gain."""
         return f"no trial is expected to save {self.settings.gain:.2%} of the best"
 
-    def outlook(self, problem: Problem, history: History, pending: tuple[int, ...] = ()) -> Outlook:
+    def outlook(self, problem: Problem, history: History, pending: tuple[int, ...] = ()) -> ServingForecast:
         """What each configuration may bring after the trials, had the pending ones come out as expected."""
         prior, data = self.prior(problem), seen(problem, history)
         mean, variance = prior.belief.given(data.rows, data.log_seconds, data.errors)

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any
 
-from mlcd.clouds.functions.lithops.objects import Part, Torn, Trial, unframe
+from mlcd.clouds.functions.lithops.objects import EpochTry, ShardUpdate, Torn, unframe
 from mlcd.errors import ProviderError
 from mlcd.workloads.model import Floats
 
@@ -17,7 +17,7 @@ class OutOfRequests(Exception):
     """A call has used up the storage requests that were authorised for it."""
 
 
-class Shelf:
+class ObjectStore:
     """One bucket. Listing costs as much as putting, on every cloud whose prices we know.
 
     storage    Lithops' own client
@@ -93,25 +93,25 @@ class Shelf:
         self.puts += 1
 
 
-class Board:
+class EpochListing:
     """What a listing of one go at an epoch shows: how far each shard is, who closed, whether to stop."""
 
-    def __init__(self, trial: Trial, keys: list[str]) -> None:
-        self.furthest: dict[int, Part] = {}
-        self.parts: set[Part] = set()
+    def __init__(self, trial: EpochTry, keys: list[str]) -> None:
+        self.furthest: dict[int, ShardUpdate] = {}
+        self.parts: set[ShardUpdate] = set()
         self.ends: list[str] = []
         self.stopped = False
         start = len(trial.prefix)
         for key in keys:
             kind, _, name = key[start:].partition("/")
             if kind == "part":
-                self._note(Part.named(name))
+                self._note(ShardUpdate.named(name))
             elif kind == "end":
                 self.ends.append(key)
             elif key == trial.stop:
                 self.stopped = True
 
-    def _note(self, part: Part) -> None:
+    def _note(self, part: ShardUpdate) -> None:
         """Of several that are equally far the first attempt counts, so that all who look see the same."""
         self.parts.add(part)
         known = self.furthest.get(part.shard)
