@@ -112,12 +112,7 @@ class Accounts:
 
 def remaining_of(run: SearchRun) -> Problem:
     """The problem with the work that is still to do after the run's trials and attempts."""
-    return remaining_problem(whole_problem(run), run.history, run.earlier, noise_scale=trained_noise(run))
-
-
-def whole_problem(run: SearchRun) -> Problem:
-    """The problem with all its work, as its file or, where that does not, the job in its trials says."""
-    return run.problem.with_work_told(run.history.total_samples)
+    return remaining_problem(run.problem, run.history, run.earlier, noise_scale=trained_noise(run))
 
 
 def trained_noise(run: SearchRun) -> float | None:

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from mlcd.clouds.provider import Cloud, LeaseFailed, Order, Purpose
 from mlcd.clouds.reading import Listening, Reading
-from mlcd.deciders.account import Account, Accounts, whole_problem
+from mlcd.deciders.account import Account, Accounts
 from mlcd.engine.performer import Situation, lost_seconds
 from mlcd.engine.trials import saved_samples
 from mlcd.engine.watch import QUIET_GAPS, AttemptWatch
@@ -160,7 +160,7 @@ class Training:
                 text = f"the job ended at {target.metric} {points[-1].metric:g}, before its target of {target.value:g}"
                 self.situation.tell(Warned(text=text))
             return
-        share = (run.reached_samples + watch.last.samples) / whole_problem(run).work_samples
+        share = (run.reached_samples + watch.last.samples) / run.problem.work_samples
         if share < STRANGE_SHARE:
             text = f"the job ended well after {share:.0%} of the work its file names: check job.samples"
             self.situation.tell(Warned(text=text))
@@ -299,7 +299,7 @@ class Training:
     def _tell_of(self, ended: Attempt) -> None:
         """Why the training is begun again, and how much of it is kept."""
         run = self.situation.run
-        kept = min(max(run.reached_samples, ended.reached_samples) / whole_problem(run).work_samples, 1.0)
+        kept = min(max(run.reached_samples, ended.reached_samples) / run.problem.work_samples, 1.0)
         where = f"from its checkpoint, at {kept:.0%}" if kept > 0 else "from the beginning"
         if kept > 0 and run.problem.target is not None:
             where = "from its checkpoint"

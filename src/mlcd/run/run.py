@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from mlcd.functions import FunctionProblem
 from mlcd.problem import Problem
@@ -50,7 +50,15 @@ class Run(Generic[P_co]):
         open_numbers = [step.number for step in self.in_flight]
         if number not in open_numbers:
             raise ValueError(f"step {number} is not in flight")
-        return replace(self, steps=tuple(step.ended(outcome) if step.number == number else step for step in self.steps))
+        steps = tuple(step.ended(outcome) if step.number == number else step for step in self.steps)
+        return replace(self, steps=steps).with_work_told()
+
+    def with_work_told(self) -> "Run[P_co]":
+        """This run with the work that its job told in a trial, where its file does not say how much there is."""
+        if isinstance(self.problem, FunctionProblem) or self.problem.work_known:
+            return self
+        problem = self.problem.with_work_told(self.history.total_samples)
+        return self if problem is self.problem else replace(self, problem=cast(P_co, problem))
 
     # ---- the header's facts
 

@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from importlib.resources import files
 from pathlib import Path
@@ -175,7 +175,7 @@ class Store:
             findings=None if findings is None else self._decoded(name, "findings", findings["findings"], Findings),
             outputs=self._outputs(name),
         )
-        return _with_work_told(loaded)
+        return loaded.with_work_told()
 
     def reread(self, run: R) -> R:
         """The same run as it is stored now."""
@@ -440,14 +440,6 @@ def _short_kind(outcome: Outcome) -> str:
 def _call_values(call: FunctionCall) -> tuple[object, ...]:
     values = (getattr(call, name) for name in _CALL_FIELDS)
     return tuple(str(value) if isinstance(value, Decimal) else value for value in values)
-
-
-def _with_work_told(run: Run[Problem | FunctionProblem]) -> AnyRun:
-    """The run with the work that its job has told meanwhile."""
-    if isinstance(run.problem, FunctionProblem):
-        return cast(Run[FunctionProblem], run)
-    told = run.history.total_samples
-    return cast(Run[Problem], replace(run, problem=run.problem.with_work_told(told)))
 
 
 def _advice(message: str) -> str:
