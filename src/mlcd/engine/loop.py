@@ -118,7 +118,7 @@ class Engine(Generic[P]):
         """Side by side; each step is written down the moment it ends."""
         situation = self._situation()
         if len(started) == 1:
-            self._settle(started[0], self._performed(started[0], situation))
+            self._settle(started[0], self.performer.perform(started[0], situation))
             return
         with ThreadPoolExecutor(max_workers=len(started)) as pool:
             waiting: dict[Future[Outcome], Step] = {
@@ -133,9 +133,6 @@ class Engine(Generic[P]):
                     if future.exception() is None:  # it had ended by then: paid, so kept
                         self._settle(waiting[future], future.result())
                 raise
-
-    def _performed(self, step: Step, situation: Situation[P]) -> Outcome:
-        return self.performer.perform(step, situation)
 
     def _situation(self) -> Situation[P]:
         """What steps that start now know. What trials say is told once they have ended: they may run side by side."""
@@ -171,7 +168,7 @@ class Engine(Generic[P]):
             if not self.performer.simulated:
                 self._settle(step, self.performer.lost(step, self._situation(), interrupted=interrupted))
             elif not interrupted:
-                self._settle(step, self._performed(step, self._situation()))
+                self._settle(step, self.performer.perform(step, self._situation()))
 
     # ---- the end
 
