@@ -115,7 +115,7 @@ def test_a_wrong_space_cannot_be_built() -> None:
     types = Knob(name="instance", values=("a",), features={"a": ()})
     with pytest.raises(ValueError, match="empty"):
         Space((types, nodes), ())
-    with pytest.raises(ValueError, match="repeats a configuration"):
+    with pytest.raises(ValueError, match="a duplicate configuration"):
         Space((types, nodes), (Config.deployment("a", 1), Config.deployment("a", 1)))
     with pytest.raises(ValueError, match="does not offer"):
         Space((types, nodes), (Config.deployment("a", 3),))
