@@ -1,6 +1,6 @@
 """Values as JSON and back, derived from their types: a new field of a stored class needs nothing here.
 
-Every dataclass is an object with its fields by name. Beyond that, only these forms are particular:
+Every dataclass is an object with its fields by name. These types have special forms:
 
 Usd                 an integer: micro-dollars
 Decimal             text, exact
@@ -10,7 +10,7 @@ Config              an object: knob to value
 Space               {"knobs": [...], "configs": [[value of each knob, in the knobs' order], ...]}
 Knob                features, log2_sizes and kinds are lists in the order of its values
 a union of classes  an object with one key, the class's name in kebab case: {"failed-epoch": {...}}
-FunctionProblem     `functions` is a list of [first, last] of neighbouring numbers
+FunctionProblem     `functions` is a list of [first, last] of consecutive numbers
 
 Reading ignores keys it does not know (a later patch release may have added them). A field without a default that is
 missing, or one that cannot be read, raises DecodeError. Renaming a stored class or field changes the stored form: such
@@ -49,7 +49,7 @@ class DecodeError(ValueError):
 
 
 def encode(value: object, as_type: Any = None) -> str:
-    """Compact JSON text. `as_type` is needed where the value is one of a union: it tells which.
+    """Compact JSON text. `as_type` is needed for a value of a union type: it names the union.
 
     Raises ValueError for a knob value that is not finite; no other value is refused.
     """
@@ -87,7 +87,7 @@ def from_json(data: Json, as_type: Any) -> Any:
 
 
 def dump(data: Json) -> str:
-    """Compact JSON text of what is JSON already."""
+    """Compact JSON text of data that is already in JSON form."""
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -96,7 +96,7 @@ def dump(data: Json) -> str:
 
 @cache
 def _converter(*, detailed: bool = False) -> Converter:
-    """One that is fast; a detailed one, which knows the path of a mistake, reads again what the first one refused."""
+    """A fast converter; a detailed one, which knows the path of a mistake, re-reads what the fast one refused."""
     converter = Converter(detailed_validation=detailed)
     converter.register_unstructure_hook(float, _float_to_json)
     converter.register_unstructure_hook(Usd, lambda usd: usd.micros)
@@ -218,7 +218,7 @@ def _tag(cls: type) -> str:
 
 
 def _ranges(numbers: tuple[int, ...]) -> list[list[int]]:
-    """Rising numbers as [first, last] of each series of neighbours."""
+    """Ascending numbers as [first, last] of each series of consecutive ones."""
     found: list[list[int]] = []
     for number in numbers:
         if found and number == found[-1][1] + 1:

@@ -1,12 +1,12 @@
-"""The guarantee for functions: before an epoch starts, its worst case is authorised, and it is ended at its cap.
+"""The budget guarantee for functions: an epoch's worst case is authorised before it starts, and it is ended at its cap.
 
 The worst case of n functions of m MB that run for at most s seconds, with r repeated calls (r = problem.repeats(n)):
 
     (n + r) x (price of m x (s + granules) + request x calls + storage)
 
-where a slot makes calls = s/limit + 1 calls at most, each rounded up by one granule. Repeated calls are counted as if
-each ran for the whole epoch. An epoch is authorised only when this fits in what is left, and whatever then happens it
-cannot cost more: so by induction no scheduler can overspend.
+where a slot makes at most calls = s/limit + 1 calls, each rounded up by one granule. Repeated calls are counted as if
+each ran for the whole epoch. An epoch is authorised only if this fits in what remains, and it cannot cost more,
+whatever happens. So, by induction, no scheduler can overspend.
 """
 
 import math
@@ -20,14 +20,14 @@ from mlcd.run.authorisation import Authorisation, Refusal
 from mlcd.trial.epoch import LEAST_SHARE, Epoch, FailedEpoch, Fleet, RemainingEpochs
 from mlcd.units import Usd, format_seconds
 
-_ROUNDING = 1e-9
+_ROUNDING_MARGIN = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpochLedger:
     """The account between two epochs. Frozen: each epoch makes a new one.
 
-    elapsed_seconds  since the first start, deciding included: against the deadline
+    elapsed_seconds  since the first start, including decisions; compared with the deadline
     """
 
     problem: FunctionProblem
@@ -37,47 +37,47 @@ class EpochLedger:
 
     @property
     def spent(self) -> Usd:
-        """All epochs, those that failed too."""
+        """The cost of all epochs, failed ones included."""
         return Usd(sum(e.usd.micros for e in self.epochs) + sum(f.usd.micros for f in self.failed))
 
     @property
     def passes(self) -> float:
-        """Epochs that were run, parts as what they are."""
+        """Epochs that were run; a part of an epoch counts as its share."""
         return math.fsum(e.fleet.share for e in self.epochs)
 
     @property
     def epochs_left(self) -> float:
-        """How many more may be run; 0 where not even the smallest part may."""
+        """How many more epochs may be run; 0 if less than the smallest part remains."""
         remaining = self.problem.max_epochs - self.passes
         return remaining if remaining >= LEAST_SHARE else 0.0
 
     @property
     def seconds(self) -> float:
-        """Since the first start; the epochs' own sum unless the loop says more."""
+        """Seconds since the first start; the sum of the epochs if `elapsed_seconds` is None."""
         if self.elapsed_seconds is not None:
             return self.elapsed_seconds
         return math.fsum([*(e.seconds for e in self.epochs), *(f.seconds for f in self.failed)])
 
     @property
     def usd_left(self) -> Usd | None:
-        """None without a budget."""
+        """The budget that is not spent; None without a budget."""
         budget = self.problem.goal.budget
         return None if budget is None else budget - self.spent
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the deadline; None without one."""
+        """Time until the deadline; None without a deadline."""
         deadline = self.problem.goal.deadline_seconds
         return None if deadline is None else deadline - self.seconds
 
     def worst_usd(self, fleet: Fleet, seconds: float) -> Usd:
-        """The most that an epoch of `fleet` can cost when it is ended after `seconds`; exact, rounded up."""
+        """The exact upper bound, rounded up, of an epoch of `fleet` that is ended after `seconds`."""
         calls = fleet.functions + self.problem.repeats(fleet.functions)
         fixed, per_second = self.problem.slot_terms[self.problem.memory_mb.index(fleet.memory_mb)]
         return Usd.of(calls * (fixed + per_second * Decimal(repr(seconds))))
 
     def remaining(self) -> RemainingEpochs:
-        """What a scheduler may know and use."""
+        """What remains, for a scheduler to use."""
         return RemainingEpochs(
             usd=self.usd_left,
             seconds=self.seconds_left,
@@ -87,12 +87,15 @@ class EpochLedger:
         )
 
     def authorise(self, fleet: Fleet, seconds: float | None = None) -> Authorisation | Refusal:
-        """Permission for one more epoch of at most `seconds` (None: as long as what is left pays for), or why not."""
+        """Authorisation for one more epoch, or a refusal with its reason.
+
+        seconds  the longest that it may run; None means as long as the remaining budget and time allow
+        """
         problem = self.problem
         if fleet.functions not in problem.functions or fleet.memory_mb not in problem.memory_mb:
             return Refusal(choice=fleet, reason="not among the allowed function counts and memory sizes")
-        if fleet.share > self.epochs_left + _ROUNDING:
-            return Refusal(choice=fleet, reason=f"{problem.max_epochs} epochs are the most that are wanted")
+        if fleet.share > self.epochs_left + _ROUNDING_MARGIN:
+            return Refusal(choice=fleet, reason=f"exceeds the limit of {problem.max_epochs} epochs")
         cap = self._cap(fleet)
         wanted = cap if seconds is None else min(seconds, problem.longest_epoch_seconds)
         if not 0 < wanted <= cap:
@@ -109,17 +112,17 @@ class EpochLedger:
         return float(self._caps_of(functions, np.array([[float(fixed)]]), np.array([[float(per_second)]]))[0, 0])
 
     def _caps(self) -> Floats:
-        """(F, M) seconds."""
+        """(F, M) the longest epoch of each fleet, in seconds."""
         return self._caps_of(self.problem.functions_array, *self.problem.slot_term_arrays)
 
     def _caps_of(self, functions: Floats, fixed: Floats, per_second: Floats) -> Floats:
-        """Seconds; a whisker below the exact bound, so that `worst_usd` of a cap always fits."""
+        """The caps in seconds, slightly below the exact bound, so that `worst_usd` of a cap always fits."""
         problem = self.problem
         caps = np.full(np.broadcast_shapes(functions.shape, fixed.shape), problem.longest_epoch_seconds)
         if self.usd_left is not None:
-            calls = np.ceil(problem.repeat_share * functions - _ROUNDING) + functions
+            calls = np.ceil(problem.repeat_share * functions - _ROUNDING_MARGIN) + functions
             share = (self.usd_left.micros - 1) / 1e6 / calls - fixed
-            caps = np.minimum(caps, np.where(share > 0, share / per_second * (1 - _ROUNDING), 0.0))
+            caps = np.minimum(caps, np.where(share > 0, share / per_second * (1 - _ROUNDING_MARGIN), 0.0))
         if self.seconds_left is not None:
             caps = np.minimum(caps, max(0.0, self.seconds_left))
         if not self.epochs_left:

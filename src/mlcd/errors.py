@@ -9,7 +9,7 @@ MlcdError                    exit 1
 ├── RunBusy                  exit 1   another process works on this run
 └── Interrupted              exit 130 resume the run
 
-Answers such as "nothing fits" are no errors: they are statuses of a Result (mlcd.trial.outcome.Status).
+Outcomes such as "nothing fits" are not errors: they are statuses of a Result (mlcd.trial.outcome.Status).
 """
 
 from difflib import get_close_matches
@@ -17,22 +17,22 @@ from typing import ClassVar
 
 
 class MlcdError(Exception):
-    """Anything mlcd refuses to do or could not do; its text is one message for the user."""
+    """Base class: something that mlcd refuses to do or could not do. Its text is one message for the user."""
 
     exit_code: ClassVar[int] = 1
 
 
 class BadInput(MlcdError):
-    """The user's file or command line says something that cannot be meant."""
+    """The user's file or command line is invalid."""
 
     exit_code = 2
 
 
 class SpecError(BadInput):
-    """One mistake in a job file, with the place and the way out.
+    """One mistake in a job file, with its position and the fix.
 
     The text reads `FILE:LINE: FIELD: PROBLEM (got VALUE); allowed: ALLOWED; did you mean NEAREST?`
-    with every part left out that is not known.
+    without the parts that are not known.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class CatalogError(BadInput):
 
 
 class ProviderError(MlcdError):
-    """The cloud cannot be used: no credentials, no such service, refused."""
+    """The cloud cannot be used: missing credentials, unknown service, or access refused."""
 
     exit_code = 7
 
@@ -74,16 +74,16 @@ class StoreError(MlcdError):
 
 
 class RunBusy(MlcdError):
-    """Another live process works on this run."""
+    """Another live process is working on this run."""
 
 
 class Interrupted(MlcdError):
-    """The user pressed Ctrl-C; what was paid for is stored and the run can be resumed."""
+    """The user pressed Ctrl-C. Everything that was paid for is stored, and the run can be resumed."""
 
     exit_code = 130
 
 
 def nearest(name: str, known: list[str] | tuple[str, ...]) -> str:
-    """The known name most like `name`, or "" when none is alike."""
+    """The known name most similar to `name`, or "" if none is similar."""
     found = get_close_matches(name, known, n=1, cutoff=0.6)
     return found[0] if found else ""

@@ -24,7 +24,7 @@ class Objective(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slo:
-    """A limit on the latency of served requests: the `percentile` of it is at most `seconds`."""
+    """A limit on the latency of served requests: its `percentile` must be at most `seconds`."""
 
     seconds: float
     percentile: int = 99
@@ -33,7 +33,7 @@ class Slo:
         if not (self.seconds > 0 and math.isfinite(self.seconds)):
             raise ValueError("a latency limit must be more than 0 s")
         if self.percentile not in (50, 95, 99):
-            raise ValueError("a latency limit is on p50, p95 or p99")
+            raise ValueError("the percentile of a latency limit must be 50, 95 or 99")
 
     def __str__(self) -> str:
         return f"p{self.percentile} within {self.seconds * 1000:g} ms"
@@ -54,16 +54,16 @@ class Goal:
     """An objective and the limits on search plus run.
 
     Scenario 1 is {minimize: time}; 2 is {minimize: cost, deadline}; 3 is {minimize: time, budget}; both limits may
-    stand together. The knee minimises time x cost: the point where the ratio of efficiency to execution time is
+    be set together. The knee minimises time x cost: the point where the ratio of efficiency to execution time is
     greatest (Eager, Zahorjan and Lazowska 1989).
 
-    Serving asks the same of a million requests: cheapest is most requests per dollar, fastest most requests per second;
-    then the limits are on the search and its verification.
+    For serving, the work is a million requests: cheapest means most requests per dollar, fastest means most requests
+    per second. The limits then apply to the search and its verification.
 
-    slo   the latency that requests must keep
-    rate  requests per second that must be held; more than that is worth nothing
+    slo   the latency limit for requests
+    rate  requests per second that must be held; a higher rate has no extra value
 
-    Raises BadInput for values of the wrong type, ValueError for limits that cannot be kept.
+    Raises BadInput for values of the wrong type, ValueError for limits that are not above 0.
     """
 
     minimize: Objective
@@ -73,7 +73,7 @@ class Goal:
     rate: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "minimize", _objective(self.minimize))  # "time" is as good as Objective.TIME
+        object.__setattr__(self, "minimize", _objective(self.minimize))  # "time" is accepted for Objective.TIME
         for name, unit in (("deadline_seconds", "seconds"), ("rate", "requests per second")):
             number = getattr(self, name)
             if isinstance(number, bool) or not isinstance(number, Real | None):
@@ -83,7 +83,7 @@ class Goal:
             if not isinstance(given, kind | None):
                 raise SpecError(f"must be a {kind.__name__}", field=f"goal: {name}", value=given, allowed=form)
         if self.deadline_seconds is not None and not self.deadline_seconds > 0:
-            raise ValueError("a deadline must lie in the future")
+            raise ValueError("a deadline must be in the future")
         if self.budget is not None and self.budget.micros <= 0:
             raise ValueError("a budget must be more than $0")
         if self.rate is not None and not (self.rate > 0 and math.isfinite(self.rate)):
@@ -96,7 +96,7 @@ class Goal:
 
     @property
     def most_spent(self) -> str:
-        """What may be spent, in the words of who asks for leave."""
+        """The most that may be spent, in words, for asking the user to confirm."""
         return f"at most {self.budget}" if self.budget is not None else "an amount that no budget limits"
 
     @property
@@ -113,7 +113,7 @@ class Goal:
         return float(np.sqrt(seconds * usd))
 
     def values(self, seconds: Floats, usd: Floats) -> Floats:
-        """`value` of many."""
+        """`value` for arrays of outcomes."""
         if self.minimize is Objective.TIME:
             return seconds
         return usd if self.minimize is Objective.COST else np.sqrt(seconds * usd)
@@ -141,10 +141,10 @@ class Goal:
 
 
 def goal_json(goal: Goal, *, text: str | None = None, serving: bool = False) -> dict[str, object]:
-    """A goal as every JSON output has it: budget in dollars, deadline in seconds, None where there is no limit.
+    """A goal in the form of every JSON output: budget in dollars, deadline in seconds, None if there is no limit.
 
-    text     the goal in words, left out where None
-    serving  also the latency limit and the rate, which only serving has
+    text     the goal in words; None leaves it out
+    serving  whether to add the latency limit and the rate, which only serving has
     """
     form: dict[str, object] = {} if text is None else {"text": text}
     form["minimize"] = str(goal.minimize)
@@ -158,7 +158,7 @@ def goal_json(goal: Goal, *, text: str | None = None, serving: bool = False) -> 
 
 
 def goal_fields(goal: Goal) -> dict[str, object]:
-    """A goal as a job file has it: the `goal` section, without what is not limited."""
+    """A goal in the form of a job file: the `goal` section, without limits that are not set."""
     fields: dict[str, object] = {"minimize": str(goal.minimize)}
     if goal.deadline_seconds is not None:
         fields["deadline"] = duration_text(goal.deadline_seconds)

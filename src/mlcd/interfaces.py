@@ -1,6 +1,6 @@
 """All names that a plug-in needs, in one place: the interfaces and the values that pass through them.
 
-docs/plugins.md says how they are used. These names stay when the modules behind them move.
+docs/plugins.md explains how to use them. These names stay stable when the modules behind them move.
 """
 
 from mlcd.catalog import Instance

@@ -1,8 +1,8 @@
-"""The guarantee: what was spent, what is reserved, and whether a trial may start.
+"""The budget guarantee: what was spent, what is reserved, and whether a trial may start.
 
-A trial starts only when its worst case, plus what the incumbent needs at its upper bound to finish the job, fits in
-what is left, in money and in time. While nothing measured fits yet there is nothing to reserve, and a trial needs to
-fit by itself. By induction the limits hold at every instant, whatever the trials bring.
+A trial starts only if its worst case, plus the incumbent's upper bound for finishing the job, fits in what remains, in
+money and in time. While nothing measured fits, nothing is reserved, and the trial alone must fit. By induction the
+limits hold at every instant, whatever the outcomes of the trials.
 """
 
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ from mlcd.units import ZERO, Usd, format_seconds
 class Ledger:
     """The account at one instant. Frozen: each step of the engine makes a new one from the store's records.
 
-    spent            all trials paid so far
-    elapsed_seconds  since the first start: the wall clock on real clouds, simulated time on simulated ones
-    open             trials authorised and not yet settled
-    guarded          False only for rivals on simulated clouds, to show what happens without the guarantee
+    spent            cost of all trials paid so far
+    elapsed_seconds  since the first start: wall-clock time on real clouds, simulated time on simulated ones
+    open             trials that are authorised and not yet settled
+    guarded          False only for rival strategies on simulated clouds, to show what happens without the guarantee
     """
 
     problem: Problem
@@ -36,29 +36,29 @@ class Ledger:
 
     @property
     def committed(self) -> Usd:
-        """The worst case of the trials now running."""
+        """The worst-case cost of the running trials."""
         return Usd(sum(a.usd.micros for a in self.open))
 
     @property
     def usd_left(self) -> Usd | None:
-        """Neither spent nor committed; None without a budget."""
+        """The budget that is neither spent nor committed; None without a budget."""
         budget = self.problem.goal.budget
         return None if budget is None else budget - self.spent - self.committed
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the deadline, were the running trials to take their worst case; None without one."""
+        """Time until the deadline after the running trials' worst case; None without a deadline."""
         deadline = self.problem.goal.deadline_seconds
         if deadline is None:
             return None
         return deadline - self.elapsed_seconds - max((a.seconds for a in self.open), default=0.0)
 
     def incumbent(self) -> Plan | None:
-        """The deployment that would be trained if the search ended now; what it needs is reserved."""
+        """The deployment that would be trained if the search ended now; its upper bound is reserved."""
         return best_fitting(self.problem, self.history, self._bare_left())
 
     def remaining(self) -> Remaining:
-        """What a strategy may know and use."""
+        """What remains, for a strategy to use."""
         problem, size = self.problem, len(self.problem.space)
         if not self.guarded:
             return self._bare_left()
@@ -76,7 +76,7 @@ class Ledger:
         return Remaining(usd=bare.usd, seconds=bare.seconds, allowed=allowed)
 
     def authorise(self, config: Config) -> Authorisation | Refusal:
-        """Permission for one more trial of `config` beside the open ones, or the reason why not."""
+        """Authorisation for one more trial of `config` in addition to the open ones, or a refusal with its reason."""
         problem = self.problem
         index = problem.space.index[config]
         if not self.remaining().allowed[index]:
@@ -89,9 +89,9 @@ class Ledger:
         )
 
     def authorise_run(self, plan: Plan) -> Authorisation | Refusal:
-        """Permission for the training or verification: charged for at most its upper bound when guarded."""
+        """Authorisation for the training or verification, or a refusal. If guarded, its upper bound is the limit."""
         if not self._bare_left().fits(plan):
-            return Refusal(choice=plan.config, reason="its upper bound is more than what is left")
+            return Refusal(choice=plan.config, reason="its upper bound exceeds the remaining budget or time")
         return Authorisation(choice=plan.config, attempt=1, usd=plan.worst_usd, seconds=plan.worst_seconds)
 
     def _bare_left(self) -> Remaining:

@@ -1,4 +1,4 @@
-"""How much memory this process may still take."""
+"""How much more memory this process may use."""
 
 import math
 from pathlib import Path
@@ -8,7 +8,7 @@ _LIMIT, _USED = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.c
 
 
 def free_memory_bytes() -> float:
-    """The system's free memory, or less where a limit on this group of processes says so; infinite if none can tell."""
+    """The system's available memory, or less if the control group has a lower limit; infinite if neither is known."""
     found = math.inf
     if _SYSTEM.exists():
         for line in _SYSTEM.read_text().splitlines():

@@ -1,9 +1,9 @@
-"""Plug-ins: strategies, schedulers and clouds that other installed packages offer through entry points.
+"""Plug-ins: strategies, schedulers and clouds that other installed packages provide through entry points.
 
     [project.entry-points."mlcd.strategies"]
     greedy = "my_package.greedy:Greedy"
 
-Entry points are read from the metadata of installed packages. A plug-in is imported only when its name is asked for.
+Entry points are read from the metadata of installed packages. A plug-in is imported only when its name is used.
 """
 
 import re
@@ -31,7 +31,7 @@ class Plugin:
 
     package  its name and version
     target   `module:attribute`
-    problem  why it cannot be used, in words; "" for one that was not refused
+    problem  why it cannot be used, in words; "" if it can
     """
 
     group: str
@@ -42,14 +42,14 @@ class Plugin:
 
     @property
     def noun(self) -> str:
-        """What it offers: strategy, scheduler or cloud."""
+        """What it provides: strategy, scheduler or cloud."""
         return _NOUNS[self.group]
 
 
 def plugins(group: str, *, built_in: Collection[str] = ()) -> tuple[Plugin, ...]:
-    """What is installed in this group, in the order of names; nothing is imported.
+    """The installed plug-ins of this group, ordered by name; nothing is imported.
 
-    One that is named as a built-in, or as a plug-in of another package, has a `problem`: it cannot be used.
+    A plug-in with the name of a built-in, or of another package's plug-in, has a `problem`: it cannot be used.
     """
     points = _points(group)
     names = [point.name for point in points]
@@ -66,17 +66,17 @@ def plugins(group: str, *, built_in: Collection[str] = ()) -> tuple[Plugin, ...]
 
 
 def plugin_names(group: str, *, built_in: Collection[str] = ()) -> tuple[str, ...]:
-    """The names that `load` can be asked for."""
+    """The names that `load` accepts."""
     return tuple(found.name for found in plugins(group, built_in=built_in) if not found.problem)
 
 
 def load(group: str, name: str, *, needs: Collection[str] = (), built_in: Collection[str] = ()) -> Any:
-    """What the plug-in's entry point refers to, or None when no package offers `name`.
+    """What the plug-in's entry point refers to, or None if no package offers `name`.
 
     needs     the attributes that the object must have
 
-    Raises BadInput, which names the package, for a name in `built_in` or offered twice, for a plug-in that cannot be
-    imported, and for one that lacks an attribute.
+    Raises BadInput, which names the package, for a name in `built_in`, a name that two packages offer, a plug-in that
+    cannot be imported, and a plug-in that lacks an attribute.
     """
     found = next((plugin for plugin in plugins(group, built_in=built_in) if plugin.name == name), None)
     if found is None:
@@ -87,16 +87,16 @@ def load(group: str, name: str, *, needs: Collection[str] = (), built_in: Collec
     try:
         loaded = point.load()
     except Exception as error:
-        # Importing somebody else's package may raise anything; it must not look like a fault of mlcd.
+        # Importing a third-party package may raise anything; it must not look like a bug in mlcd.
         raise _refusal(found, f"cannot be imported: {type(error).__name__}: {error}") from error
     if missing := [attribute for attribute in needs if not hasattr(loaded, attribute)]:
         lack = f"lacks {', '.join(missing)}"
-        raise _refusal(found, f"{lack}; docs/plugins.md says what a {found.noun} must have")
+        raise _refusal(found, f"{lack}; docs/plugins.md lists what a {found.noun} must have")
     return loaded
 
 
 def load_class(group: str, name: str, *, needs: Collection[str], built_in: Collection[str]) -> Any:
-    """As `load`, for what is made with a seed and with options: a dataclass whose other fields are the options."""
+    """As `load`, for a class created with a seed and options: a dataclass whose other fields are the options."""
     loaded = load(group, name, needs=needs, built_in=built_in)
     if loaded is not None and "seed" not in getattr(loaded, "__dataclass_fields__", {}):
         found = next(plugin for plugin in plugins(group) if plugin.name == name)
@@ -105,15 +105,15 @@ def load_class(group: str, name: str, *, needs: Collection[str], built_in: Colle
 
 
 def load_object(group: str, name: str, *, needs: Collection[str], built_in: Collection[str]) -> Any:
-    """As `load`, for what is made without arguments; an entry point may also refer to an object that is made."""
+    """As `load`, for an object or a class; a class is instantiated without arguments."""
     loaded = load(group, name, needs=needs, built_in=built_in)
     if not isinstance(loaded, type):
         return loaded
     try:
         return loaded()
-    except Exception as error:  # somebody else's code, as above
+    except Exception as error:  # third-party code, as above
         found = next(plugin for plugin in plugins(group) if plugin.name == name)
-        raise _refusal(found, f"cannot be made: {type(error).__name__}: {error}") from error
+        raise _refusal(found, f"cannot be instantiated: {type(error).__name__}: {error}") from error
 
 
 def _refusal(found: Plugin, why: str) -> BadInput:
@@ -121,40 +121,40 @@ def _refusal(found: Plugin, why: str) -> BadInput:
 
 
 def name_or_object(given: str | Given | None) -> tuple[str | None, Given | None]:
-    """(name, object) of an argument that may be either; the other is None. An object is checked where it is used."""
+    """(name, object) of an argument that is either; the other is None. The object is checked where it is used."""
     return (given, None) if given is None or isinstance(given, str) else (None, given)
 
 
 def check_methods(given: object | None, methods: Collection[str], *, argument: str) -> None:
-    """Raises BadInput for an object without one of these methods; None is no object."""
+    """Raises BadInput if the object lacks one of these methods; None passes."""
     missing = [] if given is None else [name for name in methods if not callable(getattr(given, name, None))]
     if missing:
-        hint = "; give an object, not the class" if isinstance(given, type) else ""
+        hint = "; pass an object, not the class" if isinstance(given, type) else ""
         raise BadInput(f"{argument}: {given!r} has no method {missing[0]}(){hint} (docs/plugins.md)")
 
 
 def object_name(given: object) -> str:
-    """`python:module:Class` of an object that stands in place of a name: what a run is recorded with."""
+    """`python:module:Class` of an object that is used instead of a name; the run is recorded with it."""
     cls = type(given)
     return f"python:{cls.__module__}:{cls.__qualname__}"
 
 
 def is_object_name(text: str) -> bool:
-    """Whether it is what `object_name` gives; no name with options reads so, for each option has an equals sign."""
+    """Whether `text` has the form of `object_name`. Names with options differ: each option has an equals sign."""
     return _OBJECT.fullmatch(text) is not None
 
 
 def object_missing(text: str, *, argument: str) -> str:
-    """What to tell a user who has the name of an object and not the object."""
+    """The message for a user who has the name of an object but not the object."""
     made = f"{argument}={text.rpartition(':')[2].rpartition('.')[2]}(...)"
-    return f"{text} is an object, which only Python can give: mlcd.train(job, {made}), or mlcd.resume(run, {made})"
+    return f"{text} is an object that only Python can pass: mlcd.train(job, {made}), or mlcd.resume(run, {made})"
 
 
 def check_object(recorded: str, given: object | None, *, argument: str) -> None:
-    """Whether a run that was recorded with `recorded` can continue with the object `given` (None: with a name).
+    """Checks that a run recorded with `recorded` can continue with the object `given` (None: with a name).
 
-    Raises BadInput where an object made the run and none, or one of another class, is given; and where a name made the
-    run and an object is given.
+    Raises BadInput if the run was started with an object and `given` is None or of another class, or if the run was
+    started with a name and `given` is an object.
     """
     if is_object_name(recorded):
         if given is None:
@@ -166,13 +166,13 @@ def check_object(recorded: str, given: object | None, *, argument: str) -> None:
             raise BadInput(f"{argument}: {what}; it cannot continue with {object_name(given)}")
     elif given is not None:
         what = f"this run was started with {recorded!r}"
-        raise BadInput(f"{argument}: {what}; it cannot continue with {object_name(given)}: leave {argument} out")
+        raise BadInput(f"{argument}: {what}; it cannot continue with {object_name(given)}: omit {argument}")
 
 
 def _points(group: str) -> "list[EntryPoint]":
-    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and seldom needed
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import and rarely needed
 
-    # A package that is on the path twice (an editable install beside its source) lists its entry points twice.
+    # A package that is on the path twice (an editable install and its source) lists its entry points twice.
     found = {(point.name, _package(point), point.value): point for point in entry_points(group=group)}
     return [found[key] for key in sorted(found)]
 

@@ -1,4 +1,4 @@
-"""Dollars as integer micro-dollars, durations in seconds: their arithmetic and parsers; numbers in human form."""
+"""Dollars as integer micro-dollars, durations in seconds: arithmetic, parsing and formatting."""
 
 import math
 import re
@@ -18,7 +18,7 @@ _ALIGNS = re.compile(r"(?:.?[<>^])?(?:[1-9][0-9]*)?s?", re.S)
 _SECONDS_PER = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 
 Number = int | float | Decimal | Fraction
-"""What an amount is compared with, multiplied and divided by; numbers of numpy count, too."""
+"""What an amount can be compared with, multiplied and divided by; numpy numbers are included."""
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
@@ -28,10 +28,10 @@ class Usd:
     `Usd("12.34")` and `Usd.of(12.34)` take dollars; `Usd(12_340_000)` takes micro-dollars. `repr` gives the first form.
 
     Amounts are added to amounts only (and to 0, so that `sum` needs no start value): adding a bare number is a
-    TypeError, because nothing says that it is in dollars. They are multiplied and divided by numbers; the result is
-    rounded up to the micro-dollar, and a float counts as the decimal it is written as. An amount over an amount is a
-    float. Comparison with numbers, in dollars, is exact, as that of Decimal: `Usd("0.1") == Decimal("0.1")`, but the
-    float 0.1 is slightly more. An amount is always true, $0 too: compare with 0.
+    TypeError, because its unit is not known. They are multiplied and divided by numbers; the result is rounded up to
+    the micro-dollar, and a float counts as the decimal it is written as. An amount divided by an amount is a float.
+    Comparison with numbers, in dollars, is exact, as with Decimal: `Usd("0.1") == Decimal("0.1")`, but the float 0.1 is
+    slightly more. Every amount is truthy, even $0: compare with 0.
     """
 
     micros: int
@@ -51,16 +51,16 @@ class Usd:
 
     @property
     def dollars(self) -> float:
-        """For models and pictures; never for accounts."""
+        """The dollars as a float: for models and plots, never for accounting."""
         return self.micros / MICROS
 
     @property
     def exact(self) -> Decimal:
-        """The dollars, exactly, without needless zeros at the end."""
+        """The exact dollars, without trailing zeros."""
         return Decimal(self._digits())
 
     def for_seconds(self, seconds: float) -> "Usd":
-        """What a rate per hour comes to over `seconds`, rounded up to the micro-dollar."""
+        """The cost of `seconds` at this rate per hour, rounded up to the micro-dollar."""
         milliseconds = math.ceil(seconds * 1000 - 1e-6)
         return Usd(-(-self.micros * milliseconds // 3_600_000))
 
@@ -117,7 +117,7 @@ class Usd:
     @overload
     def __round__(self, digits: int) -> "Usd": ...
     def __round__(self, digits: int | None = None) -> "Usd | int":
-        """To so many digits after the point, half to even; without `digits` the whole dollars, as an int."""
+        """Rounded to `digits` after the decimal point, half to even; without `digits`, whole dollars as an int."""
         if digits is None:
             return round(self.micros, -6) // MICROS
         return Usd(round(self.micros, digits - 6))
@@ -125,7 +125,7 @@ class Usd:
     # ---- comparison
 
     def _order(self, other: object) -> int | float | None:
-        """A number with the sign of self - other (NaN where `other` is), or None for what is no amount."""
+        """A number with the sign of self - other (NaN if `other` is NaN), or None if `other` is not an amount."""
         if isinstance(other, Usd):
             return self.micros - other.micros
         if isinstance(other, Rational):
@@ -158,9 +158,9 @@ class Usd:
         return NotImplemented if order is None else order >= 0
 
     def __hash__(self) -> int:
-        return hash(Fraction(self.micros, MICROS))  # that of every number that it equals
+        return hash(Fraction(self.micros, MICROS))  # equal to the hash of every number it equals
 
-    # ---- texts
+    # ---- text
 
     def _digits(self) -> str:
         whole, rest = divmod(abs(self.micros), MICROS)
@@ -177,7 +177,7 @@ class Usd:
         return f"{sign}${amount:.4f}" if amount >= 0.0001 else f"{sign}${amount:.6f}"
 
     def __format__(self, spec: str) -> str:
-        """`str()`, aligned, where the spec only aligns (`>12`); else the dollars as a number (`,.2f`)."""
+        """`str()`, aligned, if the spec only aligns (`>12`); otherwise the dollars as a number (`,.2f`)."""
         return format(str(self), spec) if _ALIGNS.fullmatch(spec) else format(self.exact, spec)
 
 
@@ -189,7 +189,7 @@ def _micros_up(dollars: str | int | float | Decimal) -> int:
 
 
 def _ratio(number: object) -> tuple[int, int] | None:
-    """`number` as a fraction, a float as the decimal it is written as; None for what is no number.
+    """`number` as a fraction, a float as the decimal it is written as; None if it is not a number.
 
     Raises ValueError for infinities and NaN.
     """
@@ -245,7 +245,7 @@ def parse_seconds(text: str) -> float:
 
 
 def duration_text(seconds: float) -> str:
-    """`seconds` as `parse_seconds` reads them: all digits, without an exponent, which durations do not have."""
+    """`seconds` in a form that `parse_seconds` reads: all digits, no exponent."""
     return f"{Decimal(repr(float(seconds))):f}s"
 
 
@@ -270,7 +270,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def speed_text(samples_per_second: float) -> str:
-    """Three significant digits without exponent: `1,230`, `45.6`, `0.0123`. The unit is the caller's."""
+    """Three significant digits without exponent: `1,230`, `45.6`, `0.0123`. The caller adds the unit."""
     if samples_per_second <= 0:
         return "0"
     digits = 2 - math.floor(math.log10(samples_per_second))
@@ -278,7 +278,7 @@ def speed_text(samples_per_second: float) -> str:
 
 
 def percent_text(fraction: float) -> str:
-    """`12%`, `3.4%`, `under 0.1%`: the size of a difference, its sign left to the words around it."""
+    """`12%`, `3.4%`, `under 0.1%`: the size of a difference, without its sign."""
     size = abs(fraction) * 100
     if 0 < size < 0.1:
         return "under 0.1%"

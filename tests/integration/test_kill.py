@@ -256,7 +256,7 @@ def test_a_second_process_on_the_same_run_is_refused(tmp_path: Path) -> None:
     wait_for(lambda: ended_count(tmp_path) > 0)
     second = launch(tmp_path, 1)
     assert finish(second) == 1
-    assert (tmp_path / f"error-{second.pid}").read_text().startswith("RunBusy: run killed-run is being worked on")
+    assert (tmp_path / f"error-{second.pid}").read_text().startswith("RunBusy: run killed-run is in use")
     assert finish(first) == 0
 
 

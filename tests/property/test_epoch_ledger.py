@@ -84,18 +84,18 @@ def test_no_scheduler_overspends_on_a_wild_cloud(
     seconds=st.floats(0.001, 20_000),
     prices=st.sampled_from(["aws-lambda", "aws-lambda-2018", "google-functions", "azure-functions"]),
 )
-def test_a_leave_covers_everything_that_its_calls_can_cost(
+def test_an_authorisation_covers_the_worst_cost_of_its_calls(
     budget: float, number: int, size: int, seconds: float, prices: str
 ) -> None:
     table = function_prices(prices)
     problem = replace(problem_of(budget), memory_mb=(512, 1024), prices=table, limit_seconds=table.limit_seconds)
     ledger = EpochLedger(problem=problem)
-    leave = ledger.authorise(Fleet(number, size), seconds)
-    if isinstance(leave, Refusal):
+    answer = ledger.authorise(Fleet(number, size), seconds)
+    if isinstance(answer, Refusal):
         assert ledger.worst_usd(Fleet(number, size), seconds) > Usd.of(round(budget * 0.999, 6)) - Usd(2)
         return
     assert problem.goal.budget is not None
-    assert leave.usd <= problem.goal.budget
+    assert answer.usd <= problem.goal.budget
     # Every slot, repeated ones too, runs until the cap in as many calls as the limit makes.
     slots = number + problem.repeats(number)
     full, rest = divmod(seconds, problem.limit_seconds)
@@ -105,20 +105,20 @@ def test_a_leave_covers_everything_that_its_calls_can_cost(
         puts=problem.puts_per_function * slots,
         gets=problem.gets_per_function * slots,
     )
-    assert spent <= leave.usd
+    assert spent <= answer.usd
 
 
 @given(budget=st.floats(0.0001, 2000))
 @settings(max_examples=60, deadline=None)
-def test_what_left_allows_is_authorised_and_nothing_else(budget: float) -> None:
+def test_exactly_the_allowed_fleets_are_authorised(budget: float) -> None:
     ledger = EpochLedger(problem=problem_of(budget))
     remaining = ledger.remaining()
     for row, number in enumerate(FUNCTIONS):
         for column, size in enumerate(MEMORY):
-            leave = ledger.authorise(Fleet(number, size))
-            assert isinstance(leave, Authorisation) == bool(remaining.allowed[row, column])
-            if isinstance(leave, Authorisation):
-                assert leave.seconds == pytest.approx(remaining.cap_seconds[row, column])
+            answer = ledger.authorise(Fleet(number, size))
+            assert isinstance(answer, Authorisation) == bool(remaining.allowed[row, column])
+            if isinstance(answer, Authorisation):
+                assert answer.seconds == pytest.approx(remaining.cap_seconds[row, column])
 
 
 def test_failed_epochs_are_paid_for_and_a_deadline_caps_epochs() -> None:
@@ -141,7 +141,7 @@ def test_refusals_say_why() -> None:
     assert isinstance(ledger.authorise(Fleet(5, 1536)), Refusal), "five is not to be chosen"
 
 
-def test_an_epoch_that_outlasts_its_leave_is_ended_and_charged_no_more() -> None:
+def test_an_epoch_that_outlasts_its_authorisation_is_ended_and_charged_no_more() -> None:
     problem = problem_of(100.0)
     cloud = SimFunctionCloud(problem=problem, laws=PAPER.laws)
     order = EpochOrder(number=1, fleet=Fleet(138, 1536), seconds=50.0, usd=Usd.of(1.2))

@@ -64,16 +64,18 @@ class Account:
         )
 
 
-def outcome(draw: st.DrawFn, problem: Problem, leave: Authorisation) -> Trial:
-    seconds = leave.seconds * draw(shares)
-    price = problem.price(leave.config)
+def outcome(draw: st.DrawFn, problem: Problem, authorised: Authorisation) -> Trial:
+    seconds = authorised.seconds * draw(shares)
+    price = problem.price(authorised.config)
     if draw(st.booleans()):
         kind = draw(st.sampled_from(FailureKind))
         usd = price.for_seconds(seconds)
-        return Failure(config=leave.config, attempt=leave.attempt, kind=kind, message="made", seconds=seconds, usd=usd)
+        return Failure(
+            config=authorised.config, attempt=authorised.attempt, kind=kind, message="made", seconds=seconds, usd=usd
+        )
     return Measurement(
-        config=leave.config,
-        attempt=leave.attempt,
+        config=authorised.config,
+        attempt=authorised.attempt,
         samples_per_second=draw(st.floats(0.01, 1e5)),
         relative_error=draw(st.floats(0, 0.2)),
         iterations=9,
@@ -107,10 +109,10 @@ def test_no_sequence_of_authorised_trials_and_run_breaks_a_limit(data: st.DataOb
         for config in data.draw(st.lists(st.sampled_from(problem.space.configs), max_size=4, unique=True)):
             ledger = account.ledger(opened)
             check_agreement(ledger)
-            leave = ledger.authorise(config)
-            if isinstance(leave, Authorisation):
-                assert leave.attempt == 1 + sum(t.config == config for t in account.trials)
-                opened = (*opened, leave)
+            authorised = ledger.authorise(config)
+            if isinstance(authorised, Authorisation):
+                assert authorised.attempt == 1 + sum(t.config == config for t in account.trials)
+                opened = (*opened, authorised)
         ended = tuple(data.draw(st.composite(lambda draw, a: outcome(draw, problem, a))(a)) for a in opened)
         account.trials += ended
         account.elapsed += max((t.seconds for t in ended), default=0.0)
@@ -125,8 +127,8 @@ def test_no_sequence_of_authorised_trials_and_run_breaks_a_limit(data: st.DataOb
         for option in plans(problem, History(account.trials)):
             assert isinstance(account.ledger().authorise_run(option), Refusal)
         return
-    leave_to_run = account.ledger().authorise_run(plan)
-    assert isinstance(leave_to_run, Authorisation)
+    authorised_run = account.ledger().authorise_run(plan)
+    assert isinstance(authorised_run, Authorisation)
     seconds = plan.worst_seconds * data.draw(shares)
     assert goal.budget is None or spent + problem.price(plan.config).for_seconds(seconds).micros <= goal.budget.micros
     assert goal.deadline_seconds is None or account.elapsed + seconds <= goal.deadline_seconds

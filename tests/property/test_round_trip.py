@@ -1,4 +1,4 @@
-"""Every stored type survives the way to JSON, and through the store, and back: with all its fields.
+"""Every stored type round-trips through JSON and through the store, with all its fields.
 
 Types are found by walking from what the store takes, values are made from the types: a new field, or a new type in a
 field, is covered by itself. Only what `__post_init__` demands is told here (RANGES and FITTED).
@@ -282,7 +282,7 @@ OWN_FORM = {Config, Knob, Space, Usd}
 """Types that are not an object with their fields by name."""
 
 
-def test_all_that_the_store_takes_is_among_the_types() -> None:
+def test_every_stored_type_is_covered() -> None:
     written = (Header, Problem, FunctionProblem, Choice, Step, Outcome, FunctionCall, Verdict, Findings)
     assert reached(written) <= set(STORED)
     assert {Measurement, Failure, Attempt, Epoch, FailedEpoch, FunctionPrices, Config, Fleet} <= set(STORED)
@@ -331,7 +331,7 @@ def test_one_of_several_types_round_trips(name: str) -> None:
 
 
 @given(st.sampled_from([math.inf, -math.inf, math.nan]))
-def test_numbers_that_json_lacks_are_texts(number: float) -> None:
+def test_numbers_without_a_json_form_become_text(number: float) -> None:
     text = codec.encode(number, float)
     assert json.loads(text) == str(number)
     assert math.isnan(number) or codec.decode(text, float) == number

@@ -1,4 +1,4 @@
-"""A global batch that is chosen: what the job file may say of it, what the space and the script are then told."""
+"""A global batch that is chosen: its fields in the job file, and what the space and the script receive."""
 
 import json
 import math
@@ -46,7 +46,7 @@ def _four_processors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def parse(text: str = JOB, **changes: str) -> TrainSpec:
-    """The job with lines in place of its own; an empty one is left out."""
+    """The job with some of its lines replaced; an empty replacement removes the line."""
     lines = dict(line.partition(": ")[::2] for line in text.strip().splitlines())
     lines |= changes
     return parse_train("".join(f"{name}: {value}\n" for name, value in lines.items() if value), file="job.yaml")
@@ -77,7 +77,7 @@ def test_nodes_and_batches_make_the_space() -> None:
     assert found.problem.price(next(c for c in found.problem.space if c.nodes == 3)) == Usd.of("0.1275")
 
 
-def test_epochs_beside_a_target_are_the_most_it_may_take() -> None:
+def test_epochs_with_a_target_are_an_upper_limit() -> None:
     found = prepared(job="{samples: 1500, epochs: 400, target: {metric: accuracy, value: 0.97}}")
     assert found.problem.work_known
     assert found.problem.work_samples == 600_000
@@ -125,7 +125,7 @@ def test_a_bad_bound_is_named_with_its_field(changes: dict[str, str], words: tup
 
 @pytest.mark.parametrize("infra", ["sim/aws", "replay/."])
 @pytest.mark.parametrize("without", ["batch", "job.target"])
-def test_where_nothing_learns_there_is_no_batch_to_choose(infra: str, without: str) -> None:
+def test_a_cloud_without_learning_has_no_batch_to_choose(infra: str, without: str) -> None:
     job = "{model: resnet152, samples: 1500, target: {metric: accuracy, value: 0.97}}"
     changes = {"resources": f"{{infra: {infra}}}", "job": job}
     if without == "batch":
@@ -137,7 +137,7 @@ def test_where_nothing_learns_there_is_no_batch_to_choose(infra: str, without: s
     assert "runs no job that could learn" in message
 
 
-def test_a_batch_below_the_nodes_is_left_out_and_said() -> None:
+def test_a_batch_below_the_nodes_is_excluded_and_reported() -> None:
     found = prepared(batch="[2, 64]")
     assert {(c.nodes, c["batch"]) for c in found.problem.space} == {(1, 2), (2, 2), *((k, 64) for k in (1, 2, 3, 4))}
     assert any("2 on 4 is left out" in note for note in found.notes)
@@ -149,7 +149,7 @@ def test_a_batch_that_no_number_of_nodes_can_share() -> None:
     assert "at least 3" in message
 
 
-def test_a_batch_that_does_not_divide_is_kept_and_said() -> None:
+def test_a_batch_that_does_not_divide_is_kept_and_reported() -> None:
     found = prepared(batch="[64, 128]")
     assert any(c.nodes == 3 for c in found.problem.space)
     assert [note for note in found.notes if "3 nodes do not divide evenly" in note]
@@ -184,7 +184,7 @@ def test_by_memory_a_node_with_more_samples_costs_more() -> None:
     assert price[3, 64] == pytest.approx(3 * node * (0.4 + 0.6 * 22 / 512), abs=1e-6), "by its fullest worker"
 
 
-def test_pricing_is_by_node_unless_it_says_otherwise() -> None:
+def test_pricing_is_by_node_by_default() -> None:
     assert parse().pricing == Pricing()
     assert not parse().pricing.is_by_memory
     assert parse(pricing="memory-proportional").pricing == Pricing(by="memory-proportional", fixed=0.5)
@@ -227,9 +227,9 @@ def test_without_noise_every_sample_counts_the_same_under_adascale() -> None:
     assert Batching(reference=64, noise_scale=math.inf).worth(512) == 1.0
 
 
-def test_a_batching_that_cannot_be() -> None:
+def test_an_impossible_batching_is_refused() -> None:
     for bad in ({"reference": 0}, {"reference": 1, "decay": 1.5}, {"reference": 1, "noise_scale": -1.0}):
-        with pytest.raises(ValueError, match=r"batch|worth|noise"):
+        with pytest.raises(ValueError, match=r"batch|decay|noise"):
             Batching(**bad)
 
 
@@ -245,7 +245,7 @@ def test_a_batching_that_cannot_be() -> None:
         ("accuracy", "lower", False),
     ],
 )
-def test_which_way_a_metric_is_better(metric: str, better: str | None, higher: bool) -> None:
+def test_the_better_direction_follows_the_metric_name(metric: str, better: str | None, higher: bool) -> None:
     target = TargetSpec(metric=metric, value=0.5, better=better)
     assert target.higher is higher
     assert json.loads(target.to_json()) == {"metric": metric, "value": 0.5, "higher": higher}
@@ -297,7 +297,7 @@ def test_a_noise_without_bound_round_trips() -> None:
     assert codec.decode(codec.encode(trial), Measurement) == trial
 
 
-# ---- what the script is told, and tells
+# ---- what the script receives and reports
 
 
 @pytest.fixture
@@ -359,7 +359,7 @@ def test_a_lower_metric_is_met_from_above(job: Path, monkeypatch: pytest.MonkeyP
     assert mlcd.score(loss=0.2)
 
 
-def test_what_is_no_number_is_left_out_with_a_warning(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_metric_that_is_not_a_number_is_ignored_with_a_warning(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not mlcd.score(accuracy=math.nan, loss=0.5)
     assert not mlcd.score(accuracy=math.inf)
     assert reported(job) == [(0, {"loss": 0.5})]
@@ -377,13 +377,13 @@ def test_outside_mlcd_a_report_goes_nowhere_and_the_rate_is_the_script_s(
     assert not (job / "progress.jsonl").exists()
 
 
-def test_the_rate_is_the_job_file_s(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rate_comes_from_the_job_file(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLCD_LEARNING_RATE", "0.4")
     course.cache_clear()
     assert mlcd.learning_rate(0.05) == 0.4
 
 
-# ---- a checkpoint that goes on with another rate
+# ---- a checkpoint that continues with another rate
 
 
 def made(torch: Any, rate: float, schedule: Any = None) -> tuple[Any, Any, Any]:
@@ -397,7 +397,7 @@ def made(torch: Any, rate: float, schedule: Any = None) -> tuple[Any, Any, Any]:
 @pytest.mark.parametrize("rate", [0.1, 0.4, 0.05])
 @pytest.mark.parametrize("kind", ["none", "StepLR", "LambdaLR", "CosineAnnealingLR", "warm-up"])
 def test_a_training_that_changes_its_batch_takes_the_new_rate(job: Path, rate: float, kind: str) -> None:
-    """Whatever the schedule: from the change on, rates are what they would have been, times new over old."""
+    """With any schedule: after the change, each rate is the unchanged one times new over old."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: scripts/setup-venv test")
     import mlcd.torch
 

@@ -7,7 +7,7 @@ import pytest
 
 from mlcd.catalog import Catalog, Instance, load, load_catalog
 from mlcd.catalog.load import _packaged
-from mlcd.catalog.sanity import doubt
+from mlcd.catalog.sanity import implausibility
 from mlcd.errors import CatalogError
 from mlcd.units import Usd
 
@@ -41,7 +41,7 @@ def test_the_snapshot_covers_three_clouds_and_the_papers_families(catalog: Catal
 
 def test_every_row_of_the_snapshot_is_sane(catalog: Catalog) -> None:
     for instance in catalog.instances:
-        assert doubt(instance) is None
+        assert implausibility(instance) is None
         assert len(instance.features) == len(catalog.instances[0].features)
         assert (instance.accelerator is not None) == (instance.accelerators > 0)
 
@@ -61,7 +61,7 @@ def test_aws_62_is_the_papers_3100_deployments(catalog: Catalog) -> None:
     assert all(i.accelerators for i in catalog.select(["aws-gpu"], cloud="aws"))
 
 
-def test_select_takes_names_globs_and_sets_each_once(catalog: Catalog) -> None:
+def test_select_takes_names_globs_and_sets_without_duplicates(catalog: Catalog) -> None:
     names = [i.name for i in catalog.select(["c5n.4xlarge", "c5n.*", "p2.xlarge", "c5n.4xlarge"], cloud="aws")]
     assert names[0] == "c5n.4xlarge"
     assert names[-1] == "p2.xlarge"
@@ -150,7 +150,7 @@ HEAD = "cloud,name,vcpus,memory_gib,network_gbps,usd_per_hour,spot_usd_per_hour,
         ("", "a.txt", [".csv, .yaml or .yml"]),
     ],
 )
-def test_a_bad_file_is_refused_with_the_place(tmp_path: Path, text: str, name: str, words: list[str]) -> None:
+def test_a_bad_file_is_refused_with_file_and_line(tmp_path: Path, text: str, name: str, words: list[str]) -> None:
     with pytest.raises(CatalogError) as caught:
         load_catalog(write(tmp_path, text, name))
     for word in words:

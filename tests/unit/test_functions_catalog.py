@@ -41,13 +41,13 @@ def test_storage_and_repeated_requests_are_charged() -> None:
     assert more.micros - plain.micros == pytest.approx(2 * 5 + 5 * 0.4 + 2 * 0.2, abs=1)
 
 
-def test_alike_calls_cost_what_the_calls_cost() -> None:
+def test_grouped_calls_cost_the_same_as_single_calls() -> None:
     prices = function_prices("siren-paper")
     each = prices.charge(memory_mb=1536, call_seconds=[12.34] * 7 + [900.0] * 3, puts=4)
     assert each == prices.charge_alike(memory_mb=1536, calls=[(12.34, 7), (900.0, 3)], puts=4)
 
 
-def test_google_prices_every_size_by_itself() -> None:
+def test_google_prices_every_size_separately() -> None:
     prices = function_prices("google-functions")
     assert prices.memory_sizes == (128, 256, 512, 1024, 2048, 4096, 8192)
     assert prices.usd_per_second(1024) == Decimal("0.0000165")
@@ -61,7 +61,7 @@ def test_the_papers_action_space_has_138_000_fleets() -> None:
 
 
 @pytest.mark.parametrize("name", all_function_prices())
-def test_every_table_says_where_it_comes_from(name: str) -> None:
+def test_every_table_names_its_source(name: str) -> None:
     prices = function_prices(name)
     assert prices.source
     assert prices.date.year >= 2018
@@ -75,7 +75,7 @@ def test_an_unknown_table_is_refused_with_the_nearest() -> None:
 
 def test_prices_cannot_be_built_wrong() -> None:
     prices = function_prices("aws-lambda")
-    with pytest.raises(ValueError, match="functions have a price"):
+    with pytest.raises(ValueError, match="prices must not be negative"):
         replace(prices, usd_per_gb_second=Decimal(0))
     with pytest.raises(ValueError, match="memory, time limit"):
         replace(prices, memory_mb=(512, 128, 1))

@@ -1,4 +1,4 @@
-"""A training on functions that cannot be meant is refused, with the field and the way out."""
+"""An invalid serverless problem is refused, with the field and the fix."""
 
 from dataclasses import replace
 from typing import Any
@@ -27,24 +27,24 @@ PROBLEM = FunctionProblem(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"functions": ()}, "functions: must be whole numbers above 0, rising"),
-        ({"functions": (4, 2)}, "functions: must be .* rising"),
-        ({"functions": (0, 2)}, "functions: must be whole numbers above 0"),
+        ({"functions": ()}, "functions: must be distinct whole numbers above 0, ascending"),
+        ({"functions": (4, 2)}, "functions: must be .* ascending"),
+        ({"functions": (0, 2)}, "functions: must be distinct whole numbers above 0"),
         ({"functions": (2000,)}, "some would get none"),
         ({"memory_mb": (64, 512)}, "no functions of 64 MB; allowed: 128 to 10,240 MB"),
-        ({"memory_mb": (512, 512)}, "memory: .* none twice"),
+        ({"memory_mb": (512, 512)}, "memory: must be distinct"),
         ({"samples": 0}, "workload.samples: must be at least 1"),
         ({"max_epochs": 0}, "workload.max_epochs"),
         ({"target_loss": float("nan")}, "workload.target_loss: must be a finite number"),
         ({"first_loss": 0.2}, "is not below the loss before training, 0.2"),
         ({"goal": Goal(minimize=Objective.KNEE)}, "allowed: time, cost"),
-        ({"limit_seconds": 1000.0}, "ends after 900 s at most"),
+        ({"limit_seconds": 1000.0}, "aws-lambda ends a call after 900 s"),
         ({"repeat_share": 1.5}, "repeat_share"),
         ({"puts_per_function": -1}, "must not be negative"),
         ({"longest_epoch_seconds": 0.0}, "longest_epoch_seconds"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(change: dict[str, Any], message: str) -> None:
+def test_an_invalid_problem_is_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         replace(PROBLEM, **change)
 

@@ -1,4 +1,4 @@
-"""One way for flags over job files of every kind, one reader of ranges, one error."""
+"""Flags over job files of every kind, the reader of ranges, and the form of errors."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -68,7 +68,7 @@ KINDS = pytest.mark.parametrize(("kind", "text", "flags"), CASES, ids=["train", 
 
 
 @KINDS
-def test_text_and_overrides_give_the_job_again(kind: JobFile[Any], text: str, flags: dict[str, object]) -> None:
+def test_text_and_overrides_recreate_the_job(kind: JobFile[Any], text: str, flags: dict[str, object]) -> None:
     assert set(flags) == set(kind.flags)
     spec = kind.with_flags(kind.parse(text, now=NOW), flags, now=NOW)
     assert spec.source == text
@@ -97,7 +97,7 @@ def test_every_flag_is_named_in_errors_found_at_once_and_later(
 
 
 @KINDS
-def test_flags_leave_the_lines_of_the_file(kind: JobFile[Any], text: str, flags: dict[str, object]) -> None:
+def test_flags_keep_the_line_numbers_of_the_file(kind: JobFile[Any], text: str, flags: dict[str, object]) -> None:
     del flags
     with pytest.raises(SpecError, match=r"^job.yaml:5|^job.yaml:6"):
         kind.parse(text + "goals: 1\n", flags={"on": "x"})
@@ -113,21 +113,21 @@ def test_a_number_is_kept_as_it_is_written() -> None:
     assert spec.envs == {"SEED": "007", "RATE": "1.10"}
 
 
-def test_a_goal_takes_the_place_of_limits_that_were_given_before() -> None:
+def test_a_goal_replaces_limits_given_before() -> None:
     spec = TRAIN.with_flags(TRAIN.parse(TRAIN_TEXT), {"budget": "9 USD", "on": "sim/aws"})
     changed = TRAIN.with_flags(spec, {"goal": {"minimize": "knee"}})
     assert (changed.goal, changed.resources.infra) == (Goal(minimize=Objective.KNEE), "sim/aws")
     assert TRAIN.with_flags(changed, {"budget": 2}).goal == Goal(minimize=Objective.KNEE, budget=Usd.of(2))
 
 
-def test_a_goal_may_be_given_where_the_text_has_none() -> None:
+def test_a_goal_may_be_added_to_a_text_without_one() -> None:
     text = TRAIN_TEXT.partition("goal:")[0]
     assert TRAIN.parse(text, flags={"goal": {"minimize": "time"}}).goal == Goal(minimize=Objective.TIME)
     with pytest.raises(SpecError, match="goal: is missing"):
         TRAIN.parse(text)
 
 
-def test_what_is_maximized_takes_the_place_of_what_is_minimized() -> None:
+def test_maximize_replaces_minimize() -> None:
     assert SERVE.parse(SERVE_TEXT, flags={"maximize": "requests per dollar"}).goal.rate == 5
 
 
@@ -160,7 +160,7 @@ def test_a_goal_is_written_as_a_job_file_reads_it() -> None:
     job = {"name": "a", "model": "a.onnx", "goal": GOAL}
     assert SERVE.from_mapping(job).goal == GOAL
     assert SERVE.from_mapping({**job, "goal": goal_fields(GOAL)}).goal == GOAL
-    with pytest.raises(SpecError, match=r"goal\.slo: unknown field"):  # never left out in silence
+    with pytest.raises(SpecError, match=r"goal\.slo: unknown field"):  # never silently ignored
         TRAIN.from_mapping({"name": "a", "goal": GOAL})
 
 
@@ -190,10 +190,10 @@ def test_a_list_is_sorted_and_a_number_is_a_list_of_one(numbers: list[int]) -> N
     [
         ("0..5", r"is out of range .* from 1 to 1,000 things"),
         ("1..1001", r"is out of range .* from 1 to 1,000 things"),
-        ("1-5", r"is nothing to choose from .* allowed: FORM; did you mean '1..5'\?"),
-        ("many", r"is nothing to choose from .* allowed: FORM"),
-        ([], "is nothing to choose from"),
-        ({"a": 1}, "is nothing to choose from"),
+        ("1-5", r"gives no values to choose from .* allowed: FORM; did you mean '1..5'\?"),
+        ("many", r"gives no values to choose from .* allowed: FORM"),
+        ([], "gives no values to choose from"),
+        ({"a": 1}, "gives no values to choose from"),
         ([1, 2, 1], r"x\[2\]: is given twice"),
         ([1, 0], r"x\[1\]: is out of range"),
         ([1.5], r"x\[0\]: must be a whole number"),
@@ -201,6 +201,6 @@ def test_a_list_is_sorted_and_a_number_is_a_list_of_one(numbers: list[int]) -> N
         (None, "has no value"),
     ],
 )
-def test_what_is_nothing_to_choose_from_is_refused(value: object, message: str) -> None:
+def test_an_empty_set_of_choices_is_refused(value: object, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         CHOICES(tree(value, path="x"))

@@ -50,7 +50,7 @@ def test_nothing_known_is_a_guess() -> None:
     assert resemblance(known(a={"Gemm": 1.0}), TargetModel(name="new", operators=())).confidence == 0.0
 
 
-def test_the_shipped_tables_are_whole() -> None:
+def test_the_shipped_tables_are_complete() -> None:
     tables = cpu()
     assert not tables.simulated
     assert len(tables.configs) == 24

@@ -30,7 +30,7 @@ def test_no_configuration_suits_more_than_half_of_the_models(slo_seconds: float)
     assert near.mean(axis=0).max() <= 0.5
 
 
-def test_shares_are_shares_and_most_of_the_time_is_in_few_operators() -> None:
+def test_operator_shares_are_valid_and_few_operators_take_most_of_the_time() -> None:
     for reference in ("fp32", "fp16"):
         for model in h200(reference).models:
             shares = [use.share for use in model.target.operators]
@@ -38,7 +38,7 @@ def test_shares_are_shares_and_most_of_the_time_is_in_few_operators() -> None:
             assert shares == sorted(shares, reverse=True)
 
 
-def test_operators_are_named_alike_in_models_and_curves() -> None:
+def test_models_and_curves_use_the_same_operator_names() -> None:
     known = h200()
     used = {(use.operator, use.shape) for model in known.models for use in model.target.operators}
     curves = {(curve.operator, curve.shape) for curve in known.curves}
@@ -64,7 +64,7 @@ def test_the_whole_gpu_is_faster_on_full_batches() -> None:
         assert model.latency_seconds[place[132, "fp32"]] < model.latency_seconds[place[8, "fp32"]], model.name
 
 
-def test_a_limit_is_worth_nothing_where_it_is_broken() -> None:
+def test_throughput_is_zero_where_the_limit_is_broken() -> None:
     known = h200()
     for model in known.models:
         value = known.per_dollar(model, 0.03)

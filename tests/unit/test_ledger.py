@@ -22,13 +22,13 @@ def limited(*, usd: str | None = None, hours: float | None = None) -> Problem:
     return make_problem(goal=goal)
 
 
-def leave(problem: Problem, config: Config) -> Authorisation:
+def authorised(problem: Problem, config: Config) -> Authorisation:
     answer = Ledger(problem=problem, history=History()).authorise(config)
     assert isinstance(answer, Authorisation)
     return answer
 
 
-def test_without_limits_everything_is_allowed_and_nothing_is_left_to_count() -> None:
+def test_without_limits_everything_is_allowed() -> None:
     problem = limited()
     ledger = Ledger(problem=problem, history=History())
     remaining = ledger.remaining()
@@ -39,7 +39,7 @@ def test_without_limits_everything_is_allowed_and_nothing_is_left_to_count() -> 
 
 def test_a_trial_is_authorised_at_its_worst_case() -> None:
     problem = limited(usd="100")
-    answer = leave(problem, BIG)
+    answer = authorised(problem, BIG)
     # 600 s + 5 x 60 s, half as much again, 120 s of watchdog
     assert answer.seconds == 900 * 1.5 + 120
     assert answer.usd == problem.price(BIG).for_seconds(answer.seconds)
@@ -55,7 +55,7 @@ def test_a_retry_has_the_next_attempt() -> None:
 
 
 def test_money_is_enough_to_the_micro_dollar() -> None:
-    worst = leave(limited(), BIG).usd
+    worst = authorised(limited(), BIG).usd
     exactly = make_problem(goal=Goal(minimize=Objective.TIME, budget=worst))
     short = make_problem(goal=Goal(minimize=Objective.TIME, budget=worst - Usd(1)))
     assert isinstance(Ledger(problem=exactly, history=History()).authorise(BIG), Authorisation)
@@ -66,18 +66,18 @@ def test_money_is_enough_to_the_micro_dollar() -> None:
 
 
 def test_time_is_enough_to_the_second() -> None:
-    seconds = leave(limited(), BIG).seconds
+    seconds = authorised(limited(), BIG).seconds
     for deadline, allowed in ((seconds, True), (seconds - 0.001, False)):
         problem = make_problem(goal=Goal(minimize=Objective.TIME, deadline_seconds=deadline))
         answer = Ledger(problem=problem, history=History()).authorise(BIG)
         assert isinstance(answer, Authorisation) == allowed
 
 
-def test_the_incumbents_need_is_kept_back() -> None:
+def test_the_incumbents_worst_case_is_reserved() -> None:
     free = limited()
     history = History((measured(free, SMALL, 100.0),))
     reserve = Plan.of(free, history.measured[0])
-    worst = leave(free, BIG)
+    worst = authorised(free, BIG)
     for extra, allowed in ((0, True), (-1, False)):
         budget = reserve.worst_usd + worst.usd + Usd(extra)
         problem = make_problem(goal=Goal(minimize=Objective.TIME, budget=budget))
@@ -105,25 +105,25 @@ def test_a_measured_deployment_that_does_not_fit_reserves_nothing() -> None:
 
 def test_running_trials_commit_the_sum_of_money_and_the_longest_time() -> None:
     problem = limited(usd="100", hours=10)
-    opened = (leave(problem, SMALL), leave(problem, BIG))
+    opened = (authorised(problem, SMALL), authorised(problem, BIG))
     ledger = Ledger(problem=problem, history=History(), spent=Usd.of(3), elapsed_seconds=100.0, open=opened)
     assert ledger.committed == opened[0].usd + opened[1].usd
     assert ledger.usd_left == Usd.of(97) - ledger.committed
     assert ledger.seconds_left == 36_000 - 100 - opened[1].seconds
 
 
-def test_the_sum_of_trials_at_once_is_authorised() -> None:
-    worst = leave(limited(), BIG).usd
+def test_the_budget_must_cover_the_sum_of_parallel_trials() -> None:
+    worst = authorised(limited(), BIG).usd
     problem = make_problem(goal=Goal(minimize=Objective.TIME, budget=worst + worst - Usd(1)))
-    first = leave(problem, BIG)
+    first = authorised(problem, BIG)
     second = Ledger(problem=problem, history=History(), open=(first,)).authorise(BIG)
     assert isinstance(second, Refusal)
 
 
-def test_a_short_trial_beside_a_long_one_must_leave_the_reserve_after_the_long_one() -> None:
+def test_a_short_trial_in_parallel_with_a_long_one_must_keep_the_reserve_after_the_long_one() -> None:
     free = limited()
     history = History((measured(free, SMALL, 100.0),))
-    reserve, long = Plan.of(free, history.measured[0]), leave(free, BIG)
+    reserve, long = Plan.of(free, history.measured[0]), authorised(free, BIG)
     deadline = reserve.worst_seconds + long.seconds - 1
     problem = make_problem(goal=Goal(minimize=Objective.TIME, deadline_seconds=deadline))
     short = Config.deployment("c5.small", 2)
@@ -157,7 +157,7 @@ def test_an_unguarded_rival_sees_the_whole_limit_and_no_refusal() -> None:
     assert isinstance(ledger.authorise_run(plan), Authorisation)
 
 
-def test_the_best_of_what_fits_is_the_incumbent() -> None:
+def test_the_best_fitting_plan_is_the_incumbent() -> None:
     problem = limited(usd="60")
     slow, fast = measured(problem, SMALL, 20.0), measured(problem, BIG, 2000.0)
     dear = measured(problem, Config.deployment("p2.one", 12), 50.0)
@@ -175,6 +175,6 @@ def test_the_best_of_what_fits_is_the_incumbent() -> None:
         {"minimize": Objective.TIME, "budget": ZERO},
     ],
 )
-def test_goals_that_cannot_be_met_are_not_goals(bad: dict[str, object]) -> None:
+def test_impossible_goals_are_refused(bad: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="must"):
         Goal(**bad)  # type: ignore[arg-type]

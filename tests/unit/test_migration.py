@@ -302,7 +302,7 @@ def version(path: Path) -> int:
 
 @pytest.mark.parametrize("simulated", [True, False])
 @pytest.mark.parametrize("schema", SCHEMAS)
-def test_every_schema_of_0_1_opens_with_all_that_was_in_it(tmp_path: Path, schema: int, simulated: bool) -> None:
+def test_every_schema_of_0_1_opens_with_all_its_data(tmp_path: Path, schema: int, simulated: bool) -> None:
     old = OldHome(tmp_path, schema)
     old.train("t", simulated=simulated)
     if schema > 3:
@@ -347,7 +347,7 @@ def test_every_schema_of_0_1_opens_with_all_that_was_in_it(tmp_path: Path, schem
 
 
 @pytest.mark.parametrize("schema", [2, 3])
-def test_a_home_from_before_functions_has_no_tables_of_epochs(tmp_path: Path, schema: int) -> None:
+def test_a_home_older_than_functions_has_no_epoch_tables(tmp_path: Path, schema: int) -> None:
     old = OldHome(tmp_path, schema, epochs=False)
     old.train("t")
     old.close()
@@ -371,7 +371,7 @@ def test_an_infinite_number_as_0_1_wrote_it(tmp_path: Path) -> None:
         assert problem.batching == Batching(reference=64, noise_scale=float("inf"))
 
 
-def test_an_epoch_beside_the_parameters_is_read_in_both_forms() -> None:
+def test_an_epoch_next_to_the_parameters_is_read_in_both_forms() -> None:
     epoch = serverless_run("f", 5, simulated=True).epochs[0]
     today = codec.to_json(epoch)
     assert epoch_from_0_1(today) == today
@@ -384,7 +384,7 @@ def test_an_epoch_beside_the_parameters_is_read_in_both_forms() -> None:
     assert codec.from_json(epoch_from_0_1(before), Epoch) == epoch
 
 
-def test_a_migrated_run_goes_on(tmp_path: Path) -> None:
+def test_a_migrated_run_continues(tmp_path: Path) -> None:
     old = OldHome(tmp_path, 5)
     old.serverless("f", ended=False)
     old.close()
@@ -435,7 +435,7 @@ def test_data_that_no_version_wrote_leaves_the_home_as_it_was(tmp_path: Path) ->
     old.run("odd", "train", {"name": "what"}, {}, simulated=True)
     before = list(old.db.iterdump())
     old.close()
-    with pytest.raises(StoreError, match=r"run odd cannot be brought to this version .*; the file is unchanged"):
+    with pytest.raises(StoreError, match=r"run odd cannot be migrated to this version .*; the file is unchanged"):
         Store(tmp_path)
     assert version(tmp_path / FILE) == 5
     with closing(sqlite3.connect(tmp_path / FILE)) as db:

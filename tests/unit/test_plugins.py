@@ -1,4 +1,4 @@
-"""Plug-ins: found by entry points, refused with the package's name, never in the way of others; objects for names."""
+"""Plug-ins: found by entry points, refused by package name, independent of each other; objects instead of names."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -293,15 +293,15 @@ def test_a_training_takes_objects_and_is_recorded_with_their_names() -> None:
         check_objects(recorded, strategy=mine)
     with pytest.raises(BadInput, match=rf"cannot continue with python:{__name__}:Other"):
         check_objects(recorded, strategy=Other(configs=()), cloud=own)
-    with pytest.raises(BadInput, match=r"strategy: this run was started with 'heterbo'; .*leave strategy out"):
+    with pytest.raises(BadInput, match=r"strategy: this run was started with 'heterbo'; .*omit strategy"):
         check_objects(spec, strategy=mine)
-    with pytest.raises(SpecError, match=r"python:tests.synthetic:Listed is an object, which only Python can give"):
+    with pytest.raises(SpecError, match=r"python:tests.synthetic:Listed is an object that only Python can pass"):
         prepare(recorded, cloud=own)
-    with pytest.raises(SpecError, match=rf"python:{__name__}:Own is an object, which only Python can give"):
+    with pytest.raises(SpecError, match=rf"python:{__name__}:Own is an object that only Python can pass"):
         prepare(recorded, strategy=mine)
 
 
-def test_what_is_no_object_of_the_kind_is_refused() -> None:
+def test_an_object_of_the_wrong_kind_is_refused() -> None:
     spec = parse_train(TRAIN)
     with pytest.raises(BadInput, match=r"strategy: .* has no method suggest\(\)"):
         prepare(spec, strategy=object())  # type: ignore[arg-type]
@@ -309,7 +309,7 @@ def test_what_is_no_object_of_the_kind_is_refused() -> None:
         prepare(spec, cloud=SyntheticCloud())  # type: ignore[arg-type]
 
 
-def test_a_training_on_functions_takes_a_scheduler() -> None:
+def test_a_serverless_job_takes_a_scheduler_object() -> None:
     spec = parse_serverless(FUNCTIONS)
     fixed = Fixed()
     prepared = prepare_functions(spec, strategy=fixed)
@@ -323,7 +323,7 @@ def test_a_training_on_functions_takes_a_scheduler() -> None:
     check_scheduler(spec, None)
     with pytest.raises(BadInput, match=r"started with an object"):
         check_scheduler(recorded, None)
-    with pytest.raises(SpecError, match=r"only Python can give"):
+    with pytest.raises(SpecError, match=r"only Python can pass"):
         prepare_functions(recorded)
     with pytest.raises(BadInput, match=r"has no method decide\(\)"):
         prepare_functions(spec, strategy=object())  # type: ignore[arg-type]
@@ -347,7 +347,7 @@ def test_serving_takes_a_strategy(tmp_path: Path) -> None:
     check_strategy(recorded, mine)
     with pytest.raises(BadInput, match=r"strategy: this run was started with an object"):
         check_strategy(recorded, None)
-    with pytest.raises(SpecError, match=r"only Python can give"):
+    with pytest.raises(SpecError, match=r"only Python can pass"):
         prepare_serving(recorded, folder=tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""The job file of `mlcd serve`: what it reads, and how it refuses."""
+"""The job file of `mlcd serve`: what it reads and what it refuses."""
 
 import re
 from datetime import UTC, datetime
@@ -61,17 +61,17 @@ def test_without_a_latency_limit_the_load_is_offline() -> None:
     [
         ("goal: {maximize: throughput}", r"job.yaml:3: goal.maximize: is not one of .* did you mean 'rate'\?"),
         ("goal: {minimize: cost}", r"job.yaml:3: goal: minimize: cost needs the rate"),
-        ("goal: {slo: {p99: 5ms}}", r"job.yaml:3: goal: says neither maximize nor minimize"),
-        ("goal: {maximize: rate, minimize: cost, rate: 5}", r"goal: says both"),
-        ("goal: {maximize: rate, rate: 5}", r"goal.rate: is what is to be maximized"),
-        ("goal: {maximize: rate, slo: {p98: 5ms}}", r"goal.slo.p98: is no percentile .* allowed: {p99: 50ms}"),
+        ("goal: {slo: {p99: 5ms}}", r"job.yaml:3: goal: has neither maximize nor minimize"),
+        ("goal: {maximize: rate, minimize: cost, rate: 5}", r"goal: has both"),
+        ("goal: {maximize: rate, rate: 5}", r"goal.rate: cannot be given when it is maximized"),
+        ("goal: {maximize: rate, slo: {p98: 5ms}}", r"goal.slo.p98: is not a percentile .* allowed: {p99: 50ms}"),
         ("goal: {maximize: rate, slo: {p99: 50}}", r"goal.slo.p99: a latency needs a unit .* did you mean '50ms'\?"),
         ("goal: {maximize: rate, slo: {p99: fast}}", r"goal.slo.p99: is not a latency"),
         ("goal: {maximize: rate, slo: {p99: 0ms}}", r"goal.slo.p99: is out of range"),
-        ("goal: {maximize: rate, slo: {p99: 5ms, p50: 1ms}}", r"goal.slo: must have one percentile"),
-        ("goal: {minimize: cost, rate: lots}", r"goal.rate: is not a rate .* allowed: requests a second"),
+        ("goal: {maximize: rate, slo: {p99: 5ms, p50: 1ms}}", r"goal.slo: must have exactly one percentile"),
+        ("goal: {minimize: cost, rate: lots}", r"goal.rate: is not a rate .* allowed: requests per second"),
         ("goal: {maximize: rate}\nknobs: {batch: [0]}", r"job.yaml:4: knobs.batch\[?0?\]?: is out of range"),
-        ("goal: {maximize: rate}\nknobs: {batch: []}", r"knobs.batch: is nothing to choose from"),
+        ("goal: {maximize: rate}\nknobs: {batch: []}", r"knobs.batch: gives no values to choose from"),
         ("goal: {maximize: rate}\nknobs: {threads: 2..1}", r"knobs.threads: is an empty range .* '1..2'"),
         ("goal: {maximize: rate}\nknobs: {batch: [4, 4]}", r"knobs.batch\[1\]: is given twice"),
         ("goal: {maximize: rate}\nknobs: {precision: fp16}", r"knobs.precision: .* allowed: fp32, int8; did you mean"),
@@ -79,15 +79,15 @@ def test_without_a_latency_limit_the_load_is_offline() -> None:
         ("goal: {maximize: rate}\nknobs: {memory: 4}", r"knobs.memory: not supported yet; replicas that do not fit"),
         ("goal: {maximize: rate}\nload: {scenario: poisson}", r"load.scenario: .* did you mean 'server'\?"),
         ("goal: {maximize: rate}\nload: {scenario: server}", r"job.yaml:4: load.scenario: looks for the highest rate"),
-        ("goal: {maximize: rate}\nload: {rate: 5}", r"load.rate: stands against goal.maximize: rate"),
+        ("goal: {maximize: rate}\nload: {rate: 5}", r"load.rate: conflicts with goal.maximize: rate"),
         ("goal: {minimize: cost, rate: 5}\nload: {rate: 6}", r"load.rate: differs from goal.rate, which is 5/s"),
         ("goal: {maximize: rate}\nload: {headroom: 1}", r"load.headroom: is out of range"),
         (
             "goal: {maximize: rate}\nsearch: {parallel: 2}",
-            r"search.parallel: not supported yet; load tests side by side",
+            r"search.parallel: not supported yet; parallel load tests",
         ),
         ("goal: {maximize: rate}\nsizes: {length: 0}", r"sizes.length: is out of range"),
-        ("goal: {maximize: rate}\nnum_nodes: 4", r"num_nodes: not supported yet; replicas says"),
+        ("goal: {maximize: rate}\nnum_nodes: 4", r"num_nodes: not supported yet; use knobs.replicas instead"),
         ("", r"job.yaml:1: goal: is missing; allowed: {maximize: requests per dollar"),
     ],
 )
@@ -103,7 +103,7 @@ def test_the_model_must_be_named() -> None:
         parse_serve("")
 
 
-def test_flags_stand_in_place_of_the_file(tmp_path: Path) -> None:
+def test_flags_override_the_values_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(WHOLE)
     spec = with_flags(read_serve(file), {"slo": "p95=20ms", "trials": "3", "strategy": "random", "budget": None})
@@ -119,7 +119,7 @@ def test_flags_stand_in_place_of_the_file(tmp_path: Path) -> None:
     [
         ({"slo": "50ms"}, r"^--slo: is not a latency limit \(got '50ms'\); allowed: p99=50ms"),
         ({"slo": "p99=50"}, r"^--slo: is not a latency"),
-        ({"slo": "p90=50ms"}, r"^--slo: is no percentile"),
+        ({"slo": "p90=50ms"}, r"^--slo: is not a percentile"),
         ({"trials": "many"}, r"^--trials: must be a whole number"),
         ({"trials": "0"}, r"^--trials: is out of range"),
         ({"rate": "-3"}, r"^--rate: is not a rate"),
@@ -134,7 +134,7 @@ def test_mistakes_on_the_command_line_name_the_flag(flags: dict[str, str | None]
         with_flags(spec, flags)
 
 
-def test_what_was_resolved_later_is_named_by_its_line_or_flag() -> None:
+def test_errors_found_later_name_the_line_or_flag() -> None:
     spec = parse_serve(WHOLE)
     assert str(spec.error("search.strategy", "no")).startswith("job.yaml:8: search.strategy: no")
     assert str(spec.error("knobs.none", "no")).startswith("job.yaml:4: knobs.none: no")
@@ -147,7 +147,7 @@ def test_a_deadline_counts_from_the_moment_that_is_given() -> None:
     assert spec.goal.deadline_seconds == 3600
 
 
-def test_the_jobs_of_the_page_and_the_examples_can_be_read() -> None:
+def test_the_jobs_in_the_docs_and_examples_are_valid() -> None:
     root = Path(__file__).resolve().parents[2]
     blocks = re.findall(r"```yaml serve\n(.*?)```", (root / "docs" / "serve.md").read_text(encoding="utf-8"), re.S)
     assert len(blocks) == 4
@@ -157,7 +157,7 @@ def test_the_jobs_of_the_page_and_the_examples_can_be_read() -> None:
         assert read_serve(file).model == "digits-mlp.onnx"
 
 
-def test_every_field_stands_on_the_page() -> None:
+def test_every_field_is_documented() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
     sections = set(serve_record().places()) | {"goal.slo", "goal.budget"}
     for place in sections - {"resources", "knobs", "load", "goal", "search", "search.trial"}:

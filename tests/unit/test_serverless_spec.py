@@ -1,4 +1,4 @@
-"""The job file of `mlcd serverless`: what it reads, what it is resolved to, and how it refuses."""
+"""The job file of `mlcd serverless`: what it reads, how it is resolved, and what it refuses."""
 
 import re
 from contextlib import ExitStack
@@ -40,7 +40,7 @@ def test_every_field_of_the_job_file() -> None:
     assert (spec.search.pushes, spec.search.fan_in, spec.search.repeats, spec.search.limit_seconds) == (10, 4, 0.2, 600)
 
 
-def test_what_is_left_out_has_defaults() -> None:
+def test_missing_fields_have_defaults() -> None:
     spec = parse_serverless(SHORT)
     assert (spec.resources.infra, spec.sync, spec.search.strategy) == ("lithops/localhost", "hsp", "mpc")
 
@@ -54,14 +54,14 @@ def test_what_is_left_out_has_defaults() -> None:
         ("functions: 8..2", "functions: is an empty range (got '8..2')"),
         ("functions: 0", "functions: is out of range (got 0)"),
         ("functions: 1..300", "functions: more functions than the 256 samples of a batch"),
-        ("memory: lots", "memory: is not a size of memory (got 'lots')"),
+        ("memory: lots", "memory: is not a memory size (got 'lots')"),
         ("memory: [512, 512]", "memory[1]: is given twice (got 512)"),
         ("workload: {model: 'a-b:c', target_loss: 1}", "workload.model: does not name a function of a module"),
         ("workload: {model: logistic}", "workload.target_loss: is missing"),
         ("workload: {modle: logistic}", "workload.modle: unknown field"),
         ("workload: {model: logistic, target_loss: low}", "workload.target_loss: must be a number (got 'low')"),
         ("search: {limit: 1s}", "search.limit: is out of range (got '1s')"),
-        ("num_nodes: 3", "num_nodes: not supported yet; functions says how many"),
+        ("num_nodes: 3", "num_nodes: not supported yet; use functions instead"),
     ],
 )
 def test_mistakes_are_named_with_their_line(line: str, message: str) -> None:
@@ -85,20 +85,20 @@ def test_mistakes_are_named_with_their_line(line: str, message: str) -> None:
         ("search: {strategy: oracle}", "search.strategy: oracle runs in `mlcd bench serverless` only"),
     ],
 )
-def test_what_cannot_be_resolved_is_refused_before_anything_is_spent(change: str, message: str) -> None:
+def test_a_job_that_cannot_be_resolved_is_refused_before_spending(change: str, message: str) -> None:
     field = change.partition(":")[0]
     lines = [row for row in SHORT.splitlines() if not row.startswith(f"{field}:")]
     with pytest.raises(BadInput, match=re.escape(message)):
         prepare(parse_serverless("\n".join([*lines, change])))
 
 
-def test_a_back_end_without_prices_is_the_providers_matter() -> None:
+def test_a_back_end_without_prices_is_left_to_the_provider() -> None:
     with pytest.raises(ProviderError, match="has no prices here") as caught:
         prepare(parse_serverless(SHORT + "resources: {infra: lithops/k8s}\n"))
     assert caught.value.exit_code == 7
 
 
-def test_flags_stand_in_for_fields_and_are_named_in_errors() -> None:
+def test_flags_override_fields_and_are_named_in_errors() -> None:
     spec = parse_serverless(SHORT)
     changed = with_function_flags(
         spec, {"on": "sim/lambda", "budget": "2", "functions": "2..8", "memory": "512,1024", "sync": None}
@@ -111,7 +111,7 @@ def test_flags_stand_in_for_fields_and_are_named_in_errors() -> None:
             with_function_flags(spec, {flag: value})
 
 
-def test_data_of_a_folder_is_read_from_beside_the_job_file(tmp_path: Path) -> None:
+def test_a_data_folder_is_relative_to_the_job_file(tmp_path: Path) -> None:
     folder = tmp_path / "ctr"
     folder.mkdir()
     np.save(folder / "x.npy", np.zeros((100, 3), dtype=np.uint16))
@@ -130,9 +130,7 @@ def test_data_of_a_folder_is_read_from_beside_the_job_file(tmp_path: Path) -> No
         prepare(read_serverless(job))
 
 
-def test_ones_own_model_is_read_as_text_and_never_imported_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_user_model_is_read_as_text_and_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.py").write_text("raise RuntimeError('imported')\n")
     np.save(tmp_path / "x.npy", np.zeros((100, 3)))
     np.save(tmp_path / "y.npy", np.zeros(100))
@@ -157,7 +155,7 @@ def test_ones_own_model_is_read_as_text_and_never_imported_here(
     assert b"imported" in given[0].module
 
 
-def test_a_simulated_workload_brings_what_the_file_leaves_out() -> None:
+def test_a_simulated_workload_supplies_missing_fields() -> None:
     spec = parse_serverless(
         "name: a\nresources: {infra: sim/lambda}\nworkload: {model: paper}\ngoal: {minimize: time, budget: 100}\n"
     )
@@ -166,7 +164,7 @@ def test_a_simulated_workload_brings_what_the_file_leaves_out() -> None:
     assert problem.prices.name == "siren-paper"
 
 
-def test_the_examples_job_files_are_right() -> None:
+def test_the_example_job_files_are_valid() -> None:
     folder = ROOT / "examples" / "serverless"
     jobs = sorted(folder.glob("*.yaml"))
     assert len(jobs) >= 4
@@ -174,7 +172,7 @@ def test_the_examples_job_files_are_right() -> None:
         assert prepare(read_serverless(job)).problem.samples > 100
 
 
-def test_the_job_file_of_the_docs_is_right_and_every_field_has_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_documented_job_file_is_valid_and_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     page = (ROOT / "docs" / "serverless.md").read_text()
     (text,) = re.findall(r"```yaml serverless\n(.*?)```", page, re.S)

@@ -237,5 +237,6 @@ def test_what_tells_of_a_configuration() -> None:
         Config.of({"precision": "int8", "batch": 100, "instance": "x"}),
     )
     assert matching_rows(measured, wanted).tolist() == [5, 1, 2]
-    with pytest.raises(BadInput, match=r"what is known is about batch, precision; none of these can be chosen here"):
+    message = r"the measured tables have the knobs batch, precision; none of these can be chosen here"
+    with pytest.raises(BadInput, match=message):
         matching_rows(measured, (Config.of({"threads": 1}),))

@@ -1,4 +1,4 @@
-"""The job file: what it may say, and what is said about a bad one."""
+"""The job file: the allowed forms, and the errors for bad ones."""
 
 import contextlib
 import re
@@ -32,7 +32,7 @@ from mlcd.spec.train import TrialRules
 from mlcd.units import Usd
 
 NOW = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
-MINIMAL = "name: j\ngoal: {minimize: time}\n"  # two lines, so that what is added stands on line 3
+MINIMAL = "name: j\ngoal: {minimize: time}\n"  # two lines, so that an added line is line 3
 DOCS = Path(__file__).parents[2] / "docs" / "job-file.md"
 
 
@@ -47,7 +47,7 @@ def plus(text: str) -> TrainSpec:
 # ---- what a job file may say
 
 
-def test_the_template_is_a_job_file_and_the_issue_s_example() -> None:
+def test_the_template_is_a_valid_job_file() -> None:
     spec = parse(template())
     assert spec.name == "resnet-cifar10"
     assert spec.goal == Goal(minimize=Objective.TIME, budget=Usd.of(100))
@@ -61,7 +61,7 @@ def test_the_template_is_a_job_file_and_the_issue_s_example() -> None:
     assert parse(template("my.job_2")).name == "my.job_2"
 
 
-def test_the_template_refuses_a_name_that_no_job_can_have() -> None:
+def test_the_template_refuses_an_invalid_job_name() -> None:
     with pytest.raises(SpecError, match="did you mean 'a-b'"):
         template("a: b")
 
@@ -71,7 +71,7 @@ def test_only_name_and_goal_are_needed() -> None:
     assert spec == TrainSpec(name="j", goal=Goal(minimize=Objective.TIME), file="job.yaml", source=MINIMAL)
 
 
-def test_every_field_arrives() -> None:
+def test_every_field_is_read() -> None:
     spec = plus(
         """
 resources: {infra: replay/a folder, instance_type: aws-62, use_spot: true}
@@ -127,7 +127,7 @@ def test_a_deadline_is_a_duration_or_a_point_in_time(written: str, seconds: floa
     assert parse(f"name: j\ngoal: {{minimize: cost, deadline: '{written}'}}").goal.deadline_seconds == seconds
 
 
-def test_without_a_now_the_clock_decides() -> None:
+def test_without_now_a_deadline_is_counted_from_the_clock() -> None:
     soon = datetime.now(UTC) + timedelta(hours=1)
     remaining = parse_goal({"minimize": "time", "deadline": soon}).deadline_seconds
     assert remaining is not None
@@ -199,7 +199,7 @@ def test_harmless_forms_of_yaml_are_read(text: str) -> None:
         ("9" * 101, "9" * 101),
     ],
 )
-def test_scalars_are_those_of_yaml_1_2(text: str, value: object) -> None:
+def test_scalars_follow_yaml_1_2(text: str, value: object) -> None:
     assert scalar(text) == value
     assert type(scalar(text)) is type(value)
 
@@ -208,7 +208,7 @@ def test_nan_is_a_number_in_yaml() -> None:
     assert scalar(".nan") != scalar(".nan")
 
 
-# ---- what is said about a bad one: (text after MINIMAL or a whole file, line, field, fragment of the message)
+# ---- errors: (text after MINIMAL or a whole file, line, field, fragment of the message)
 
 BAD_FIELDS = [
     # names of fields
@@ -225,17 +225,17 @@ BAD_FIELDS = [
     ("job: {epochs: 1, epochs: 2}", "job.epochs", "given twice; first on line 3"),
     ("volumes: {/a: b}", "volumes", "not supported yet"),
     ("secrets: {A: b}", "secrets", "takes names only"),
-    ("secrets: [2A]", "secrets[0]", "not a variable's name"),
+    ("secrets: [2A]", "secrets[0]", "not a valid variable name"),
     ("platform: torch", "platform", "did you mean 'pytorch'"),
     ("platform: {topology: ring}", "platform.name", "is missing"),
-    ("platform: {name: mxnet, topology: ring}", "platform.topology", "is no topology of mxnet"),
+    ("platform: {name: mxnet, topology: ring}", "platform.topology", "is not a topology of mxnet"),
     ("progress: {}", "progress", "exactly one of"),
     ("progress: {steps: mlcd.steps, file: a}", "progress", "exactly one of"),
     ("progress: {steps: my.steps}", "progress.steps", "mlcd.steps"),
     ("progress: {pattern: '('}", "progress.pattern", "not a regular expression"),
     ("progress: {pattern: 'loss: (.*)'}", "progress.pattern", "names none of the groups"),
-    ("outputs: [/etc/passwd]", "outputs[0]", "must lie in the working folder"),
-    ("outputs: [../up]", "outputs[0]", "must lie in the working folder"),
+    ("outputs: [/etc/passwd]", "outputs[0]", "must be inside the working folder"),
+    ("outputs: [../up]", "outputs[0]", "must be inside the working folder"),
     ("outputs: [a, a]", "outputs[1]", "given twice"),
     ("checkpoints: yes", "checkpoints", "did you mean 'true'"),
     ("resources: {prices: {small: 0}}", "resources.prices.small", "more than $0"),
@@ -251,7 +251,7 @@ BAD_FIELDS = [
     ("workdir: ' '", "workdir", "not blank"),
     ("resources: {infra: ''}", "resources.infra", "not blank"),
     ("[a]: 1", "", "a field's name must be text"),
-    # YAML that is more than data
+    # YAML beyond plain data
     ("run: !!python/object/apply:os.system [ls]", "run", "tags are not allowed"),
     ("run: !mine x", "run", "got '!mine'"),
     ("!!str run: x", "", "tags are not allowed"),
@@ -270,13 +270,13 @@ BAD_FIELDS = [
     ("  job: {}", "", "same column"),
     ("run: '\\x'\"", "", "not YAML"),
     ("resources: {instance_type: *.xlarge}", "", "begins with * needs quotes"),
-    ("run: a\x00b", "", "a character that text cannot hold"),
+    ("run: a\x00b", "", "contains a character that is not allowed in text"),
     # resources
     ("resources: {instance_type: []}", "resources.instance_type", "must not be empty"),
     ("resources: {instance_type: [a, b, a]}", "resources.instance_type[2]", "given twice (got 'a')"),
     ("resources: {instance_type: [a, 5]}", "resources.instance_type[1]", "must be text"),
     ("resources: {instance_type: 'a, b'}", "resources.instance_type", "did you mean '[a, b]'"),
-    ("resources: {instance_type: a$}", "resources.instance_type", "is not an instance type's name"),
+    ("resources: {instance_type: a$}", "resources.instance_type", "is not a valid instance type"),
     ("resources: {use_spot: yes}", "resources.use_spot", "did you mean 'true'"),
     ("resources: {use_spot: 1}", "resources.use_spot", "must be true or false (got 1)"),
     # node counts
@@ -323,7 +323,7 @@ BAD_FIELDS = [
     ("search: {trial: {precision: 1}}", "search.trial.precision", "less than 1"),
     ("search: {trial: {retries: 0.5}}", "search.trial.retries", "whole number"),
     # environment
-    ("envs: {2A: x}", "envs['2A']", "is not a variable's name"),
+    ("envs: {2A: x}", "envs['2A']", "is not a valid variable name"),
     ("envs: {A: true}", "envs.A", "write it as 'true' with the quotes"),
     ("envs: {A: }", "envs.A", "has no value"),
 ]
@@ -376,11 +376,11 @@ BAD_FILES = [
         "name: j\nresources:\n  instance_type:\n  - a\n  - a b\n",
         5,
         "resources.instance_type[1]",
-        "instance type's name",
+        "is not a valid instance type",
     ),
     ("\n\nname: my job\ngoal: {minimize: time}", 3, "name", "did you mean 'my-job'"),
     ("name: 12\n", 1, "name", "write it as '12'"),
-    ("name: ''\n", 1, "name", "is not a job's name"),
+    ("name: ''\n", 1, "name", "is not a valid job name"),
     ("name: ../../etc\n", 1, "name", "did you mean 'etc'"),
     ("%YAML 3.0\n---\nname: j\n", 1, "", "not YAML"),
     ("x: " + "y" * 300_000, None, "", "too large"),
@@ -425,7 +425,7 @@ def test_a_long_value_is_shown_in_part() -> None:
 
 
 @given(st.text(max_size=60))
-def test_no_text_makes_the_parser_fail_in_any_other_way(text: str) -> None:
+def test_any_text_gives_a_job_or_a_spec_error(text: str) -> None:
     for whole in (text, MINIMAL + text, f"{MINIMAL}job: {{{text}}}"):
         with contextlib.suppress(SpecError):
             parse(whole)
@@ -440,7 +440,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert read_train(file) == read_train(str(file)) == replace(parse(MINIMAL), file=str(file))
 
 
-def test_a_missing_file_names_its_neighbour(tmp_path: Path) -> None:
+def test_a_missing_file_suggests_a_similar_name(tmp_path: Path) -> None:
     (tmp_path / "resnet.yaml").write_text(MINIMAL)
     (tmp_path / "notes.txt").write_text("")
     with pytest.raises(SpecError, match=r"resnt.yaml: there is no such file; did you mean '.*resnet.yaml'"):
@@ -452,7 +452,7 @@ def test_a_missing_file_names_its_neighbour(tmp_path: Path) -> None:
         read_train(tmp_path / "nowhere" / "job.yaml")
 
 
-def test_what_is_no_text_file_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="is a directory"):
         read_train(tmp_path)
     with pytest.raises(SpecError, match="cannot be read: "):
@@ -491,7 +491,7 @@ def test_a_mapping_is_a_job_too() -> None:
     assert parse_train(spec.source, file="") == replace(spec, source=spec.source)
 
 
-def test_numbers_of_numpy_are_numbers() -> None:
+def test_numpy_numbers_are_accepted() -> None:
     import numpy as np
 
     spec = spec_from_mapping(
@@ -507,7 +507,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
     st.text(max_size=40),
     st.floats(min_value=1e-9, max_value=1e18),
 )
-def test_a_mapping_s_source_reads_back(envs: dict[str, str], run: str, samples: float) -> None:
+def test_the_source_of_a_mapping_reads_back(envs: dict[str, str], run: str, samples: float) -> None:
     job = {"name": "j", "goal": {"minimize": "time"}, "envs": envs, "run": run, "job": {"samples": samples}}
     spec = spec_from_mapping(job)
     assert parse_train(spec.source, file="") == spec
@@ -525,7 +525,7 @@ def deep() -> dict[str, Any]:
         ({"goal": {"minimize": "time"}}, "name: is missing"),
         ({"name": "j", "goal": {"minimize": "tim"}}, r"goal.minimize: .*did you mean 'time'"),
         ({"name": "j", "goal": {1: 2}}, r"goal: a field's name must be text \(got 1\)"),
-        ({"name": "j", "goal": {"minimize": {"time"}}}, "goal.minimize: a value of Python's type set"),
+        ({"name": "j", "goal": {"minimize": {"time"}}}, "goal.minimize: values of Python type set"),
         ({"name": "j", "goal": {"minimize": "time", "deadline": datetime(2020, 1, 1)}}, "its zone"),
         ({"name": "j", "goal": {"minimize": "time", "deadline": timedelta(0)}}, "more than 0 seconds"),
         ({"name": "j", "job": {"samples": "5"}}, "job.samples: must be a number"),
@@ -558,7 +558,7 @@ def test_a_goal_is_a_mapping_a_text_or_itself() -> None:
 # ---- from the command line
 
 
-def test_flags_take_the_place_of_the_file_s_values() -> None:
+def test_flags_override_the_values_of_the_file() -> None:
     spec = parse(MINIMAL)
     changed = with_overrides(
         spec, on="sim/gcp", budget="$5", deadline="2026-11-01T13:00Z", strategy="random:steps=9", parallel="4", now=NOW
@@ -604,14 +604,14 @@ def test_a_flag_from_python_is_named_without_dashes() -> None:
     assert caught.value.field == "budget"
 
 
-def test_what_was_not_given_is_known() -> None:
+def test_fields_that_were_not_given_are_known() -> None:
     spec = parse(MINIMAL)
     assert spec.resources.instance_type is None
     assert spec.num_nodes is None
     assert "resources.instance_type" not in spec.places
 
 
-def test_an_error_found_later_names_the_place() -> None:
+def test_an_error_found_later_names_the_position() -> None:
     spec = plus("resources:\n  instance_type: [a,\n    b]\nnum_nodes: {default: 1, c*: 2}\njob: {samples: 1}\n")
     assert str(spec.error("resources.instance_type[1]", "no")) == "job.yaml:5: resources.instance_type[1]: no"
     assert str(spec.error("num_nodes['c*']", "no")) == "job.yaml:6: num_nodes['c*']: no"
@@ -640,11 +640,11 @@ def test_every_example_on_the_page_is_a_job_file(kind: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [text for language, _, text in BLOCKS if language == "python"])
-def test_the_page_s_python_runs(text: str) -> None:
+def test_the_python_examples_on_the_page_run(text: str) -> None:
     exec(compile(text, str(DOCS), "exec"), {})
 
 
-def test_every_field_has_its_place_on_the_page() -> None:
+def test_every_field_is_documented() -> None:
     from mlcd.spec.parse import RESOURCES, train_record
 
     page = DOCS.read_text()

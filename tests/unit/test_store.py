@@ -165,7 +165,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def test_a_run_comes_back_as_it_was_written(store: Store) -> None:
+def test_a_run_round_trips(store: Store) -> None:
     goal = Goal(minimize=Objective.KNEE, budget=Usd.of(9), deadline_seconds=7000.5)
     run = add(store, "a-run", nodes_problem(goal=goal))
     assert store.load("a-run") == run
@@ -222,7 +222,7 @@ def test_a_run_comes_back_as_it_was_written(store: Store) -> None:
     assert (line.trials, line.spent) == (2, run.spent)
 
 
-def test_a_training_on_functions_comes_back_with_its_calls(store: Store) -> None:
+def test_a_serverless_run_round_trips_with_its_calls(store: Store) -> None:
     run: AnyRun = Run(header=header("f", Kind.SERVERLESS), problem=FUNCTIONS)
     store.add(run, spec={})
     assert store.kind("f") is Kind.SERVERLESS
@@ -249,7 +249,7 @@ def test_a_new_run_has_no_steps(store: Store) -> None:
     assert store.runs() == ()
 
 
-def test_work_that_the_job_told_is_part_of_the_problem(store: Store) -> None:
+def test_work_that_the_job_reported_is_part_of_the_problem(store: Store) -> None:
     add(store, "r", nodes_problem(work_known=False))
     assert not store.load("r").problem.work_known  # type: ignore[union-attr]
     store.start("r", [step(1)])
@@ -305,7 +305,7 @@ def test_a_step_needs_a_run(store: Store) -> None:
         store.start("nobody", [step(1)])
 
 
-def test_what_cannot_be_read_names_run_and_field(store: Store) -> None:
+def test_unreadable_data_names_run_and_field(store: Store) -> None:
     add(store, "r")
     store.start("r", [step(1)])
     store.end("r", step(1).ended(measured()))
@@ -329,7 +329,7 @@ def test_the_newest_run_comes_first_and_part_of_a_name_is_enough(store: Store) -
     assert [line.run_id for line in store.runs()] == ["resnet-ab2", "resnet-aa1"]
     assert store.load("resnet-ab").run_id == "resnet-ab2"
     assert store.status("resnet-ab") is Status.RUNNING
-    with pytest.raises(BadInput, match="'resnet-a' begins the names of 2 runs"):
+    with pytest.raises(BadInput, match="'resnet-a' matches 2 runs"):
         store.load("resnet-a")
     with pytest.raises(BadInput, match="`mlcd runs` lists them"):
         store.load("zzz")
@@ -340,7 +340,7 @@ def test_the_newest_run_comes_first_and_part_of_a_name_is_enough(store: Store) -
 def test_a_run_is_held_by_one_at_a_time(tmp_path: Path) -> None:
     with Store(tmp_path) as one, Store(tmp_path) as two:
         assert not one.is_live("r")
-        with one.lock("r"), two.lock("other"), pytest.raises(RunBusy, match="run r is being worked on"), two.lock("r"):
+        with one.lock("r"), two.lock("other"), pytest.raises(RunBusy, match="run r is in use"), two.lock("r"):
             pytest.fail("held twice")
         with one.lock("r"):
             assert two.is_live("r")
@@ -349,7 +349,7 @@ def test_a_run_is_held_by_one_at_a_time(tmp_path: Path) -> None:
         assert not one.is_live("r")
 
 
-def test_in_memory_there_is_nobody_to_share_with() -> None:
+def test_a_store_in_memory_needs_no_lock() -> None:
     with Store(None) as store, store.lock("r"), store.lock("r"):
         add(store, "r")
         assert store.runs()[0].run_id == "r"
@@ -370,7 +370,7 @@ def test_the_schema_before_the_first_release_is_left_alone(tmp_path: Path) -> No
         Store(tmp_path)
 
 
-def test_what_is_not_a_database_says_what_to_do(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"this is no database, it is a letter to my mother " * 40)
     with pytest.raises(StoreError, match="is damaged or not a database: restore it"):
         Store(tmp_path)
@@ -413,10 +413,10 @@ def test_a_full_disk_says_what_to_do_and_loses_nothing(tmp_path: Path) -> None:
 
 def test_a_home_that_cannot_be_used_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StoreError, match="set MLCD_HOME to a folder that can be written"):
+    with pytest.raises(StoreError, match="set MLCD_HOME to a writable folder"):
         Store(tmp_path / "file" / "home")
     (tmp_path / "folder" / FILE).mkdir(parents=True)
-    with pytest.raises(StoreError, match="cannot be written: set MLCD_HOME"):
+    with pytest.raises(StoreError, match="is not writable: set MLCD_HOME"):
         Store(tmp_path / "folder")
 
 
@@ -424,7 +424,7 @@ def test_a_store_held_too_long_by_another_says_what_to_do(tmp_path: Path) -> Non
     with Store(tmp_path) as store, closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
         store._db.execute("PRAGMA busy_timeout = 1")
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreError, match="another mlcd process has held it for too long"):
+        with pytest.raises(StoreError, match="another mlcd process has locked it for too long"):
             add(store, "r")
         other.execute("ROLLBACK")
         add(store, "r")

@@ -11,7 +11,7 @@ micros = st.integers(min_value=0, max_value=10**18)
 
 
 @given(micros)
-def test_money_survives_writing_and_reading(amount: int) -> None:
+def test_money_round_trips_as_text(amount: int) -> None:
     exact = f"{Decimal(amount) / MICROS:f}"
     for form in ("{} USD", "${}", "{}", "USD {}", " {} $ "):
         assert parse_usd(form.format(exact)) == Usd(amount)
@@ -55,12 +55,12 @@ def test_fractions_of_a_micro_dollar_round_up() -> None:
 @pytest.mark.parametrize(
     "bad", ["", "ten", "-5", "- $5", "100 EUR", "1e3", "$", "5 5", ".", -1, -0.5, math.nan, math.inf, True]
 )
-def test_what_is_no_money_is_refused(bad: str | float) -> None:
+def test_text_that_is_not_money_is_refused(bad: str | float) -> None:
     with pytest.raises(ValueError, match="money"):
         parse_usd(bad)
 
 
-def test_a_negative_text_says_so() -> None:
+def test_a_negative_amount_is_named_in_the_error() -> None:
     with pytest.raises(ValueError, match="must not be negative"):
         parse_usd("-5 USD")
 
@@ -91,7 +91,7 @@ def test_money_is_shown_with_the_digits_that_matter(usd: Usd, text: str) -> None
     st.integers(min_value=0, max_value=59),
     st.integers(min_value=0, max_value=59),
 )
-def test_durations_survive_writing_and_reading(days: int, hours: int, minutes: int, seconds: int) -> None:
+def test_durations_round_trip_as_text(days: int, hours: int, minutes: int, seconds: int) -> None:
     total = days * 86400 + hours * 3600 + minutes * 60 + seconds
     for form in ("{}d{}h{}m{}s", "{} days, {} hours, {} minutes, {} seconds", " {}D {}hrs {}min {}sec "):
         assert parse_seconds(form.format(days, hours, minutes, seconds)) == total
@@ -123,7 +123,7 @@ def test_durations_may_have_fractions() -> None:
         ("3 weeks", "not a duration"),
     ],
 )
-def test_what_is_no_duration_is_refused(bad: str, reason: str) -> None:
+def test_text_that_is_not_a_duration_is_refused(bad: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         parse_seconds(bad)
 

@@ -35,7 +35,7 @@ def exactly(usd: Usd) -> Fraction:
 
 
 @given(amounts, numbers)
-def test_comparison_with_a_number_is_that_of_the_exact_dollars(usd: Usd, number: Any) -> None:
+def test_comparison_with_a_number_uses_the_exact_dollars(usd: Usd, number: Any) -> None:
     value, other = exactly(usd), Fraction(number)
     assert (usd == number) == (number == usd) == (value == other)
     assert (usd < number) == (number > usd) == (value < other)
@@ -109,7 +109,7 @@ def test_a_quotient_is_exact_or_rounded_up_by_less_than_a_micro_dollar(usd: Usd,
 
 
 @given(amounts, amounts)
-def test_an_amount_over_an_amount_is_a_float(above: Usd, below: Usd) -> None:
+def test_an_amount_divided_by_an_amount_is_a_float(above: Usd, below: Usd) -> None:
     if below == 0:
         with pytest.raises(ZeroDivisionError):
             above / below
@@ -140,7 +140,7 @@ def test_float_is_the_dollars(usd: Usd) -> None:
 
 
 @given(amounts, st.integers(min_value=-3, max_value=8))
-def test_rounding_is_that_of_the_exact_decimal(usd: Usd, digits: int) -> None:
+def test_rounding_uses_the_exact_decimal(usd: Usd, digits: int) -> None:
     assert round(usd, digits) == round(exactly(usd), digits)
     assert isinstance(round(usd, digits), Usd)
     assert round(usd) == round(exactly(usd))
@@ -168,7 +168,7 @@ def test_formats() -> None:
 
 
 @given(amounts)
-def test_repr_says_the_dollars_and_reads_back(usd: Usd) -> None:
+def test_repr_shows_the_dollars_and_reads_back(usd: Usd) -> None:
     assert eval(repr(usd), {"Usd": Usd}) == usd
     assert parse_usd(repr(abs(usd)).split("'")[1]) == abs(usd)
 
@@ -203,7 +203,7 @@ def test_only_whole_micro_dollars_or_text_make_an_amount(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "ten", "nan", "inf", "$5"])
-def test_other_text_is_no_amount(wrong: str) -> None:
+def test_other_text_is_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match="not an amount of money"):
         Usd(wrong)
 

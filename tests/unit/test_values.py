@@ -32,21 +32,21 @@ def test_a_fleet_has_functions_with_memory(functions: int, memory_mb: int) -> No
 
 
 @pytest.mark.parametrize(("mean", "most"), [(-1.0, 1.0), (2.0, 1.0), (1.0, math.inf)])
-def test_a_phase_takes_a_finite_time(mean: float, most: float) -> None:
-    with pytest.raises(ValueError, match="finite time"):
+def test_a_phase_needs_finite_times(mean: float, most: float) -> None:
+    with pytest.raises(ValueError, match="times must be finite"):
         Phase(mean_seconds=mean, max_seconds=most)
 
 
 @pytest.mark.parametrize(
     "change", [{"number": 0}, {"loss": math.nan}, {"seconds": -1.0}, {"usd": Usd(-1)}, {"failed": 5}]
 )
-def test_an_epoch_is_a_whole_one(change: dict[str, object]) -> None:
+def test_an_invalid_epoch_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"epoch|fail"):
         replace(EPOCH, **change)  # type: ignore[arg-type]  # on purpose
 
 
 @pytest.mark.parametrize("change", [{"p50_seconds": 0.0}, {"p99_seconds": 0.015}, {"requests": 0}, {"errors": 101}])
-def test_a_load_test_has_requests_and_rising_latencies(change: dict[str, object]) -> None:
+def test_a_load_test_needs_requests_and_ordered_latencies(change: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"latencies|requests"):
         replace(LOAD, **change)  # type: ignore[arg-type]  # on purpose
 
@@ -59,7 +59,7 @@ def test_a_noise_scale_is_not_negative() -> None:
         replace(trial, noise_scale=-1.0)
 
 
-def test_the_noise_of_now_is_that_of_the_last_trials() -> None:
+def test_the_noise_scale_comes_from_the_last_trials() -> None:
     problem = make_problem()
     trial = measured(problem, problem.space.configs[0], 10.0)
     assert isinstance(trial, Measurement)

@@ -170,7 +170,7 @@ def test_a_wrong_type_is_refused_by_the_argument_s_name(name: str, argument: str
 
 
 @pytest.mark.parametrize("wrong", [42, None, [], b"x"], ids=repr)
-def test_a_result_refuses_what_is_no_path_and_no_picture(wrong: Any) -> None:
+def test_a_result_refuses_an_invalid_path_or_picture(wrong: Any) -> None:
     result = mlcd.train(TRAIN, budget="0.01 USD")
     with pytest.raises(BadInput, match="path: must be a path"):
         result.report(wrong)
@@ -181,6 +181,6 @@ def test_a_result_refuses_what_is_no_path_and_no_picture(wrong: Any) -> None:
             result.plot(wrong)
 
 
-def test_text_is_as_good_as_an_objective() -> None:
+def test_an_objective_may_be_text() -> None:
     assert mlcd.Goal(minimize="cost") == mlcd.Goal(minimize=mlcd.Goal(minimize="cost").minimize)  # type: ignore[arg-type]
     assert mlcd.Goal(minimize="cost").value(2.0, 3.0) == 3.0  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What it costs: instance types with their prices, from a dated snapshot; no network."""
+"""Instance types with their prices, from a dated snapshot; no network access."""
 
 from mlcd.catalog.catalog import Catalog, NotOffered, family_globs
 from mlcd.catalog.instance import Instance

@@ -1,4 +1,4 @@
-"""The catalog: every instance type that can be chosen, and how to pick from it by name, glob or named set."""
+"""The catalog: every instance type that can be chosen, selected by name, glob or named set."""
 
 import datetime
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from mlcd.errors import CatalogError, SpecError, nearest
 
 
 class NotOffered(CatalogError):
-    """A name that the catalog does not have, in parts, so that whoever knows where it was written can say so."""
+    """A name that the catalog does not have. The parts of the message let a caller add file and line."""
 
     def __init__(self, problem: str, *, value: str, allowed: str, nearest: str = "") -> None:
         self.problem, self.value, self.allowed, self.nearest = problem, value, allowed, nearest
@@ -22,9 +22,9 @@ class NotOffered(CatalogError):
 class Catalog:
     """Instance types and prices as of `date`.
 
-    notes    where the numbers come from, a sentence each
-    sets     named sets -> names; made from the packaged snapshot, so that a user's rows do not change them
-    popular  by cloud, the types a person takes without thinking, in order of preference
+    notes    where the numbers come from, one sentence each
+    sets     named sets -> names; built from the packaged snapshot, so a user's rows do not change them
+    popular  by cloud, the types that people take by default, in order of preference
     """
 
     date: datetime.date
@@ -35,15 +35,15 @@ class Catalog:
 
     @property
     def clouds(self) -> tuple[str, ...]:
-        """The clouds in it, in order."""
+        """The clouds in the catalog, in order."""
         return tuple(dict.fromkeys(i.cloud for i in self.instances))
 
     def age_days(self, today: datetime.date) -> int:
-        """How old the prices are."""
+        """Age of the prices in days."""
         return (today - self.date).days
 
     def for_cloud(self, cloud: str) -> dict[str, Instance]:
-        """The types of one cloud by name. Raises NotOffered for a cloud that is not here."""
+        """The types of one cloud by name. Raises NotOffered for a cloud that the catalog does not have."""
         found = {i.name: i for i in self.instances if i.cloud == cloud}
         if not found:
             hint = nearest(cloud, self.clouds)
@@ -51,14 +51,14 @@ class Catalog:
         return found
 
     def default_types(self, cloud: str) -> tuple[str, ...]:
-        """The patterns that stand for a cloud when a job names no types."""
+        """The patterns to use for a cloud when a job names no types."""
         return DEFAULTS.get(cloud, ("*",))
 
     def select(self, patterns: Iterable[str], *, cloud: str) -> tuple[Instance, ...]:
-        """The types of `cloud` that the patterns name, each once, in the patterns' order.
+        """The types of `cloud` that match the patterns, without duplicates, in the order of the patterns.
 
         A pattern is an exact name, a glob (`c5.*`) or a named set (`aws-62`). Raises NotOffered, with the nearest
-        right name, for a pattern that names nothing.
+        valid name, for a pattern that matches nothing.
         """
         known = self.for_cloud(cloud)
         chosen: dict[str, Instance] = {}

@@ -1,4 +1,4 @@
-"""What functions cost: GB-seconds with their rounding, requests, storage requests; dated tables, no network."""
+"""Prices of functions: GB-seconds with their rounding, requests, storage requests. Dated tables, no network access."""
 
 import csv
 import math
@@ -19,16 +19,16 @@ DEFAULT_PRICES = "aws-lambda"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionPrices:
-    """A cloud's price of functions and of the storage they use, with its limits.
+    """A cloud's prices for functions and for the storage they use, with its limits.
 
-    usd_per_gb_second   of memory that a call has, while it runs; a GB is 1,024 MB
-    usd_per_request     each call, failed ones too
-    granule_seconds     a call's duration is rounded up to a multiple of it
-    usd_per_put, usd_per_get   requests to object storage
+    usd_per_gb_second   for the memory of a call while it runs; a GB is 1,024 MB
+    usd_per_request     for each call, failed ones included
+    granule_seconds     a call's duration is rounded up to a multiple of this
+    usd_per_put, usd_per_get   for requests to object storage
     memory_mb           allowed sizes: from, to, step; or the tiers of `tier_usd_per_second`
-    tier_usd_per_second where a cloud prices each size by itself: MB to US dollars a second, in place of GB-seconds
+    tier_usd_per_second for clouds that price each size separately: MB to US dollars per second, instead of GB-seconds
     limit_seconds       a call that runs longer is ended
-    concurrency         calls at once that a new account may make
+    concurrency         number of concurrent calls that a new account may make
     """
 
     name: str
@@ -47,28 +47,28 @@ class FunctionPrices:
     def __post_init__(self) -> None:
         prices = (self.usd_per_gb_second, self.usd_per_request, self.usd_per_put, self.usd_per_get)
         if min(prices) < 0 or self.usd_per_gb_second <= 0 or self.granule_seconds <= 0:
-            raise ValueError(f"{self.name}: functions have a price, and durations are rounded to more than 0 s")
+            raise ValueError(f"{self.name}: prices must not be negative; GB-seconds and the granule must be above 0")
         low, high, step = self.memory_mb
         if not (0 < low <= high and step > 0) or self.limit_seconds <= 0 or self.concurrency < 1:
             raise ValueError(f"{self.name}: memory, time limit and concurrency must be more than 0")
 
     @property
     def memory_sizes(self) -> tuple[int, ...]:
-        """Every size that may be asked for, in MB."""
+        """Every allowed memory size, in MB."""
         if self.tier_usd_per_second is not None:
             return tuple(sorted(self.tier_usd_per_second))
         low, high, step = self.memory_mb
         return tuple(range(low, high + 1, step))
 
     def offers(self, memory_mb: int) -> bool:
-        """Whether a function may have so much memory."""
+        """Whether this memory size is allowed."""
         if self.tier_usd_per_second is not None:
             return memory_mb in self.tier_usd_per_second
         low, high, step = self.memory_mb
         return low <= memory_mb <= high and (memory_mb - low) % step == 0
 
     def usd_per_second(self, memory_mb: int) -> Decimal:
-        """Of one running call. Raises BadInput for a size that is not offered."""
+        """US dollars per second of one running call. Raises BadInput for a size that is not offered."""
         if not self.offers(memory_mb):
             raise BadInput(f"memory: {self.name} has no functions of {memory_mb} MB; allowed: {self.sizes_in_words}")
         if self.tier_usd_per_second is not None:
@@ -84,10 +84,10 @@ class FunctionPrices:
         return f"{low} to {high:,} MB" + (f" in steps of {step}" if step > 1 else "")
 
     def billed_seconds(self, seconds: float) -> Decimal:
-        """A call's duration as it is billed: rounded up to the granule."""
+        """The billed duration of a call: rounded up to the granule."""
         if not 0 <= seconds < math.inf:
-            raise ValueError("a call takes a finite time")
-        # What a clock in binary adds to a whole granule (0.3 s is 0.30000000000000004 s) must not cost another one.
+            raise ValueError("the duration of a call must be finite and not negative")
+        # The binary rounding error of a whole granule (0.3 s is 0.30000000000000004 s) must not add another granule.
         return math.ceil(Decimal(repr(round(seconds, 9))) / self.granule_seconds) * self.granule_seconds
 
     def charge(
@@ -99,10 +99,10 @@ class FunctionPrices:
         gets: int = 0,
         requests: int | None = None,
     ) -> Usd:
-        """All calls of one memory size, exact, rounded up to the micro-dollar once.
+        """The exact price of calls with one memory size, rounded up to the micro-dollar once.
 
-        sum over calls of (price of m) x ceil(d / granule) granule, plus requests (one a call unless said otherwise)
-        and storage requests.
+        sum over calls of (price of m) x ceil(d / granule) granule, plus requests (one per call unless `requests` is
+        given) and storage requests.
         """
         alike = Counter(call_seconds)
         return self.charge_alike(memory_mb=memory_mb, calls=alike.items(), puts=puts, gets=gets, requests=requests)
@@ -116,31 +116,31 @@ class FunctionPrices:
         gets: int = 0,
         requests: int | None = None,
     ) -> Usd:
-        """`charge` of calls given as (seconds, how many of them)."""
+        """`charge` for calls given as (seconds, number of such calls)."""
         count, billed = 0, Decimal(0)
         for seconds, alike in calls:
             count += alike
             billed += self.billed_seconds(seconds) * alike
         asked = count if requests is None else requests
         if min(asked, puts, gets) < 0:
-            raise ValueError("requests are counted from 0")
+            raise ValueError("numbers of requests must not be negative")
         extra = self.usd_per_request * asked + self.usd_per_put * puts + self.usd_per_get * gets
         return Usd.of(self.usd_per_second(memory_mb) * billed + extra)
 
 
 def function_prices(name: str = DEFAULT_PRICES) -> FunctionPrices:
-    """The table's entry. Raises BadInput with the nearest name."""
+    """The table's entry with this name. Raises BadInput with the nearest name."""
     known = all_function_prices()
     if name not in known:
         near = nearest(name, list(known))
         hint = f"; did you mean {near!r}?" if near else ""
-        raise BadInput(f"prices: no table of functions {name!r}; allowed: {', '.join(known)}{hint}")
+        raise BadInput(f"prices: unknown function prices {name!r}; allowed: {', '.join(known)}{hint}")
     return known[name]
 
 
 @cache
 def all_function_prices() -> Mapping[str, FunctionPrices]:
-    """Every entry of the packaged table, by name. Raises CatalogError for a row that cannot be."""
+    """Every entry of the packaged table, by name. Raises CatalogError for an invalid row."""
     with TABLE.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     found: dict[str, FunctionPrices] = {}

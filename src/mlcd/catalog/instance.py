@@ -1,4 +1,4 @@
-"""One thing that can be rented, with its price and where each number comes from."""
+"""One instance type: its size, its price, and what models may use of it."""
 
 import math
 from dataclasses import dataclass
@@ -36,12 +36,12 @@ class Instance:
             raise ValueError(f"{self.name}: an accelerator's figures must not be negative")
 
     def price(self, *, spot: bool) -> Usd | None:
-        """USD per hour of one node; None where there is no spot market."""
+        """USD per hour of one node; None if there is no spot market."""
         return self.spot_usd_per_hour if spot else self.usd_per_hour
 
     @property
     def features(self) -> tuple[float, ...]:
-        """What a model may know of the type: log2 of size, speed, network and price. Equal length for all types."""
+        """The features that a model may use: log2 of size, speed, network and price. Equal length for all types."""
         return (
             math.log2(self.vcpus),
             math.log2(self.memory_gib),

@@ -1,4 +1,4 @@
-"""The packaged snapshot, with a user's own file laid over it."""
+"""The packaged snapshot, with a user's own file applied on top."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn
 
 from mlcd.catalog.catalog import Catalog
 from mlcd.catalog.instance import Instance
-from mlcd.catalog.sanity import doubt
+from mlcd.catalog.sanity import implausibility
 from mlcd.catalog.sets import resolve_sets
 from mlcd.errors import CatalogError, SpecError, nearest
 from mlcd.units import Usd
@@ -32,11 +32,11 @@ class _Row(NamedTuple):
 
 
 def load_catalog(override: Path | None = None) -> Catalog:
-    """The packaged catalog, with the rows of `override` (a CSV or YAML file; else $MLCD_CATALOG) laid over it.
+    """The packaged catalog, with the rows of `override` (a CSV or YAML file; else $MLCD_CATALOG) on top.
 
-    A row of the file is known by (cloud, name). Where the snapshot has it, the cells the row leaves empty keep the
-    snapshot's value (`none` removes a spot price or an accelerator); where not, it is a new type and needs every field
-    of REQUIRED. Raises CatalogError for a file that cannot be read or a row that fails the sanity checks.
+    A row is identified by (cloud, name). If the snapshot has that row, empty cells keep the snapshot's value (`none`
+    removes a spot price or an accelerator). Otherwise the row is a new type and needs every field of REQUIRED. Raises
+    CatalogError for a file that cannot be read or a row that fails the sanity checks.
     """
     base = _packaged()
     if override is None and (path := os.environ.get("MLCD_CATALOG")):
@@ -142,7 +142,7 @@ def _check_field(name: str, file: str, line: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """The cells of one row that are not empty, over the row they replace (if any)."""
+    """The cells of one row that are not empty, with the values of the row they replace (if any)."""
 
     file: str
     line: int
@@ -168,7 +168,7 @@ class _Cells:
         return self.old.usd_per_hour if self.old is not None and kept else Usd.of(self.number("usd_per_hour"))
 
     def accelerator(self) -> tuple[str | None, int]:
-        """The accelerator and how many of it a node has."""
+        """The accelerator and its number per node."""
         name = self.given.get("accelerator", self.old.accelerator if self.old is not None else None)
         if name is None or name.lower() == "none":
             for field in _ACCELERATOR:
@@ -207,7 +207,7 @@ def _instance(row: _Row, file: str, known: Mapping[tuple[str, str], Instance]) -
         accelerator_tflops=cells.number("accelerator_tflops") if accelerator else 0.0,
         accelerator_memory_gib=cells.number("accelerator_memory_gib") if accelerator else 0.0,
     )
-    if (found := doubt(instance)) is not None:
+    if (found := implausibility(instance)) is not None:
         _refuse(f"{name}: {found.problem}", file, line, found.field, found.value, allowed=found.allowed)
     return instance
 

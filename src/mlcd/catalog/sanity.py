@@ -1,11 +1,11 @@
-"""What a row of a catalog must look like to be believed."""
+"""Plausibility checks for the rows of a catalog."""
 
 from typing import NamedTuple
 
 from mlcd.catalog.instance import Instance
 
 USD_PER_ACCELERATOR_HOUR = (0.02, 40.0)
-"""Between an eighth of an old card on spot ($0.026, azure NV4as_v4) and over twice the dearest here (B200, $14.24)."""
+"""From an eighth of an old card on spot ($0.026, azure NV4as_v4) to over twice the most expensive (B200, $14.24)."""
 USD_PER_VCPU_HOUR = (0.0001, 50.0)
 VCPUS = (0.25, 2048.0)
 GIB_PER_VCPU = (0.1, 200.0)
@@ -13,8 +13,8 @@ NETWORK_GBPS = (0.01, 10_000.0)
 TFLOPS = (0.1, 100_000.0)
 
 
-class Doubt(NamedTuple):
-    """Why a row is not believed: the field, its value, what is wrong, what is allowed."""
+class Implausibility(NamedTuple):
+    """Why a row is refused: the field, its value, what is wrong, what is allowed."""
 
     field: str
     value: object
@@ -22,17 +22,18 @@ class Doubt(NamedTuple):
     allowed: str
 
 
-def _outside(field: str, value: float, limits: tuple[float, float], what: str) -> Doubt | None:
+def _outside(field: str, value: float, limits: tuple[float, float], what: str) -> Implausibility | None:
     if limits[0] <= value <= limits[1]:
         return None
-    return Doubt(field, value, f"{what} is not plausible", f"{limits[0]:g} to {limits[1]:,.10g}")
+    return Implausibility(field, value, f"{what} is not plausible", f"{limits[0]:g} to {limits[1]:,.10g}")
 
 
-def doubt(instance: Instance) -> Doubt | None:
+def implausibility(instance: Instance) -> Implausibility | None:
     """The first check that `instance` fails, or None."""
     price, spot = instance.usd_per_hour, instance.spot_usd_per_hour
     if spot is not None and spot > price:
-        return Doubt("spot_usd_per_hour", spot.dollars, "spot costs more than on demand", f"at most {price.dollars}")
+        problem = "spot costs more than on demand"
+        return Implausibility("spot_usd_per_hour", spot.dollars, problem, f"at most {price.dollars}")
     checks = [
         _outside("vcpus", instance.vcpus, VCPUS, "the number of vCPUs"),
         _outside("memory_gib", instance.memory_gib / instance.vcpus, GIB_PER_VCPU, "memory per vCPU"),

@@ -1,4 +1,4 @@
-"""What is known of other models: their operators, and how they were served in every configuration."""
+"""Measurements of other models: their operators, and their latency in every configuration."""
 
 from mlcd.known.tables import Known, KnownModel, OperatorCurve, OperatorUse, TargetModel
 

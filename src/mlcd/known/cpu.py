@@ -1,6 +1,6 @@
-"""What was measured on processors with ONNX Runtime: small models served in every configuration, and their operators.
+"""Measurements on CPUs with ONNX Runtime: small models served in every configuration, and their operators.
 
-The tables are made by benchmarks/serve_cpu.py and shipped with the package; cpu.json says where and when.
+The tables are made by benchmarks/serve_cpu.py and shipped with the package; cpu.json states where and when.
 """
 
 import csv
@@ -17,7 +17,7 @@ from mlcd.known.tables import Known, KnownModel, OperatorCurve, OperatorUse, Tar
 from mlcd.space import Config
 
 USD_PER_CPU_HOUR = 0.0425
-"""Nominal, as mlcd.clouds.local has it: what a vCPU of a c5 costs on demand."""
+"""Nominal, as in mlcd.clouds.local: the on-demand price of a c5's vCPU."""
 _KNOBS = ("batch", "threads", "replicas", "precision")
 
 Row = dict[str, str]
@@ -25,7 +25,7 @@ Row = dict[str, str]
 
 @cache
 def cpu() -> Known:
-    """The tables. A model's seconds of a batch are those of the served model, with every replica's batch full."""
+    """The tables. A model's seconds per batch are those of the served model, with every replica's batch full."""
     about = json.loads((files("mlcd.known") / "data" / "cpu.json").read_text(encoding="utf-8"))
     models, operators, shares = _table("models"), _table("operators"), _table("shares")
     configs = tuple(dict.fromkeys(map(_config, models)))
@@ -45,7 +45,7 @@ def cpu() -> Known:
 
 
 def cpu_noise() -> float:
-    """The relative deviation of one load test, from those that were made twice."""
+    """The relative deviation of one load test, from the load tests that were made twice."""
     about = json.loads((files("mlcd.known") / "data" / "cpu.json").read_text(encoding="utf-8"))
     return float(about["noise"]["served"])
 
@@ -75,7 +75,7 @@ def _model(name: str, rows: list[Row], shares: list[Row], index: dict[Config, in
     seconds, memory = np.full(len(index), np.nan), np.full(len(index), np.nan)
     for row in rows:
         at = index[_config(row)]
-        # As many requests were in flight as fill every replica's batch: Little's law gives what one of them took.
+        # The requests in flight filled every replica's batch: Little's law gives the latency of one of them.
         seconds[at] = int(row["batch"]) * int(row["replicas"]) / float(row["requests_per_second"])
         memory[at] = float(row["memory_gib"])
     uses = tuple(
@@ -99,7 +99,7 @@ def _curve(rows: list[Row], index: dict[Config, int]) -> OperatorCurve:
     for row in rows:
         seconds[index[_config(row)]] = float(row["seconds"])
     for config, at in index.items():
-        if np.isnan(seconds[at]):  # 8-bit weights change nothing of an operator that has none
+        if np.isnan(seconds[at]):  # an operator without weights does not change with 8-bit weights
             seconds[at] = seconds[index[Config.of({**config.as_dict(), "precision": "fp32"})]]
     first = rows[0]
     return OperatorCurve(

@@ -1,4 +1,4 @@
-"""What was measured on one NVIDIA H200: 30 models and their operators, on shares of the GPU.
+"""Measurements on one NVIDIA H200: 30 models and their operators, on shares of the GPU.
 
 How, when and with what noise: benchmarks/serve_device.md. The grammar of operators and shapes:
 benchmarks/serve_device/grammar.py.
@@ -22,8 +22,8 @@ SMS = (8, 16, 32, 64, 96, 132)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 PRECISIONS = ("fp32", "tf32", "fp16")
 
-# aws us-east-1, on-demand, August 2026: p5en.48xlarge has 8 H200, 192 vCPUs and 2,048 GiB for $63.296 an hour. What its
-# processors and memory would cost alone is taken from m7i (192 vCPUs: $9.6768); the rest is the GPUs'. A server's host
+# aws us-east-1, on-demand, August 2026: p5en.48xlarge has 8 H200, 192 vCPUs and 2,048 GiB for $63.296 an hour. The
+# price of its processors and memory is taken from m7i (192 vCPUs: $9.6768); the rest is the GPUs'. A server's host
 # share is one m7i.xlarge: 4 vCPUs.
 GPU_USD_PER_HOUR = (63.296 - 9.6768) / 8
 HOST_USD_PER_HOUR = 0.2016
@@ -43,7 +43,7 @@ def usd_per_hour(sms: int) -> float:
 
 @cache
 def h200(reference: str = "fp32") -> Known:
-    """All of it. Configurations are (sms, batch, precision); reads about half a second, once a process.
+    """All measurements. Configurations are (sms, batch, precision). Reading takes about 0.5 s, once per process.
 
     reference  the precision, fp32 or fp16, of the run at batch 8 on the whole GPU that gave the operators' shares
     """
@@ -69,7 +69,7 @@ def _rows(table: str) -> Iterator[Row]:
 
 
 def _place(row: Row) -> int:
-    """Where a row's configuration stands in `configs`."""
+    """The index of a row's configuration in `configs`."""
     sms, batch = SMS.index(int(row["sms"])), BATCHES.index(int(row["batch"]))
     return (sms * len(BATCHES) + batch) * len(PRECISIONS) + PRECISIONS.index(row["precision"])
 
@@ -98,7 +98,7 @@ def _uses(reference: str) -> dict[tuple[str, str], list[OperatorUse]]:
             )
         )
     for uses in out.values():
-        # Four digits each: over hundreds of operators the rounding may pass 1.
+        # Shares have four digits: over hundreds of operators their sum may exceed 1.
         total = max(1.0, sum(use.share for use in uses))
         uses[:] = sorted((_scaled(use, total) for use in uses), key=lambda use: -use.share)
     return out

@@ -1,4 +1,4 @@
-"""Which known models a model resembles by its operators, and how sure that is."""
+"""Which known models a model resembles by its operators, and with what confidence."""
 
 import math
 from collections.abc import Iterable
@@ -6,19 +6,20 @@ from dataclasses import dataclass
 
 from mlcd.known.tables import Known, OperatorUse, TargetModel
 
-NEAREST = 3
-SURE, LIKELY = 0.9, 0.6
-"""From here on a resemblance is called sure, or likely; below, it is a guess."""
+NEAREST_MODELS = 3
+"""How many of the nearest models are listed."""
+SURE_CONFIDENCE, LIKELY_CONFIDENCE = 0.9, 0.6
+"""At or above these, a resemblance is called sure or likely; below, it is a guess."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resemblance:
-    """What the offline data say of a model before anything was tried.
+    """What the offline data show about a model before any trial.
 
-    nearest  known models and how alike they are: the cosine of the two vectors of operators' time shares, in [0, 1]
-    covered  the share of the model's time that is in operators which were measured
-    unseen   its operators that never were, by name, the longest-running first
-    source   what the offline data are
+    nearest  known models and their similarity: the cosine of the two vectors of operators' time shares, in [0, 1]
+    covered  the share of the model's time in operators that were measured
+    unseen   names of its operators that were never measured, the longest-running first
+    source   description of the offline data
     """
 
     nearest: tuple[tuple[str, float], ...]
@@ -28,17 +29,19 @@ class Resemblance:
 
     @property
     def confidence(self) -> float:
-        """In [0, 1]: how alike the nearest model is, as far as the model's operators are known at all."""
+        """In [0, 1]: similarity of the nearest model x share of the model's time in measured operators."""
         return self.covered * max((alike for _, alike in self.nearest), default=0.0)
 
     @property
     def word(self) -> str:
         """`sure`, `likely` or `a guess`."""
-        return "sure" if self.confidence >= SURE else "likely" if self.confidence >= LIKELY else "a guess"
+        if self.confidence >= SURE_CONFIDENCE:
+            return "sure"
+        return "likely" if self.confidence >= LIKELY_CONFIDENCE else "a guess"
 
 
 def resemblance(known: Known, target: TargetModel) -> Resemblance:
-    """What `known` says of `target`; its own entry, should it be there, counts like any other."""
+    """What `known` shows about `target`; an entry of `target` itself counts like any other."""
     own = _shares(target.operators)
     seen = {use.operator for model in known.models for use in model.target.operators}
     seen |= {curve.operator for curve in known.curves}
@@ -48,7 +51,7 @@ def resemblance(known: Known, target: TargetModel) -> Resemblance:
     )
     total = sum(own.values())
     return Resemblance(
-        nearest=tuple(alike[:NEAREST]),
+        nearest=tuple(alike[:NEAREST_MODELS]),
         covered=sum(share for name, share in own.items() if name in seen) / total if total > 0 else 0.0,
         unseen=tuple(sorted((name for name in own if name not in seen), key=lambda name: (-own[name], name))),
         source=known.source,

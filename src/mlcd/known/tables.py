@@ -13,11 +13,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorUse:
-    """One operator of a model, all its calls of one shape together.
+    """One operator of a model: all its calls with one shape.
 
-    operator  its canonical name, the same whether the graph came from ONNX or from PyTorch
-    shape     its sizes for one item, as text; equal texts are equal work
-    share     of the model's running time in the reference configuration; the shares of a model add up to 1 at most
+    operator  its canonical name, the same for graphs from ONNX and from PyTorch
+    shape     its sizes for one item, as text; equal texts mean equal work
+    share     share of the model's running time in the reference configuration; the shares of a model sum to at most 1
     flops, bytes  of all these calls, for one item
     """
 
@@ -30,12 +30,12 @@ class OperatorUse:
 
     def __post_init__(self) -> None:
         if self.count < 1 or not 0 <= self.share <= 1 + 1e-9 or min(self.flops, self.bytes) < 0:
-            raise ValueError("an operator is used at least once, and takes a share between 0 and 1")
+            raise ValueError("an operator must be used at least once, with a share between 0 and 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetModel:
-    """A model to be served, of which nothing was measured but its operators in one run."""
+    """A model to serve. Only its operators were measured, in one run."""
 
     name: str
     operators: tuple[OperatorUse, ...]
@@ -45,7 +45,7 @@ class TargetModel:
 class KnownModel:
     """A model that was measured in every configuration, in the order of `Known.configs`.
 
-    latency_seconds  (N,) of one batch, all replicas at work; infinite where memory ran out, nan where not measured
+    latency_seconds  (N,) of one batch, with all replicas busy; infinite where memory ran out, nan where not measured
     """
 
     target: TargetModel
@@ -55,13 +55,13 @@ class KnownModel:
 
     @property
     def name(self) -> str:
-        """The model's."""
+        """The model's name."""
         return self.target.name
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OperatorCurve:
-    """One operator of one shape, measured by itself in every configuration: seconds of a batch, as for models."""
+    """One operator of one shape, measured alone in every configuration: seconds per batch, as for models."""
 
     operator: str
     shape: str
@@ -72,11 +72,12 @@ class OperatorCurve:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Known:
-    """All that was measured beforehand on one kind of machine.
+    """All offline measurements on one kind of machine.
 
-    configs       (N) every configuration, with a `batch` knob: items a batch
+    configs       (N) every configuration, with a `batch` knob: items per batch
     usd_per_hour  (N,) the price of each
-    source        what was measured, where and when, in words; simulated says whether it was measured at all
+    source        what was measured, where and when, in words
+    simulated     whether the numbers are simulated, not measured
     """
 
     configs: tuple[Config, ...]
@@ -94,24 +95,24 @@ class Known:
 
     @cached_property
     def batches(self) -> Floats:
-        """(N,) items a batch."""
+        """(N,) items per batch."""
         return np.array([float(config["batch"]) for config in self.configs])
 
     @cached_property
     def replicas(self) -> Floats:
-        """(N,) copies of the model that serve side by side; 1 where that is nothing to choose."""
+        """(N,) copies of the model that serve in parallel; 1 if `replicas` is not a knob."""
         return np.array([float(dict(config.values).get("replicas", 1)) for config in self.configs])
 
     def without(self, *names: str) -> "Known":
-        """The same, had these models never been measured: for judging by leaving one out."""
+        """The same tables without these models, for leave-one-out evaluation."""
         return replace(self, models=tuple(model for model in self.models if model.name not in names))
 
     def throughput(self, model: KnownModel, slo_seconds: float = np.inf) -> Floats:
-        """(N,) items a second, a replica's batches one after another; 0 where one breaks the limit, or failed."""
+        """(N,) items per second, with each replica's batches in sequence; 0 if the limit is broken or it failed."""
         latency = model.latency_seconds
         with np.errstate(invalid="ignore"):
             return np.where(latency <= slo_seconds, self.batches * self.replicas / latency, 0.0)
 
     def per_dollar(self, model: KnownModel, slo_seconds: float = np.inf) -> Floats:
-        """(N,) items a dollar: what a search for cheap serving maximises."""
+        """(N,) items per dollar: the objective of a search for cheap serving."""
         return self.throughput(model, slo_seconds) * 3600.0 / self.usd_per_hour

@@ -1,1 +1,1 @@
-"""A run is a sequence of authorised steps: what was asked, what was allowed, what came of it, and the verdict."""
+"""A run is a sequence of authorised steps with their outcomes, and a verdict."""

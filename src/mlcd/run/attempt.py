@@ -1,4 +1,4 @@
-"""One attempt at the training itself, or one verification of a served model, as it went."""
+"""The outcome of one attempt at the training, or of one verification of a served model."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,7 +10,7 @@ from mlcd.units import Usd
 
 
 class Ending(StrEnum):
-    """How an attempt ended; after the last three another one follows, from the checkpoint where there is one."""
+    """How an attempt ended. After the last three another one follows, from the checkpoint if there is one."""
 
     DONE = "done"
     FAILED = "failed"
@@ -19,9 +19,9 @@ class Ending(StrEnum):
     LOST = "lost"
     """mlcd died while it ran."""
     RESTARTED = "restarted"
-    """Its nodes were taken back or broke."""
+    """Its nodes were reclaimed or failed."""
     MOVED = "moved"
-    """It fell so far behind that another configuration was better; a verification did not hold."""
+    """It was so slow that another configuration was better; or a verification failed."""
 
     @property
     def is_begun_again(self) -> bool:
@@ -31,15 +31,15 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One attempt at the training, or one verification, as it went.
+    """The outcome of one attempt at the training, or of one verification.
 
     config              where it ran
-    reached_samples     how far the training was saved when it ended
-    samples_per_second  as measured while it ran; None where it was too short to say
-    message             why it ended so, where it is not done
-    load                serving: what the verification saw
-    next_plan           where to continue, where that was decided when it ended
-    noise_scale         of the job's gradients as it showed while training, where that made it move
+    reached_samples     the training's saved progress when the attempt ended
+    samples_per_second  as measured while it ran; None if it was too short to measure
+    message             why it ended, if it is not done
+    load                serving: what the verification measured
+    next_plan           where to continue, if that was decided when it ended
+    noise_scale         of the job's gradients, in samples, as measured in the attempt, if that made it move
     """
 
     config: Config

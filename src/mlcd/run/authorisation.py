@@ -1,4 +1,4 @@
-"""Permission to start one step, and refusal of it: what both ledgers answer."""
+"""The answers of both ledgers: authorisation to start one step, or a refusal."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ Choice = Config | Fleet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authorisation:
-    """Permission to start one step, charged for at most this much. `attempt` counts from 1 for each choice and role."""
+    """Permission to start one step, with the most it may cost and take. `attempt` counts from 1 per choice and role."""
 
     choice: Choice
     attempt: int
@@ -39,14 +39,14 @@ class Refusal:
 
 
 def as_config(choice: Choice) -> Config:
-    """The configuration that `choice` is. Raises TypeError for the functions of an epoch."""
+    """`choice` as a configuration. Raises TypeError for the functions of an epoch."""
     if not isinstance(choice, Config):
         raise TypeError(f"{choice} is not a configuration of nodes")
     return choice
 
 
 def as_fleet(choice: Choice) -> Fleet:
-    """The functions that `choice` is. Raises TypeError for a configuration of nodes."""
+    """`choice` as a fleet of functions. Raises TypeError for a configuration of nodes."""
     if not isinstance(choice, Fleet):
-        raise TypeError(f"{choice} is not a number of functions")
+        raise TypeError(f"{choice} is not a fleet of functions")
     return choice

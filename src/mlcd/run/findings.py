@@ -1,4 +1,4 @@
-"""What reports say of a run beyond its steps and verdict: computed by mlcd.findings when it ends, stored with it."""
+"""What reports show of a run besides its steps and verdict: computed by mlcd.findings when it ends, stored with it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +14,7 @@ Z95 = 1.96
 """Standard deviations on each side of the mean in a 95% interval."""
 
 EXACT = 1e-6
-"""Times that differ by a smaller share are shown as one: a measured table has no noise, only rounding."""
+"""Times that differ by a smaller fraction are shown as one value: a measured table has no noise, only rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,16 +26,16 @@ class Intervals:
 
     @property
     def is_exact(self) -> bool:
-        """Whether both ends are shown as the same time."""
+        """Whether both ends are shown as one value."""
         return self.seconds[1] <= self.seconds[0] * (1 + EXACT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """Search and run together against a naive configuration's run alone; negative where the naive one takes less.
+    """What search and run together save against a naive configuration's run alone; negative if they take more.
 
     breaks     the limits that the naive run alone would break: "budget", "deadline"
-    intervals  of what the naive run takes, where it is predicted and its spread is known
+    intervals  of the naive run's time and money, if it is predicted and its spread is known
     """
 
     naive: Naive
@@ -46,7 +46,7 @@ class Saving:
 
     @property
     def warning(self) -> str:
-        """`would break the deadline`; empty where it would keep the limits."""
+        """`would break the deadline`; empty if the naive run keeps the limits."""
         if not self.breaks:
             return ""
         return f"would {'' if self.naive.measured else 'probably '}break the {' and the '.join(self.breaks)}"
@@ -54,12 +54,12 @@ class Saving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What a search, and the training or verification after it, took; None where there is nothing to say.
+    """What a search, and the training or verification after it, took. None means: not known or not limited.
 
-    earlier           attempts that another one followed: paid, and in the totals
-    run_is_predicted  True where the training has not ended: the run and the totals are then the prediction
-    run_failed        True where it ended before its work was done
-    cap, left         the goal's limits, and what the total leaves of them (negative: broken)
+    earlier           attempts that were followed by another one; they were paid and are in the totals
+    run_is_predicted  True if the training has not ended: the run and the totals are then predicted
+    run_failed        True if the run ended before its work was done
+    cap, left         the goal's limits, and what remains of them after the total (negative: broken)
     """
 
     trials: int
@@ -81,27 +81,27 @@ class Receipt:
 
     @property
     def sunk_usd(self) -> Usd:
-        """What the search and the earlier attempts cost: no longer available for the run."""
+        """The cost of the search and the earlier attempts, which is no longer available for the run."""
         return sum((attempt.usd for attempt in self.earlier), self.search_usd)
 
     @property
     def sunk_seconds(self) -> float:
-        """What the search and the earlier attempts took."""
+        """The time of the search and the earlier attempts."""
         return self.search_seconds + sum(attempt.seconds for attempt in self.earlier)
 
     @property
     def run_cap_usd(self) -> Usd | None:
-        """What the budget left for the run."""
+        """The budget that remained for the run."""
         return None if self.cap_usd is None else self.cap_usd - self.sunk_usd
 
     @property
     def run_cap_seconds(self) -> float | None:
-        """What the deadline left for the run."""
+        """The time that remained for the run until the deadline."""
         return None if self.cap_seconds is None else self.cap_seconds - self.sunk_seconds
 
 
 class RejectionReason(StrEnum):
-    """The main reason why a configuration is not the choice."""
+    """The main reason why a configuration was not chosen."""
 
     OVER_BUDGET = "over-budget"
     LATE = "late"
@@ -122,17 +122,17 @@ class RejectionReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectedConfig:
-    """A configuration, or a group of untried ones, and why it is not the choice.
+    """A configuration, or a group of untried ones, and why it was not chosen.
 
     subject             the configuration in words; for a group, what it consists of
     text                the reason in words
     config, trial       of a tried configuration (trial: number of its last trial); None for a group
-    plan                of a measured one
-    samples_per_second  as measured; requests, where a model is served
-    configurations      how many the entry stands for
-    instances           the instance types of a group, all of them
+    plan                of a measured configuration
+    samples_per_second  as measured; requests per second if a model is served
+    configurations      number of configurations in this entry
+    instances           all instance types of a group
     usd_per_million     serving: price of a million requests
-    load                serving: what its load test, or verification, saw
+    load                serving: what its load test, or verification, measured
     """
 
     subject: str
@@ -150,7 +150,7 @@ class RejectedConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialPlan:
-    """What the whole training takes on the configuration of a measured trial."""
+    """The plan of the whole training on the configuration of a measured trial."""
 
     trial: int
     plan: Plan
@@ -158,9 +158,9 @@ class TrialPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountStep:
-    """The account once a trial was paid.
+    """The account after a trial was paid.
 
-    reserved  the incumbent's upper bound; $0 where nothing measured fits, or where the strategy keeps no reserve
+    reserved  the incumbent's upper bound; $0 if nothing measured fits, or if the strategy keeps no reserve
     """
 
     trial: int
@@ -182,7 +182,7 @@ class BatchPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCurve:
-    """One global batch: what was measured, and what was predicted, in the order of K. Either may be empty."""
+    """Measured and predicted points of one global batch, ordered by K. Either may be empty."""
 
     batch: int
     measured: tuple[BatchPoint, ...]
@@ -197,10 +197,10 @@ class BatchCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchTradeoff:
-    """Time against cost over cluster sizes K and global batches B, each point as measured, else as predicted.
+    """Time against cost over cluster sizes K and global batches B; each point as measured, otherwise as predicted.
 
     front      (K, B) of the Pareto front, fastest first
-    preferred  (K, B) of the choice, or where there is none of the knee; None where there is no point
+    preferred  (K, B) of the choice, or of the knee if there is no choice; None if there are no points
     """
 
     curves: tuple[BatchCurve, ...]
@@ -214,32 +214,32 @@ class BatchTradeoff:
 
 
 class TargetState(StrEnum):
-    """What the trials tell of the training's target metric."""
+    """What the trials show about the training's target metric."""
 
     UNKNOWN = "unknown"
-    """When it will be met cannot be told."""
+    """It cannot be predicted when the target will be met."""
     MET = "met"
-    """In a trial."""
+    """A trial met it."""
     ALLOWED = "allowed"
-    """Not expected before the samples that the job allows."""
+    """It is not expected within the samples that the job allows."""
     EXPECTED = "expected"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFindings:
-    """Of a run whose global batch was chosen.
+    """Findings of a run whose global batch was chosen.
 
-    instance        the type that the curves are of
+    instance        the instance type of the curves
     paid_by_memory  whether the run's prices follow the memory that a node's share of the batch needs
     as_paid         the curves at the run's own prices
     repriced        the same under the other price policy
-    per_million     whether the curves are of a million samples, because the end of the training is unknown
-    noise_scale     of the gradients, in samples; None where the job reports none
+    per_million     whether the curves are for a million samples, because the end of the training is unknown
+    noise_scale     of the gradients, in samples; None if the job reports none
     worths          (batch, what a sample of it is worth in samples of the reference batch): smallest, largest batch
-    reference       the batch that samples are counted in
+    reference       the batch at which samples are counted
     by_learning_rate_rule  whether the worths follow the job's learning-rate rule, not only its noise
-    target          None where no target ends the training
-    target_samples  the samples to the target in all: allowed or expected
+    target          None if no target ends the training
+    target_samples  total samples until the target: allowed or expected
     """
 
     instance: str
@@ -257,16 +257,16 @@ class BatchFindings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainFindings:
-    """Of a training on nodes.
+    """Findings of a training on nodes.
 
-    choice_intervals   of the choice's predicted time and money, where they are known
-    over_usd           by how much the run broke its budget; over_seconds, its deadline; None where it did not
+    choice_intervals   of the choice's predicted time and money, if they are known
+    over_usd           by how much the run exceeded its budget; over_seconds: its deadline; None if it did not
     trial_plans        one for each measured trial, in order
     ranked             the plans of the measured configurations, best first in the goal's unit; among equals the cheaper
-    pareto             those that no other beats in both time and money, fastest first
+    pareto             the plans that no other beats in both time and money, fastest first
     rejected           all but the choice: the measured ones, best first; the failed; the untried by reason
-    account            after each trial
-    done_share         the part of the training that its trials did, each sample counted for what it is worth
+    account            the account after each trial
+    done_share         the share of the training that its trials did; each sample counts for what it is worth
     """
 
     receipt: Receipt
@@ -283,16 +283,16 @@ class TrainFindings:
 
     @property
     def measured(self) -> tuple[Plan, ...]:
-        """A plan for each measured configuration, the last measurement counting, in the order first measured."""
+        """A plan for each measured configuration, from its last measurement, in the order first measured."""
         return tuple({each.plan.config: each.plan for each in self.trial_plans}.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingChoice:
-    """The configuration that is recommended for serving, with what it holds.
+    """The configuration recommended for serving, with the rate that it holds.
 
-    requests_per_second  what is promised: as verified, else as measured
-    verified_seconds     how long the verification took; None where there was none
+    requests_per_second  the promised rate: as verified, otherwise as measured
+    verified_seconds     duration of the verification; None if there was none
     """
 
     config: Config
@@ -305,11 +305,11 @@ class ServingChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeFindings:
-    """Of a served model.
+    """Findings of a serving run.
 
-    choice        None where nothing is recommended
-    rejected      all that were tried and not chosen: those that meet the goal first, the best first; the failed last
-    nearest_miss  of those that do not meet the goal the nearest; None where all do, or nothing was measured
+    choice        None if nothing is recommended
+    rejected      all that were tried and not chosen: those that meet the goal first, best first; the failed ones last
+    nearest_miss  the nearest of those that do not meet the goal; None if all meet it, or nothing was measured
     met           numbers of the trials that met the goal
     untried       how many configurations were never tried
     """
@@ -324,12 +324,12 @@ class ServeFindings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionReceipt:
-    """What a training on functions took.
+    """What a serverless training took.
 
-    training_seconds  all epochs, the failed ones too
-    elapsed_seconds   from the first start to the last end, deciding and downtime included
-    failed            what of the totals was for epochs that failed
-    repeated_calls    of `calls`, those made again for a function that had failed
+    training_seconds  all epochs, failed ones included
+    elapsed_seconds   from the first start to the last end, including decisions and downtime
+    failed            the part of the totals that failed epochs took
+    repeated_calls    the part of `calls` that repeated a failed function
     """
 
     training_seconds: float
@@ -345,7 +345,7 @@ class FunctionReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochTotal:
-    """What all epochs took together once one had ended, the failed ones too; `step` is that one's number."""
+    """The running total of all epochs, failed ones included, after the epoch with the number `step`."""
 
     step: int
     seconds: float
@@ -354,11 +354,11 @@ class EpochTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerlessFindings:
-    """Of a training on functions.
+    """Findings of a serverless training.
 
     totals           after each epoch
-    better_instance  the plain instance that would have served the goal better: cheaper and no slower, or as cheap and
-                     faster; None where there is none, or the target was not reached
+    better_instance  the plain instance that would have met the goal better: cheaper and no slower, or as cheap and
+                     faster; None if there is none, or the target was not reached
     """
 
     receipt: FunctionReceipt
@@ -369,7 +369,7 @@ class ServerlessFindings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What reports say of a run beyond its steps and verdict; the part of its kind is set."""
+    """What reports show of a run besides its steps and verdict; the part for the run's kind is set."""
 
     train: TrainFindings | None = None
     serve: ServeFindings | None = None

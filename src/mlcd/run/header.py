@@ -1,4 +1,4 @@
-"""What a run is called, and what made it: enough to run it again."""
+"""The name of a run and how it was made: enough to repeat it."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,14 @@ from mlcd.run.kind import Kind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingFacts:
-    """What of a serving job is not part of its problem.
+    """Facts of a serving job that are not part of its problem.
 
     model           the file that is served
     scenario        how requests arrive
     headroom        the share of the measured rate that is kept free
-    verify_seconds  how long the choice is loaded before it is recommended
-    resemblance     what was known of the model beforehand; None where nothing is known of other models
-    notes           what was left out of the space, and why
+    verify_seconds  how long the choice is load-tested before it is recommended
+    resemblance     what was known of the model in advance; None if no other models are known
+    notes           what was excluded from the space, and why
     """
 
     model: str
@@ -28,10 +28,10 @@ class ServingFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionFacts:
-    """What of a serverless job is not part of its problem.
+    """Facts of a serverless job that are not part of its problem.
 
-    model    that is trained
-    sync     how functions keep in step
+    model    the trained model
+    sync     how functions synchronise
     earlier  the runs that the scheduler knew when this one began
     """
 
@@ -42,15 +42,15 @@ class FunctionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """The question's circumstances, written once when the run begins.
+    """How the run was started, written once when it begins.
 
     created       ISO 8601, UTC
     cloud         as in `resources.infra`
-    simulated     whether time and money there are not real
-    parallel      trials side by side at most
+    simulated     whether the cloud's time and money are simulated
+    parallel      the most trials at the same time
     version       of mlcd
     catalog_date  of the prices
-    serving       of a serving job; `functions` of a serverless one
+    serving       facts of a serving job; `functions`: of a serverless job
     """
 
     run_id: str

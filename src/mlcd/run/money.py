@@ -1,4 +1,4 @@
-"""The account of a run at one instant, for whoever watches."""
+"""The account of a run at one instant, for display."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from mlcd.units import Usd
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Money:
-    """None where there is no limit.
+    """The account at one instant; None if there is no limit.
 
     reserved  kept to train on the incumbent, at its upper bound
     left      neither spent, committed to running steps, nor reserved

@@ -1,4 +1,4 @@
-"""Everything known of one run: what the store keeps, the engine continues, and reports show."""
+"""Everything known of one run: the store keeps it, the engine continues it, and reports show it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,12 +23,12 @@ P_co = TypeVar("P_co", bound=Problem | FunctionProblem, covariant=True)
 
 @dataclass(frozen=True, kw_only=True)
 class Run(Generic[P_co]):
-    """A run, from its question to its receipt: frozen; each step makes a new one.
+    """A run, from its problem to its findings. Frozen: each step makes a new one.
 
     steps    in the order they were authorised, those in flight included
-    verdict  once the search, or the training on functions, has ended
-    findings what reports show of it, once it has ended
-    outputs  the folder with what the training brought home; "" where there is none
+    verdict  set once the search, or the serverless training, has ended
+    findings what reports show of it; set once the run has ended
+    outputs  the folder with the training's outputs; "" if there is none
     """
 
     header: Header
@@ -39,14 +39,14 @@ class Run(Generic[P_co]):
     findings: Findings | None = None
     outputs: str = ""
 
-    # ---- how it goes on
+    # ---- how it continues
 
     def with_started(self, steps: Sequence[Step]) -> "Run[P_co]":
         """This run with these steps in flight."""
         return replace(self, steps=(*self.steps, *steps))
 
     def with_ended(self, number: int, outcome: Outcome) -> "Run[P_co]":
-        """This run with the outcome of one step in flight. Raises ValueError where that is not in flight."""
+        """This run with the outcome of one step in flight. Raises ValueError if the step is not in flight."""
         open_numbers = [step.number for step in self.in_flight]
         if number not in open_numbers:
             raise ValueError(f"step {number} is not in flight")
@@ -64,7 +64,7 @@ class Run(Generic[P_co]):
 
     @property
     def run_id(self) -> str:
-        """Its name."""
+        """The run's name."""
         return self.header.run_id
 
     @property
@@ -74,7 +74,7 @@ class Run(Generic[P_co]):
 
     @property
     def kind(self) -> Kind:
-        """Of job."""
+        """The kind of job."""
         return self.header.kind
 
     @property
@@ -84,32 +84,32 @@ class Run(Generic[P_co]):
 
     @property
     def simulated(self) -> bool:
-        """Whether time and money are not real."""
+        """Whether time and money are simulated."""
         return self.header.simulated
 
     @property
     def strategy(self) -> str:
-        """Who decides, as the user wrote it."""
+        """The strategy or scheduler, as the user wrote it."""
         return self.header.strategy
 
     @property
     def seed(self) -> int:
-        """Of every random choice."""
+        """The seed of every random choice."""
         return self.header.seed
 
     @property
     def parallel(self) -> int:
-        """Trials side by side at most."""
+        """The most trials at the same time."""
         return self.header.parallel
 
     @property
     def version(self) -> str:
-        """Of mlcd."""
+        """The version of mlcd."""
         return self.header.version
 
     @property
     def catalog_date(self) -> str:
-        """Of the prices."""
+        """The date of the prices."""
         return self.header.catalog_date
 
     @property
@@ -121,7 +121,7 @@ class Run(Generic[P_co]):
     def function_facts(self) -> FunctionFacts:
         """The facts of a serverless job. Raises ValueError for other jobs."""
         if self.header.functions is None:
-            raise ValueError(f"{self.run_id} did not train on functions")
+            raise ValueError(f"{self.run_id} is not a serverless run")
         return self.header.functions
 
     # ---- its steps
@@ -138,7 +138,7 @@ class Run(Generic[P_co]):
 
     @property
     def trials(self) -> tuple[Step, ...]:
-        """Trials that have ended, the failed ones too."""
+        """Trials that have ended, failed ones included."""
         return tuple(step for step in self.ended if step.role is Role.TRIAL)
 
     @property
@@ -153,102 +153,102 @@ class Run(Generic[P_co]):
 
     @property
     def final(self) -> Attempt | None:
-        """The attempt that ended the run: done, failed or stopped; None while there is none."""
+        """The attempt that ended the run (done, failed or stopped); None while there is none."""
         return next((attempt for attempt in self.attempts if not attempt.ending.is_begun_again), None)
 
     @property
     def earlier(self) -> tuple[Attempt, ...]:
-        """Attempts that another one followed: paid, and in the totals."""
+        """Attempts that were followed by another one; they were paid and are in the totals."""
         return tuple(attempt for attempt in self.attempts if attempt.ending.is_begun_again)
 
     @property
     def epoch_steps(self) -> tuple[Step, ...]:
-        """Epochs on functions that have ended, the failed ones too."""
+        """Epochs on functions that have ended, failed ones included."""
         return tuple(step for step in self.ended if step.role is Role.EPOCH)
 
     @property
     def epochs(self) -> tuple[Epoch, ...]:
-        """Epochs on functions that came to their barrier."""
+        """Epochs on functions that reached their barrier."""
         return tuple(step.outcome for step in self.steps if isinstance(step.outcome, Epoch))
 
     @property
     def failed_epochs(self) -> tuple[FailedEpoch, ...]:
-        """Epochs on functions that did not, paid all the same."""
+        """Epochs on functions that failed; they were paid too."""
         return tuple(step.outcome for step in self.steps if isinstance(step.outcome, FailedEpoch))
 
     # ---- what was decided
 
     @property
     def stopped(self) -> str:
-        """Why the search, or the training on functions, ended; "" before it has."""
+        """Why the search, or the serverless training, ended; "" while it runs."""
         return self.verdict.stopped if self.verdict else ""
 
     @property
     def choice(self) -> Plan | None:
-        """What was chosen."""
+        """The plan that was chosen; None if there is none."""
         return self.verdict.choice if self.verdict else None
 
     @property
     def naive(self) -> tuple[Naive, ...]:
-        """What the choice is compared with."""
+        """The naive configurations that the choice is compared with."""
         return self.verdict.naive if self.verdict else ()
 
     @property
     def relaxations(self) -> tuple[Relaxation, ...]:
-        """What would have helped where nothing fits."""
+        """Changes of the limits that would have helped, if nothing fits."""
         return self.verdict.relaxations if self.verdict else ()
 
     @property
     def smallest_budget(self) -> Usd | None:
-        """Functions: what would have sufficed."""
+        """Serverless: the budget that would have sufficed; None if that is not known."""
         return self.verdict.smallest_budget if self.verdict else None
 
     @property
     def instances(self) -> tuple[PlainInstance, ...]:
-        """Functions: plain instances to compare with."""
+        """Serverless: plain instances to compare with."""
         return self.verdict.instances if self.verdict else ()
 
-    # ---- what reports say
+    # ---- what reports show
 
     @property
     def train_findings(self) -> TrainFindings:
-        """Of a training on nodes. Raises ValueError where none were computed: mlcd.findings.shown does that."""
+        """Findings of a training on nodes. Raises ValueError if none were computed: mlcd.findings.shown does that."""
         found = self.findings.train if self.findings else None
         if found is None:
-            raise ValueError(f"{self.run_id} has no findings of a training on nodes")
+            raise ValueError(f"{self.run_id} has no findings for training on nodes")
         return found
 
     @property
     def serve_findings(self) -> ServeFindings:
-        """Of a served model. Raises as `train_findings` does."""
+        """Findings of a serving run. Raises as `train_findings` does."""
         found = self.findings.serve if self.findings else None
         if found is None:
-            raise ValueError(f"{self.run_id} has no findings of a served model")
+            raise ValueError(f"{self.run_id} has no findings for serving")
         return found
 
     @property
     def serverless_findings(self) -> ServerlessFindings:
-        """Of a training on functions. Raises as `train_findings` does."""
+        """Findings of a serverless training. Raises as `train_findings` does."""
         found = self.findings.serverless if self.findings else None
         if found is None:
-            raise ValueError(f"{self.run_id} has no findings of a training on functions")
+            raise ValueError(f"{self.run_id} has no findings for a serverless training")
         return found
 
     # ---- what it took
 
     @property
     def spent(self) -> Usd:
-        """Every step that has ended."""
+        """The cost of every step that has ended."""
         return Usd(sum(step.outcome.usd.micros for step in self.steps if step.outcome is not None))
 
     @property
     def step_seconds(self) -> float:
-        """From the first start to the last end on the run's own clock: rounds follow each other."""
+        """From the first start to the last end on the run's own clock; rounds follow each other."""
         return max((s.started_seconds + s.outcome.seconds for s in self.steps if s.outcome is not None), default=0.0)
 
     @property
     def first_start(self) -> float | None:
-        """Wall clock of the first step's start: where a real deadline begins."""
+        """Wall-clock time of the first step's start, from which a real deadline is counted."""
         return min((step.started_at for step in self.steps), default=None)
 
     @property
@@ -261,27 +261,27 @@ class Run(Generic[P_co]):
 
     @property
     def search_usd(self) -> Usd:
-        """Every node-second of every trial."""
+        """The cost of all trials: every node-second."""
         return Usd(sum(step.trial.usd.micros for step in self.trials))
 
     @property
     def total_usd(self) -> Usd:
-        """Search and run: every step that was charged."""
+        """The cost of search and run: every step that was charged."""
         return self.spent
 
     @property
     def total_seconds(self) -> float:
-        """Search and run, on the wall clock (simulated time on simulated clouds)."""
+        """The time of search and run, on the wall clock (simulated time on simulated clouds)."""
         return self.search_seconds + sum(attempt.seconds for attempt in self.attempts)
 
     @property
     def epoch_seconds(self) -> float:
-        """Functions: all epochs, failed ones too, one after another."""
+        """Serverless: the sum over all epochs, failed ones included."""
         return sum(step.epoch.seconds for step in self.epoch_steps)
 
     @property
     def wall_seconds(self) -> float:
-        """From the first start to the last end, deciding and downtime included; simulated: what the steps took."""
+        """From the first start to the last end, including decisions and downtime; if simulated, the steps' time."""
         ended = self.ended
         if self.simulated or not ended or self.first_start is None:
             return self.step_seconds
@@ -292,13 +292,13 @@ class Run(Generic[P_co]):
 
     @property
     def is_target_reached(self) -> bool:
-        """Functions: whether the last loss is the target, or better."""
+        """Serverless: whether the last loss is as good as the target, or better."""
         problem, epochs = self.problem, self.epochs
         return isinstance(problem, FunctionProblem) and bool(epochs) and epochs[-1].loss <= problem.target_loss
 
     @property
     def reached_samples(self) -> float:
-        """How far the training was saved by trials and earlier attempts."""
+        """The training's progress that trials and earlier attempts saved."""
         return max(self.history.reached_samples, *(attempt.reached_samples for attempt in self.earlier), 0.0)
 
 

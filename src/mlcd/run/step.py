@@ -11,7 +11,7 @@ from mlcd.trial.trial import Failure, Measurement, Trial
 from mlcd.units import Usd
 
 Outcome = Measurement | Failure | Attempt | Epoch | FailedEpoch
-"""What came of a step. Each has `seconds` and `usd`: what it is charged."""
+"""The outcome of a step. Each has `seconds` and `usd`: what the step is charged."""
 
 
 class Role(StrEnum):
@@ -25,9 +25,9 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A step that a decider wants started now; the ledger has authorised it.
+    """A step that a decider wants to start now; the ledger has authorised it.
 
-    reason        why this one, for the user
+    reason        why this step, in words for the user
     usd_per_hour  the price used; None for an epoch, whose prices are in its problem
     """
 
@@ -42,7 +42,7 @@ class Step:
     """A step as the store keeps it; in flight as long as `outcome` is None.
 
     number           from 1, over all steps of the run
-    round            steps of one round run side by side
+    round            steps of one round run at the same time
     started_seconds  after the run's first start, on the run's clock (simulated on simulated clouds)
     started_at       wall clock, seconds since 1970
     """
@@ -92,27 +92,27 @@ class Step:
 
     @property
     def trial(self) -> Trial:
-        """What came of a trial. Raises ValueError for a step that is no trial, or has not ended."""
+        """The outcome of a trial. Raises ValueError for other steps, or one that has not ended."""
         if not isinstance(self.outcome, Measurement | Failure):
             raise ValueError(f"step {self.number} is not a trial that has ended")
         return self.outcome
 
     @property
     def final(self) -> Attempt:
-        """What came of a training or verification. Raises ValueError for other steps, or one that has not ended."""
+        """The outcome of a training or verification. Raises ValueError for other steps, or one that has not ended."""
         if not isinstance(self.outcome, Attempt):
             raise ValueError(f"step {self.number} is not a training or verification that has ended")
         return self.outcome
 
     @property
     def epoch(self) -> Epoch | FailedEpoch:
-        """What came of an epoch. Raises ValueError for a step that is no epoch, or has not ended."""
+        """The outcome of an epoch. Raises ValueError for other steps, or one that has not ended."""
         if not isinstance(self.outcome, Epoch | FailedEpoch):
             raise ValueError(f"step {self.number} is not an epoch that has ended")
         return self.outcome
 
     def ended(self, outcome: Outcome) -> "Step":
-        """The same step once it is known what came of it."""
+        """The same step with its outcome."""
         return replace(self, outcome=outcome)
 
 

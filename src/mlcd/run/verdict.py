@@ -1,4 +1,4 @@
-"""What the search came to, as it was decided: stored once and never computed again."""
+"""The result of the search, as it was decided: stored once and never computed again."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,9 @@ from mlcd.units import Usd
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Naive:
-    """What someone who does not search would have taken, for comparison.
+    """A configuration that someone would choose without a search, for comparison.
 
-    measured  False where seconds and usd come from the model because that configuration was not tried
+    measured  False if seconds and usd come from the model because that configuration was not tried
     """
 
     label: str
@@ -29,7 +29,7 @@ class Relaxation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainInstance:
-    """What the same training would have taken on one instance, estimated from the functions' compute time."""
+    """The time and cost of the same training on one instance, estimated from the functions' compute time."""
 
     name: str
     usd_per_hour: Usd
@@ -39,15 +39,15 @@ class PlainInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Why the search, or a training on functions, ended, and what was decided then.
+    """Why the search, or a serverless training, ended, and what was decided then.
 
     stopped          why it ended: a clause for the user
-    search_seconds   on the run's clock when that was decided
-    choice           the configuration to train or to serve on; None where nothing fits
+    search_seconds   time on the run's clock when that was decided
+    choice           the configuration to train or serve on; None if nothing fits
     naive            configurations to compare the choice with
-    relaxations      what would have helped where nothing fits
-    smallest_budget  functions: what the training would have needed, where it ended short and that can be told
-    instances        functions: plain instances to compare with, the cheapest first
+    relaxations      changes of the limits that would have helped, if nothing fits
+    smallest_budget  serverless: the budget that the training would have needed, if it fell short and that is known
+    instances        serverless: plain instances to compare with, cheapest first
     """
 
     stopped: str

@@ -1,4 +1,4 @@
-"""What can be chosen: knobs, configurations, and the finite space of them."""
+"""Knobs, configurations, and the finite space of configurations that may be chosen."""
 
 from mlcd.space.config import Config, Value
 from mlcd.space.space import Encoding, Knob, Space

@@ -12,7 +12,7 @@ class Config:
 
     @classmethod
     def of(cls, values: Mapping[str, Value]) -> "Config":
-        """A configuration from a mapping, in its order."""
+        """A configuration from a mapping, in the mapping's order."""
         return cls(tuple(values.items()))
 
     @classmethod
@@ -27,7 +27,7 @@ class Config:
         raise KeyError(knob)
 
     def as_dict(self) -> dict[str, Value]:
-        """For JSON."""
+        """The values by knob, for JSON."""
         return dict(self.values)
 
     @property
@@ -37,7 +37,7 @@ class Config:
 
     @property
     def nodes(self) -> int:
-        """The number of machines n; 1 where that is nothing to choose."""
+        """The number of machines n; 1 if it is not a knob."""
         return int(dict(self.values).get("nodes", 1))
 
     def __str__(self) -> str:

@@ -17,9 +17,9 @@ Floats = NDArray[np.float64]
 class Knob:
     """One thing that can be chosen.
 
-    A *choice* has options described by feature vectors of equal length (possibly empty); a *count* has numbers, whose
-    logarithm is what matters. `log2_sizes` of a choice is the logarithm of a quantity that adds up over the counts,
-    such as a node's memory; `kinds` says which options are of one kind, such as all with the same accelerator.
+    A *choice* has options described by feature vectors of equal length (possibly empty). A *count* has numbers, and
+    models use their logarithm. `log2_sizes` of a choice is the logarithm of a quantity that adds up over the counts,
+    such as a node's memory. `kinds` groups the options of one kind, such as all with the same accelerator.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Knob:
         if not self.values:
             raise ValueError(f"knob {self.name!r} has no values")
         if len(set(self.values)) != len(self.values):
-            raise ValueError(f"knob {self.name!r} repeats a value")
+            raise ValueError(f"knob {self.name!r} has a duplicate value")
         if self.features is None:
             if not all(isinstance(v, int | float) and v > 0 for v in self.values):
                 raise ValueError(f"knob {self.name!r}: a count needs positive numbers")
@@ -41,19 +41,19 @@ class Knob:
 
     @property
     def is_choice(self) -> bool:
-        """Whether options are told apart by name and features, not by size."""
+        """Whether options are distinguished by name and features, not by size."""
         return self.features is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """The space as numbers, a row a configuration.
+    """The space as numbers, one row per configuration.
 
-    identity (N,)   which combination of choices the row has: rows of equal identity lie on one curve over the counts
+    identity (N,)   the row's combination of choices: rows of equal identity are on one curve over the counts
     features (N, d) the choices' features, each column scaled to mean 0 and deviation 1, constant columns dropped
     counts   (N, c) log2 of each count, unscaled: one unit is a doubling
-    totals   (N, t) log2 of what all nodes have together (memory), a column for each choice that states its size
-    kind     (N,) which kind of machine the row has, 0 where none are told apart
+    totals   (N, t) log2 of the total over all nodes (memory), a column for each choice that states its size
+    kind     (N,) the row's kind of machine; 0 if there are no kinds
     """
 
     identity: NDArray[np.intp]
@@ -65,7 +65,7 @@ class Encoding:
 
 @dataclass(frozen=True)
 class Space:
-    """The configurations in a fixed order. Not always a full product: ranges may differ by instance type."""
+    """The configurations in a fixed order. The space need not be a full product: counts may differ by instance type."""
 
     knobs: tuple[Knob, ...]
     configs: tuple[Config, ...]
@@ -76,7 +76,7 @@ class Space:
             raise ValueError("the space is empty")
         index = {config: i for i, config in enumerate(self.configs)}
         if len(index) != len(self.configs):
-            raise ValueError("the space repeats a configuration")
+            raise ValueError("the space has a duplicate configuration")
         names = tuple(knob.name for knob in self.knobs)
         allowed = {knob.name: set(knob.values) for knob in self.knobs}
         for config in self.configs:
@@ -129,7 +129,7 @@ class Space:
         )
 
     def _kind(self, choices: list[Knob]) -> NDArray[np.intp]:
-        told_apart = [(knob.name, knob.kinds) for knob in choices if knob.kinds is not None]
+        by_kind = [(knob.name, knob.kinds) for knob in choices if knob.kinds is not None]
         seen: dict[tuple[str, ...], int] = {}
-        rows = [tuple(kinds[config[name]] for name, kinds in told_apart) for config in self.configs]
+        rows = [tuple(kinds[config[name]] for name, kinds in by_kind) for config in self.configs]
         return np.array([seen.setdefault(row, len(seen)) for row in rows], dtype=np.intp)

@@ -1,4 +1,4 @@
-"""What a job says of its global batch: which may be chosen, how the learning rate follows, where the training ends."""
+"""A job's settings for the global batch: the allowed batches, the learning-rate rule, and the target."""
 
 import json
 import math
@@ -10,18 +10,18 @@ from mlcd.spec.node import YamlNode
 from mlcd.spec.quantity import line_of_text, number, whole
 from mlcd.spec.record import Field, FieldTable
 
-_LOWER = ("loss", "error", "perplexity", "wer", "rmse", "mae", "mse")
+_LOWER_IS_BETTER = ("loss", "error", "perplexity", "wer", "rmse", "mae", "mse")
 _BATCHES = Choices(form="whole numbers such as [64, 128, 256]", most=10**9, ranges=False, empty="must not be empty")
 _MOST_BATCHES = 64
 
 
 class RateRule(StrEnum):
-    """How the learning rate follows the batch B from what is right at B0.
+    """How the learning rate at batch B follows from the base rate, which is right at batch B0.
 
     linear    base B/B0 (Goyal et al. 2017)
     sqrt      base sqrt(B/B0)
     adascale  base (phi/B0 + 1)/(phi/B + 1), the gain of AdaScale (Johnson et al. 2020) at the noise measured so far;
-              base while none is
+              base while no noise has been measured
     fixed     base
     """
 
@@ -32,20 +32,20 @@ class RateRule(StrEnum):
 
     @property
     def decay(self) -> float | None:
-        """d of the (B0/B)^d that a sample counts for where progress follows the rate; None where the noise says it."""
+        """The exponent d: a sample at batch B counts for (B0/B)^d. None where the measured noise decides instead."""
         return {RateRule.LINEAR: 0.0, RateRule.SQRT: 0.5, RateRule.FIXED: 1.0}.get(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningRate:
-    """`base` is right at the batch `at_batch`; `rule` says what follows for others."""
+    """The learning rate `base` is right at the batch `at_batch`; `rule` gives the rate at other batches."""
 
     base: float
     at_batch: int
     rule: RateRule = RateRule.LINEAR
 
     def at(self, batch: int, noise_scale: float | None = None) -> float:
-        """For this batch, with the noise scale phi where it is known."""
+        """The learning rate for this batch. `noise_scale` is phi in samples, None where it is not known."""
         ratio = batch / self.at_batch
         if self.rule is RateRule.LINEAR:
             return self.base * ratio
@@ -60,7 +60,7 @@ class LearningRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetSpec:
-    """The value of a metric at which the training is done. `better` None goes by the metric's name."""
+    """The value of a metric at which the training is done. `better` None means: judge by the metric's name."""
 
     metric: str
     value: float
@@ -68,13 +68,13 @@ class TargetSpec:
 
     @property
     def higher(self) -> bool:
-        """Whether higher is better: not for losses and errors."""
+        """Whether a higher metric is better; False for losses and errors."""
         if self.better is not None:
             return self.better == "higher"
-        return not any(word in self.metric.lower() for word in _LOWER)
+        return not any(word in self.metric.lower() for word in _LOWER_IS_BETTER)
 
     def to_json(self) -> str:
-        """As the job's processes are told."""
+        """The form that the job's processes read."""
         return json.dumps({"metric": self.metric, "value": self.value, "higher": self.higher})
 
     def __str__(self) -> str:
@@ -85,8 +85,8 @@ class TargetSpec:
 class Pricing:
     """How workers are paid for: by the node, or by the memory that a worker of B/K samples needs.
 
-    By memory a worker costs the node's price x (fixed + (1 - fixed) x its samples / those of the largest worker): what
-    the model and the framework take whatever the batch, and the rest with the samples.
+    By memory, a worker costs the node's price x (fixed + (1 - fixed) x its samples / samples of the largest worker).
+    `fixed` is the share that the model and the framework take at any batch; the rest grows with the samples.
     """
 
     by: str = "per-node"
@@ -94,19 +94,19 @@ class Pricing:
 
     @property
     def is_by_memory(self) -> bool:
-        """Whether the batch has a price."""
+        """Whether the price depends on the batch."""
         return self.by == "memory-proportional"
 
     def share_of_price(self, samples: float, largest: float) -> float:
-        """The part of a node's price that a worker with so many samples of the batch pays; `largest` has the most."""
+        """The share of a node's price for a worker with `samples` of the batch; the largest worker has `largest`."""
         return self.fixed + (1 - self.fixed) * samples / largest if self.is_by_memory else 1.0
 
 
 def batches(node: YamlNode) -> tuple[int, ...]:
-    """One batch or several, each once, rising."""
+    """One batch or several, without duplicates, in ascending order."""
     values = _BATCHES(node)
     if len(values) > _MOST_BATCHES:
-        raise node.error(f"names {len(values)} batches", allowed=f"at most {_MOST_BATCHES}")
+        raise node.error(f"lists {len(values)} batches", allowed=f"at most {_MOST_BATCHES}")
     return values
 
 

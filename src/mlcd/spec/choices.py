@@ -1,4 +1,4 @@
-"""Whole numbers to choose from: a range such as `1..50`, a list such as `[1, 2, 4, 8]`, or one."""
+"""Whole numbers to choose from: a range such as `1..50`, a list such as `[1, 2, 4, 8]`, or a single number."""
 
 import re
 from collections.abc import Mapping
@@ -9,21 +9,21 @@ from mlcd.spec.record import Reader
 
 _RANGE = re.compile(r"\s*([0-9]{1,9})\s*\.\.\s*([0-9]{1,9})\s*")
 _MEANT_RANGE = re.compile(r"\s*([0-9]{1,9})\s*(?:-|:|\.\.\.|…|to)\s*([0-9]{1,9})\s*")
-NOTHING = "is nothing to choose from"
+NO_CHOICES = "gives no values to choose from"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """A reader of whole numbers, each once; what comes back is sorted and not empty.
+    """A reader of whole numbers. It returns them sorted, without duplicates, and never empty.
 
-    form      what may be written
-    most      the largest, from 1
-    unit      what is counted, said in messages; "" for none
+    form      the allowed forms, for error messages
+    most      the largest allowed number; the smallest is 1
+    unit      what is counted, for error messages; "" for none
     ranges    whether `1..50` is allowed
-    each      the reader of one number, where it is not just a whole one
-    not_one   what a text that is no range is said to be
-    empty     what an empty list is said to be
-    nested    what a mapping is said to be
+    each      the reader of one number; None reads a whole number from 1 to `most`
+    not_one   the error for text that is not a range
+    empty     the error for an empty list
+    nested    the error for a mapping
     """
 
     form: str
@@ -31,9 +31,9 @@ class Choices:
     unit: str = ""
     ranges: bool = True
     each: Reader[int] | None = None
-    not_one: str = NOTHING
-    empty: str = NOTHING
-    nested: str = NOTHING
+    not_one: str = NO_CHOICES
+    empty: str = NO_CHOICES
+    nested: str = NO_CHOICES
 
     def __call__(self, node: YamlNode) -> tuple[int, ...]:
         """The numbers. Raises SpecError."""

@@ -1,4 +1,4 @@
-"""YamlNode counts: `1..50`, `[1, 2, 4, 8]`, `4`, or one of these for each glob of instance types."""
+"""Node counts: `1..50`, `[1, 2, 4, 8]`, `4`, or one of these for each glob of instance types."""
 
 from mlcd.spec.choices import Choices
 from mlcd.spec.node import YamlNode
@@ -15,7 +15,7 @@ _COUNTS = Choices(
 
 
 def node_counts(node: YamlNode) -> NodeCounts:
-    """The counts for all instance types, or by glob with a `default`, which must be there."""
+    """One set of counts for all instance types, or counts by glob with a `default`, which is required."""
     if not isinstance(node.value, dict):
         return NodeCounts(default=_COUNTS(node))
     given = dict(node.mapping())

@@ -1,4 +1,4 @@
-"""YAML text as data with line numbers: no tags, no aliases, no second document, no key twice."""
+"""YAML text as data with line numbers. Tags, aliases, second documents and duplicate keys are refused."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,7 +24,7 @@ from mlcd.spec.scalar import scalar
 MOST_BYTES = 256 * 1024
 MOST_DEPTH = 20
 
-# What PyYAML says, and what a person can do about it; the first fragment found in its words counts.
+# (fragment of PyYAML's message, advice for the user); the first fragment that matches is used.
 _HINTS = (
     ("scanning an alias", "a glob that begins with * needs quotes"),
     ("'\\t' that cannot start any token", "indent with spaces, not tabs"),
@@ -38,7 +38,7 @@ _HINTS = (
 
 
 def read_text(path: str | Path) -> str:
-    """The file's text. Raises SpecError where it cannot be read, is too large, or is not UTF-8."""
+    """The file's text. Raises SpecError if the file cannot be read, is too large, or is not UTF-8."""
     file = Path(path)
     try:
         with file.open("rb") as stream:
@@ -60,7 +60,7 @@ def read_text(path: str | Path) -> str:
 
 
 def document(text: str, *, file: str, path: str = "") -> YamlNode:
-    """The only document of `text`, whatever it is, its fields named below `path`. Raises SpecError with the line."""
+    """The only document in `text`, of any type, with its fields named below `path`. Raises SpecError with the line."""
     if len(text) > MOST_BYTES:
         raise SpecError("is too large for a job file", file=file, allowed=f"at most {MOST_BYTES // 1024} KiB")
     builder = _Builder(text, YamlNode(value=None, file=file, line=1, path=path))
@@ -68,13 +68,13 @@ def document(text: str, *, file: str, path: str = "") -> YamlNode:
         return builder.document()
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise SpecError("not YAML: a character that text cannot hold", file=file, line=line) from error
+        raise SpecError("not YAML: contains a character that is not allowed in text", file=file, line=line) from error
     except yaml.MarkedYAMLError as error:
         raise _not_yaml(error, file) from error
 
 
 def _not_yaml(error: yaml.MarkedYAMLError, file: str) -> SpecError:
-    """PyYAML's complaint in one sentence, at the line where something can be done about it."""
+    """PyYAML's error in one sentence, at the line that the user has to fix."""
     words = ", ".join(part for part in (error.context, error.problem) if part)
     mark = error.problem_mark
     if "unexpected end of stream" in words and error.context_mark is not None:
@@ -88,7 +88,7 @@ def _not_yaml(error: yaml.MarkedYAMLError, file: str) -> SpecError:
 
 
 def _neighbour(file: Path) -> str:
-    """The YAML file of the same folder whose name, less its ending, is most like the one that is missing, or ""."""
+    """The YAML file in the same folder with the name most similar to the missing one (suffixes ignored), or ""."""
     try:
         names = {other.stem: other.name for other in file.parent.iterdir() if other.suffix in (".yaml", ".yml")}
     except OSError:
@@ -98,7 +98,7 @@ def _neighbour(file: Path) -> str:
 
 
 class _Builder:
-    """Nodes from PyYAML's events; composing and constructing, where YAML gets dangerous, are not used."""
+    """Builds nodes from PyYAML's events. It does not use PyYAML's composer and constructor, which are not safe."""
 
     def __init__(self, text: str, root: YamlNode) -> None:
         self._events: Iterator[Event] = iter(yaml.parse(text, Loader=yaml.BaseLoader))
@@ -113,7 +113,7 @@ class _Builder:
                 break
         for event in self._events:
             if isinstance(event, DocumentStartEvent):
-                raise self._error("only one document is allowed in a job file; take out the ---", event)
+                raise self._error("only one document is allowed in a job file; remove the ---", event)
         return root
 
     def _error(self, problem: str, event: Event, field: str = "", value: object = None) -> SpecError:

@@ -1,4 +1,4 @@
-"""The job file of `mlcd serverless`: every field in tables, and the same from the command line and from Python."""
+"""The job file of `mlcd serverless`: tables of its fields, which the command line and Python use too."""
 
 import re
 from dataclasses import replace
@@ -23,7 +23,7 @@ _MEANT_SYNC = {
     **dict.fromkeys(("sync", "synchronous", "bulk"), "bsp"),
     **dict.fromkeys(("async", "asynchronous"), "asp"),
 }
-_MEMORY_FORM = "megabytes: a list such as [512, 1024, 1769], or one"
+_MEMORY_FORM = "megabytes: a list such as [512, 1024, 1769], or one size"
 _MEMORY = re.compile(r"\s*([0-9]{1,9})\s*(mb|mib|gb|gib)?\s*")
 _OWN_MODEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*:[A-Za-z_][A-Za-z0-9_]*")
 _MODEL_FORM = "logistic, lenet, text-cnn, or MODULE:FUNCTION of your own"
@@ -34,7 +34,7 @@ def _megabytes(node: YamlNode) -> int:
     if isinstance(value, str):
         match = _MEMORY.fullmatch(value.lower())
         if match is None:
-            raise node.error("is not a size of memory", allowed=_MEMORY_FORM)
+            raise node.error("is not a memory size", allowed=_MEMORY_FORM)
         node = replace(node, value=int(match[1]) * (1024 if (match[2] or "").startswith("g") else 1))
     return node.whole(Bounds(least=1, most=MOST_MEMORY_MB))
 
@@ -45,14 +45,14 @@ functions = Choices(
     unit="functions",
     not_one="is not a number of functions",
 )
-"""The numbers of functions to choose from, rising, each once."""
+"""The numbers of functions to choose from, in ascending order, without duplicates."""
 
 memory = Choices(form=_MEMORY_FORM, most=MOST_MEMORY_MB, ranges=False, each=_megabytes)
-"""Memory sizes in MB, rising, each once; `2 GB` is 2,048 of them. Whether a cloud offers them is its to say."""
+"""Memory sizes in MB, in ascending order, without duplicates; `2 GB` is 2,048 MB. The cloud checks what it offers."""
 
 
 def model(node: YamlNode) -> str:
-    """A model's name, or MODULE:FUNCTION; whether the name is known is the job's to say."""
+    """A model's name, or MODULE:FUNCTION. Whether the name is known is checked when the job is prepared."""
     name = node.line_of_text(allowed=_MODEL_FORM)
     if ":" in name and not _OWN_MODEL.fullmatch(name):
         raise node.error(
@@ -80,7 +80,7 @@ _RESOURCES = FieldTable(
         "settings": Field(read=line_of_text),
     },
     later={
-        "instance_type": "functions and memory say what is chosen",
+        "instance_type": "use functions and memory instead",
         "use_spot": "",
         "cloud": "write infra, such as infra: lithops/localhost",
     },
@@ -107,7 +107,7 @@ _SEARCH = FieldTable(
         "repeats": Field(read=number(least=0, most=1)),
         "limit": Field(read=_limit, into="limit_seconds"),
     },
-    later={"max_trials": "there are no trials: each epoch of the training is one", "parallel": "functions says it"},
+    later={"max_trials": "a serverless job has epochs, not trials", "parallel": "use functions instead"},
 )
 
 
@@ -125,12 +125,12 @@ def serverless_record(now: datetime | None = None) -> FieldTable[ServerlessSpec]
             "goal": Field(read=goal_record(now), required=True, allowed="{minimize: time | cost, budget: 3 USD}"),
             "search": Field(read=_SEARCH),
         },
-        later={"num_nodes": "functions says how many", "run": "workload says what is trained"},
+        later={"num_nodes": "use functions instead", "run": "use workload instead"},
     )
 
 
 def _checked(spec: ServerlessSpec) -> ServerlessSpec:
-    """The job, after what its fields say together."""
+    """The job, after the checks that involve several fields. Raises SpecError."""
     if spec.goal.minimize is Objective.KNEE:
         raise spec.error(
             "goal.minimize", "functions are scheduled for time or cost", value="knee", allowed="time, cost"
@@ -138,11 +138,11 @@ def _checked(spec: ServerlessSpec) -> ServerlessSpec:
     if not spec.resources.infra.startswith("sim"):
         if spec.workload.target_loss is None:
             raise spec.error(
-                "workload.target_loss", "is missing: it says when the training is done", allowed="a number"
+                "workload.target_loss", "is missing: the training ends when it is reached", allowed="a number"
             )
         batch, most = spec.workload.batch or DEFAULT_BATCH, spec.functions[-1]
         if most > batch:
-            problem = f"more functions than the {batch:,} samples of a batch, of which each takes a part"
+            problem = f"more functions than the {batch:,} samples of a batch; each function needs at least one"
             raise spec.error("functions", problem, value=most, allowed=f"at most {batch:,}, or a larger workload.batch")
     return spec
 

@@ -1,4 +1,4 @@
-"""One kind of job file: read from text, a file or a Python mapping, with flags in place of its fields."""
+"""One kind of job file: read from text, a file or a Python mapping, with flags that override its fields."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -19,11 +19,11 @@ Job = TypeVar("Job", bound=PlacedSpec)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """A flag of the command line, or an argument from Python, that stands in place of a field.
+    """A command-line flag, or an argument from Python, that overrides a field.
 
     path   the field's dotted name
-    spell  the flag's value as a job file would have it; may raise the SpecError of the field
-    drops  a field that goes when the flag is given, "" for none
+    spell  converts the flag's value to the form of a job file; may raise the SpecError of the field
+    drops  a field that is removed when the flag is given; "" for none
     """
 
     path: str
@@ -36,12 +36,12 @@ class JobFile(Generic[Job]):
     """How jobs of one kind are read. A deadline that is a point in time is counted from `now` (None: this moment).
 
     record  the reader of all fields
-    check   the job, after what its fields say together; raises SpecError
+    check   returns the job after the checks that involve several fields; raises SpecError
     flags   by name
-    sample  where a job file is found, for whoever gives an empty one
+    sample  where to find an example, for the error about an empty file
 
-    Flags that are None count as not given. Every method raises SpecError for the first mistake; where a flag made it,
-    the error's field is the flag after `mark`, such as `--budget`.
+    Flags that are None count as not given. Every method raises SpecError for the first mistake. If a flag caused it,
+    the error's field is `mark` and the flag's name, such as `--budget`.
     """
 
     record: Callable[[datetime | None], FieldTable[Job]]
@@ -58,7 +58,7 @@ class JobFile(Generic[Job]):
         flags: Mapping[str, object] | None = None,
         mark: str = "--",
     ) -> Job:
-        """The job that `text` describes; `file` is its name in messages."""
+        """The job that `text` describes. Messages use `file` as the file's name."""
         root = document(text, file=file)
         if root.value is None:
             raise SpecError("the file is empty", file=file, line=1, allowed=f"a job file; {self.sample}")
@@ -72,7 +72,7 @@ class JobFile(Generic[Job]):
         flags: Mapping[str, object] | None = None,
         mark: str = "--",
     ) -> Job:
-        """The job of a file."""
+        """The job in a file."""
         return self.parse(read_text(path), file=str(path), now=now, flags=flags, mark=mark)
 
     def from_mapping(
@@ -85,7 +85,7 @@ class JobFile(Generic[Job]):
     ) -> Job:
         """The job that a Python mapping describes, with the fields of a job file; its `source` is the same as YAML.
 
-        A field that is None counts as left out.
+        A field that is None counts as not given.
         """
         root = tree(job)
         return replace(self._job(root, now, _given(flags), mark), source=as_text(root))
@@ -93,9 +93,9 @@ class JobFile(Generic[Job]):
     def with_flags(
         self, job: Job, flags: Mapping[str, object], *, now: datetime | None = None, mark: str = "--"
     ) -> Job:
-        """`job` with `flags` in place of its own values. Earlier flags for the same field or below it go.
+        """`job` with `flags` overriding its values. Earlier flags for the same field, or a field below it, are dropped.
 
-        A deadline that the job has already, and keeps, is counted from the same moment as before.
+        If the job keeps its own deadline, that deadline is still counted from the same moment.
         """
         given = _given(flags)
         if not given:
@@ -114,7 +114,7 @@ class JobFile(Generic[Job]):
         return replace(changed, file=job.file, source=job.source, places={**changed.places, **earlier})
 
     def _job(self, root: YamlNode, now: datetime | None, said: Mapping[str, object], mark: str) -> Job:
-        """The job of `root` with the flags' values put in, and noted."""
+        """The job of `root` with the flags' values applied and recorded."""
         moment = now or datetime.now(UTC)
         try:
             for name, value in sorted(said.items(), key=lambda each: self.flags[each[0]].path.count(".")):
@@ -130,7 +130,7 @@ class JobFile(Generic[Job]):
             raise self._named(error, said, mark) from error
 
     def _named(self, error: SpecError, said: Mapping[str, object], mark: str) -> SpecError:
-        """The same error about the flag that gave the value, where one did."""
+        """The same error, naming the flag if a flag gave the value."""
         for name, value in said.items():
             path = self.flags[name].path
             if error.field == path or error.field.startswith((f"{path}.", f"{path}[")):
@@ -142,7 +142,7 @@ class JobFile(Generic[Job]):
 
 
 def as_written(value: object) -> object:
-    """For numbers that a command line gives as text: what that text is in a job file."""
+    """The value that this text has in a job file, for numbers that the command line passes as text."""
     return scalar(value) if isinstance(value, str) else value
 
 
@@ -151,7 +151,7 @@ def _given(flags: Mapping[str, object] | None) -> dict[str, object]:
 
 
 def _put(node: YamlNode, path: list[str], value: YamlNode | None) -> YamlNode:
-    """`node` with `value` at `path` (None takes the field out). What is no mapping stays, for its reader to refuse."""
+    """`node` with `value` at `path` (None removes the field). A node that is not a mapping is left for its reader."""
     fields = {} if node.value is None else node.value
     if not isinstance(fields, Mapping):
         return node

@@ -22,14 +22,14 @@ _NOT_PLAIN = re.compile("[\x7f-\xa0\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]"
 def tree(value: object, *, path: str = "") -> YamlNode:
     """`value` as nodes named below `path`.
 
-    Mappings, lists, tuples, ranges and scalars stand for themselves, money and times of Python's or mlcd's own for
-    their written forms, and a field that is None for one left out. Raises SpecError for anything else.
+    Mappings, lists, tuples, ranges and scalars are taken as they are. Money and times, as Python or mlcd types, become
+    their written forms. A field that is None counts as not given. Raises SpecError for any other type.
     """
     return _tree(value, YamlNode(value=None, path=path), depth=0)
 
 
 def as_text(node: YamlNode) -> str:
-    """YAML text (JSON, which is YAML) that reads back as the same values."""
+    """JSON text, which is also YAML, that reads back as the same values."""
     text = json.dumps(node.plain(), indent=2, ensure_ascii=False)
     return _NOT_PLAIN.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
@@ -57,11 +57,11 @@ def _tree(value: object, place: YamlNode, depth: int) -> YamlNode:
     if value is None or isinstance(value, bool | int | float | str):
         return replace(place, value=value, written=str(value))
     kind = type(value).__name__
-    raise SpecError(f"a value of Python's type {kind} is not understood", field=place.path)
+    raise SpecError(f"values of Python type {kind} are not supported", field=place.path)
 
 
 def _spelled(value: object) -> object:
-    """`value`, or the form a job file has for it."""
+    """`value` in the form that a job file uses for it."""
     match value:
         case None | bool() | int() | float():
             return value

@@ -1,4 +1,4 @@
-"""A value of a job file together with its place, so that whoever reads it can refuse it by file, line and field."""
+"""A value of a job file together with its position, so that an error can name the file, line and field."""
 
 import math
 import re
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from mlcd.errors import SpecError, nearest
 
-_SHOWN = 80
+_SHOWN_CHARACTERS = 80
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _MEANT_FLAG = {"yes": "true", "y": "true", "on": "true", "no": "false", "n": "false", "off": "false"}
 
 
 class Excerpt(str):
-    """What is shown of a value too long to show whole; its repr is itself."""
+    """The part of a long value that a message shows. Its repr is the text itself, without quotes."""
 
     __slots__ = ()
 
@@ -23,7 +23,7 @@ class Excerpt(str):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What a number may be: `above` and `below` exclude their ends, `least` and `most` include them."""
+    """The allowed range of a number: `above` and `below` are exclusive, `least` and `most` are inclusive."""
 
     above: float = -math.inf
     least: float = -math.inf
@@ -47,11 +47,11 @@ class Bounds:
 class YamlNode:
     """One value: a scalar, a list or a mapping of nodes.
 
-    file, line  where it stands; line is the line of its field's name, None where there is no file
+    file, line  its position; `line` is the line of its field's name, None if there is no file
     path        its dotted name, such as `search.trial.minutes` or `resources.instance_type[2]`
     written     a scalar as the file spells it (`1.10` is the number 1.1)
 
-    Every method either returns what it says or raises the SpecError that names this place.
+    Every method either returns a value or raises the SpecError that names this position.
     """
 
     value: "bool | int | float | str | tuple[YamlNode, ...] | Mapping[str, YamlNode] | None"
@@ -61,7 +61,7 @@ class YamlNode:
     written: str = ""
 
     def error(self, problem: str, *, allowed: str = "", nearest: str = "") -> SpecError:
-        """The error that names this place and shows this value; to be raised by the caller."""
+        """The error that names this position and shows this value. The caller raises it."""
         return SpecError(
             problem,
             file=self.file,
@@ -73,7 +73,7 @@ class YamlNode:
         )
 
     def plain(self) -> object:
-        """The value without places, as lists, dicts and scalars."""
+        """The value without positions, as lists, dicts and scalars."""
         if isinstance(self.value, tuple):
             return [item.plain() for item in self.value]
         if isinstance(self.value, Mapping):
@@ -81,10 +81,10 @@ class YamlNode:
         return self.value
 
     def shown(self) -> object:
-        """The value for a message: whole where it is short, its beginning where it is long."""
+        """The value for a message; a long value is cut off."""
         value = self.plain()
         text = repr(value)
-        return value if len(text) <= _SHOWN else Excerpt(f"{text[:_SHOWN]}...")
+        return value if len(text) <= _SHOWN_CHARACTERS else Excerpt(f"{text[:_SHOWN_CHARACTERS]}...")
 
     def child_path(self, key: str) -> str:
         """The dotted name of the field `key` below this node."""
@@ -93,9 +93,9 @@ class YamlNode:
         return f"{self.path}.{key}" if self.path else key
 
     def filled(self) -> "YamlNode":
-        """This node, refused where nothing stands after its name."""
+        """This node. Raises SpecError if the field has no value."""
         if self.value is None:
-            raise self.error("has no value; fill it in or take the field out")
+            raise self.error("has no value; fill it in or remove the field")
         return self
 
     def mapping(self) -> Mapping[str, "YamlNode"]:
@@ -106,7 +106,7 @@ class YamlNode:
         raise self.error("must be a mapping of fields to values")
 
     def items(self) -> tuple["YamlNode", ...]:
-        """The elements of a list; anything else counts as a list of itself."""
+        """The elements of a list; any other value counts as a list with one element."""
         return self.value if isinstance(self.value, tuple) else (self,)
 
     def text(self, *, allowed: str = "") -> str:
@@ -119,14 +119,14 @@ class YamlNode:
         raise self.error("must be text", allowed=allowed)
 
     def line_of_text(self, *, allowed: str = "") -> str:
-        """A string that is neither blank nor longer than a line."""
+        """A string of one line that is not blank."""
         text = self.text(allowed=allowed)
         if not text.strip() or "\n" in text:
             raise self.error("must be a line of text that is not blank", allowed=allowed)
         return text.strip()
 
     def number(self, bounds: Bounds, *, unit: str = "") -> float:
-        """A finite number inside `bounds`; `unit` is only said in messages."""
+        """A finite number within `bounds`; `unit` is used only in messages."""
         allowed = f"a number {bounds} {unit}".strip()
         value = self.filled().value
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -136,7 +136,7 @@ class YamlNode:
         return float(value)
 
     def whole(self, bounds: Bounds) -> int:
-        """A whole number inside `bounds`; `1e3` is one, `2.5` is none."""
+        """A whole number within `bounds`; `1e3` is allowed, `2.5` is not."""
         allowed = f"a whole number {bounds}"
         value = self.filled().value
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -148,7 +148,7 @@ class YamlNode:
         return int(value)
 
     def flag(self) -> bool:
-        """true or false; YAML 1.2 reads `yes` and `on` as text, which is refused with the word that is meant."""
+        """true or false. YAML 1.2 reads `yes` and `on` as text: these raise an error that suggests the right word."""
         value = self.filled().value
         if isinstance(value, bool):
             return value
@@ -156,7 +156,7 @@ class YamlNode:
         raise self.error("must be true or false", nearest=meant)
 
     def choice(self, words: tuple[str, ...], *, meant: Mapping[str, str] | None = None) -> str:
-        """One of `words`. `meant` maps words that people use for them to the right one."""
+        """One of `words`. `meant` maps common other words to the right one, for the error's suggestion."""
         allowed = ", ".join(words)
         text = self.filled().value
         if not isinstance(text, str):

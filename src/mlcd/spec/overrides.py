@@ -1,4 +1,4 @@
-"""What the command line changes in a training job: `--on --budget --deadline --strategy --parallel`."""
+"""The flags that override fields of a training job: `--on --budget --deadline --strategy --parallel`."""
 
 from datetime import datetime, timedelta
 
@@ -18,9 +18,9 @@ def with_overrides(
     now: datetime | None = None,
     mark: str = "--",
 ) -> TrainSpec:
-    """`spec` with every flag that is not None in place of the file's value, and noted in `overrides`.
+    """`spec` with every flag that is not None overriding the file's value and recorded in `overrides`.
 
-    Values are as in a job file. Raises SpecError whose field is the flag after `mark`, such as `--budget`.
+    Values have the form of a job file. Raises SpecError whose field is `mark` and the flag's name, such as `--budget`.
     """
     flags = {"on": on, "budget": budget, "deadline": deadline, "strategy": strategy, "parallel": parallel}
     written = {name: str(said) if isinstance(said, int | float) else said for name, said in flags.items()}

@@ -1,4 +1,4 @@
-"""The job file of `mlcd train`, every field in tables; text, files and Python mappings are read through them."""
+"""The job file of `mlcd train`: tables of its fields, which read text, files and Python mappings."""
 
 import re
 from dataclasses import replace
@@ -30,22 +30,22 @@ _WEEK_MINUTES = 7 * 24 * 60
 
 
 def job_name(node: YamlNode) -> str:
-    """A name that can stand in a file name and in a cluster's name."""
+    """A job name. It is valid as part of a file name and of a cluster name."""
     name = node.text(allowed=_NAME_FORM)
     if not _NAME.fullmatch(name):
-        raise node.error("is not a job's name", allowed=_NAME_FORM, nearest=_slug(name))
+        raise node.error("is not a valid job name", allowed=_NAME_FORM, nearest=_slug(name))
     return name
 
 
 def instance_types(node: YamlNode) -> tuple[str, ...]:
-    """Names, globs and sets, each once; whether they exist is the catalog's to say."""
+    """Names, globs and sets, without duplicates. The catalog checks whether they exist."""
     types: list[str] = []
     for item in node.items():
         name = item.text(allowed=_TYPE_FORM)
         if not _TYPE.fullmatch(name):
             split = [part for part in re.split(r"[,\s]+", name) if _TYPE.fullmatch(part)]
             meant = f"[{', '.join(split)}]" if len(split) > 1 else ""
-            raise item.error("is not an instance type's name", allowed=_TYPE_FORM, nearest=meant)
+            raise item.error("is not a valid instance type", allowed=_TYPE_FORM, nearest=meant)
         if name in types:
             raise item.error("is given twice")
         types.append(name)
@@ -55,7 +55,7 @@ def instance_types(node: YamlNode) -> tuple[str, ...]:
 
 
 def strategy(node: YamlNode) -> str:
-    """`NAME`, `NAME:OPTION=VALUE,...`, or an object's name; whether they exist is the strategies' to say."""
+    """`NAME`, `NAME:OPTION=VALUE,...`, or an object's name. The strategies check whether they exist."""
     form = "NAME or NAME:OPTION=VALUE,..., such as heterbo:prune=off,start=2"
     value = node.text(allowed=form)
     if is_object_name(value):
@@ -71,11 +71,11 @@ def strategy(node: YamlNode) -> str:
 
 
 def environment(node: YamlNode) -> dict[str, str]:
-    """Environment variables; a number counts as it is written."""
+    """Environment variables by name; a number keeps the text that was written."""
     variables = {}
     for name, child in node.mapping().items():
         if not _ENV.fullmatch(name):
-            raise child.error("is not a variable's name", allowed="letters, digits and _, no digit first")
+            raise child.error("is not a valid variable name", allowed="letters, digits and _, no digit first")
         is_number = isinstance(child.value, int | float) and not isinstance(child.value, bool)
         variables[name] = child.written if is_number else child.text()
     return variables
@@ -177,14 +177,14 @@ def train_record(now: datetime | None = None) -> FieldTable[TrainSpec]:
 
 
 def _checked(spec: TrainSpec) -> TrainSpec:
-    """The job; one with a command and nothing to simulate is for this machine."""
+    """The job. One with a command and nothing to simulate runs on this machine."""
     if "resources.infra" not in spec.places and spec.run.strip() and spec.job.model is None:
         return replace(spec, resources=replace(spec.resources, infra="local"))
     return spec
 
 
 def _slug(name: str) -> str:
-    """`name` with what a job's name cannot hold replaced, or "" where nothing is left of it."""
+    """`name` with the characters that are not allowed replaced, or "" if none remain."""
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:80]
     return slug if _NAME.fullmatch(slug) else ""
 

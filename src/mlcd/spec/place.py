@@ -1,4 +1,4 @@
-"""Where the fields of a job were given, so that an error that is found later can name the place."""
+"""Where the fields of a job were given, so that errors found later can name the position."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from mlcd.spec.node import YamlNode
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a field was given, and what it is called there (`--on` for `resources.infra`)."""
+    """Where a field was given, and its name there (`--on` for `resources.infra`)."""
 
     field: str
     file: str = ""
@@ -19,12 +19,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedSpec:
-    """What a job of every kind has beside its fields.
+    """What every kind of job has in addition to its fields.
 
-    file          its name in messages; "" where it is not from a file
-    source        its text, kept with the run so that the run can be repeated from its record
-    overrides     flags in place of the text's values, as (flag, value); source and overrides give the job again
-    places        of the fields that were given, by their dotted names
+    file          the file's name in messages; "" if the job is not from a file
+    source        the job's text, stored with the run so that the run can be repeated
+    overrides     flags that override values of the text, as (flag, value); source and overrides recreate the job
+    places        positions of the fields that were given, by dotted name
     counted_from  the moment from which a deadline that is a point in time was counted
     """
 
@@ -37,7 +37,7 @@ class PlacedSpec:
     def error(
         self, name: str, problem: str, *, value: object = None, allowed: str = "", nearest: str = ""
     ) -> SpecError:
-        """The error about the field `name`, at its line or its section's; to be raised by the caller."""
+        """The error about the field `name`, at its line or its section's line. The caller raises it."""
         place = self.places.get(name)
         if place is None:
             sections = (self.places.get(name[:end]) for end in range(len(name) - 1, 0, -1) if name[end] in ".[")
@@ -55,7 +55,7 @@ class PlacedSpec:
 
 
 def places_of(node: YamlNode) -> dict[str, Place]:
-    """Where each field below `node` stands, by its dotted name; of lists, the elements that are text."""
+    """The position of each field below `node`, by dotted name; for lists, of the elements that are text."""
     found: dict[str, Place] = {}
     below = tuple(node.value.values()) if isinstance(node.value, Mapping) else node.items()
     for child in below:

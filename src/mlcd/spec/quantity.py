@@ -22,7 +22,7 @@ _DATE = re.compile(r"\s*[0-9]{4}-[0-9W]")
 def number(
     *, above: float | None = None, least: float | None = None, most: float | None = None, below: float | None = None
 ) -> Reader[float]:
-    """A reader of finite numbers inside the ends that are given."""
+    """A reader of finite numbers within the given bounds."""
     bounds = _bounds(above, least, most, below)
     return lambda node: node.number(bounds)
 
@@ -34,7 +34,7 @@ def whole(*, least: int, most: int) -> Reader[int]:
 
 
 def minutes(*, above: float | None = None, least: float | None = None, most: float | None = None) -> Reader[float]:
-    """A reader of minutes; what comes back is seconds."""
+    """A reader of minutes that returns seconds."""
     bounds = _bounds(above, least, most, None)
     return lambda node: node.number(bounds, unit="minutes") * 60.0
 
@@ -45,7 +45,7 @@ def line_of_text(node: YamlNode) -> str:
 
 
 def text(node: YamlNode) -> str:
-    """Any string, of any number of lines."""
+    """Any string; it may have several lines."""
     return node.text()
 
 
@@ -75,9 +75,9 @@ def budget(node: YamlNode) -> Usd:
 
 
 def deadline(now: datetime | None) -> Reader[float]:
-    """A reader of deadlines; what comes back is seconds from `now` (None: this moment), more than 0.
+    """A reader of deadlines. It returns the seconds from `now` (None: this moment), which are more than 0.
 
-    `now` has a zone; a point in time needs one too, a duration runs from `now`.
+    `now` has a time zone, and a point in time needs one too. A duration is counted from `now`.
     """
 
     def read(node: YamlNode) -> float:
@@ -114,7 +114,7 @@ def _until(node: YamlNode, value: str, now: datetime) -> float:
         raise node.error("a date needs a time and its zone, Z or +01:00 at the end", allowed=_DEADLINE_FORMS)
     seconds = (moment - now).total_seconds()
     if not seconds > 0:
-        raise node.error(f"lies in the past; it is {now:%Y-%m-%dT%H:%M%z} now", allowed=_DEADLINE_FORMS)
+        raise node.error(f"is in the past; it is {now:%Y-%m-%dT%H:%M%z} now", allowed=_DEADLINE_FORMS)
     return seconds
 
 

@@ -1,4 +1,4 @@
-"""What a real job adds to the file: its platform, how it tells its progress, what is brought home."""
+"""Fields of jobs on real nodes: the platform, how progress is reported, which outputs are copied back."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from mlcd.spec.record import Field, FieldTable
 from mlcd.units import Usd
 
 PROGRESS_KEYS = ("samples", "steps", "rate")
-"""What a pattern's named groups or a file's lines may say: samples so far, steps so far, or samples/s now."""
+"""What the named groups of a pattern, or the lines of a file, may report: samples so far, steps so far, samples/s."""
 STEPS = "mlcd.steps"
 _ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PATTERN_FORM = "a regular expression with a group samples, steps or rate, such as 'samples/s: (?P<rate>[0-9.]+)'"
@@ -20,20 +20,20 @@ _PATTERN_FORM = "a regular expression with a group samples, steps or rate, such 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Platform:
-    """How the processes of a job find each other. `topology` None is the platform's own first."""
+    """How the processes of a job find each other. `topology` None means the platform's first one."""
 
     name: str = "command"
     topology: str | None = None
 
     @property
     def chosen_topology(self) -> str:
-        """The topology that is meant."""
+        """The topology to use: the given one, or the platform's first."""
         return self.topology or TOPOLOGIES[self.name][0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressRule:
-    """How a job tells how far it is: by `mlcd.steps` in its script, unless a pattern or a file is given.
+    """How a job reports its progress: by `mlcd.steps` in its script, unless a pattern or a file is given.
 
     pattern  a regular expression over the output of node 0
     file     a file of JSON lines in the working folder
@@ -51,7 +51,7 @@ def platform(node: YamlNode, places: tuple[str, ...] = ()) -> Platform:
     made = _PLATFORM(node, places)
     if made.topology is not None and made.topology not in TOPOLOGIES[made.name]:
         allowed = ", ".join(TOPOLOGIES[made.name])
-        raise node.mapping()["topology"].error(f"is no topology of {made.name}", allowed=allowed)
+        raise node.mapping()["topology"].error(f"is not a topology of {made.name}", allowed=allowed)
     return made
 
 
@@ -65,12 +65,12 @@ def progress(node: YamlNode, places: tuple[str, ...] = ()) -> ProgressRule:
 
 
 def relative_paths(node: YamlNode) -> tuple[str, ...]:
-    """Paths below the working folder, each once."""
+    """Paths below the working folder, without duplicates."""
     paths: list[str] = []
     for item in node.items():
         path = item.line_of_text(allowed="a path in the working folder, such as model.pt")
         if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
-            raise item.error("must lie in the working folder", allowed="a relative path without ..")
+            raise item.error("must be inside the working folder", allowed="a relative path without ..")
         if path in paths:
             raise item.error("is given twice")
         paths.append(path)
@@ -78,25 +78,25 @@ def relative_paths(node: YamlNode) -> tuple[str, ...]:
 
 
 def prices(node: YamlNode) -> Mapping[str, Usd]:
-    """USD an hour of one node, by the name of its type."""
+    """USD per hour of one node, by instance type."""
     return {name: budget(child) for name, child in node.mapping().items()}
 
 
 def secret_names(node: YamlNode) -> tuple[str, ...]:
-    """Names of variables whose values are taken from the environment: a job file, which is kept, holds no secret."""
+    """Names of variables whose values come from the environment. The job file is stored, so it must hold no secret."""
     if isinstance(node.value, Mapping):
         raise node.error("takes names only: values come from your environment", allowed="[HF_TOKEN, WANDB_API_KEY]")
     names = []
     for item in node.items():
-        name = item.line_of_text(allowed="a variable's name")
+        name = item.line_of_text(allowed="a variable name")
         if not _ENV.fullmatch(name):
-            raise item.error("is not a variable's name", allowed="letters, digits and _, no digit first")
+            raise item.error("is not a valid variable name", allowed="letters, digits and _, no digit first")
         names.append(name)
     return tuple(dict.fromkeys(names))
 
 
 def file_mounts(node: YamlNode) -> Mapping[str, str]:
-    """Path on the nodes -> path here."""
+    """Path on the nodes -> path on this machine."""
     return {target: child.line_of_text() for target, child in node.mapping().items()}
 
 

@@ -15,7 +15,7 @@ Reader = Callable[[YamlNode], T]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One field. `into` is the value's own name for it, where the two differ (`minutes` goes into `seconds`)."""
+    """One field. `into` is the attribute's name if it differs from the field's (`minutes` goes into `seconds`)."""
 
     read: Reader[object]
     into: str = ""
@@ -25,10 +25,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldTable(Generic[T]):
-    """Reads a mapping into the value that `make` builds; fields left out keep `make`'s defaults.
+    """Reads a mapping into the value that `make` builds; fields that are not given keep `make`'s defaults.
 
-    fields  what may stand there
-    later   names that are known but do nothing yet, each with what to write instead ("" where there is nothing)
+    fields  the allowed fields
+    later   known names that are not supported yet, each with what to write instead ("" if there is nothing)
     """
 
     make: Callable[..., T]
@@ -36,9 +36,10 @@ class FieldTable(Generic[T]):
     later: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, node: YamlNode, places: tuple[str, ...] = ()) -> T:
-        """The value. `places` are the dotted names of the whole file, to say where a misplaced field belongs.
+        """The value. `places` are the dotted names of the whole file, to suggest where a misplaced field belongs.
 
-        Raises SpecError for what is no mapping, an unknown field, a missing one, or what a field's reader refuses.
+        Raises SpecError for a node that is not a mapping, an unknown or missing field, or a value that its reader
+        refuses.
         """
         places = places or tuple(self.places())
         given = node.mapping()

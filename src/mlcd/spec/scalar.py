@@ -1,4 +1,4 @@
-"""Plain scalars by the core schema of YAML 1.2: `4.5e6` is a number, `yes` is text."""
+"""Plain scalars, read with the core schema of YAML 1.2: `4.5e6` is a number, `yes` is text."""
 
 import math
 import re
@@ -18,7 +18,7 @@ _LONGEST_NUMBER = 100
 
 
 def scalar(text: str) -> bool | int | float | str | None:
-    """The value of an unquoted scalar (YAML 1.2.2, section 10.3.2). Digits without end stay text."""
+    """The value of an unquoted scalar (YAML 1.2.2, section 10.3.2). Very long numbers stay text."""
     if text in _WORDS:
         return _WORDS[text]
     if len(text) > _LONGEST_NUMBER:

@@ -12,7 +12,7 @@ from mlcd.units import Usd
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingKnobs:
-    """What may be chosen of each knob; None is all that the machine offers."""
+    """The allowed values of each knob; None means everything that the machine offers."""
 
     batch: tuple[int, ...] | None = None
     threads: tuple[int, ...] | None = None
@@ -25,8 +25,8 @@ class LoadSettings:
     """How the server is loaded.
 
     scenario        None: `server` where there is a latency limit, else `offline`
-    headroom        the share of the measured rate that is kept free: the verification offers the rest
-    verify_seconds  how long the choice is loaded before it is recommended; 0 leaves that out
+    headroom        the share of the measured rate that is kept free; the verification offers the rest
+    verify_seconds  how long the choice is load-tested before it is recommended; 0 skips the verification
     """
 
     scenario: Scenario | None = None
@@ -37,7 +37,7 @@ class LoadSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingSearch:
-    """How to search. `noise` None means what the machine states."""
+    """How to search. `noise` None means the value that the machine states."""
 
     strategy: str = "falcon-transfer"
     max_trials: int = 6
@@ -47,7 +47,7 @@ class ServingSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingResources:
-    """Where. `prices` are USD an hour by type (`local.2`): the user's word over the nominal price."""
+    """Where to serve. `prices` are USD per hour by type (`local.2`); they override the nominal price."""
 
     infra: str = "local"
     prices: Mapping[str, Usd] = field(default_factory=dict)
@@ -57,8 +57,8 @@ class ServingResources:
 class ServeSpec(PlacedSpec):
     """A whole job file of `mlcd serve`.
 
-    model    the ONNX file, seen from the job file's own folder
-    sizes    of axes other than the batch that the model leaves open, by their name
+    model    the ONNX file, relative to the job file's folder
+    sizes    sizes of the model's open axes other than the batch, by name
     """
 
     name: str

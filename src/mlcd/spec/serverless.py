@@ -1,4 +1,4 @@
-"""A training on functions as the user wrote it, frozen. Parsed by mlcd.spec.functions, resolved by mlcd.jobs."""
+"""A serverless job as the user wrote it, frozen. Parsed by mlcd.spec.functions, resolved by mlcd.jobs."""
 
 from dataclasses import dataclass, field
 
@@ -8,11 +8,11 @@ from mlcd.spec.place import PlacedSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionResources:
-    """Where.
+    """Where to run.
 
     infra     lithops/BACK_END, or sim/lambda
-    prices    the table of prices; "" is what goes with the infra
-    settings  a configuration file of Lithops, seen from the job file's folder; "" is Lithops' own
+    prices    name of the price table; "" means the one that belongs to the infra
+    settings  a Lithops configuration file, relative to the job file's folder; "" means Lithops' default
     """
 
     infra: str = "lithops/localhost"
@@ -25,10 +25,10 @@ class FunctionWorkload:
     """What is trained.
 
     model        a built-in name, MODULE:FUNCTION of the user's own file, or a simulated workload's name
-    data         a folder with x.npy and y.npy; "" is data made for a built-in model
-    batch        samples of a step of all functions together
-    rate         of a step; None: the model's own
-    target_loss  None only where a simulated workload has its own
+    data         a folder with x.npy and y.npy; "" means generated data, for a built-in model
+    batch        samples of one step over all functions together
+    rate         learning rate of a step; None means the model's default
+    target_loss  None only if a simulated workload has its own
     """
 
     model: str
@@ -43,10 +43,10 @@ class FunctionWorkload:
 class FunctionSearch:
     """How to schedule, and what a function may do.
 
-    pushes         how often a function tells the others of its steps in an epoch
-    fan_in         of how many others it takes them in before the barrier
+    pushes         how often a function sends its updates to the others in an epoch
+    fan_in         from how many other functions it reads updates before the barrier
     repeats        calls that may be repeated in an epoch, as a share of its functions
-    limit_seconds  of one call; None: the cloud's own
+    limit_seconds  time limit of one call; None means the cloud's limit
     """
 
     strategy: str = "mpc"

@@ -1,4 +1,4 @@
-"""The job file of `mlcd serve`: every field in tables, and the same fields from the command line and from Python."""
+"""The job file of `mlcd serve`: tables of its fields, which the command line and Python use too."""
 
 import os
 import re
@@ -25,14 +25,14 @@ PRECISIONS = ("fp32", "int8")
 """What ONNX Runtime serves on a CPU without a calibration set."""
 PERCENTILES = ("p50", "p95", "p99")
 JOB_FILES = (".yaml", ".yml")
-"""How a job file's name ends; any other file is a model."""
+"""Suffixes of job files; any other file is a model."""
 MOST_LATENCY_SECONDS = 3600.0
 
 _LATENCY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*(ms|msec|milliseconds?|s|sec|seconds?|us|µs)\s*")
 _LATENCY_FORM = "a time such as 50ms or 0.2s"
 _RATE = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?)\s*(?:requests?|req|rps|qps)?\s*(?:/\s*s(?:ec(?:ond)?)?)?\s*")
-_RATE_FORM = "requests a second, such as 500/s or 500"
-_SLO_FORM = "{p99: 50ms}; p50 and p95 are allowed, too"
+_RATE_FORM = "requests per second, such as 500/s or 500"
+_SLO_FORM = "{p99: 50ms}; p50 and p95 are allowed too"
 _REQUESTS_PER_DOLLAR, _REQUEST_RATE = "requests per dollar", "rate"
 _MEANT_MOST = {
     **dict.fromkeys(("requests-per-dollar", "requests_per_dollar", "rpd", "value", "cost"), _REQUESTS_PER_DOLLAR),
@@ -62,14 +62,14 @@ def latency(node: YamlNode) -> float:
 
 
 def rate(node: YamlNode) -> float:
-    """`500/s`, `500 requests/s`, `500` as requests a second."""
+    """`500/s`, `500 requests/s`, `500` as requests per second."""
     value = node.filled().value
     if isinstance(value, str):
         match = _RATE.fullmatch(value.lower())
         if match is None:
             raise node.error("is not a rate", allowed=_RATE_FORM)
         node = replace(node, value=float(match[1].replace(",", "").replace("_", "")))
-    return node.number(Bounds(above=0, most=1e9), unit="requests a second")
+    return node.number(Bounds(above=0, most=1e9), unit="requests per second")
 
 
 def slo(node: YamlNode) -> Slo:
@@ -79,7 +79,7 @@ def slo(node: YamlNode) -> Slo:
         if name not in PERCENTILES:
             near = nearest(name.lower(), PERCENTILES)
             raise SpecError(
-                "is no percentile that is measured",
+                "is not a percentile that is measured",
                 file=child.file,
                 line=child.line,
                 field=child.path,
@@ -87,18 +87,18 @@ def slo(node: YamlNode) -> Slo:
                 nearest=near,
             )
     if len(given) != 1:
-        raise node.error("must have one percentile and its limit", allowed=_SLO_FORM)
+        raise node.error("must have exactly one percentile with its limit", allowed=_SLO_FORM)
     ((name, child),) = given.items()
     return Slo(seconds=latency(child), percentile=int(name[1:]))
 
 
 def counts(most: int) -> Choices:
-    """A reader of whole numbers to choose from: a list, a range, or one; sorted, each once."""
+    """A reader of whole numbers to choose from: a list, a range, or one number; sorted, without duplicates."""
     return Choices(form="a list such as [1, 4, 16], a range such as 1..2, or a whole number", most=most)
 
 
 def precisions(node: YamlNode) -> tuple[str, ...]:
-    """`[fp32, int8]`, each once."""
+    """`[fp32, int8]`, without duplicates."""
     meant = {"float32": "fp32", "float": "fp32", "fp16": "fp32", "half": "fp32", "qint8": "int8", "quantized": "int8"}
     found: list[str] = []
     for item in node.items():
@@ -112,7 +112,7 @@ def precisions(node: YamlNode) -> tuple[str, ...]:
 
 
 def sizes(node: YamlNode) -> Mapping[str, int]:
-    """`{sequence: 128}`: the sizes of axes that the model leaves open, by their name."""
+    """`{sequence: 128}`: the sizes of the model's open axes, by name."""
     bounds = Bounds(least=1, most=10**7)
     return {name: child.whole(bounds) for name, child in node.mapping().items()}
 
@@ -135,12 +135,12 @@ def _goal(now: datetime | None) -> Reader[Goal]:
         most, least = given.pop("maximize", None), given.pop("minimize", None)
         form = f"{{maximize: {_REQUESTS_PER_DOLLAR}}}, {{maximize: rate}}, or {{minimize: cost, rate: 500/s}}"
         if (most is None) == (least is None):
-            problem = "says both maximize and minimize" if most else "says neither maximize nor minimize"
+            problem = "has both maximize and minimize" if most else "has neither maximize nor minimize"
             raise node.error(problem, allowed=form)
         if least is not None and "rate" not in given:
-            raise node.error("minimize: cost needs the rate that is to be held", allowed=form)
+            raise node.error("minimize: cost needs the rate to hold", allowed=form)
         if most == _REQUEST_RATE and "rate" in given:
-            raise node.mapping()["rate"].error("is what is to be maximized", allowed=form)
+            raise node.mapping()["rate"].error("cannot be given when it is maximized", allowed=form)
         return Goal(minimize=Objective.TIME if most == _REQUEST_RATE else Objective.COST, **given)
 
     return read
@@ -151,7 +151,7 @@ def _scenario(node: YamlNode) -> Scenario:
 
 
 def _seconds(*, least: float, most: float) -> Reader[float]:
-    """A reader of a duration such as `20s` or of bare seconds."""
+    """A reader of a duration such as `20s`, or of a plain number of seconds."""
     bounds = Bounds(least=least, most=most)
 
     def read(node: YamlNode) -> float:
@@ -167,7 +167,7 @@ _RESOURCES = FieldTable(
     make=ServingResources,
     fields={"infra": Field(read=line_of_text), "prices": Field(read=prices)},
     later={
-        "instance_type": "threads and replicas say how much of the machine is taken",
+        "instance_type": "use knobs.threads and knobs.replicas to limit how much of the machine is used",
         "use_spot": "",
         "cloud": "write infra: local",
     },
@@ -181,7 +181,7 @@ _KNOBS = FieldTable(
         "replicas": Field(read=counts(1024)),
         "precision": Field(read=precisions),
     },
-    later={"memory": "replicas that do not fit the machine's memory are left out", "gpu_share": ""},
+    later={"memory": "replicas that do not fit the machine's memory are excluded", "gpu_share": ""},
 )
 
 _LOAD = FieldTable(
@@ -213,7 +213,7 @@ _SEARCH = FieldTable(
         "noise": Field(read=number(least=0, below=1)),
         "trial": Field(read=_TRIAL),
     },
-    later={"parallel": "load tests side by side would slow each other down"},
+    later={"parallel": "parallel load tests would slow each other down"},
 )
 
 
@@ -231,19 +231,19 @@ def serve_record(now: datetime | None = None) -> FieldTable[ServeSpec]:
             "goal": Field(read=_goal(now), required=True, allowed="{maximize: requests per dollar, slo: {p99: 50ms}}"),
             "search": Field(read=_SEARCH),
         },
-        later={"num_nodes": "replicas says how many copies serve", "run": "mlcd serve starts the server itself"},
+        later={"num_nodes": "use knobs.replicas instead", "run": "mlcd serve starts the server itself"},
     )
 
 
 def is_job_file(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a job file's, by its name; else it is a model's."""
+    """Whether the path names a job file, by its suffix; otherwise it names a model."""
     return Path(path).suffix.lower() in JOB_FILES
 
 
 def model_job(model: str | os.PathLike[str], sizes: Mapping[str, int] | None = None) -> ServeSpec:
-    """The job of serving a model with the defaults of everything else, named after its file. Raises SpecError.
+    """The job that serves this model with defaults for everything else, named after its file. Raises SpecError.
 
-    sizes  of axes that the model leaves open
+    sizes  sizes of the model's open axes, by name
     """
     path = Path(model).expanduser().absolute()
     fields: dict[str, object] = {
@@ -256,18 +256,18 @@ def model_job(model: str | os.PathLike[str], sizes: Mapping[str, int] | None = N
 
 
 def _checked(spec: ServeSpec) -> ServeSpec:
-    """The job, after what its fields say together."""
+    """The job, after the checks that involve several fields. Raises SpecError."""
     goal, load = spec.goal, spec.load
     if load.rate is not None:
         if goal.rate is not None and goal.rate != load.rate:
             problem = f"differs from goal.rate, which is {goal.rate:g}/s"
-            raise spec.error("load.rate", problem, value=load.rate, allowed="one of them, or both alike")
+            raise spec.error("load.rate", problem, value=load.rate, allowed="one of the two, or equal rates")
         if goal.minimize is Objective.TIME:
-            problem = "stands against goal.maximize: rate, which looks for the highest"
-            raise spec.error("load.rate", problem, value=load.rate, allowed="leave it out")
+            problem = "conflicts with goal.maximize: rate, which looks for the highest rate"
+            raise spec.error("load.rate", problem, value=load.rate, allowed="no load.rate")
         spec = replace(spec, goal=replace(goal, rate=load.rate))
     if load.scenario is Scenario.SERVER and goal.slo is None:
-        problem = "looks for the highest rate inside a latency limit, and there is none"
+        problem = "looks for the highest rate within a latency limit, but the goal has none"
         raise spec.error("load.scenario", problem, value="server", allowed="goal.slo, such as {p99: 50ms}, or offline")
     return spec
 

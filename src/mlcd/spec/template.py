@@ -12,9 +12,9 @@ name: NAME
 resources:
   infra: sim/aws                  # a simulated cloud costs nothing; replay/FOLDER replays measured tables
   instance_type: [c5.*, c5n.4xlarge, p2.x*, p3.2x*]   # names, globs, or a set such as aws-62
-  use_spot: false                 # true: cheaper, and may be interrupted; of globs only types with a spot market
+  use_spot: false                 # true: cheaper, may be interrupted; globs then match only types with a spot market
 
-# How many nodes may be chosen: 1..50 for all types, or a list, or by glob (the first that matches counts).
+# How many nodes may be chosen: 1..50 for all types, or a list, or by glob (the first match counts).
 num_nodes: {default: 1..50, "c*": 1..100}
 
 # What runs on each node. Simulated clouds do not run it.
@@ -41,7 +41,7 @@ goal:
 search:
   strategy: heterbo               # options follow a colon: heterbo:prune=off,start=2
   max_trials: 30
-  parallel: 1                     # trials side by side
+  parallel: 1                     # trials at the same time
   assurance: 0.999999             # how sure mlcd must be that training fits the limits
   trial:
     minutes: 10                   # one trial on up to 3 nodes
@@ -50,5 +50,5 @@ search:
 
 
 def template(name: str = "resnet-cifar10") -> str:
-    """A commented job file for a job called `name`. Raises SpecError where a job cannot have that name."""
+    """A commented job file for a job called `name`. Raises SpecError if that is not a valid job name."""
     return _TEMPLATE.replace("NAME", job_name(YamlNode(value=name, path="name", written=name)), 1)

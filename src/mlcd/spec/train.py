@@ -20,7 +20,7 @@ class NodeCounts:
     by_glob: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     def for_instance(self, name: str) -> tuple[int, ...]:
-        """The counts offered for the instance type `name`."""
+        """The allowed counts for the instance type `name`."""
         for glob, counts in self.by_glob:
             if fnmatchcase(name, glob):
                 return counts
@@ -29,11 +29,11 @@ class NodeCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """Where and on what. `instance_type` None means what the cloud offers (the set aws-62 on aws).
+    """Where to run and on what. `instance_type` None means all that the cloud offers (the set aws-62 on aws).
 
-    prices        USD an hour of one node, by type: the user's word over what the cloud says
-    warm_workers  minicloud keeps processes with the platform loaded between trials
-    region, zone, image_id  as SkyPilot has them
+    prices        USD per hour of one node, by type; they override the cloud's prices
+    warm_workers  whether minicloud keeps processes with the platform loaded between trials
+    region, zone, image_id  as in SkyPilot
     """
 
     infra: str = "sim/aws"
@@ -50,7 +50,7 @@ class Resources:
 class Work:
     """The work S = samples x epochs; the rest tells simulated clouds what is trained (or which table is replayed).
 
-    epochs  None is 1; with a `target`, which ends the training by itself, it is the most that it may take
+    epochs  None means 1; with a `target`, which ends the training, it is the upper limit
     """
 
     samples: float | None = None
@@ -64,7 +64,7 @@ class Work:
 
     @property
     def all_samples(self) -> float | None:
-        """The work, where the file says it."""
+        """The work in samples; None if the file does not state it."""
         if self.samples is None or (self.target is not None and self.epochs is None):
             return None
         return self.samples * (1.0 if self.epochs is None else self.epochs)
@@ -72,18 +72,18 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class TrialRules:
-    """What the job says of its trials, as (field of TrialPolicy, value); the rest is the cloud's usual."""
+    """The job's own trial settings, as (field of TrialPolicy, value); the cloud's defaults apply to the rest."""
 
     given: tuple[tuple[str, float], ...] = ()
 
     def over(self, usual: TrialPolicy) -> TrialPolicy:
-        """The cloud's usual rules with the job's in their place."""
+        """The cloud's default policy with the job's settings applied."""
         return replace(usual, **dict(self.given))  # type: ignore[arg-type]  # the parser names its fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
-    """How to search. `noise` None means what the cloud states."""
+    """How to search. `noise` None means the value that the cloud states."""
 
     strategy: str = "heterbo"
     max_trials: int = 30
@@ -97,8 +97,8 @@ class SearchSettings:
 class TrainSpec(PlacedSpec):
     """A whole job file of `mlcd train`.
 
-    `num_nodes` None means 1..50, or every count that was measured. `batch` are the global batches that may be chosen;
-    None where it is fixed.
+    `num_nodes` None means 1..50, or every count that was measured. `batch` lists the global batches that may be chosen;
+    None means that the batch is fixed.
     """
 
     name: str

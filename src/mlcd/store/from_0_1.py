@@ -1,6 +1,6 @@
-"""Rows of a home that version 0.1 wrote (schemas 2 to 5), in the form of schema 6.
+"""Converts the rows of a home of version 0.1 (schemas 2 to 5) to schema 6.
 
-Works on rows and JSON alone, so that it holds whatever becomes of the classes; mlcd.codec describes today's form.
+Works on rows and JSON only, so later changes of the classes do not affect it; mlcd.codec describes today's form.
 Version 0.1 had one pair of tables for trials, one for trainings and verifications, and one for epochs.
 """
 
@@ -23,14 +23,14 @@ _SAME_IN_HEADER = (
     "run_id", "created", "kind", "cloud", "strategy", "seed", "version", "catalog_date", "parallel",
 )  # fmt: skip
 _NOT_FINITE = {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}
-"""Version 0.1 wrote these as Python does, which is not JSON."""
+"""Version 0.1 wrote these in Python's form, which is not JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OldRun:
     """All rows of one run, in order; a table that its schema did not have is empty.
 
-    trials, finals, epochs  each start together with its end; without the columns of the latter while it is in flight
+    trials, finals, epochs  each start joined with its end; a step in flight lacks the columns of the end
     """
 
     run: Row
@@ -52,7 +52,7 @@ class NewRun:
 
 
 def converted(old: OldRun) -> NewRun:
-    """The run in today's form. Raises KeyError, ValueError or TypeError for data that no version 0.1 wrote."""
+    """The run in today's form. Raises KeyError, ValueError or TypeError for data that is not of version 0.1."""
     spec, problem = _loads(old.run["spec"]), _loads(old.run["problem"])
     steps = [_trial(row) for row in old.trials]
     steps += _finals(old, problem, steps)
@@ -66,7 +66,7 @@ def converted(old: OldRun) -> NewRun:
 
 
 _Step = tuple[Json, Json | None]
-"""A step's row in steps_started, and the one in steps_ended where it has ended; both without the run's name."""
+"""A step's row in steps_started, and its row in steps_ended if it has ended; both without the run's name."""
 
 
 # ---- the run itself
@@ -140,7 +140,7 @@ def _finals(old: OldRun, problem: Json, trials: Sequence[_Step]) -> list[_Step]:
             "round": last_round + count,
             "role": "verification" if old.run["kind"] == "serve" else "training",
             "choice": _config(row["config"]),
-            "attempt": row["attempt"],  # clouds name what they run by it
+            "attempt": row["attempt"],  # clouds use it in the names of what they run
             "reason": "",
             "usd_per_hour_micros": _price(problem, config),
             "authorised_usd_micros": row["authorised_usd_micros"],
@@ -167,14 +167,14 @@ def _finals(old: OldRun, problem: Json, trials: Sequence[_Step]) -> list[_Step]:
 
 
 def _price(problem: Json, config: Json) -> int | None:
-    """USD per hour of a configuration, in micro-dollars, as its problem has it."""
+    """Price per hour of a configuration, in micro-dollars, from its problem."""
     row = list(config.values())
     places = [place for place, values in enumerate(problem["configs"]) if values == row]
     return problem["usd_per_hour_micros"][places[0]] if places else None
 
 
 def _epochs(old: OldRun) -> list[_Step]:
-    """A step for each start of an epoch, by the same number."""
+    """A step for each start of an epoch, with the same number."""
     first_start = min((row["started_at"] for row in old.epochs), default=0.0)
     clock = 0.0
     found: list[_Step] = []

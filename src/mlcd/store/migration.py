@@ -1,7 +1,7 @@
-"""A home of version 0.1 (schemas 2 to 5) becomes one of today: once, when it is first opened, in one transaction.
+"""Migrates a home of version 0.1 (schemas 2 to 5) to today's schema: when it is first opened, in one transaction.
 
-Before anything is changed the database is copied to `mlcd.sqlite3.schemaN.bak`. Whenever the process is killed, the
-home is either still the old one or wholly the new one, and a copy of that name is always whole.
+Before any change, the database is copied to `mlcd.sqlite3.schemaN.bak`. If the process is killed at any point, the
+home is either still the old one or completely the new one, and a copy of that name is always complete.
 """
 
 import os
@@ -17,15 +17,15 @@ from mlcd.errors import StoreError
 from mlcd.store.from_0_1 import OldRun, Row, converted
 
 SCHEMAS = range(2, 6)
-"""What can be migrated."""
+"""The schemas that can be migrated."""
 _BUSY_SECONDS = 1.0
-"""A lock held for longer is a run being worked on; `mlcd runs` holds each one for a moment."""
+"""A lock held for longer means that a process works on the run; `mlcd runs` holds each lock only briefly."""
 _OLD = "old_"
 _TABLES = (
     "trials_ended", "trials_started", "finals_ended", "finals_started", "epochs_ended", "calls", "epochs_started",
     "trainings_ended", "verdicts", "statuses", "runs",
 )  # fmt: skip
-"""Of version 0.1. A home of schema 2 or 3 may not have those of epochs."""
+"""The tables of version 0.1. A home of schema 2 or 3 may lack those of epochs."""
 _CALL_COLUMNS = (
     "shard", "attempt", "memory_mb", "seconds", "usd", "fetch_seconds", "compute_seconds", "update_seconds",
     "waited_seconds", "puts", "gets", "cold", "ending", "peak_mb", "message",
@@ -35,10 +35,11 @@ _CALL_COLUMNS = (
 def migrate(
     db: sqlite3.Connection, path: Path, version: int, create_tables: Callable[[sqlite3.Connection], None]
 ) -> None:
-    """Bring the database at `path` from schema `version` to today's, inside the caller's write transaction.
+    """Migrate the database at `path` from schema `version` to today's, inside the caller's write transaction.
 
-    Foreign keys must not be enforced yet. Raises StoreError where a process works on one of its runs: that is of
-    version 0.1 and could no longer write what it pays for; and for data that no version 0.1 wrote.
+    Foreign keys must not be enforced yet. Raises StoreError if a process works on one of its runs, because that process
+    is version 0.1 and could no longer record what it pays for. Also raises StoreError for data that is not of version
+    0.1.
     """
     _refuse_live_runs(db, path.parent)
     _back_up(path, path.with_name(f"{path.name}.schema{version}.bak"))
@@ -60,7 +61,7 @@ def migrate(
     for table in old:
         db.execute(f"DROP TABLE {_OLD}{table}")
     if db.execute("PRAGMA foreign_key_check").fetchone() is not None:
-        raise StoreError(f"{path}: has rows that belong to no run: restore it from a copy, or move it away")
+        raise StoreError(f"{path}: has rows that belong to no run; restore it from a copy, or move it away")
 
 
 def _migrate_run(db: sqlite3.Connection, path: Path, old: OldRun) -> None:
@@ -68,8 +69,8 @@ def _migrate_run(db: sqlite3.Connection, path: Path, old: OldRun) -> None:
         new = converted(old)
     except (KeyError, ValueError, TypeError) as error:
         raise StoreError(
-            f"{path}: run {old.run['run_id']} cannot be brought to this version ({error!r}); the file is unchanged: use"
-            " the mlcd that wrote it, or set MLCD_HOME to another folder"
+            f"{path}: run {old.run['run_id']} cannot be migrated to this version ({error!r}); the file is unchanged:"
+            " use the mlcd that wrote it, or set MLCD_HOME to another folder"
         ) from error
     for table, rows in (
         ("runs", [new.run]),
@@ -97,7 +98,7 @@ def _old_run(db: sqlite3.Connection, run_id: str, present: Sequence[str]) -> Old
         return [dict(row) for row in found.fetchall()]
 
     def steps(name: str, key: str) -> list[Row]:
-        """Each start with the columns of its end, where it has one."""
+        """Each start with the columns of its end, if it has one."""
         ends = {row[key]: row for row in rows(f"{name}_ended")}
         return sorted(({**ends.get(row[key], {}), **row} for row in rows(f"{name}_started")), key=lambda row: row[key])
 
@@ -132,9 +133,9 @@ def _refuse_live_runs(db: sqlite3.Connection, folder: Path) -> None:
 
 
 def _back_up(path: Path, backup: Path) -> None:
-    """A whole copy at `backup`, or none; one that is there is kept.
+    """Make a complete copy at `backup`, or none; an existing copy is kept.
 
-    The caller holds the write lock: nobody else makes a copy now, and what is copied is what will be migrated.
+    The caller holds the write lock, so no other process makes a copy now, and what is copied is what will be migrated.
     """
     if backup.exists():
         return

@@ -1,4 +1,4 @@
--- Append-only. A step is two rows: permission to start it, written before it starts, and what came of it.
+-- Append-only. A step is two rows: its authorisation, written before it starts, and its outcome.
 -- A started row without an ended row was in flight when the process died.
 -- JSON is in the form that mlcd.codec describes; money is in micro-dollars.
 

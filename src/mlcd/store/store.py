@@ -1,4 +1,4 @@
-"""What happened: one SQLite file in WAL mode under $MLCD_HOME, append-only, one transaction for each change."""
+"""The record of all runs: one append-only SQLite file in WAL mode under $MLCD_HOME, one transaction per change."""
 
 import json
 import os
@@ -35,7 +35,7 @@ from mlcd.trial.trial import Failure, Measurement
 from mlcd.units import Usd
 
 SCHEMA = 6
-"""1 was that of versions before the first release; 2 to 5 those of 0.1, which had tables for each kind of step."""
+"""Schema 1 was used before the first release; 2 to 5 by version 0.1, which had tables for each kind of step."""
 FILE = "mlcd.sqlite3"
 _CALL_FIELDS = tuple(field.name for field in fields(FunctionCall))
 _INSERT_CALL = f"INSERT INTO calls (run_id, number, {', '.join(_CALL_FIELDS)}) VALUES (?, ?{', ?' * len(_CALL_FIELDS)})"  # noqa: S608 - only names and marks
@@ -47,7 +47,7 @@ R = TypeVar("R", bound=Run[Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """One line of `mlcd runs`. `trials` counts the trials and epochs that have ended, `spent` is for all steps."""
+    """One line of `mlcd runs`. `trials` counts the trials and epochs that have ended; `spent` covers all steps."""
 
     run_id: str
     created: str
@@ -65,7 +65,7 @@ def home() -> Path:
 
 
 class Store:
-    """The runs of one home. Raises StoreError with what to do; several processes may use one home at a time."""
+    """The runs of one home. Errors are StoreErrors that say what to do. Several processes may use a home at once."""
 
     def __init__(self, folder: Path | None) -> None:
         """Open or create the store in `folder`; None keeps it in memory (benchmarks)."""
@@ -89,7 +89,7 @@ class Store:
     # ---- writing: each call is one transaction
 
     def add(self, run: AnyRun, *, spec: dict[str, Any]) -> None:
-        """A new run, before its first step, with the job as it was written. Raises ValueError where it has steps."""
+        """Add a new run with the job as the user wrote it. Raises ValueError if the run already has steps."""
         if run.steps or run.verdict is not None or run.findings is not None:
             raise ValueError(
                 "a new run has no steps, verdict or findings; write those with start, end, conclude, finish"
@@ -105,13 +105,13 @@ class Store:
             _add_status(db, run.run_id, run.status)
 
     def start(self, run_id: str, steps: Sequence[Step]) -> None:
-        """Permission to start these steps side by side, all or none; call it before anything is spent on them."""
+        """Record that these steps start together, all or none; call it before anything is spent on them."""
         values = [_started(run_id, step) for step in steps]
         with self._transaction() as db:
             db.executemany("INSERT INTO steps_started VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def end(self, run_id: str, step: Step, calls: Sequence[FunctionCall] = ()) -> None:
-        """What came of a step, with the calls of an epoch; from here on it is never run or paid again.
+        """Record the outcome of a step, with the calls of an epoch; the step is never run or paid again.
 
         Raises ValueError for a step without an outcome.
         """
@@ -132,26 +132,26 @@ class Store:
                 db.executemany(_INSERT_CALL, [(run_id, step.number, *_call_values(call)) for call in calls])
 
     def conclude(self, run_id: str, verdict: Verdict) -> None:
-        """What was decided when the search, or a training on functions, ended. A later verdict replaces it."""
+        """Record the verdict when the search, or a serverless training, ends. A later verdict replaces it."""
         with self._transaction() as db:
             db.execute("INSERT INTO verdicts (run_id, verdict) VALUES (?, ?)", (run_id, codec.encode(verdict)))
 
     def set_status(self, run_id: str, status: Status) -> None:
-        """A change of state."""
+        """Record a change of state."""
         with self._transaction() as db:
             _add_status(db, run_id, status)
 
     def finish(self, run_id: str, status: Status, findings: Findings | None) -> None:
-        """The last state, with what reports show of the run. A run has findings once: a second time is refused."""
+        """Record the last state, with what reports show of the run. Findings are written once; a second time fails."""
         with self._transaction() as db:
             if findings is not None:
                 db.execute("INSERT INTO findings VALUES (?, ?)", (run_id, codec.encode(findings)))
             _add_status(db, run_id, status)
 
-    # ---- reading: a run is found by its name, or by the beginning of one that begins no other
+    # ---- reading: a run is found by its name, or by a prefix that is unique
 
     def load(self, run_id: str) -> AnyRun:
-        """Everything known of a run. Raises BadInput with the nearest name when there is none."""
+        """Everything known of a run. Raises BadInput with the nearest name if there is no such run."""
         with self._snapshot():
             run = self._run_row(run_id)
             name: str = run["run_id"]
@@ -182,7 +182,7 @@ class Store:
         return cast(R, self.load(run.run_id))
 
     def spec(self, run_id: str) -> dict[str, Any]:
-        """The job as it was written, for resuming."""
+        """The job as the user wrote it, for resuming."""
         with self._explained():
             data: dict[str, Any] = json.loads(self._run_row(run_id)["spec"])
         return data
@@ -198,13 +198,13 @@ class Store:
         return tuple(codec.from_json(dict(row), FunctionCall) for row in found)
 
     def kind(self, run_id: str) -> Kind:
-        """Of job."""
+        """The kind of job."""
         with self._explained():
             row = self._run_row(run_id)
         return self._decoded(row["run_id"], "header", row["header"], Header).kind
 
     def status(self, run_id: str) -> Status:
-        """The run's present state."""
+        """The run's current state."""
         with self._explained():
             return self._status(self._run_row(run_id)["run_id"])
 
@@ -225,7 +225,7 @@ class Store:
 
     @contextmanager
     def lock(self, run_id: str) -> Iterator[None]:
-        """Hold a run for this process. Raises RunBusy; the system drops the lock when the process dies."""
+        """Lock a run for this process. Raises RunBusy if it is locked. The system releases the lock at process exit."""
         if self.folder is None:
             yield
             return
@@ -235,16 +235,14 @@ class Store:
             try:
                 lock.acquire(timeout=0)
             except Timeout as error:
-                raise RunBusy(
-                    f"run {run_id} is being worked on by another mlcd process; wait for it or end it"
-                ) from error
+                raise RunBusy(f"run {run_id} is in use by another mlcd process; wait for it or end it") from error
         try:
             yield
         finally:
             lock.release()
 
     def is_live(self, run_id: str) -> bool:
-        """Whether a process works on the run now; one that says `running` and is not was killed."""
+        """Whether a process works on the run now. A run in state `running` that is not live was killed."""
         if self.folder is None or not (self.folder / "locks" / f"{run_id}.lock").exists():
             return False
         try:
@@ -253,7 +251,7 @@ class Store:
         except RunBusy:
             return True
 
-    # ---- inside
+    # ---- internals
 
     def _prepare(self) -> None:
         if self.path:
@@ -262,7 +260,7 @@ class Store:
         version = self._version()
         if version == 0:
             with self._transaction() as db:
-                if self._version() == 0:  # another process may have been quicker
+                if self._version() == 0:  # another process may have been faster
                     create_tables(db)
         elif version in SCHEMAS and self.path:
             with self._transaction() as db:
@@ -271,7 +269,7 @@ class Store:
         elif version < SCHEMA:
             raise StoreError(
                 f"{self.path} was written by a version before the first release (schema {version}, this one needs"
-                f" {SCHEMA}): move the file away to start anew, or set MLCD_HOME to another folder"
+                f" {SCHEMA}): move the file away to start afresh, or set MLCD_HOME to another folder"
             )
         elif version > SCHEMA:
             raise StoreError(
@@ -285,7 +283,7 @@ class Store:
             return int(cursor.fetchone()[0])
 
     def _outputs(self, run_id: str) -> str:
-        """Where a run's outputs lie, once it has some."""
+        """The folder of a run's outputs; "" if there are none."""
         path = self.folder / "work" / run_id / "outputs" if self.folder else None
         return str(path) if path is not None and path.is_dir() else ""
 
@@ -300,7 +298,7 @@ class Store:
         if matches:
             more = f" and {len(matches) - 5} more" if len(matches) > 5 else ""
             shown = ", ".join(sorted(matches)[:5])
-            raise BadInput(f"{run_id!r} begins the names of {len(matches)} runs: {shown}{more}")
+            raise BadInput(f"{run_id!r} matches {len(matches)} runs: {shown}{more}; give more of the name")
         near = nearest(run_id, names)
         hint = f"; did you mean {near!r}?" if near else "; `mlcd runs` lists them"
         raise BadInput(f"there is no run {run_id!r}{hint}")
@@ -346,7 +344,7 @@ class Store:
     @overload
     def _decoded(self, run_id: str, what: str, text: str, as_type: Any) -> Any: ...
     def _decoded(self, run_id: str, what: str, text: str, as_type: Any) -> Any:
-        """A stored value. Raises StoreError naming the run and the field."""
+        """A stored value. Raises StoreError that names the run and the field."""
         try:
             return codec.decode(text, as_type)
         except codec.DecodeError as error:
@@ -373,7 +371,7 @@ class Store:
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
-        """Several queries that see the same moment."""
+        """Several queries that see the same state."""
         with self._explained():
             self._db.execute("BEGIN")
             try:
@@ -387,15 +385,13 @@ class Store:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """SQLite's and the system's errors as one message that says what to do."""
+        """Turns errors of SQLite and the system into one message that says what to do."""
         try:
             yield
         except sqlite3.Error as error:
             raise StoreError(f"{self._where}: {_advice(str(error))}") from error
         except OSError as error:
-            raise StoreError(
-                f"{self._where}: {error.strerror or error}; set MLCD_HOME to a folder that can be written"
-            ) from error
+            raise StoreError(f"{self._where}: {error.strerror or error}; set MLCD_HOME to a writable folder") from error
 
 
 def create_tables(db: sqlite3.Connection) -> None:
@@ -444,11 +440,11 @@ def _call_values(call: FunctionCall) -> tuple[object, ...]:
 
 def _advice(message: str) -> str:
     if "full" in message:
-        return "the disk is full: free some space, then `mlcd resume` the run; all that was paid before is stored"
+        return "the disk is full: free some space, then `mlcd resume` the run; everything paid so far is stored"
     if "readonly" in message or "unable to open" in message:
-        return "cannot be written: set MLCD_HOME to a folder that can be"
+        return "is not writable: set MLCD_HOME to a writable folder"
     if "not a database" in message or "malformed" in message:
-        return "is damaged or not a database: restore it from a copy, or move it away to start anew"
+        return "is damaged or not a database: restore it from a copy, or move it away to start afresh"
     if "locked" in message:
-        return "another mlcd process has held it for too long: end that process and try again"
+        return "another mlcd process has locked it for too long: end that process and try again"
     return message

@@ -1,4 +1,4 @@
-"""The contracts that every strategy, scheduler and cloud keeps, as pytest classes to subclass.
+"""Contract tests for strategies, schedulers and clouds, as pytest classes to subclass.
 
     from mlcd.testing import StrategyContract
 
@@ -7,7 +7,7 @@
         def text(self):
             return "greedy"
 
-mlcd's own tests are such subclasses. Needs pytest: `pip install 'mlcd[testing]'`.
+mlcd's own tests subclass them too. Needs pytest: `pip install 'mlcd[testing]'`.
 """
 
 import pytest

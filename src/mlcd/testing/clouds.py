@@ -1,4 +1,4 @@
-"""What every simulated cloud promises: the contract of mlcd.clouds.provider.Cloud. Real ones keep RealCloudContract."""
+"""The contract of every simulated cloud (mlcd.clouds.provider.Cloud). For real clouds see RealCloudContract."""
 
 import math
 from itertools import islice, pairwise
@@ -18,12 +18,12 @@ PRICE = Usd.of(3)
 
 
 class CloudContract:
-    """Each test holds for every cloud. A subclass names the cloud and says how to make one with a given seed.
+    """Each test holds for every cloud. A subclass names the cloud and makes one with a given seed.
 
     good     configurations on which the job runs
     broken   configurations on which it always fails
-    known    whether the cloud can tell its true mean speed
-    flaky    whether trials may fail by chance
+    known    whether the cloud knows its true mean speed
+    flaky    whether trials may fail at random
     """
 
     cloud_name: ClassVar[str]
@@ -55,7 +55,7 @@ class CloudContract:
                 return cast(list[JobProgress], seen)
         raise AssertionError("every attempt failed")
 
-    def test_says_what_it_is(self, cloud: Cloud) -> None:
+    def test_describes_itself(self, cloud: Cloud) -> None:
         assert cloud.name.strip()
         assert isinstance(cloud.simulated, bool)
         assert 0 <= cloud.noise < 1
@@ -64,7 +64,7 @@ class CloudContract:
         first, second = self.make(3), self.make(3)
         questions = [(c, a, p) for c in (*self.good, *self.broken) for a in (1, 2, 3) for p in Purpose]
         answers = [self.watch(first, c, attempt=a, purpose=p) for c, a, p in questions]
-        # in another order, so that no state is carried from one lease to the next
+        # in another order, to show that no state is carried from one lease to the next
         again = [self.watch(second, c, attempt=a, purpose=p) for c, a, p in reversed(questions)]
         assert answers == again[::-1]
 
@@ -94,7 +94,7 @@ class CloudContract:
             points = [p for p in self.points(cloud, config) if p.seconds <= POLICY.planned_seconds(config.nodes)]
             assert all(b.seconds - a.seconds <= POLICY.watchdog_seconds for a, b in pairwise(points))
 
-    def test_the_run_takes_the_true_mean(self) -> None:
+    def test_the_run_has_the_true_mean_speed(self) -> None:
         if not self.known:
             pytest.skip("does not know its true speeds")
         for seed in (1, 2):
@@ -123,7 +123,7 @@ class CloudContract:
         assert max(map(abs, errors)) < 4.75
         assert abs(sum(errors)) / math.sqrt(len(errors)) < 4.0
 
-    def test_a_failure_says_when_and_whether_it_is_paid(self, cloud: Cloud) -> None:
+    def test_a_failure_states_its_time_and_whether_it_is_billed(self, cloud: Cloud) -> None:
         for config in (*self.good, *self.broken):
             for attempt in range(1, 30):
                 seen = self.watch(cloud, config, attempt=attempt)
@@ -134,14 +134,14 @@ class CloudContract:
                     assert 0 <= seconds < POLICY.worst_seconds(config.nodes)
                     assert billed or kind is FailureKind.CAPACITY
 
-    def test_what_cannot_run_fails_every_time(self, cloud: Cloud) -> None:
+    def test_broken_configurations_fail_every_time(self, cloud: Cloud) -> None:
         for config in self.broken:
             for attempt in (1, 2):
                 assert isinstance(self.watch(cloud, config, attempt=attempt), tuple)
             if self.known:
                 assert cast(KnownTruth, cloud).true_samples_per_second(config) is None
 
-    def test_some_trials_fail_only_where_it_is_said(self, cloud: Cloud) -> None:
+    def test_trials_fail_at_random_only_on_a_flaky_cloud(self, cloud: Cloud) -> None:
         outcomes = [
             measure(cloud, config, attempt=attempt, policy=POLICY, usd_per_hour=PRICE)
             for config in self.good
@@ -153,7 +153,7 @@ class CloudContract:
             assert trial.seconds <= POLICY.worst_seconds(trial.config.nodes)
             assert trial.usd <= PRICE.for_seconds(POLICY.worst_seconds(trial.config.nodes))
 
-    def test_leaving_releases_and_lets_errors_pass(self, cloud: Cloud) -> None:
+    def test_an_error_inside_a_lease_releases_it_and_propagates(self, cloud: Cloud) -> None:
         config = self.good[0]
 
         def leave_by_error() -> None:
@@ -163,7 +163,7 @@ class CloudContract:
 
         with pytest.raises(KeyError, match="from inside"):
             leave_by_error()
-        assert self.points(cloud, config)  # and it can be leased again
+        assert self.points(cloud, config)  # it can be leased again
 
     def _calm_attempt(self, cloud: Cloud) -> int:
         return next(a for a in range(1, 40) if isinstance(self.watch(cloud, self.good[0], attempt=a), list))

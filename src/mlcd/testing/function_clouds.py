@@ -1,4 +1,4 @@
-"""What every cloud of functions promises: the contract of mlcd.clouds.functions.provider.FunctionCloud."""
+"""The contract of every cloud of functions (mlcd.clouds.functions.provider.FunctionCloud)."""
 
 from collections.abc import Callable, Iterator
 from typing import ClassVar, cast
@@ -19,12 +19,12 @@ Make = Callable[[int], FunctionCloud]
 class FunctionCloudContract:
     """Each test holds for every cloud of functions.
 
-    good     fleets on which an epoch ends
-    broken   a fleet on which every epoch fails; None where there is none
-    short_seconds   too short for an epoch of good[0]: it is ended then, and fails
-    ending_seconds  how long after its time an epoch may take to be ended, where time is real
-    own_usd  the most that mlcd's own requests to the storage add to what the calls of an epoch cost
-    connect  a cloud with a given seed, for `problem`; the fixture `make` closes it where it has a `close`
+    good     fleets on which an epoch completes
+    broken   a fleet on which every epoch fails; None if there is none
+    short_seconds   a time limit that is too short for an epoch of good[0], which then fails
+    ending_seconds  how much longer than its time limit an epoch may take, on real clouds
+    own_usd  upper bound of the cost of mlcd's own storage requests in an epoch, beyond the cost of its calls
+    connect  makes a cloud with a given seed, for `problem`; the fixture `make` closes it if it has a `close`
     """
 
     cloud_name: ClassVar[str]
@@ -44,7 +44,7 @@ class FunctionCloudContract:
 
     @pytest.fixture
     def make(self, connect: Make) -> Iterator[Make]:
-        """A cloud by its seed."""
+        """Makes a cloud with a given seed."""
         made: list[FunctionCloud] = []
 
         def opened(seed: int) -> FunctionCloud:
@@ -65,10 +65,10 @@ class FunctionCloudContract:
         seconds: float | None = None,
         run_id: str = "contract",
     ) -> EpochOrder:
-        """As the engine orders it: with what an epoch of `fleet` is authorised for."""
-        leave = EpochLedger(problem=problem).authorise(fleet, seconds)
-        assert isinstance(leave, Authorisation), f"the contract's problem must pay for {fleet}: {leave.reason}"
-        return EpochOrder(number=number, fleet=fleet, seconds=leave.seconds, usd=leave.usd, run_id=run_id)
+        """An order as the engine makes it: with the limits that the ledger authorises for `fleet`."""
+        authorised = EpochLedger(problem=problem).authorise(fleet, seconds)
+        assert isinstance(authorised, Authorisation), f"the problem's budget must cover {fleet}: {authorised.reason}"
+        return EpochOrder(number=number, fleet=fleet, seconds=authorised.seconds, usd=authorised.usd, run_id=run_id)
 
     def check_epoch(self, order: EpochOrder, epoch: Epoch) -> None:
         assert epoch.number == order.number
@@ -79,7 +79,7 @@ class FunctionCloudContract:
         assert epoch.calls >= order.fleet.functions
         assert epoch.calls - epoch.failed >= order.fleet.functions
 
-    def test_says_what_it_is(self, make: Make) -> None:
+    def test_describes_itself(self, make: Make) -> None:
         cloud = make(1)
         assert cloud.name.strip() == cloud.name != ""
         assert isinstance(cloud.simulated, bool)
@@ -131,7 +131,7 @@ class FunctionCloudContract:
     def test_every_call_is_itemised_and_the_prices_add_up(self, make: Make, problem: FunctionProblem) -> None:
         cloud = make(1)
         if not hasattr(cloud, "calls"):
-            pytest.skip("does not tell its calls")
+            pytest.skip("does not list its calls")
         order = self.order(problem, self.good[0])
         epoch = cloud.run_epoch(order)
         calls = cast(tuple[FunctionCall, ...], cloud.calls)
@@ -150,7 +150,7 @@ class FunctionCloudContract:
 
     def test_simulated_epochs_are_the_same_for_the_same_seed(self, make: Make, problem: FunctionProblem) -> None:
         if not make(1).simulated:
-            pytest.skip("real time is never the same twice")
+            pytest.skip("real time is not deterministic")
 
         def epochs(seed: int, *, again: bool = False) -> list[Epoch]:
             cloud, found = make(seed), []
@@ -158,7 +158,7 @@ class FunctionCloudContract:
                 order = self.order(problem, fleet, number)
                 found.append(cloud.run_epoch(order))
                 if again:
-                    # Run again after a kill, from the same parameters: nothing is applied twice.
+                    # Run again after a kill, from the same parameters: no update is applied twice.
                     assert cloud.run_epoch(order) == found[-1]
             return found
 
@@ -180,7 +180,7 @@ class FunctionCloudContract:
     def test_a_run_continues_in_another_process(self, make: Make, problem: FunctionProblem) -> None:
         cloud = make(1)
         if not hasattr(cloud, "restore"):
-            pytest.skip("needs not be told what an earlier process did")
+            pytest.skip("does not need the state of an earlier process")
         first = self.order(problem, self.good[0])
         epochs = [cloud.run_epoch(first)]
         second = self.order(problem, self.good[0], 2)

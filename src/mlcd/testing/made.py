@@ -1,4 +1,4 @@
-"""Made-up jobs for the contracts: problems whose speeds are known in closed form, and the trials they bring."""
+"""Synthetic jobs for the contracts: problems whose speeds are known in closed form, and their trials."""
 
 import math
 import random
@@ -16,7 +16,7 @@ FASTEST = Goal(minimize=Objective.TIME)
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """A made-up instance type: its price, its speed alone, and what every further node costs in efficiency."""
+    """A synthetic instance type: its price, its speed on one node, and the efficiency lost with every further node."""
 
     usd_per_hour: float
     speed: float
@@ -47,7 +47,7 @@ def make_problem(
     sizes: bool = True,
     **others: object,
 ) -> Problem:
-    """The product of `machines` and `counts`, with features, sizes and a blueprint as a real job has them."""
+    """A problem over all `machines` and `counts`, with features, sizes and a blueprint like a real job's."""
     features = {n: (math.log2(m.speed), math.log2(m.memory_gib), float(m.drag > 0.1)) for n, m in machines.items()}
     memory = {name: math.log2(machine.memory_gib) for name, machine in machines.items()}
     knobs = (
@@ -73,7 +73,7 @@ def make_problem(
 
 
 def batched(problem: Problem, batches: Sequence[int] = (64, 256)) -> Problem:
-    """The same with a global batch to choose; the speed is the same at each, and a sample counts for less at more."""
+    """The problem with a global batch to choose. Speed does not depend on it; a sample counts less at a larger one."""
     pairs = [(c, p) for c, p in zip(problem.space, problem.usd_per_hour, strict=True) for _ in batches]
     configs = tuple(Config((*c.values, ("batch", b))) for c in problem.space for b in batches)
     knobs = (*problem.space.knobs, Knob(name="batch", values=tuple(batches)))
@@ -117,13 +117,13 @@ def failed(
     seconds: float = 100.0,
     attempt: int = 1,
 ) -> Failure:
-    """A trial of `config` that failed; want of capacity is not paid."""
+    """A trial of `config` that failed; a lack of capacity is not charged."""
     usd = Usd(0) if kind is FailureKind.CAPACITY else problem.price(config).for_seconds(seconds)
     return Failure(config=config, attempt=attempt, kind=kind, message=f"made: {kind}", seconds=seconds, usd=usd)
 
 
 def true_trial(problem: Problem, config: Config, *, attempt: int = 1, noise: float = 0.02) -> Trial:
-    """What a trial of `config` on MACHINES brings, with noise keyed by the configuration."""
+    """The outcome of a trial of `config` on MACHINES, with noise seeded by the configuration."""
     speed = MACHINES[config.instance].samples_per_second(config.nodes)
     if speed is None:
         return failed(problem, config, FailureKind.OUT_OF_MEMORY, attempt=attempt)

@@ -1,7 +1,7 @@
-"""What every real cloud promises: any NodeEngine, through JobCloud, as the profiler and the training use it.
+"""The contract of every real cloud: any NodeEngine, used through JobCloud as the profiler and the training use it.
 
-Subclass, name the cloud and its configurations, and give an `engine` fixture. No test looks at how long something
-takes, only at the order in which things happen.
+To use it, subclass it, name the cloud and its configurations, and provide an `engine` fixture. No test depends on how
+long something takes, only on the order of events.
 """
 
 import json
@@ -27,8 +27,8 @@ from mlcd.space import Config
 from mlcd.spec.real import ProgressRule
 from mlcd.trial.trial import FailureKind
 
-PATIENCE_SECONDS = 90.0
-"""How long to wait for what is sure to come; no assertion depends on it."""
+WAIT_LIMIT_SECONDS = 90.0
+"""Timeout for events that are certain to happen; no assertion depends on it."""
 
 COUNT = """
 import json, os, time
@@ -40,7 +40,7 @@ done = mlcd.checkpoint(
     save=lambda folder: (folder / "state.json").write_text(json.dumps(state)),
     load=lambda folder: state.update(json.loads((folder / "state.json").read_text())),
 )
-print("goes on from", done, "with", state["steps"], flush=True)
+print("continues from", done, "with", state["steps"], flush=True)
 for _ in mlcd.steps(range(10**9), total=int(float(os.environ["MLCD_SAMPLES"]))):
     time.sleep(float(os.environ.get("STEP", "0.02")))
     state["steps"] += 1
@@ -101,9 +101,9 @@ class RealCloudContract:
     """Each test holds for every real cloud.
 
     one, two      configurations of one and of two nodes
-    too_many      one that is more than there is
-    runs_jobs     False where no machine stands behind the nodes: `no_jobs` then says so
-    make_engine   code that makes `engine` in another process, with `home` there
+    too_many      a configuration with more nodes than exist
+    runs_jobs     False if the nodes have no real machines: `no_jobs` then states why
+    make_engine   code that makes `engine` in another process, where `home` is defined
     """
 
     cloud_name: ClassVar[str]
@@ -116,7 +116,7 @@ class RealCloudContract:
 
     @pytest.fixture
     def make(self, engine: NodeEngine, tmp_path: Path) -> Callable[..., JobCloud]:
-        """A cloud with a job: `script` is run by this Python."""
+        """Makes a cloud with a job that runs `script` with this Python."""
         if not self.runs_jobs:
             pytest.skip(self.no_jobs)
 
@@ -141,14 +141,14 @@ class RealCloudContract:
 
     # ---- what it offers
 
-    def test_says_what_it_is(self, engine: NodeEngine, tmp_path: Path) -> None:
+    def test_describes_itself(self, engine: NodeEngine, tmp_path: Path) -> None:
         cloud = JobCloud(engine, RealJob(run="true"), home=tmp_path)
         assert cloud.name.strip()
         assert cloud.simulated is False
         assert 0 <= cloud.noise < 1
         assert JobCloud(engine, RealJob(run="true"), home=tmp_path, noise=0.5).noise == 0.5
 
-    def test_offers_types_with_a_price_and_says_how_many_there_are(self, engine: NodeEngine) -> None:
+    def test_offers_types_with_prices_and_node_counts(self, engine: NodeEngine) -> None:
         offered = engine.offer()
         assert {self.one.instance, self.two.instance} <= {instance.name for instance in offered}
         assert len({instance.name for instance in offered}) == len(offered)
@@ -166,7 +166,7 @@ class RealCloudContract:
     def test_every_node_knows_its_rank_and_all_addresses(self, make: Callable[..., JobCloud], which: str) -> None:
         cloud, config = make(TELL, platform="pytorch", envs={"MINE": "a b"}), getattr(self, which)
         with self.lease(cloud, config) as lease:
-            list(lease.progress())  # ends, since the job ended well
+            list(lease.progress())  # ends because the job succeeded
             logs = [lease.folder / f"node-{rank}" / "log.txt" for rank in range(config.nodes)]
             said = [json.loads(log.read_text().split("ENV ", 1)[1]) for log in logs]
         assert all(log.exists() for log in logs)  # the logs stay
@@ -189,7 +189,7 @@ class RealCloudContract:
             points: list[JobProgress] = []
             for point in lease.progress():
                 points.append(point)
-                if len([p for p in points if p.samples == 40]) == 3:  # of a job that is silent until it is told
+                if len([p for p in points if p.samples == 40]) == 3:  # the job is silent until the file exists
                     (lease.folder / "workdir" / "go-on").touch()
             settled = lease.finish(points[-1])
         assert points[0].samples == 0
@@ -203,7 +203,7 @@ class RealCloudContract:
         assert settled.utilisation is None or 0 <= settled.utilisation <= 1
         self.check_nothing_is_left(cloud.engine, lease)
 
-    def test_outputs_are_home_before_the_nodes_go(
+    def test_outputs_are_copied_before_the_nodes_are_released(
         self, make: Callable[..., JobCloud], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         cloud = make(samples=50, outputs=("model.json", "figures", "not-there"))
@@ -225,7 +225,7 @@ class RealCloudContract:
         assert (home / "figures" / "loss.txt").read_text() == "0.1"
         assert points[-1].samples == 50
 
-    def test_a_lease_goes_on_from_the_last_ones_checkpoint(self, make: Callable[..., JobCloud]) -> None:
+    def test_a_lease_continues_from_the_previous_checkpoint(self, make: Callable[..., JobCloud]) -> None:
         cloud = make(checkpoints=True)
         with self.lease(cloud, self.one) as first:
             point = self.until(first, lambda p: p.samples >= 50)
@@ -234,10 +234,10 @@ class RealCloudContract:
         assert cloud.reached_samples("contract") == settled.reached_samples
         with self.lease(cloud, self.one) as second:
             assert second.base_samples == settled.reached_samples
-            assert self.until(second, lambda p: p.samples >= 20).samples >= 20  # counts what this lease did
+            assert self.until(second, lambda p: p.samples >= 20).samples >= 20  # counts only this lease's work
             log = (second.folder / "node-0" / "log.txt").read_text()
         steps = int(settled.reached_samples) // 10
-        assert f"goes on from {steps * 10} with {steps}" in log
+        assert f"continues from {steps * 10} with {steps}" in log
         self.check_nothing_is_left(cloud.engine, first, second)
 
     # ---- what goes wrong
@@ -250,7 +250,7 @@ class RealCloudContract:
         ],
         ids=["fails", "out-of-memory"],
     )
-    def test_a_job_that_fails_says_why(
+    def test_a_failed_job_gives_a_reason(
         self, make: Callable[..., JobCloud], script: str, kind: FailureKind, last: str
     ) -> None:
         cloud = make(script)
@@ -262,12 +262,12 @@ class RealCloudContract:
         assert failed.value.billed
         self.check_nothing_is_left(cloud.engine, lease)
 
-    def test_nodes_end_themselves_when_their_seconds_are_over(self, make: Callable[..., JobCloud]) -> None:
+    def test_nodes_end_themselves_when_their_time_is_over(self, make: Callable[..., JobCloud]) -> None:
         cloud = make("import time; print('up', flush=True); time.sleep(600)")
         with self.lease(cloud, self.one, seconds=3.0) as lease:
             assert lease.nodes is not None
-            until = time.monotonic() + PATIENCE_SECONDS
-            while lease.nodes.state() is not NodesState.ENDED:  # nothing is asked of them meanwhile
+            until = time.monotonic() + WAIT_LIMIT_SECONDS
+            while lease.nodes.state() is not NodesState.ENDED:  # without any request to them
                 assert time.monotonic() < until, "they did not end"
                 time.sleep(0.1)
             with pytest.raises(LeaseFailed, match="were over"):
@@ -275,7 +275,7 @@ class RealCloudContract:
             assert json.loads((lease.folder / "node-0" / "exit.json").read_text())["kind"] == "ended"
         self.check_nothing_is_left(cloud.engine, lease)
 
-    def test_leaving_by_an_error_releases_everything(self, make: Callable[..., JobCloud]) -> None:
+    def test_an_error_inside_a_lease_releases_everything(self, make: Callable[..., JobCloud]) -> None:
         cloud = make("import time; print('up', flush=True); time.sleep(600)")
         lease = self.lease(cloud, self.two)
 
@@ -288,11 +288,11 @@ class RealCloudContract:
         with pytest.raises(KeyError, match="from inside"):
             leave_by_error()
         self.check_nothing_is_left(cloud.engine, lease)
-        with self.lease(cloud, self.two) as again:  # and they can be had again
+        with self.lease(cloud, self.two) as again:  # the nodes are available again
             next(iter(again.progress()))
         self.check_nothing_is_left(cloud.engine, again)
 
-    def test_more_than_there_is_costs_nothing(self, make: Callable[..., JobCloud]) -> None:
+    def test_an_order_for_too_many_nodes_costs_nothing(self, make: Callable[..., JobCloud]) -> None:
         if self.too_many is None:
             pytest.skip("only the provider knows how many there are")
         cloud = make()
@@ -303,7 +303,7 @@ class RealCloudContract:
         assert failed.value.message
         assert [remaining for remaining in cloud.engine.leftovers() if "contract" in remaining.lease_id] == []
 
-    def test_a_suspended_job_stands_still(self, make: Callable[..., JobCloud]) -> None:
+    def test_a_suspended_job_makes_no_progress(self, make: Callable[..., JobCloud]) -> None:
         cloud = make(envs={"STEP": "0.05"})
         with self.lease(cloud, self.one) as lease:
             if not isinstance(lease.nodes, Suspendable):
@@ -316,7 +316,7 @@ class RealCloudContract:
                 time.sleep(1.0)
                 return report.stat().st_size
 
-            size = size_now()  # what was on its way is written by now
+            size = size_now()  # pending output is written by now
             while (later := size_now()) != size:
                 size = later
             assert size_now() == size
@@ -324,7 +324,7 @@ class RealCloudContract:
             self.until(lease, lambda _: report.stat().st_size > size)
         self.check_nothing_is_left(cloud.engine, lease)
 
-    def test_what_a_killed_mlcd_left_is_found_and_ended(
+    def test_leftovers_of_a_killed_mlcd_are_found_and_ended(
         self, make: Callable[..., JobCloud], engine: NodeEngine, tmp_path: Path
     ) -> None:
         code = DRIVER.format(engine=self.make_engine, instance=self.two.instance, nodes=self.two.nodes)
@@ -340,22 +340,22 @@ class RealCloudContract:
                 assert remaining.cloud
                 assert remaining.what
                 engine.end(remaining)
-                engine.end(remaining)  # again: nothing to do
-        until = time.monotonic() + PATIENCE_SECONDS
+                engine.end(remaining)  # a second time: nothing to do
+        until = time.monotonic() + WAIT_LIMIT_SECONDS
         while processes.tagged(folder.name):
-            assert time.monotonic() < until, "a process is left"
+            assert time.monotonic() < until, "a process is still running"
             time.sleep(0.1)
         assert [remaining for remaining in engine.leftovers() if remaining.lease_id == folder.name] == []
 
     # ---- for the tests
 
     def until(self, lease: JobLease, condition: Callable[[JobProgress], bool]) -> JobProgress:
-        """The first point of progress at which it is so."""
-        give_up = time.monotonic() + PATIENCE_SECONDS
+        """The first point of progress that satisfies `condition`."""
+        give_up = time.monotonic() + WAIT_LIMIT_SECONDS
         for point in lease.progress():
             if condition(point):
                 return point
-            assert time.monotonic() < give_up, "waited in vain"
+            assert time.monotonic() < give_up, "timed out"
         raise AssertionError("the job has ended")
 
     def is_up(self, lease: JobLease, nodes: int) -> bool:

@@ -1,4 +1,4 @@
-"""What every scheduler promises: the contract of mlcd.schedulers.scheduler.Scheduler."""
+"""The contract of every scheduler (mlcd.schedulers.scheduler.Scheduler)."""
 
 import builtins
 import math
@@ -31,18 +31,18 @@ GOALS = {
     "both": Goal(minimize=Objective.COST, budget=Usd.of(2), deadline_seconds=1200.0),
     "fastest": Goal(minimize=Objective.TIME),
 }
-"""What a training on functions may be asked for, by name."""
+"""Goals of a serverless training, by name."""
 
 FUNCTIONS = (1, 2, 4, 8, 16, 24, 32, 48, 64)
 MEMORY_MB = (512, 1024, 1769, 3008)
 FIRST_LOSS, FLOOR_LOSS, TARGET_LOSS = 0.7, 0.2, 0.3
 WORK_SECONDS, ROUND_SECONDS = 900.0, 4.0
 LEAST_MEMORY_MB = 800
-"""Less memory than this, and every epoch fails."""
+"""With less memory than this, every epoch fails."""
 
 
 def made_problem(goal: str) -> FunctionProblem:
-    """A made-up training of five or six epochs under one of GOALS."""
+    """A synthetic training of five or six epochs under one of GOALS."""
     return FunctionProblem(
         name="made-up",
         functions=FUNCTIONS,
@@ -64,19 +64,19 @@ Outcome = Callable[[FunctionProblem, Authorisation, int, tuple[Epoch, ...]], Epo
 
 
 def succeeds(
-    problem: FunctionProblem, leave: Authorisation, number: int, history: tuple[Epoch, ...]
+    problem: FunctionProblem, authorised: Authorisation, number: int, history: tuple[Epoch, ...]
 ) -> Epoch | FailedEpoch:
     """seconds = share x (900 / (n min(1, m / 1,769)) + 4), loss = floor + (loss before - floor) x 0.75^share.
 
-    Both are off by some percent, keyed by the epoch. An epoch of too little memory, or that takes too long, fails.
+    Both have an error of some percent, seeded by the epoch. An epoch with too little memory, or too slow, fails.
     """
-    fleet = leave.fleet
+    fleet = authorised.fleet
     chance = random.Random(f"epoch|{number}|{fleet}")
     speed = min(1.0, fleet.memory_mb / 1769)
     seconds = fleet.share * (WORK_SECONDS / fleet.functions / speed + ROUND_SECONDS) * math.exp(0.03 * chance.gauss())
-    if fleet.memory_mb < LEAST_MEMORY_MB or seconds > leave.seconds:
-        ended = min(seconds, leave.seconds, 20.0 if fleet.memory_mb < LEAST_MEMORY_MB else math.inf)
-        usd = min(leave.usd, _price(problem, fleet, ended))
+    if fleet.memory_mb < LEAST_MEMORY_MB or seconds > authorised.seconds:
+        ended = min(seconds, authorised.seconds, 20.0 if fleet.memory_mb < LEAST_MEMORY_MB else math.inf)
+        usd = min(authorised.usd, _price(problem, fleet, ended))
         return FailedEpoch(number=number, fleet=fleet, seconds=ended, usd=usd, message="made to fail")
     before = history[-1].loss if history else FIRST_LOSS
     step = 1 - 0.75 ** (fleet.share * math.exp(0.05 * chance.gauss()))
@@ -94,11 +94,11 @@ def succeeds(
     )
 
 
-def fails(problem: FunctionProblem, leave: Authorisation, number: int, history: tuple[Epoch, ...]) -> FailedEpoch:
+def fails(problem: FunctionProblem, authorised: Authorisation, number: int, history: tuple[Epoch, ...]) -> FailedEpoch:
     """Every epoch fails after ten seconds."""
-    ended = min(10.0, leave.seconds)
-    usd = min(leave.usd, _price(problem, leave.fleet, ended))
-    return FailedEpoch(number=number, fleet=leave.fleet, seconds=ended, usd=usd, message="made to fail")
+    ended = min(10.0, authorised.seconds)
+    usd = min(authorised.usd, _price(problem, authorised.fleet, ended))
+    return FailedEpoch(number=number, fleet=authorised.fleet, seconds=ended, usd=usd, message="made to fail")
 
 
 def _price(problem: FunctionProblem, fleet: Fleet, seconds: float) -> Usd:
@@ -117,16 +117,16 @@ class Decision:
     spent: Usd
 
 
-MOST_FAILURES = 4
-"""So many epochs that fail one after the other end a walk, as they end a run."""
+MOST_FAILURES_IN_A_ROW = 4
+"""A walk ends after this many successive failures, as a run does."""
 
 
 def walk(decides: Scheduler, problem: FunctionProblem, *, outcome: Outcome = succeeds) -> Iterator[Decision]:
-    """Question and answer until the target, or until nothing is decided or authorised any more."""
+    """The scheduler's decisions until the target is reached, or until nothing is decided or authorised any more."""
     epochs: tuple[Epoch, ...] = ()
     failed: tuple[FailedEpoch, ...] = ()
     in_a_row = 0
-    while in_a_row < MOST_FAILURES and not (epochs and epochs[-1].loss <= problem.target_loss):
+    while in_a_row < MOST_FAILURES_IN_A_ROW and not (epochs and epochs[-1].loss <= problem.target_loss):
         ledger = EpochLedger(problem=problem, epochs=epochs, failed=failed)
         if not ledger.epochs_left:
             return
@@ -136,9 +136,9 @@ def walk(decides: Scheduler, problem: FunctionProblem, *, outcome: Outcome = suc
         yield Decision(history=epochs, remaining=remaining, fleet=fleet, spent=ledger.spent)
         if fleet is None:
             return
-        leave = ledger.authorise(fleet)
-        assert isinstance(leave, Authorisation), f"an epoch of {fleet} was refused: {leave.reason}"
-        came = outcome(problem, leave, len(epochs) + 1, epochs)
+        authorised = ledger.authorise(fleet)
+        assert isinstance(authorised, Authorisation), f"an epoch of {fleet} was refused: {authorised.reason}"
+        came = outcome(problem, authorised, len(epochs) + 1, epochs)
         if isinstance(came, Epoch):
             epochs, in_a_row = (*epochs, came), 0
         else:
@@ -146,7 +146,7 @@ def walk(decides: Scheduler, problem: FunctionProblem, *, outcome: Outcome = suc
 
 
 def check_allowed(problem: FunctionProblem, remaining: RemainingEpochs, fleet: Fleet) -> None:
-    """Asserts that the problem has such a fleet, and that `left` allows it."""
+    """Asserts that the problem has this fleet, and that `remaining` allows it."""
     assert fleet.functions in problem.functions
     assert fleet.memory_mb in problem.memory_mb
     row, column = problem.functions.index(fleet.functions), problem.memory_mb.index(fleet.memory_mb)
@@ -160,8 +160,8 @@ class SchedulerContract:
     """Each test holds for every scheduler and every set of options.
 
     text    fixture: the scheduler as a user writes it, `NAME[:OPTION=VALUE,...]`
-    make    how it is made of `text` and a seed; override it for one that has no name
-    goals   which of GOALS it can be asked for; for the others it must raise BadInput when it first decides
+    make    makes the scheduler from `text` and a seed; override it for a scheduler without a name
+    goals   which of GOALS it supports; for the others it must raise BadInput at its first decision
     """
 
     goals: ClassVar[tuple[str, ...]] = tuple(GOALS)
@@ -179,11 +179,11 @@ class SchedulerContract:
             pytest.skip("not for this goal")
         return made_problem(request.param)
 
-    def test_says_what_it_is(self, text: str) -> None:
+    def test_describes_itself(self, text: str) -> None:
         name = self.make(text).name
         assert name.strip() == name != ""
 
-    def test_refuses_a_goal_that_it_is_not_for(self, text: str) -> None:
+    def test_refuses_an_unsupported_goal(self, text: str) -> None:
         for goal in set(GOALS) - set(self.goals):
             problem = made_problem(goal)
             with pytest.raises(BadInput):
@@ -198,7 +198,7 @@ class SchedulerContract:
                 assert made.spent <= problem.goal.budget
         assert len(decisions) <= 100 * problem.max_epochs
 
-    def test_reaches_the_target_where_the_budget_is_ample(self, text: str) -> None:
+    def test_reaches_the_target_with_an_ample_budget(self, text: str) -> None:
         goal = next(name for name in ("budget", "both", "fastest", "deadline") if name in self.goals)
         problem = made_problem(goal)
         *_, last = walk(self.make(text, 1), problem)
@@ -244,13 +244,13 @@ class SchedulerContract:
         random.seed(2)
         np.random.seed(2)
         states = random.getstate(), repr(np.random.get_state(legacy=True))
-        for made in reversed(first):  # in another order and by another object, so that no state is carried over
+        for made in reversed(first):  # in another order, with another object, to show that no state is carried over
             assert self.make(text, 3).decide(problem, made.history, made.remaining) == made.fleet
         assert states == (random.getstate(), repr(np.random.get_state(legacy=True)))
 
     def test_is_pure(self, text: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
         problem = made_problem(self.goals[0])
-        list(walk(self.make(text), problem))  # whatever is imported late is there now
+        list(walk(self.make(text), problem))  # triggers late imports
         capfd.readouterr()
         decides = self.make(text)
         history = self._some_epochs(problem)
@@ -279,7 +279,7 @@ class SchedulerContract:
             if made.fleet is not None:
                 check_allowed(problem, made.remaining, made.fleet)
 
-    def test_a_choice_of_one_fleet(self, text: str, problem: FunctionProblem) -> None:
+    def test_works_with_a_single_fleet(self, text: str, problem: FunctionProblem) -> None:
         single = replace(problem, functions=(16,), memory_mb=(1769,))
         for made in walk(self.make(text), single):
             assert made.fleet is None or (made.fleet.functions, made.fleet.memory_mb) == (16, 1769)
@@ -288,8 +288,8 @@ class SchedulerContract:
         """Two epochs that another scheduler would have run; fewer where the limits do not allow them."""
         epochs: tuple[Epoch, ...] = ()
         for fleet in (Fleet(16, 1769), Fleet(8, 1769, 0.5)):
-            leave = EpochLedger(problem=problem, epochs=epochs).authorise(fleet)
-            if isinstance(leave, Authorisation):
-                came = succeeds(problem, leave, len(epochs) + 1, epochs)
+            authorised = EpochLedger(problem=problem, epochs=epochs).authorise(fleet)
+            if isinstance(authorised, Authorisation):
+                came = succeeds(problem, authorised, len(epochs) + 1, epochs)
                 epochs = (*epochs, came) if isinstance(came, Epoch) else epochs
         return epochs

@@ -1,4 +1,4 @@
-"""What every strategy promises: the contract of mlcd.search.strategy.Strategy."""
+"""The contract of every strategy (mlcd.search.strategy.Strategy)."""
 
 import builtins
 import os
@@ -38,14 +38,14 @@ COUNTS = (1, 2, 4, 8, 16)
 
 
 def fresh_problem(goal: str, *, batches: bool = False, counts: tuple[int, ...] = COUNTS) -> Problem:
-    """Three made-up instance types under one of GOALS; with a global batch to choose, too, where `batches`."""
+    """Three synthetic instance types under one of GOALS; with a global batch to choose if `batches`."""
     problem = make_problem(goal=GOALS[goal], counts=counts)
     return batched(problem) if batches else problem
 
 
 @cache
 def known_problem(goal: str, *, batches: bool = False) -> Problem:
-    """The same object each time, so that fits of equal histories are remembered from test to test."""
+    """The same object each time, so that fits of equal histories are cached across tests."""
     return fresh_problem(goal, batches=batches)
 
 
@@ -53,7 +53,7 @@ Outcome = Callable[[Problem, Config, int], Trial]
 
 
 def succeeds(problem: Problem, config: Config, attempt: int) -> Trial:
-    """Every trial brings what the made-up machines do."""
+    """Every trial measures the speed of the synthetic machines."""
     return true_trial(problem, config, attempt=attempt)
 
 
@@ -63,7 +63,7 @@ def fails_as(kind: FailureKind) -> Outcome:
 
 
 def fails_now_and_then(problem: Problem, config: Config, attempt: int) -> Trial:
-    """Two of five trials fail, in any way."""
+    """Two of five trials fail, with any kind of failure."""
     chance = random.Random(f"{config}|{attempt}")
     if chance.random() < 0.4:
         return failed(problem, config, chance.choice(list(FailureKind)), attempt=attempt)
@@ -80,7 +80,7 @@ class SearchStep:
 
 
 def ledger_of(problem: Problem, history: History, *, guarded: bool) -> Ledger:
-    """The account after these trials, one after the other."""
+    """The account after these trials, run one after the other."""
     return Ledger(
         problem=problem,
         history=history,
@@ -91,7 +91,7 @@ def ledger_of(problem: Problem, history: History, *, guarded: bool) -> Ledger:
 
 
 def walk(chosen: Strategy, problem: Problem, *, outcome: Outcome = succeeds, count: int = 1) -> Iterator[SearchStep]:
-    """Question and answer until the strategy says it is done, or has had more turns than there are configurations."""
+    """The strategy's answers until it is done; fails if it takes more turns than there are configurations."""
     history = History()
     for _ in range(len(problem.space) + 2):
         remaining = ledger_of(problem, history, guarded=chosen.guarded).remaining()
@@ -108,7 +108,7 @@ def walk(chosen: Strategy, problem: Problem, *, outcome: Outcome = succeeds, cou
                 started += 1
         if not started:
             return
-    pytest.fail(f"{chosen.name} did not come to an end")
+    pytest.fail(f"{chosen.name} did not finish")
 
 
 def all_answers(steps: list[SearchStep]) -> list[tuple[str, ...]]:
@@ -120,10 +120,10 @@ class StrategyContract:
     """Each test holds for every strategy and every set of options.
 
     text                 fixture: the strategy as a user writes it, `NAME[:OPTION=VALUE,...]`
-    make                 how it is made of `text` and a seed; override it for one that has no name
+    make                 makes the strategy from `text` and a seed; override it for a strategy without a name
     chooses_batch        whether its problems have a batch to choose
-    needs_trials         False for one that recommends what was never measured
-    knee_by_product      False for one whose knee is another than the least product of time and cost
+    needs_trials         False for a strategy that recommends configurations that were never measured
+    knee_by_product      False for a strategy whose knee is not the smallest product of time and cost
     """
 
     chooses_batch: ClassVar[bool] = False
@@ -147,7 +147,7 @@ class StrategyContract:
     def problem(self, request: pytest.FixtureRequest) -> Problem:
         return self.known(request.param)
 
-    def test_says_what_it_is(self, text: str) -> None:
+    def test_describes_itself(self, text: str) -> None:
         chosen = self.make(text)
         assert chosen.name.strip() == chosen.name != ""
         assert isinstance(chosen.guarded, bool)
@@ -169,7 +169,7 @@ class StrategyContract:
     def test_never_suggests_what_the_ledger_refuses(self, text: str, problem: Problem) -> None:
         chosen = self.make(text, 1)
         if not chosen.guarded:
-            pytest.skip("looks at no limit")
+            pytest.skip("ignores limits")
         rng = np.random.default_rng(7)
         history = History()
         for turn in range(8):
@@ -211,7 +211,7 @@ class StrategyContract:
             assert self.make(text, 1).suggest(again, step.history, step.remaining, 1) == step.answer
 
     def test_is_pure(self, text: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-        list(walk(self.make(text, 1), self.known("both")))  # whatever is imported late is there now
+        list(walk(self.make(text, 1), self.known("both")))  # triggers late imports
         problem = self.fresh("both")
         chosen = self.make(text)
         history = _some_history(problem)
@@ -270,7 +270,7 @@ class StrategyContract:
                     assert plan.value(problem) <= min(p.value(problem) for p in fitting) * (1 + tie(problem))
                 _check_guarantee(chosen, problem, step, plan)
 
-    def test_a_space_of_one_point(self, text: str) -> None:
+    def test_works_with_a_space_of_one_configuration(self, text: str) -> None:
         problem = make_problem(machines={"c5.small": MACHINES["c5.small"]}, counts=(1,), sizes=False)
         problem = batched(problem, (64,)) if self.chooses_batch else problem
         steps = list(walk(self.make(text), problem, count=3))

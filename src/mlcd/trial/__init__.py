@@ -1,1 +1,1 @@
-"""What is tried and what came of it: frozen values that cannot be built wrong."""
+"""Trials and epochs with their outcomes: frozen values that check themselves when built."""

@@ -1,4 +1,4 @@
-"""One call of a function, as it was billed."""
+"""One billed call of a function."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -6,13 +6,13 @@ from decimal import Decimal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionCall:
-    """Frozen; kept with its price, since prices change.
+    """One call, stored with its price because prices change. Frozen.
 
-    shard, attempt  which part of the epoch's samples, and the how manieth call for it
-    seconds         of the function, as its cloud bills it before rounding
+    shard, attempt  the part of the epoch's samples, and the number of this call for the shard, starting at 1
+    seconds         duration of the function, as its cloud bills it before rounding
     usd             exact: GB-seconds with the cloud's rounding, the request, its storage requests
-    peak_mb         the most memory it used; None where it did not tell
-    ending          `done`, `handed-over` (its time was up), `failed`, `overtaken` (another call was quicker)
+    peak_mb         peak memory; None if the call did not report it
+    ending          `done`, `handed-over` (its time was up), `failed`, `overtaken` (another call was faster)
     """
 
     epoch: int

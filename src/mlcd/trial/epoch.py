@@ -1,4 +1,4 @@
-"""Training on functions: the fleet chosen for an epoch, and what the epoch brought."""
+"""Serverless training: the fleet chosen for an epoch, and the outcome of the epoch."""
 
 import math
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 from mlcd.units import Usd
 
 LEAST_SHARE = 0.01
-"""Of an epoch, until the next barrier."""
+"""The smallest part of an epoch that can be run, as a share of its samples."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fleet:
-    """What is decided before each epoch: n functions with m MB of memory each, as Siren does; and for how long.
+    """What is decided before each epoch: n functions with m MB of memory each, as in Siren, and the share of samples.
 
-    share  of an epoch's samples until the barrier: 1 in Siren; less to learn early what a workload is like, and to end
-           when the target is near
+    share  share of an epoch's samples until the barrier: 1 in Siren; less to learn early what a workload is like, and
+           to end when the target is near
     """
 
     functions: int
@@ -26,13 +26,13 @@ class Fleet:
 
     def __post_init__(self) -> None:
         if self.functions < 1 or self.memory_mb < 1:
-            raise ValueError("a fleet has at least one function, with memory")
+            raise ValueError("a fleet must have at least one function, and memory above 0 MB")
         if not LEAST_SHARE <= self.share <= 1:
-            raise ValueError(f"a part of an epoch is at least {LEAST_SHARE:.0%} of it, and at most all")
+            raise ValueError(f"a fleet's share of an epoch must be between {LEAST_SHARE:.0%} and 100%")
 
     @property
     def plain(self) -> str:
-        """The functions alone."""
+        """The fleet in words, without its share."""
         return f"{self.functions} x {self.memory_mb:,} MB"
 
     def __str__(self) -> str:
@@ -41,26 +41,26 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """One part of a function's work, over the functions of an epoch (the paper's vectors P^F, P^C, P^U)."""
+    """The time of one phase of work, over the functions of an epoch (the paper's vectors P^F, P^C, P^U)."""
 
     mean_seconds: float
     max_seconds: float
 
     def __post_init__(self) -> None:
         if not 0 <= self.mean_seconds <= self.max_seconds * (1 + 1e-9) < math.inf:
-            raise ValueError("a phase takes a finite time, and no longer in the mean than at most")
+            raise ValueError("a phase's times must be finite, and its mean must not exceed its maximum")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
     """A finished epoch or part of one, frozen.
 
-    number        from 1; parts are counted, too
+    number        from 1; parts of epochs are numbered too
     loss          of the whole training at the epoch's end
-    seconds       on the wall clock, barrier to barrier (simulated where the cloud is)
-    usd           all of it: functions, requests, storage, calls that failed
+    seconds       wall-clock time, barrier to barrier (simulated time on a simulated cloud)
+    usd           the total: functions, requests, storage, failed calls
     calls         functions invoked, repeated ones included; failed: those that had to be repeated
-    memory_share, cpu_share  of what the functions had, where the cloud can tell
+    memory_share, cpu_share  share of the functions' memory and processor that was used; None if the cloud cannot tell
     """
 
     number: int
@@ -79,17 +79,17 @@ class Epoch:
 
     def __post_init__(self) -> None:
         if self.number < 1 or not math.isfinite(self.loss) or not 0 <= self.seconds < math.inf or self.usd.micros < 0:
-            raise ValueError("an epoch has a number, a finite loss, and takes time and money")
+            raise ValueError("an epoch needs a number from 1, a finite loss, and time and money that are not negative")
         if not 0 <= self.failed <= self.calls:
-            raise ValueError("no more calls can fail than were made")
+            raise ValueError("failed calls must not exceed the calls made")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedEpoch:
-    """An epoch that did not end, with what it cost: no loss, and the parameters are those before it.
+    """An epoch that did not complete, with its cost. It has no loss, and the parameters are those from before it.
 
-    hopeless  whether it would fail again on any functions, such as for a mistake in the user's model
-    lost      whether mlcd, not the functions, is the reason: it was ended while the epoch ran
+    hopeless  whether it would fail again on any fleet, such as because of a mistake in the user's model
+    lost      whether mlcd, not the functions, is the cause: mlcd ended while the epoch ran
     """
 
     number: int
@@ -103,14 +103,14 @@ class FailedEpoch:
 
 @dataclass(frozen=True, kw_only=True)
 class RemainingEpochs:
-    """What the epoch ledger says may still be spent, None where there is no limit.
+    """What may still be spent, according to the epoch ledger; None if there is no limit.
 
-    usd, seconds  of the budget, and until the deadline
-    epochs        how many more may be run; parts count as what they are
-    cap_seconds   (F, M) over the problem's numbers of functions and memory sizes: the longest epoch that what is left
-                  would pay for in the worst case; an epoch still running then is ended, and its money is lost.
-                  0 where not even one granule of time could be paid: such a fleet is refused
-    failed        epochs that their functions did not end: too slow for their cap, or worse
+    usd, seconds  remaining budget, and time until the deadline
+    epochs        how many more may be run; parts of epochs count as their share
+    cap_seconds   (F, M) over the problem's function counts and memory sizes: the longest epoch that the remaining
+                  budget pays for in the worst case. An epoch still running then is ended, and its money is lost.
+                  0 if the budget does not pay for one granule of time: such a fleet is refused
+    failed        epochs that the functions did not complete: too slow for their cap, or failed
     """
 
     usd: Usd | None
@@ -121,5 +121,5 @@ class RemainingEpochs:
 
     @property
     def allowed(self) -> NDArray[np.bool_]:
-        """(F, M) whether the ledger would let an epoch of each fleet start now."""
+        """(F, M) whether the ledger would authorise an epoch of each fleet now."""
         return self.cap_seconds > 0

@@ -22,7 +22,7 @@ class Status(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether there is nothing left to resume."""
+        """Whether the run has nothing to resume."""
         return self not in (Status.RUNNING, Status.INTERRUPTED)
 
 

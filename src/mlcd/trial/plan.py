@@ -1,4 +1,4 @@
-"""What it takes to finish the job on a measured deployment, and what may still be spent."""
+"""The time and money to finish the job on a measured deployment, and what may still be spent."""
 
 import math
 from collections.abc import Iterable
@@ -15,11 +15,11 @@ from mlcd.space import Config
 from mlcd.trial.trial import History, Measurement
 from mlcd.units import Usd
 
-ROUNDING = 1e-9
-"""Room for floating-point sums in a bound without noise."""
+ROUNDING_MARGIN = 1e-9
+"""Relative margin for floating-point sums in a bound without noise."""
 
-TIE = 0.01
-"""Values that differ by less count as equal even without noise: nobody pays twice for a hundredth of the time."""
+MIN_TIE_FRACTION = 0.01
+"""Values that differ by a smaller fraction count as equal even without noise: 1% is not worth a higher cost."""
 
 
 @lru_cache(maxsize=64)
@@ -30,9 +30,9 @@ def margin_sigmas(assurance: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Training to the end on `config`: expected, and at most (the upper bound at the problem's assurance).
+    """Time and money to train to the end on `config`: expected, and worst (the upper bound at the problem's assurance).
 
-    Serving: a million requests there, expected; and what the verification may take at most, for that is what must fit.
+    Serving: expected for a million requests; worst for the verification, because that is what must fit the limits.
     """
 
     config: Config
@@ -48,8 +48,8 @@ class Plan:
             return cls._serving(problem, trial, problem.verify_seconds)
         work = problem.work_of(trial.config)
         seconds = (trial.startup_seconds + work / trial.samples_per_second) * problem.stretch_of(trial.config)
-        doubt = math.hypot(trial.relative_error, problem.work_error)
-        worst = seconds * math.exp(margin_sigmas(problem.assurance) * doubt) * (1 + ROUNDING)
+        relative_error = math.hypot(trial.relative_error, problem.work_error)
+        worst = seconds * math.exp(margin_sigmas(problem.assurance) * relative_error) * (1 + ROUNDING_MARGIN)
         price = problem.price(trial.config)
         return cls(
             config=trial.config,
@@ -72,17 +72,17 @@ class Plan:
         )
 
     def value(self, problem: Problem) -> float:
-        """In the goal's unit."""
+        """The plan's value in the goal's unit; smaller is better."""
         return problem.goal.value(self.seconds, self.usd.dollars)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Remaining:
-    """What the ledger says may still be spent, None where there is no limit.
+    """What may still be spent, according to the ledger; None if there is no limit.
 
     allowed  (N,) whether the ledger would authorise a trial of each configuration now
-    guarded  False for a rival that does not look at limits: then everything is allowed, and `fits` counts the
-             training alone against the whole limit
+    guarded  False for a rival strategy that ignores limits: then everything is allowed, and `fits` compares the
+             training alone with the whole limit
     """
 
     usd: Usd | None
@@ -96,23 +96,23 @@ class Remaining:
         return self.usd is not None or self.seconds is not None
 
     def fits(self, plan: Plan) -> bool:
-        """Whether the plan ends inside what is left: at its upper bound when guarded, as measured when not."""
+        """Whether the plan fits what remains: at its upper bound if guarded, as measured if not."""
         seconds, usd = (plan.worst_seconds, plan.worst_usd) if self.guarded else (plan.seconds, plan.usd)
         return (self.seconds is None or seconds <= self.seconds) and (self.usd is None or usd <= self.usd)
 
 
 def tie(problem: Problem) -> float:
-    """The relative difference under which two values count as equal: what two runs of one deployment differ by."""
-    return max(TIE, problem.noise)
+    """The relative difference below which two values count as equal: the spread of two runs of one deployment."""
+    return max(MIN_TIE_FRACTION, problem.noise)
 
 
 def plans(problem: Problem, history: History) -> tuple[Plan, ...]:
-    """A plan for every measured deployment that does what the goal asks of it, in the order measured."""
+    """A plan for every measured deployment that meets the goal's latency limit and rate, in the order measured."""
     return tuple(Plan.of(problem, trial) for trial in history.measured if trial.meets(problem.goal))
 
 
 def best_fitting(problem: Problem, history: History, remaining: Remaining) -> Plan | None:
-    """The incumbent: of the measured deployments that fit what is left, the best in the goal's unit."""
+    """The incumbent: the best in the goal's unit of the measured deployments that fit what remains."""
     return best(problem, (plan for plan in plans(problem, history) if remaining.fits(plan)))
 
 

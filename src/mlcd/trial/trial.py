@@ -10,12 +10,12 @@ from mlcd.goal import Goal, Slo
 from mlcd.space import Config
 from mlcd.units import Usd
 
-RECENT_NOISE = 3
-"""Trials whose noise counts: one is uncertain by a factor, and many are of the past."""
+RECENT_NOISE_TRIALS = 3
+"""How many of the last trials give the noise scale: a single one is too uncertain, and old ones are outdated."""
 
 
 class FailureKind(StrEnum):
-    """What went wrong with a trial. A failure is a measured outcome: it was paid for and the search learns from it."""
+    """What went wrong with a trial. A failure is an outcome too: it was paid for and the search learns from it."""
 
     OUT_OF_MEMORY = "out-of-memory"
     CAPACITY = "no-capacity"
@@ -27,13 +27,13 @@ class FailureKind(StrEnum):
 
     @property
     def is_transient(self) -> bool:
-        """Whether the same trial may well succeed when tried again."""
+        """Whether the same trial is likely to succeed when it is repeated."""
         return self in (FailureKind.LAUNCH, FailureKind.INTERRUPTED, FailureKind.LOST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """A configuration worth a trial, and why, in words for the user."""
+    """A configuration worth a trial, with the reason in words for the user."""
 
     config: Config
     reason: str
@@ -41,11 +41,11 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What a load test saw of a server, beside the rate that it held.
+    """What a load test measured of a server, in addition to the rate that it held.
 
-    memory_gib  the most that the server took, where it can be told
+    memory_gib  the server's peak memory; None if it is not known
     errors      requests that were answered with an error, or not at all
-    saturated   why the load generator, and not the server, may have set the rate; "" where it did not
+    saturated   why the load generator, not the server, may have limited the rate; "" if it did not
     """
 
     p50_seconds: float
@@ -58,9 +58,9 @@ class Load:
 
     def __post_init__(self) -> None:
         if not 0 < self.p50_seconds <= self.p95_seconds <= self.p99_seconds < math.inf:
-            raise ValueError("latencies are positive and rise with their percentile")
+            raise ValueError("latencies must be positive and must not fall with their percentile")
         if self.requests < 1 or not 0 <= self.errors <= self.requests:
-            raise ValueError("a load test has requests, and no more errors than those")
+            raise ValueError("a load test needs at least one request, and no more errors than requests")
 
     def meets(self, slo: Slo) -> bool:
         """Whether the latency limit was kept, without errors."""
@@ -82,12 +82,12 @@ class Measurement:
 
     relative_error  standard error of log speed, spread within the trial and between runs together
     startup_seconds from the order to the first sample: part of `seconds`, and needed again by the final run
-    reached_samples how far the whole training is by the checkpoint that the trial left; 0 where it left none
-    utilisation     share of the nodes' processors that was used, where the cloud can tell
-    total_samples   the work of the whole training, where the job itself says so
-    load            what a load test saw; samples are requests then
-    noise_scale     the noise of the job's gradients, in samples, where the job reports it
-    learned         how good the model was in the course of the trial, where the job has a target
+    reached_samples progress of the whole training in the trial's checkpoint; 0 if it saved none
+    utilisation     share of the nodes' processors that was used; None if the cloud cannot tell
+    total_samples   the work of the whole training, if the job reports it
+    load            what a load test measured; samples are then requests
+    noise_scale     the noise of the job's gradients, in samples, if the job reports it
+    learned         how good the model was during the trial, if the job has a target
     """
 
     config: Config
@@ -113,9 +113,9 @@ class Measurement:
         if not (self.relative_error >= 0 and math.isfinite(self.relative_error)):
             raise ValueError("a relative error must not be negative")
         if self.startup_seconds < 0 or self.startup_seconds > self.seconds:
-            raise ValueError("start-up lies within the trial")
+            raise ValueError("start-up must be within the trial")
         if self.iterations < 1:
-            raise ValueError("a measurement needs an iteration")
+            raise ValueError("a measurement needs at least one iteration")
         if self.noise_scale is not None and not self.noise_scale >= 0:
             raise ValueError("a noise scale must not be negative")
 
@@ -132,7 +132,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A trial that gave no speed, with what it cost all the same."""
+    """A trial that measured no speed, with what it cost."""
 
     config: Config
     attempt: int
@@ -153,7 +153,7 @@ def _check_charges(attempt: int, seconds: float, usd: Usd) -> None:
     if attempt < 1:
         raise ValueError("attempts count from 1")
     if not (seconds >= 0 and math.isfinite(seconds)):
-        raise ValueError("a trial takes a finite time, not a negative one")
+        raise ValueError("the time of a trial must be finite and not negative")
     if usd.micros < 0:
         raise ValueError("a trial cannot cost less than $0")
 
@@ -171,43 +171,43 @@ class History:
         return iter(self.trials)
 
     def with_trials(self, *trials: Trial) -> "History":
-        """This history and these trials after it."""
+        """This history with these trials appended."""
         return History((*self.trials, *trials))
 
     @cached_property
     def measured(self) -> tuple[Measurement, ...]:
-        """The trials that gave a speed."""
+        """The trials that measured a speed."""
         return tuple(t for t in self.trials if isinstance(t, Measurement))
 
     @cached_property
     def failures(self) -> tuple[Failure, ...]:
-        """The trials that gave none."""
+        """The trials that failed."""
         return tuple(t for t in self.trials if isinstance(t, Failure))
 
     @cached_property
     def reached_samples(self) -> float:
-        """How far the whole training is by the furthest checkpoint that a trial left."""
+        """Progress of the whole training in the furthest checkpoint that a trial saved."""
         return max((t.reached_samples for t in self.trials), default=0.0)
 
     @cached_property
     def total_samples(self) -> float | None:
-        """The work of the whole training as the job itself said, where it did."""
+        """The work of the whole training as reported by the job; None if it was not."""
         return max((t.total_samples for t in self.measured if t.total_samples), default=None)
 
     @cached_property
     def noise_scale(self) -> float | None:
-        """That of the job now: the geometric mean over the last trials that saw it, for it grows while it trains."""
+        """The job's current noise scale: the geometric mean over the last trials that measured it, because it grows."""
         seen = [t.noise_scale for t in self.measured if t.noise_scale is not None and 0 < t.noise_scale < math.inf]
-        last = seen[-RECENT_NOISE:]
+        last = seen[-RECENT_NOISE_TRIALS:]
         return math.exp(sum(map(math.log, last)) / len(last)) if last else None
 
     @cached_property
     def tried(self) -> frozenset[Config]:
-        """Every configuration with a trial: none of them is suggested again."""
+        """Every configuration that had a trial; strategies do not suggest these again."""
         return frozenset(t.config for t in self.trials)
 
     def to_retry(self, retries: int) -> tuple[Suggestion, ...]:
-        """The trials whose last attempt failed for a passing reason, as long as `retries` allow another."""
+        """The trials whose last attempt failed for a transient reason, if `retries` allows another attempt."""
         last = {trial.config: trial for trial in self.trials}
         return tuple(
             Suggestion(config=config, reason=f"again, after: {trial.message or trial.kind}")
@@ -216,5 +216,5 @@ class History:
         )
 
     def attempts(self, config: Config) -> int:
-        """How often `config` was tried."""
+        """The number of trials of `config`."""
         return sum(t.config == config for t in self.trials)

@@ -1,4 +1,4 @@
-"""What trials and earlier attempts have done of a training, each sample work_done for what it is worth at its batch."""
+"""The work that trials and earlier attempts have done; each sample counts for what it is worth at its batch."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class WorkDone:
 
 
 def work_done(problem: Problem, trials: Iterable[Trial], earlier: Iterable[Trained] = ()) -> WorkDone:
-    """Each trial went on from the furthest checkpoint before it; one that left none, or a nearer one, adds nothing."""
+    """The work done so far. Each trial continued from the furthest checkpoint; one that did not get further adds 0."""
     reached = done = 0.0
     learned: list[tuple[float, float]] = []
     steps: tuple[Trained, ...] = (*trials, *earlier)
