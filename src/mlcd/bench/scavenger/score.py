@@ -81,7 +81,7 @@ class ScavengerSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trained:
+class ReplayedTraining:
     """A run, and how far the training was when its search ended.
 
     errors  (step, iterations, time) of each configuration that was not tried, at that moment
@@ -146,7 +146,7 @@ def _lent(truth: ScavengerTruth) -> KnownJob | None:
     return known_job(train(truth, "partial", Objective.TIME).run)
 
 
-def train(truth: ScavengerTruth, mode: str, minimize: Objective, known: tuple[KnownJob, ...] = ()) -> Trained:
+def train(truth: ScavengerTruth, mode: str, minimize: Objective, known: tuple[KnownJob, ...] = ()) -> ReplayedTraining:
     """One run of `mlcd train` with this mode's strategy. `known` is what earlier runs have shown of other jobs."""
     chosen = strategy(f"scavenger-{mode}", jobs=known)
     if not isinstance(chosen, GridStrategy):
@@ -168,7 +168,7 @@ def train(truth: ScavengerTruth, mode: str, minimize: Objective, known: tuple[Kn
         observer=seen,
         clock=SimulatedClock(),
     )
-    return Trained(truth=truth, run=engine.drive(), progress=progress, errors=errors)
+    return ReplayedTraining(truth=truth, run=engine.drive(), progress=progress, errors=errors)
 
 
 def problem_of(truth: ScavengerTruth, minimize: Objective) -> Problem:
