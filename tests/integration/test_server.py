@@ -283,8 +283,8 @@ class TestStarting:
             (["--batch", "0"], "--batch: must be 1 or more"),
             (["--port", "70000"], "--port: must lie"),
             (["--size", "x"], "--size: must read"),
-            (["--cpus", "a"], "--cpus: must be numbers"),
-            (["--cpus", "4711"], "--cpus: not to be had"),
+            (["--cpus", "a"], "--cpus: must be comma-separated numbers"),
+            (["--cpus", "4711"], "--cpus: not available here"),
             (["--delay-ms", "-1"], "--delay-ms"),
         ],
     )
