@@ -54,7 +54,7 @@ def worker(name: str, rounds: int, block: int) -> None:
     import torch  # noqa: PLC0415
 
     import mlcd.torch  # noqa: PLC0415
-    from mlcd.training.training_progress import course  # noqa: PLC0415
+    from mlcd.training.training_progress import current_progress  # noqa: PLC0415
 
     torch.set_num_threads(1)
     rank = mlcd.torch.init()
@@ -78,7 +78,7 @@ def worker(name: str, rounds: int, block: int) -> None:
             loss: Any = torch.nn.functional.cross_entropy(models[kind](images), labels)
             loss.backward()
             optimizers[kind].step()
-            course().advance(share * workers)
+            current_progress().advance(share * workers)
         return time.perf_counter() - begun
 
     for kind in (*models, *models):  # warm, and for the watch to know what it costs

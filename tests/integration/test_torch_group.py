@@ -12,7 +12,7 @@ from mlcd.platforms.registry import platform
 
 WORKER = """
 import sys, torch, mlcd.torch
-from mlcd.training.training_progress import course
+from mlcd.training.training_progress import current_progress
 rank = mlcd.torch.init()
 torch.manual_seed(rank)  # the first one's weights are everyone's
 model = mlcd.torch.parallel(torch.nn.Sequential(torch.nn.Linear(300, 200), torch.nn.Linear(200, 2)), bucket_cap_mb=0.1)
@@ -23,9 +23,9 @@ for step in range(3):
     optimizer.zero_grad()
     model(torch.randn(5, 300)).square().mean().backward()
     optimizer.step()
-    course().advance(15)
-course().save()
-print("RESULT", done, course().samples, [round(p.double().sum().item(), 5) for p in model.parameters()])
+    current_progress().advance(15)
+current_progress().save()
+print("RESULT", done, current_progress().samples, [round(p.double().sum().item(), 5) for p in model.parameters()])
 torch.distributed.barrier()
 """
 

@@ -142,8 +142,8 @@ def _mlcd_died(node: Node) -> None:
     ("cause", "seconds", "kind", "message"),
     [
         (_seconds_over, 2.0, "ended", "node 0: its 2 s were over"),
-        (_told, None, "killed", "node 0: it was told to end"),
-        (_mlcd_died, None, "killed", "node 0: mlcd was not heard of any more"),
+        (_told, None, "killed", "node 0: it was asked to end"),
+        (_mlcd_died, None, "killed", "node 0: it lost contact with mlcd"),
     ],
 )
 def test_everything_ends_with_the_agent(
@@ -164,7 +164,7 @@ def test_a_node_that_is_told_to_end_in_its_setup_never_runs_the_job(node: Node) 
     node.start("echo never", setup="echo up; sleep 600")
     node.says("up")
     _told(node)
-    assert node.wait()["message"] == "node 0: it was told to end"
+    assert node.wait()["message"] == "node 0: it was asked to end"
     assert node.log == "up\n"
 
 
@@ -176,7 +176,7 @@ def test_a_heartbeat_that_grows_old(node: Node) -> None:
     assert node.process is not None
     assert node.process.poll() is None
     os.utime(node.folder / "heartbeat", (old, old))
-    assert node.wait()["message"] == "node 0: mlcd was not heard of any more"
+    assert node.wait()["message"] == "node 0: it lost contact with mlcd"
 
 
 def test_without_a_lifeline_it_goes_on_alone(node: Node) -> None:
@@ -198,7 +198,7 @@ def test_the_last_word_needs_no_room(node: Node) -> None:
     node.start("echo up; sleep 600")
     node.says("up")
     kept = node.folder / "node-0" / "exit.json.part"
-    assert kept.stat().st_size == agent_module.ROOM  # written over, so that a full disk does not matter
+    assert kept.stat().st_size == agent_module.EXIT_FILE_BYTES  # written over, so that a full disk does not matter
     inode = kept.stat().st_ino
     _told(node)
     node.wait()

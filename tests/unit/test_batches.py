@@ -22,7 +22,7 @@ from mlcd.space import Config
 from mlcd.spec import TrainSpec, parse_train
 from mlcd.spec.batches import LearningRate, Pricing, RateRule, TargetSpec
 from mlcd.training import checkpoints
-from mlcd.training.training_progress import course
+from mlcd.training.training_progress import current_progress
 from mlcd.trial.trial import Learned, Measurement
 from mlcd.units import Usd
 
@@ -308,9 +308,9 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("MLCD_CHECKPOINT_DIR", str(tmp_path / "checkpoint"))
     monkeypatch.setenv("MLCD_BATCH", "10")
     monkeypatch.setenv("MLCD_TARGET", TargetSpec(metric="accuracy", value=0.9).to_json())
-    course.cache_clear()
+    current_progress.cache_clear()
     yield tmp_path
-    course.cache_clear()
+    current_progress.cache_clear()
 
 
 def reported(folder: Path) -> list[tuple[int, dict[str, float]]]:
@@ -325,7 +325,7 @@ def test_the_loop_ends_where_the_target_is_met_on_every_worker(
     monkeypatch.setenv("RANK", str(rank))
     monkeypatch.setenv("WORLD_SIZE", "2")
     saved: list[int] = []
-    mlcd.checkpoint(save=lambda folder: saved.append(course().samples), load=lambda folder: None)
+    mlcd.checkpoint(save=lambda folder: saved.append(current_progress().samples), load=lambda folder: None)
     steps = 0
     for steps, _ in enumerate(mlcd.steps([0, 1, 2, 3], total=1000), start=1):
         met = mlcd.score(accuracy=0.13 * steps, loss=1 / steps)
@@ -353,7 +353,7 @@ def test_once_met_a_later_loop_has_nothing_to_do(job: Path) -> None:
 
 def test_a_lower_metric_is_met_from_above(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLCD_TARGET", TargetSpec(metric="loss", value=0.2).to_json())
-    course.cache_clear()
+    current_progress.cache_clear()
     assert not mlcd.score(loss=0.21)
     assert not mlcd.score(accuracy=0.99), "another metric says nothing"
     assert mlcd.score(loss=0.2)
@@ -371,7 +371,7 @@ def test_outside_mlcd_a_report_goes_nowhere_and_the_rate_is_the_script_s(
 ) -> None:
     for name in [name for name in os.environ if name.startswith("MLCD_")]:
         monkeypatch.delenv(name)
-    course.cache_clear()
+    current_progress.cache_clear()
     assert mlcd.score(accuracy=1.0) is False
     assert mlcd.learning_rate(0.05) == 0.05
     assert not (job / "progress.jsonl").exists()
@@ -379,7 +379,7 @@ def test_outside_mlcd_a_report_goes_nowhere_and_the_rate_is_the_script_s(
 
 def test_the_rate_is_the_job_file_s(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLCD_LEARNING_RATE", "0.4")
-    course.cache_clear()
+    current_progress.cache_clear()
     assert mlcd.learning_rate(0.05) == 0.4
 
 
@@ -427,9 +427,9 @@ def test_a_training_that_changes_its_batch_takes_the_new_rate(job: Path, rate: f
 
     first = started(0.1)
     rates(*first, 3)
-    course().advance(10)
-    course().save()
-    course.cache_clear()
+    current_progress().advance(10)
+    current_progress().save()
+    current_progress.cache_clear()
     unchanged = rates(*first, 4)
     changed = rates(*started(rate), 4)
     assert changed == pytest.approx([value * rate / 0.1 for value in unchanged])

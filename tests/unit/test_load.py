@@ -301,10 +301,10 @@ class TestCores:
         split = split_cores(3)
         assert (split.server, split.generator, split.apart, split.note) == ((0, 1, 2), (5,), True, "")
 
-    def test_and_it_is_said_where_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_note_says_why_cores_are_shared(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
         split = split_cores(2)
         assert not split.apart
         assert "all 2 processors" in split.note
         monkeypatch.delattr("os.sched_getaffinity")
-        assert "pinned" in split_cores(1).note
+        assert "cannot pin" in split_cores(1).note

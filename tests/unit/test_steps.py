@@ -15,7 +15,7 @@ import pytest
 
 import mlcd
 from mlcd.training import checkpoints
-from mlcd.training.training_progress import course
+from mlcd.training.training_progress import current_progress
 from mlcd.training.worker_env import WorkerEnv
 
 VARIABLES = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "TF_CONFIG")
@@ -33,7 +33,7 @@ class Job:
         monkeypatch.setenv("MLCD_BATCH", "10")
 
     def restart(self) -> None:
-        course.cache_clear()
+        current_progress.cache_clear()
 
     def lines(self) -> list[dict[str, Any]]:
         file = self.folder / "progress.jsonl"
@@ -49,9 +49,9 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.delenv(name, raising=False)
     # A stopped process is ended for good after a while; here that process would be pytest.
     monkeypatch.setattr("mlcd.training.training_progress._leave", lambda: None)
-    course.cache_clear()
+    current_progress.cache_clear()
     yield
-    course.cache_clear()
+    current_progress.cache_clear()
 
 
 @pytest.fixture
@@ -136,16 +136,16 @@ def test_it_is_light() -> None:
 
 def test_one_pass_counts_the_global_batch_a_step(job: Job) -> None:
     assert list(mlcd.steps([1, 2, 3], batch_size=192)) == [1, 2, 3]
-    assert course().samples == 3 * 192
+    assert current_progress().samples == 3 * 192
     assert job.values("samples")[0] == 0
 
 
 def test_a_step_counts_when_it_is_done(job: Job) -> None:
     loop = mlcd.steps([1, 2, 3])
     next(loop)
-    assert course().samples == 0
+    assert current_progress().samples == 0
     next(loop)
-    assert course().samples == 10
+    assert current_progress().samples == 10
 
 
 def test_a_scripts_own_epochs_run_empty_once_the_work_is_done(job: Job) -> None:
@@ -203,7 +203,7 @@ def test_shares_add_up_to_the_batch(monkeypatch: pytest.MonkeyPatch, batch: int,
     for rank in range(workers):
         monkeypatch.setenv("RANK", str(rank))
         monkeypatch.setenv("WORLD_SIZE", str(workers))
-        course.cache_clear()
+        current_progress.cache_clear()
         shares.append(mlcd.share_of_batch(batch))
     assert sum(shares) == batch
     assert max(shares) - min(shares) <= 1
@@ -374,7 +374,7 @@ size = 1000
 def save(folder): (folder / "weights").write_bytes(b"x" * size)
 mlcd.checkpoint(save=save, load=print)
 for step in mlcd.steps(range(5), total=100):
-    size += 10_000 * (mlcd.training.training_progress.course().samples > 40)
+    size += 10_000 * (mlcd.training.training_progress.current_progress().samples > 40)
 """
     job.env.setenv("MLCD_CHECKPOINT_SECONDS", "1e-9")
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
@@ -409,7 +409,7 @@ def test_a_stopped_process_leaves_although_its_way_out_hangs(job: Job) -> None:
     """As a worker does that waits in its process group for the others."""
     code = """
 import time, mlcd, mlcd.training.training_progress
-mlcd.training.training_progress.PATIENCE_SECONDS = 0.2
+mlcd.training.training_progress.CLEANUP_SECONDS = 0.2
 try:
     for step in mlcd.steps(range(1000)): pass
 finally:

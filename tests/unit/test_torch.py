@@ -13,16 +13,16 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: scripts/setup-venv test")
 
 import mlcd.torch as mt  # noqa: E402  torch may be missing
-from mlcd.training.training_progress import course  # noqa: E402
+from mlcd.training.training_progress import current_progress  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("RANK", "WORLD_SIZE", *(name for name in os.environ if name.startswith("MLCD_"))):
         monkeypatch.delenv(name, raising=False)
-    course.cache_clear()
+    current_progress.cache_clear()
     yield
-    course.cache_clear()
+    current_progress.cache_clear()
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
@@ -46,7 +46,7 @@ def test_the_global_batches_are_the_same_however_many_workers(monkeypatch: pytes
         for rank in range(workers):
             monkeypatch.setenv("RANK", str(rank))
             monkeypatch.setenv("WORLD_SIZE", str(workers))
-            course.cache_clear()
+            current_progress.cache_clear()
             loader: Any = mt.loader(digits(50), batch_size=16)
             loader.batch_sampler.set_epoch(3)
             shares.append([batch[0].tolist() for batch in loader])
@@ -74,7 +74,7 @@ def test_batches_that_cannot_be_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(ValueError, match="does not fit 5 samples"):
         mt.loader(digits(5), batch_size=6)
     monkeypatch.setenv("WORLD_SIZE", "4")
-    course.cache_clear()
+    current_progress.cache_clear()
     with pytest.raises(ValueError, match="and 4 workers"):
         mt.loader(digits(5), batch_size=3)
     with pytest.raises(TypeError, match="no length"):
@@ -92,9 +92,9 @@ def test_model_and_optimizer_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert mt.checkpoint(model=model, optimizer=optimizer) == 0
     model(torch.ones(4, 3)).sum().backward()
     optimizer.step()
-    course().advance(64)
-    course().save()
-    course.cache_clear()
+    current_progress().advance(64)
+    current_progress().save()
+    current_progress.cache_clear()
 
     other, its_optimizer = made()
     assert mt.checkpoint(model=other, optimizer=its_optimizer) == 64

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: scripts/s
 
 import mlcd  # noqa: E402  torch may be missing
 import mlcd.torch as mt  # noqa: E402
-from mlcd.training.training_progress import course  # noqa: E402
+from mlcd.training.training_progress import current_progress  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -21,10 +21,10 @@ def progress(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MLCD_PROGRESS_FILE", str(tmp_path / "progress.jsonl"))
     monkeypatch.setenv("MLCD_NOISE_EVERY", "1")
-    course.cache_clear()
+    current_progress.cache_clear()
     torch.manual_seed(0)
     yield tmp_path / "progress.jsonl"
-    course.cache_clear()
+    current_progress.cache_clear()
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
@@ -78,7 +78,7 @@ def test_one_worker_compares_two_steps(progress: Path, pieces: int) -> None:
 
 def test_every_so_many_steps(progress: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLCD_NOISE_EVERY", "4")
-    course.cache_clear()
+    current_progress.cache_clear()
     train(mt.parallel(network(), noise=True), steps=12)
     assert [samples for samples, _ in noises(progress)] == [24, 56, 88]
 
@@ -87,7 +87,7 @@ def test_it_is_off_unless_asked_for(progress: Path, monkeypatch: pytest.MonkeyPa
     train(mt.parallel(network()))
     assert noises(progress) == []
     monkeypatch.setenv("MLCD_NOISE", "1")
-    course.cache_clear()
+    current_progress.cache_clear()
     train(mt.parallel(network(), noise=False))
     assert noises(progress) == []
     train(mt.parallel(network()))
@@ -130,7 +130,7 @@ def test_two_models_are_not_mixed(
     with pytest.raises(ValueError, match="another model"):
         mt.parallel(network(), noise=True)
     monkeypatch.setenv("MLCD_NOISE", "1")
-    course.cache_clear()
+    current_progress.cache_clear()
     train(mt.parallel(network()))
     assert "another model" in capfd.readouterr().err
     assert noises(progress) == []
@@ -142,6 +142,6 @@ def test_two_models_are_not_mixed(
 )
 def test_bad_variables_are_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(name, value)
-    course.cache_clear()
+    current_progress.cache_clear()
     with pytest.raises(ValueError, match=name):
         mt.parallel(network())

@@ -110,8 +110,9 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
+        problem = os.strerror(error.errno or 0)
         raise BadInput(
-            f"--port: {port} on {host} cannot be used: {os.strerror(error.errno or 0)}; choose another, or 0 for a free one"
+            f"--port: {port} on {host} cannot be used: {problem}; choose another, or 0 for a free one"
         ) from error
     return listener
 
