@@ -65,7 +65,7 @@ def test_evaluations_need_operators(folder: Path) -> None:
     ("name", "text", "message"),
     [
         ("instances.csv", "instance,price\nsmall,1\n", r"instances\.csv: no column usd_per_hour"),
-        ("instances.csv", "instance,usd_per_hour\nsmall,1\n", r"no price of large"),
+        ("instances.csv", "instance,usd_per_hour\nsmall,1\n", r"no price for large"),
         ("instances.csv", "instance,usd_per_hour\nsmall,free\n", r"usd_per_hour: not a number \(got 'free'\)"),
         ("one.csv", "instance,batch,mean_ms\nsmall,1,-2\n", r"one\.csv: mean_ms: must be more than 0"),
         ("one.csv", "instance,batch,mean_ms\nsmall,1.5,2\n", r"one\.csv: batch: not a whole number"),

@@ -48,7 +48,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in [*VARIABLES, *(name for name in os.environ if name.startswith("MLCD_"))]:
         monkeypatch.delenv(name, raising=False)
     # A stopped process is ended for good after a while; here that process would be pytest.
-    monkeypatch.setattr("mlcd.training.training_progress._leave", lambda: None)
+    monkeypatch.setattr("mlcd.training.training_progress._exit_after_cleanup", lambda: None)
     current_progress.cache_clear()
     yield
     current_progress.cache_clear()
