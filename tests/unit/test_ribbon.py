@@ -69,7 +69,7 @@ def test_evaluations_need_operators(folder: Path) -> None:
         ("instances.csv", "instance,usd_per_hour\nsmall,free\n", r"usd_per_hour: not a number \(got 'free'\)"),
         ("one.csv", "instance,batch,mean_ms\nsmall,1,-2\n", r"one\.csv: mean_ms: must be more than 0"),
         ("one.csv", "instance,batch,mean_ms\nsmall,1.5,2\n", r"one\.csv: batch: not a whole number"),
-        ("one.csv", "instance,batch,mean_ms\nsmall,1,2\nsmall,1,2\n", r"one\.csv: .*there twice"),
+        ("one.csv", "instance,batch,mean_ms\nsmall,1,2\nsmall,1,2\n", r"one\.csv: .*appears twice"),
         ("one.csv", "instance,batch,mean_ms\n", r"one\.csv: no rows"),
     ],
 )

@@ -193,7 +193,7 @@ def test_the_batch_must_be_known_in_a_job(job: Job) -> None:
 
 def test_a_variable_that_is_no_number_is_named(job: Job) -> None:
     job.env.setenv("MLCD_SAMPLES", "many")
-    with pytest.raises(ValueError, match="MLCD_SAMPLES: not a number"):
+    with pytest.raises(ValueError, match="MLCD_SAMPLES: must be a number"):
         mlcd.steps([1])
 
 
