@@ -1,4 +1,4 @@
-"""mlcd.torch with three processes: the parameter server's mean, and a checkpoint that only the first one can read."""
+"""mlcd.torch with three processes: the parameter server's mean, and a checkpoint that only the first can read."""
 
 import os
 from pathlib import Path
@@ -31,7 +31,7 @@ torch.distributed.barrier()
 
 
 def run(workers: TorchWorkers, folders: list[Path], form: str) -> list[str]:
-    """What each of three workers says, with a checkpoint folder each."""
+    """The output of each of three workers, with a checkpoint folder each."""
     port = free_ports()
     environments = []
     for rank, folder in enumerate(folders):
@@ -43,7 +43,7 @@ def run(workers: TorchWorkers, folders: list[Path], form: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_parameter_server_and_ring_learn_the_same_and_go_on_from_the_first_workers_files(
+def test_parameter_server_and_ring_learn_the_same_and_restore_the_first_workers_checkpoint(
     tmp_path: Path, torch_workers: TorchWorkers
 ) -> None:
     results = {}

@@ -1,4 +1,4 @@
-"""A global batch that is chosen: what the job file may say of it, what the space and the script are then told."""
+"""A global batch that is chosen: its form in the job file, and what the space and the script get."""
 
 import json
 import math
@@ -46,7 +46,7 @@ def _four_processors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def parse(text: str = JOB, **changes: str) -> TrainSpec:
-    """The job with lines in place of its own; an empty one is left out."""
+    """The job with some lines replaced; an empty one is removed."""
     lines = dict(line.partition(": ")[::2] for line in text.strip().splitlines())
     lines |= changes
     return parse_train("".join(f"{name}: {value}\n" for name, value in lines.items() if value), file="job.yaml")
@@ -77,13 +77,13 @@ def test_nodes_and_batches_make_the_space() -> None:
     assert found.problem.price(next(c for c in found.problem.space if c.nodes == 3)) == Usd.of("0.1275")
 
 
-def test_epochs_beside_a_target_are_the_most_it_may_take() -> None:
+def test_epochs_with_a_target_are_the_maximum() -> None:
     found = prepared(job="{samples: 1500, epochs: 400, target: {metric: accuracy, value: 0.97}}")
     assert found.problem.work_known
     assert found.problem.work_samples == 600_000
 
 
-def test_the_total_of_a_script_s_loop_is_not_when_its_target_is_met() -> None:
+def test_a_scripts_total_does_not_mean_that_the_target_is_met() -> None:
     problem = prepared().problem
     assert problem.with_work_told(600_000.0) is problem
     assert replace(problem, target=None).with_work_told(600_000.0).work_samples == 600_000
@@ -116,7 +116,7 @@ def test_the_total_of_a_script_s_loop_is_not_when_its_target_is_met() -> None:
         ({"search": "{strategy: scavenger-partial:more=-1}"}, ("search.strategy", "more")),
     ],
 )
-def test_a_bad_bound_is_named_with_its_field(changes: dict[str, str], words: tuple[str, ...]) -> None:
+def test_a_bad_bound_names_its_field(changes: dict[str, str], words: tuple[str, ...]) -> None:
     message = refusal(**changes)
     assert message.startswith("job.yaml")
     for word in words:
@@ -125,7 +125,7 @@ def test_a_bad_bound_is_named_with_its_field(changes: dict[str, str], words: tup
 
 @pytest.mark.parametrize("infra", ["sim/aws", "replay/."])
 @pytest.mark.parametrize("without", ["batch", "job.target"])
-def test_where_nothing_learns_there_is_no_batch_to_choose(infra: str, without: str) -> None:
+def test_batch_can_be_chosen_only_where_a_job_learns(infra: str, without: str) -> None:
     job = "{model: resnet152, samples: 1500, target: {metric: accuracy, value: 0.97}}"
     changes = {"resources": f"{{infra: {infra}}}", "job": job}
     if without == "batch":
@@ -137,19 +137,19 @@ def test_where_nothing_learns_there_is_no_batch_to_choose(infra: str, without: s
     assert "runs no job that could learn" in message
 
 
-def test_a_batch_below_the_nodes_is_left_out_and_said() -> None:
+def test_a_batch_below_the_nodes_is_dropped_with_a_note() -> None:
     found = prepared(batch="[2, 64]")
     assert {(c.nodes, c["batch"]) for c in found.problem.space} == {(1, 2), (2, 2), *((k, 64) for k in (1, 2, 3, 4))}
     assert any("2 on 4 is left out" in note for note in found.notes)
 
 
-def test_a_batch_that_no_number_of_nodes_can_share() -> None:
+def test_a_batch_that_no_number_of_nodes_can_divide() -> None:
     message = refusal(batch="[1, 2]", num_nodes="3..4")
     assert ": batch: is shared by all nodes, and the fewest that may be chosen are 3" in message
     assert "at least 3" in message
 
 
-def test_a_batch_that_does_not_divide_is_kept_and_said() -> None:
+def test_a_batch_that_does_not_divide_is_kept_with_a_note() -> None:
     found = prepared(batch="[64, 128]")
     assert any(c.nodes == 3 for c in found.problem.space)
     assert [note for note in found.notes if "3 nodes do not divide evenly" in note]
@@ -160,7 +160,7 @@ def test_one_batch_needs_no_rule() -> None:
     assert {c["batch"] for c in found.problem.space} == {64}
 
 
-def test_a_job_with_a_batch_is_searched_by_goodput_unless_it_says_otherwise() -> None:
+def test_goodput_is_the_default_strategy_for_a_job_with_batches() -> None:
     for job, name in (
         (prepared(), "scavenger-goodput"),
         (prepared(search="{strategy: scavenger-full}"), "scavenger-full"),
@@ -174,7 +174,7 @@ def test_a_job_with_a_batch_is_searched_by_goodput_unless_it_says_otherwise() ->
 # ---- prices
 
 
-def test_by_memory_a_node_with_more_samples_costs_more() -> None:
+def test_priced_by_memory_a_node_with_more_samples_costs_more() -> None:
     space = prepared(pricing="{by: memory-proportional, fixed: 0.4}").problem
     price = {(c.nodes, c["batch"]): space.price(c).dollars for c in space.space}
     node = 0.0425
@@ -184,7 +184,7 @@ def test_by_memory_a_node_with_more_samples_costs_more() -> None:
     assert price[3, 64] == pytest.approx(3 * node * (0.4 + 0.6 * 22 / 512), abs=1e-6), "by its fullest worker"
 
 
-def test_pricing_is_by_node_unless_it_says_otherwise() -> None:
+def test_pricing_is_by_node_by_default() -> None:
     assert parse().pricing == Pricing()
     assert not parse().pricing.is_by_memory
     assert parse(pricing="memory-proportional").pricing == Pricing(by="memory-proportional", fixed=0.5)
@@ -205,7 +205,7 @@ def test_pricing_is_by_node_unless_it_says_otherwise() -> None:
         (RateRule.ADASCALE, math.inf, 4.0),
     ],
 )
-def test_how_the_rate_follows_the_batch(rule: RateRule, noise: float | None, factor: float) -> None:
+def test_learning_rate_by_batch(rule: RateRule, noise: float | None, factor: float) -> None:
     rate = LearningRate(base=0.1, at_batch=64, rule=rule)
     assert rate.at(64, noise) == pytest.approx(0.1)
     assert rate.at(256, noise) == pytest.approx(0.1 * factor)
@@ -213,7 +213,7 @@ def test_how_the_rate_follows_the_batch(rule: RateRule, noise: float | None, fac
 
 @pytest.mark.parametrize("rule", RateRule)
 @pytest.mark.parametrize("batch", [16, 64, 300, 4096])
-def test_a_step_is_worth_what_its_rate_is(rule: RateRule, batch: int) -> None:
+def test_value_of_a_step_is_proportional_to_its_learning_rate(rule: RateRule, batch: int) -> None:
     """worth(B) B / (worth(B0) B0) = rate(B)/rate(B0): the assumption that the docs state, for every rule."""
     rate = LearningRate(base=0.1, at_batch=64, rule=rule)
     counted = Batching(reference=64, decay=rule.decay, noise_scale=500.0)
@@ -227,7 +227,7 @@ def test_without_noise_every_sample_counts_the_same_under_adascale() -> None:
     assert Batching(reference=64, noise_scale=math.inf).worth(512) == 1.0
 
 
-def test_a_batching_that_cannot_be() -> None:
+def test_invalid_batching_is_rejected() -> None:
     for bad in ({"reference": 0}, {"reference": 1, "decay": 1.5}, {"reference": 1, "noise_scale": -1.0}):
         with pytest.raises(ValueError, match=r"batch|worth|noise"):
             Batching(**bad)
@@ -245,7 +245,7 @@ def test_a_batching_that_cannot_be() -> None:
         ("accuracy", "lower", False),
     ],
 )
-def test_which_way_a_metric_is_better(metric: str, better: str | None, higher: bool) -> None:
+def test_direction_of_a_metric(metric: str, better: str | None, higher: bool) -> None:
     target = TargetSpec(metric=metric, value=0.5, better=better)
     assert target.higher is higher
     assert json.loads(target.to_json()) == {"metric": metric, "value": 0.5, "higher": higher}
@@ -282,7 +282,7 @@ def test_what_a_trial_learned_round_trips(noise: float | None) -> None:
     assert codec.decode(codec.encode(trial), Measurement) == trial
 
 
-def test_a_noise_without_bound_round_trips() -> None:
+def test_infinite_noise_round_trips() -> None:
     trial = Measurement(
         config=Config.deployment("a", 1),
         attempt=1,
@@ -319,7 +319,7 @@ def reported(folder: Path) -> list[tuple[int, dict[str, float]]]:
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_the_loop_ends_where_the_target_is_met_on_every_worker(
+def test_the_loop_ends_on_every_worker_when_the_target_is_met(
     job: Path, monkeypatch: pytest.MonkeyPatch, rank: int
 ) -> None:
     monkeypatch.setenv("RANK", str(rank))
@@ -351,7 +351,7 @@ def test_once_met_a_later_loop_has_nothing_to_do(job: Path) -> None:
     assert mlcd.score(accuracy=0.1) is True, "it was met, and stays so"
 
 
-def test_a_lower_metric_is_met_from_above(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_of_a_lower_is_better_metric(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLCD_TARGET", TargetSpec(metric="loss", value=0.2).to_json())
     current_progress.cache_clear()
     assert not mlcd.score(loss=0.21)
@@ -359,14 +359,14 @@ def test_a_lower_metric_is_met_from_above(job: Path, monkeypatch: pytest.MonkeyP
     assert mlcd.score(loss=0.2)
 
 
-def test_what_is_no_number_is_left_out_with_a_warning(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_metrics_that_are_not_finite_are_ignored_with_a_warning(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not mlcd.score(accuracy=math.nan, loss=0.5)
     assert not mlcd.score(accuracy=math.inf)
     assert reported(job) == [(0, {"loss": 0.5})]
     assert "the accuracy at 0 samples is not a number" in capsys.readouterr().err
 
 
-def test_outside_mlcd_a_report_goes_nowhere_and_the_rate_is_the_script_s(
+def test_outside_mlcd_nothing_is_reported_and_the_script_sets_the_learning_rate(
     job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in os.environ if name.startswith("MLCD_")]:
@@ -377,7 +377,7 @@ def test_outside_mlcd_a_report_goes_nowhere_and_the_rate_is_the_script_s(
     assert not (job / "progress.jsonl").exists()
 
 
-def test_the_rate_is_the_job_file_s(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_job_file_sets_the_learning_rate(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLCD_LEARNING_RATE", "0.4")
     current_progress.cache_clear()
     assert mlcd.learning_rate(0.05) == 0.4
@@ -396,8 +396,8 @@ def made(torch: Any, rate: float, schedule: Any = None) -> tuple[Any, Any, Any]:
 
 @pytest.mark.parametrize("rate", [0.1, 0.4, 0.05])
 @pytest.mark.parametrize("kind", ["none", "StepLR", "LambdaLR", "CosineAnnealingLR", "warm-up"])
-def test_a_training_that_changes_its_batch_takes_the_new_rate(job: Path, rate: float, kind: str) -> None:
-    """Whatever the schedule: from the change on, rates are what they would have been, times new over old."""
+def test_a_training_that_changes_its_batch_uses_the_new_learning_rate(job: Path, rate: float, kind: str) -> None:
+    """For every schedule: after the change, rates are what they would have been, times new over old."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: scripts/setup-venv test")
     import mlcd.torch
 

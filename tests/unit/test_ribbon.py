@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_models_of_the_same_configurations_are_known_together(folder: Path) -> None:
+def test_models_of_the_same_configurations_form_one_bed(folder: Path) -> None:
     first, second = ribbon_beds(folder)
     assert (first.targets, second.targets) == (("one", "three", "two"), ("five", "four"))
     known = first.known

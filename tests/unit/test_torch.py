@@ -31,7 +31,7 @@ def digits(size: int) -> Any:
     return torch.utils.data.TensorDataset(torch.arange(size))
 
 
-def test_one_process_is_a_group_of_its_own() -> None:
+def test_one_process_forms_its_own_group() -> None:
     assert mt.init() == 0
     assert mt.init() == 0, "joining twice is joining once"
     model = mt.parallel(torch.nn.Linear(3, 2))
@@ -40,7 +40,7 @@ def test_one_process_is_a_group_of_its_own() -> None:
     torch.distributed.barrier()
 
 
-def test_the_global_batches_are_the_same_however_many_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_global_batches_do_not_depend_on_the_number_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     def batches(workers: int) -> list[list[int]]:
         shares = []
         for rank in range(workers):
@@ -68,7 +68,7 @@ def test_each_epoch_has_its_own_order() -> None:
     assert orders[0] == orders[2] != orders[1]
 
 
-def test_batches_that_cannot_be_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_batches_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="give batch_size="):
         mt.loader(digits(5))
     with pytest.raises(ValueError, match="does not fit 5 samples"):
@@ -81,7 +81,7 @@ def test_batches_that_cannot_be_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
         mt.loader(iter([1]), batch_size=4)  # type: ignore[arg-type]
 
 
-def test_model_and_optimizer_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_and_optimizer_are_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLCD_CHECKPOINT_DIR", str(tmp_path))
 
     def made() -> tuple[Any, Any]:
@@ -103,7 +103,7 @@ def test_model_and_optimizer_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert torch.equal(momentum, optimizer.state_dict()["state"][0]["momentum_buffer"])
 
 
-def test_what_has_no_state_is_named() -> None:
+def test_an_object_without_a_state_dict_is_named() -> None:
     with pytest.raises(TypeError, match="scheduler has no state_dict"):
         mt.checkpoint(scheduler=3)
 
