@@ -1,12 +1,12 @@
-"""What each part of a method brings: the ablation table of heterbo, mpc, siren, falcon and scavenger.
+"""What each part of a method contributes: the ablation table of heterbo, mpc, siren, falcon and scavenger.
 
     .venv/bin/python benchmarks/ablations.py [heterbo|mpc|siren|falcon|scavenger ...] [--seeds N] [-o json] [--record]
 
 One setting is changed at a time and the product's own benchmark is run again with the same workloads and seeds. A part
 earns its place when the loss without it is higher with 95% confidence, on workloads that may be tuned on; the held-out
-ones (mlcd.bench.case.is_unseen, unseen-N) are reported apart and decide nothing. Everything is simulated or replayed
-from tables. `--record` writes benchmarks/results/ablations.json and docs/ablations.md: under 20 minutes on one core
-with OMP_NUM_THREADS=1 (the matrices are small; threads only wait for each other).
+ones (mlcd.bench.case.is_unseen, unseen-N) are reported separately and decide nothing. Everything is simulated or
+replayed from tables. `--record` writes benchmarks/results/ablations.json and docs/ablations.md: under 20 minutes on one
+core with OMP_NUM_THREADS=1 (the matrices are small; threads only wait for each other).
 """
 
 import argparse
@@ -31,11 +31,11 @@ PAGE = ROOT / "docs" / "ablations.md"
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """A method that is taken apart.
+    """A method whose parts are ablated.
 
-    run   (text of the strategy, change, folder of tables, seeds) to outcomes on the beds that the change concerns
-    loss  what a loss is, for the reader
-    beds  what it is run on, for the reader
+    run   maps (text of the strategy, change, folder of tables, seeds) to outcomes on the beds that the change concerns
+    loss  definition of the loss, for the page
+    beds  description of the test beds, for the page
     """
 
     defaults: tuple[str, ...]
@@ -136,13 +136,13 @@ def ablate(name: str, tables: Path, seeds: int) -> dict[str, Any]:
 
 
 def code() -> str:
-    """The commit that the figures were made with."""
+    """The commit that produced the figures."""
     words = ["git", "rev-parse", "--short", "HEAD"]
     return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
 
 
 def record(found: dict[str, dict[str, Any]]) -> None:
-    """Replaces the sections that were run, then writes the page from the whole record."""
+    """Replace the sections that were run, then write the page from the whole record."""
     kept = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
     kept = {name: found.get(name) or kept[name] for name in METHODS if name in found or name in kept}
     RECORD.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
@@ -174,7 +174,7 @@ def page(kept: dict[str, dict[str, Any]]) -> str:
 
 
 def table(found: Sequence[Line]) -> str:
-    """A line a change: over all its beds, and the beds where it is more than noise."""
+    """One line per change: over all its beds, and the beds where the difference exceeds the noise."""
     kept = {change.text for method in METHODS.values() for change in method.changes}
     rows = [
         "| part | change | workloads | loss | changed | difference (95%) | verdict | by bed | held out |",

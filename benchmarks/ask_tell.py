@@ -1,11 +1,11 @@
-"""How `mlcd.Search(knobs=...)` compares with random search on made-up functions and jobs, seed by seed.
+"""How `mlcd.Search(knobs=...)` compares with random search on synthetic functions and jobs, seed by seed.
 
     python benchmarks/ask_tell.py            # the tables of docs/python.md: seeds 1000 to 1019
     python benchmarks/ask_tell.py 0 10       # other seeds
 
-Each seed is one pair: the default strategy and random search get the same number of trials. `SEEN` were looked at while
-the strategy was written (seeds 0 to 9), `HELD_OUT` were not. A job is another one for each seed; there the strategies
-end by themselves and random search makes 8 trials, and what counts is search and work together.
+Each seed is one pair: the default strategy and random search get the same number of trials. `SEEN` were used while
+the strategy was developed (seeds 0 to 9), `HELD_OUT` were not. Jobs differ for each seed; for them the strategies stop
+by themselves, random search makes 8 trials, and the total of search and work counts.
 """
 
 import math
@@ -24,7 +24,7 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Function:
-    """A function of knobs to be minimised in so many trials, each with normal noise of a deviation."""
+    """A function of knobs to minimise in `trials` trials, each with normal noise."""
 
     of: Callable[[Values], float]
     knobs: Mapping[str, Sequence[str | float]]
@@ -32,7 +32,7 @@ class Function:
     noise: float = 0.0
 
     def truth(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Every value, the best first."""
+        """All values, the best first."""
         names = list(self.knobs)
         return np.sort([self.of(dict(zip(names, row, strict=True))) for row in product(*self.knobs.values())])
 
@@ -94,7 +94,7 @@ def serving(v: Values) -> float:
 
 
 def lattice(v: Values) -> float:
-    """Options only, of which some go together."""
+    """Options only, some of which interact."""
     digits = [int(str(x)[-1]) for x in v.values()]
     return float(sum((d - 2) ** 2 for d in digits) - 3 * (digits[0] == digits[1]) + 2 * abs(digits[2] - digits[3]))
 
@@ -146,7 +146,7 @@ HELD_OUT = {
 
 
 def found(function: Function, seed: int, strategy: str | None) -> float:
-    """The true value of what the search would choose after its trials."""
+    """The true value of the search's choice after its trials."""
     search = mlcd.Search(
         knobs=function.knobs, objective="minimize", max_trials=function.trials, seed=seed, strategy=strategy
     )
@@ -161,7 +161,7 @@ def found(function: Function, seed: int, strategy: str | None) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """The values that both found, by seed; to be minimised."""
+    """The values that both found, by seed; lower is better."""
 
     ours: tuple[float, ...]
     random: tuple[float, ...]
@@ -186,13 +186,13 @@ def compared(function: Function, seeds: Sequence[int]) -> Pairs:
 # ---- throughput of known work
 
 MACHINES = {"c5": (20.0, 1.36), "g4": (120.0, 0.526), "p3": (300.0, 3.06), "p4": (900.0, 10.0)}
-"""Samples per second and dollars per hour, made up."""
+"""Samples per second and dollars per hour; invented."""
 TWO_KNOBS: dict[str, Any] = {"instance": list(MACHINES), "nodes": range(1, 21)}
 FOUR_KNOBS: dict[str, Any] = {**TWO_KNOBS, "precision": ["fp32", "bf16"], "workers": range(1, 9)}
 
 
 class Job:
-    """How fast a made-up job of this seed is: its machines, its scaling, what its precision and its loader bring."""
+    """The speed of a synthetic job of this seed: its machines, its scaling, the effect of precision and loader."""
 
     def __init__(self, seed: int) -> None:
         chance = np.random.default_rng(seed)
@@ -215,7 +215,7 @@ class Job:
 
 
 def total(knobs: Mapping[str, Any], seed: int, strategy: str) -> float:
-    """Search and work together, in the goal's unit; infinite where nothing was found that fits."""
+    """Search and work together, in the goal's unit; infinite where the search found nothing that fits."""
     job = Job(seed)
     by_time = job.objective == "time"
     search = mlcd.Search(

@@ -1,12 +1,12 @@
-"""Chaos: real runs that are broken at random instants, and what is left of them.
+"""Chaos: real runs that are disturbed at random instants, and checks of what remains.
 
     python benchmarks/chaos.py --runs 20 -o json            # writes benchmarks/results/chaos.json
     python benchmarks/chaos.py --only local:kill-mlcd --seed 3
     python benchmarks/chaos.py --table                      # the results as docs/chaos.md has them
 
-Each run searches and trains a job of some seconds (tests/toy_job.py) and is hit once: in a trial or in the training, at
-an instant drawn from the seed. Where mlcd itself died it is resumed. Afterwards nothing may be left, every lease must
-be in the account, the limits must hold, and mlcd must have said in one line what happened.
+Each run searches and trains a job of a few seconds (tests/toy_job.py) and is hit once: in a trial or in the training,
+at an instant drawn from the seed. Where mlcd itself died, the run is resumed. Afterwards no process or resource may
+remain, every lease must be accounted for, the limits must hold, and mlcd must have reported in one line what happened.
 """
 
 import argparse
@@ -43,7 +43,7 @@ BUDGET_USD = 3.0
 DEADLINE_SECONDS = 240.0
 DISK_MIB = 24
 RESUME = ("kill-mlcd", "kill-all", "full-disk")
-"""After these mlcd may be gone before the run is over."""
+"""Blows after which mlcd may have died before the run is over."""
 
 PLAN = (
     "local:kill-mlcd", "minicloud:network-down", "local:kill-worker", "minicloud:kill-mlcd", "local:hang",
@@ -52,7 +52,7 @@ PLAN = (
     "local:kill-mlcd", "minicloud:kill-agent", "local:filled-disk", "minicloud:kill-mlcd", "local:kill-worker",
     "minicloud:kill-all",
 )  # fmt: skip
-"""The twenty runs: every blow on every cloud that can suffer it, death of mlcd itself more often than the rest."""
+"""The twenty runs: every blow on every cloud where it is possible, the death of mlcd itself most often."""
 
 SAYS = {
     "kill-mlcd": r"mlcd ended before the (trial|training) did",
@@ -72,9 +72,9 @@ SAYS = {
 class Row:
     """One run.
 
-    instant_seconds  after the first progress of what was hit; at the start after its order
-    said             the line that tells what happened
-    wrong            empty where all held
+    instant_seconds  after the first progress of the step that was hit; at the start, after its order
+    said             the line that reports what happened
+    wrong            failed checks; empty where all held
     """
 
     number: int
@@ -95,7 +95,7 @@ class Row:
 
 
 def strike(number: int, cloud: str, blow: str, seed: int, folder: Path) -> Row:
-    """One run that is hit once, to its end."""
+    """Make one run that is hit once, to its end."""
     rng = random.Random(f"chaos|{seed}|{number}|{cloud}|{blow}")
     phases = ("start", "trial", "training") if blow == "kill-mlcd" else ("trial", "training")
     phase, instant = rng.choice(phases), round(rng.uniform(0.0, 1.5), 2)
@@ -114,7 +114,7 @@ def strike(number: int, cloud: str, blow: str, seed: int, folder: Path) -> Row:
     with _disk(toy.home, small="disk" in blow):
         with toy.mlcd("train", job) as run:
             number_hit = rng.choice((1, 2))
-            if phase == "start":  # while the first nodes are made, or just after
+            if phase == "start":  # while the first nodes start, or just after
                 instant = round(instant / 3, 2)
                 toy.until(run, lambda: toy.count("trials_started") > 0)
                 lease = toy.home
@@ -154,7 +154,7 @@ def strike(number: int, cloud: str, blow: str, seed: int, folder: Path) -> Row:
 
 
 def verdict(toy: Toy, record: SearchRun, said: str, blow: str) -> list[str]:
-    """What does not hold of a run that was hit."""
+    """The checks that a run failed after it was hit."""
     wrong = []
     if not record.status.is_final:
         wrong.append(f"the run is {record.status}")
@@ -179,12 +179,12 @@ def verdict(toy: Toy, record: SearchRun, said: str, blow: str) -> list[str]:
 
 
 def says(blow: str, said: str) -> re.Match[str] | None:
-    """Where a text tells of a blow, however it is wrapped."""
+    """Where a text reports a blow, however its lines are wrapped."""
     return re.search(SAYS[blow].replace(" ", r"\s+"), said)
 
 
 def remains(lease_id: str) -> list[str]:
-    """What is left of a lease, on any cloud."""
+    """What remains of a lease, on any cloud."""
     remaining = [f"process {pid}" for pid in processes.tagged(lease_id)]
     if missing():
         return remaining
@@ -199,7 +199,7 @@ def remains(lease_id: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Hit:
-    """What is hit: the job, the command that works on it, and the lease of the instant."""
+    """The target of a blow: the job, the command that runs it, and the current lease."""
 
     toy: Toy
     run: Started
@@ -212,7 +212,7 @@ def _kill_mlcd(hit: Hit) -> None:
 
 
 def _kill_all(hit: Hit) -> None:
-    """mlcd and its agents at once: nobody is left to end the job but the system, and the next mlcd."""
+    """Kill mlcd and its agents at once: only the system and the next mlcd can then end the job."""
     agents = hit.toy.agents(hit.lease)
     hit.run.kill()
     _kill(agents)
@@ -237,7 +237,7 @@ def _network_deleted(hit: Hit) -> None:
 
 
 def _once(what: str) -> Callable[[Hit], None]:
-    """The job breaks, and the next one does not."""
+    """A fault of this job that the next one does not have."""
 
     def blow(hit: Hit) -> None:
         before = _ends(hit.toy)
@@ -249,12 +249,12 @@ def _once(what: str) -> Callable[[Hit], None]:
 
 
 def _out_of_memory(hit: Hit) -> None:
-    # Only where a node has a limit of its own may its memory really be filled.
+    # Memory may really be filled only on a node that has its own limit.
     _once("full-memory" if hit.toy.on == "minicloud" else "out-of-memory")(hit)
 
 
 def _full_disk(hit: Hit) -> None:
-    """Somebody else fills the disk, and tidies up some seconds later."""
+    """Fill the disk from outside the job, and free it some seconds later."""
     filler = hit.toy.home / "filler"
     try:
         with filler.open("wb") as file:
@@ -301,7 +301,7 @@ def _ends(toy: Toy) -> int:
 
 @contextmanager
 def _disk(folder: Path, *, small: bool) -> Iterator[None]:
-    """A small disk of its own for a folder."""
+    """Mount a small separate disk on a folder."""
     if not small:
         yield
         return
@@ -314,7 +314,7 @@ def _disk(folder: Path, *, small: bool) -> Iterator[None]:
 
 
 def _line(text: str, at: int) -> str:
-    """The line of a text around a place, at most 200 characters of it."""
+    """The line of a text at a position, at most 200 characters."""
     line = text[text.rfind("\n", 0, at) + 1 :].split("\n", 1)[0]
     return " ".join(line.split())[:200]
 
@@ -335,7 +335,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def possible(cloud: str, blow: str) -> str:
-    """Why a run cannot be made here; "" where it can."""
+    """Why a run is not possible here; "" where it is."""
     if cloud == "minicloud" and missing():
         return "; ".join(missing())
     if "disk" in blow and os.geteuid() != 0:

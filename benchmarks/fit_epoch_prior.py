@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/fit_epoch_prior.py
 
-Reads what a run reads (phases and losses of epochs), on train-0 to train-199 with fleets drawn at random. The gain is
-regressed on the progress that the losses mean on each workload's own curve.
+Uses the data that a run has (phases and losses of epochs), on train-0 to train-199 with random fleets. The gain is
+regressed on the progress that the losses imply on each workload's own curve.
 """
 
 import math

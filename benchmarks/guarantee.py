@@ -1,10 +1,10 @@
-"""Ten thousand randomised searches: how many overspend their budget or deadline? The promise is none.
+"""Ten thousand randomised searches: how many exceed their budget or deadline? The guarantee is none.
 
     .venv/bin/python benchmarks/guarantee.py --searches 10000 --seed 0 -o json
 
 Half of the searches run on the simulated cloud, half on a synthetic table under Noisy and Flaky. Spaces, prices,
 noise (up to 10%), failures, limits (from hopeless to loose), goals, strategies that keep limits, and the number of
-trials at once are all drawn from the seed; a search is repeated by `--only NUMBER`.
+parallel trials are all drawn from the seed; `--only NUMBER` repeats one search.
 """
 
 import os
@@ -43,7 +43,7 @@ SIM_TYPES = ("c5.xlarge", "c5.4xlarge", "c5n.4xlarge", "c4.2xlarge", "m4.4xlarge
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """What one search is about, before its limits are drawn."""
+    """The setting of one search, before its limits are drawn."""
 
     cloud: Cloud
     prices: dict[str, Usd]
@@ -56,7 +56,7 @@ class World:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """One search, as far as the promise is concerned. Shares are of the limit: 1 is all of it."""
+    """One search, as far as the guarantee is concerned. Shares are of the limit: 1 is all of it."""
 
     number: int
     cloud: str
@@ -102,7 +102,7 @@ def simulated_world(rng: random.Random) -> World:
 
 
 def tabled_world(rng: random.Random) -> World:
-    """A table of made-up curves that rise and fall, some of its rows failed, under noise and failures."""
+    """A synthetic table of curves that rise and fall, with some failed rows, under noise and failures."""
     names = [f"type-{i}" for i in range(rng.randint(1, 5))]
     prices = {name: Usd.of(round(10 ** rng.uniform(-1.3, 1.3), 4)) for name in names}
     counts = sorted(rng.sample(range(1, 61), rng.randint(1, 12)))
@@ -137,7 +137,7 @@ def _product(names: list[str], counts: list[int]) -> tuple[Config, ...]:
 
 
 def a_problem(world: World, rng: random.Random) -> Problem:
-    """Limits around what the best deployment needs plus some trials: that is where a promise is hard to keep."""
+    """Limits close to what the best deployment plus some trials needs, where the guarantee is hard to keep."""
     policy = TrialPolicy(seconds=rng.choice((60.0, 300.0, 600.0)), retries=rng.randint(0, 2))
     runs = [
         (world.work_samples / speed, world.prices[c.instance].dollars * c.nodes / 3600 * world.work_samples / speed)
@@ -176,7 +176,7 @@ def a_problem(world: World, rng: random.Random) -> Problem:
 
 
 def search(seed: int, number: int) -> Outcome:
-    """The search `number` of `seed`, from nothing but these two numbers."""
+    """Search `number` of `seed`, determined by these two numbers alone."""
     rng = random.Random(f"{seed}/{number}")
     world = simulated_world(rng) if rng.random() < 0.5 else tabled_world(rng)
     problem = a_problem(world, rng)
@@ -186,7 +186,7 @@ def search(seed: int, number: int) -> Outcome:
 
 
 def judge(run: SearchRun, number: int, world: World) -> Outcome:
-    """`margin` is how much of the run's upper bound was used: over 1 the bound itself was wrong."""
+    """The outcome of a run. `margin` is the used share of its upper bound: above 1 the bound itself was wrong."""
     goal, final, choice = run.problem.goal, run.final, run.choice
     usd_share = None if goal.budget is None else run.total_usd.micros / goal.budget.micros
     seconds_share = None if goal.deadline_seconds is None else run.total_seconds / goal.deadline_seconds
@@ -206,7 +206,7 @@ def judge(run: SearchRun, number: int, world: World) -> Outcome:
 
 
 def summary(outcomes: list[Outcome], wall_seconds: float) -> dict[str, object]:
-    """What is printed: overspends, ends, and how near to the limit the finished runs came."""
+    """The printed summary: overspends, statuses, and how close to the limits the finished runs came."""
     done = [o for o in outcomes if o.status in (Status.DONE, Status.OVERRAN)]
     shares = [max(s for s in (o.budget_share, o.deadline_share) if s is not None)
               for o in done if o.budget_share is not None or o.deadline_share is not None]  # fmt: skip

@@ -2,9 +2,9 @@
 
     sudo .venv/bin/python benchmarks/minicloud_bed.py [--repeats 3] [--seconds 7]
 
-Keeps the raw rows in benchmarks/results/minicloud/bed.csv, a replay table in results/minicloud/table/, the curves
-with their spread in docs/images/minicloud-bed.svg, and prints what the noise is. Needs what minicloud needs, and a
-machine that does nothing else. About ten minutes.
+Writes the raw rows to benchmarks/results/minicloud/bed.csv, a replay table to results/minicloud/table/, the curves
+with their spread to docs/images/minicloud-bed.svg, and prints the noise. Needs what minicloud needs, and an otherwise
+idle machine. About ten minutes.
 """
 
 import argparse
@@ -86,7 +86,7 @@ def main() -> None:
 def measured(
     cloud: JobCloud, configs: list[Config], policy: TrialPolicy, rounds: range, seed: int, path: Path
 ) -> list[dict[str, str]]:
-    """Each configuration once in every round, in an order of its own; a row is written the moment it is known."""
+    """Each configuration once in every round, in a random order; each row is written as soon as it is measured."""
     order = random.Random(seed * rounds.start)
     rows = []
     if rounds.start > 1:

@@ -1,11 +1,10 @@
-"""heterbo, convbo, cherrypick and random search the minicloud for real; heterbo with and without productive trials.
+"""Real searches of heterbo, convbo, cherrypick and random on the minicloud; heterbo with and without productive trials.
 
     sudo .venv/bin/python benchmarks/minicloud_search.py [--seeds 3]
 
-Needs results/minicloud/bed.csv (benchmarks/minicloud_bed.py) for the limits and the noise. All arms run in turns, in an
-order drawn anew for each (goal, seed). Keeps every run in benchmarks/results/minicloud/search.json, beside the runs of
-other arms that are there, and the tables in docs/clouds/minicloud-results.md. `--report` only makes the tables again.
-Most of an hour.
+Needs results/minicloud/bed.csv (benchmarks/minicloud_bed.py) for the limits and the noise. All arms run in turns, in a
+new random order for each (goal, seed). Adds every run to benchmarks/results/minicloud/search.json and writes the tables
+of docs/clouds/minicloud-results.md. `--report` only writes the tables again. Takes most of an hour.
 """
 
 import argparse
@@ -40,7 +39,7 @@ PAGE = ROOT / "docs" / "clouds" / "minicloud-results.md"
 
 @dataclass(frozen=True)
 class Bed:
-    """What the exhaustive measurement says."""
+    """The results of the exhaustive measurement."""
 
     budget_usd: float
     deadline_seconds: float
@@ -81,7 +80,7 @@ def read_bed() -> Bed:
 
 
 def searched(bed: Bed, arms: list[str], seeds: int, path: Path) -> list[dict[str, object]]:
-    """Every arm for every goal and seed; what is known is written after each run."""
+    """Run every arm for every goal and seed; results are written after each run."""
     goals = {
         "budget": {"minimize": "time", "budget": f"{bed.budget_usd} USD"},
         "deadline": {"minimize": "cost", "deadline": f"{bed.deadline_seconds:.0f}s"},

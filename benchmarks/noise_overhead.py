@@ -1,11 +1,11 @@
-"""What measuring SGD noise costs: the same training with and without it, step by step in turns.
+"""The overhead of measuring SGD noise: the same training with and without it, in alternating blocks of steps.
 
-Each repetition starts K workers on this machine and trains three copies of one network side by side, in blocks of some
-steps: one as mlcd.torch.parallel exchanges gradients by itself (plain), one watched, and one as the watched one but for
-the watch (bare: with gradient_as_bucket_view, which watching sets). Their order changes from round to round, so that a
-machine that grows busy slows all alike; a round is compared with itself only. What is recorded is the median over the
-rounds of watched/plain - 1, what a user notices, and of watched/bare - 1, what measuring itself takes; their spread
-over repetitions; and how often was measured.
+Each repetition starts K workers on this machine and trains three copies of one network in alternating blocks of some
+steps: one as mlcd.torch.parallel exchanges gradients by default (plain), one measured (watched), and one like the
+measured one but without measuring (bare: with gradient_as_bucket_view, which measuring sets). Their order changes from
+round to round, so that other load on the machine slows all alike; a round is compared with itself only. Recorded are
+the medians over the rounds of watched/plain - 1, which a user notices, and of watched/bare - 1, the cost of measuring
+itself; their spread over repetitions; and how often noise was measured.
 
     .venv/bin/python benchmarks/noise_overhead.py [--workers 2] [--repetitions 5] [--networks tiny,digits,wide]
 """
@@ -54,7 +54,7 @@ def worker(name: str, rounds: int, block: int) -> None:
     import torch  # noqa: PLC0415
 
     import mlcd.torch  # noqa: PLC0415
-    from mlcd.training.training_progress import course  # noqa: PLC0415
+    from mlcd.training.training_progress import current_progress  # noqa: PLC0415
 
     torch.set_num_threads(1)
     rank = mlcd.torch.init()
@@ -78,10 +78,10 @@ def worker(name: str, rounds: int, block: int) -> None:
             loss: Any = torch.nn.functional.cross_entropy(models[kind](images), labels)
             loss.backward()
             optimizers[kind].step()
-            course().advance(share * workers)
+            current_progress().advance(share * workers)
         return time.perf_counter() - begun
 
-    for kind in (*models, *models):  # warm, and for the watch to know what it costs
+    for kind in (*models, *models):  # warm up, and let the watch learn its cost
         train(kind)
     seconds = []
     for one in range(rounds):
@@ -93,7 +93,7 @@ def worker(name: str, rounds: int, block: int) -> None:
 
 
 def repetition(name: str, form: str, workers: int, rounds: int, block: int) -> dict[str, Any]:
-    """The median slowdowns of its rounds, milliseconds a step, and one in how many steps was measured."""
+    """The median slowdowns of its rounds, milliseconds per step, and the measured share of steps as one in N."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -3,8 +3,8 @@
     .venv/bin/python benchmarks/record_paper.py [--seeds 200] [--other-seeds 20]
     .venv/bin/python benchmarks/record_paper.py --table benchmarks/results/paper-2026-01-31.json   # the table alone
 
-Figs. 9 to 11, which the product is held to, and 15, whose mean hangs on one run in a hundred, get more seeds than the
-others. The result is named by the day and says which version of the sources gave it.
+Figs. 9 to 11, which the product must reproduce, and 15, whose mean depends on one run in a hundred, get more seeds than
+the others. The result is named after the day and records the version of the sources.
 """
 
 import argparse

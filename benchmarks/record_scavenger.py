@@ -1,6 +1,6 @@
 """The record of `mlcd bench scavenger` and of the models alone, the paper's pictures, the tables of docs/scavenger.md.
 
-    .venv/bin/python benchmarks/record_scavenger.py --tables DIR      # DIR: one folder a model, see docs/scavenger.md
+    .venv/bin/python benchmarks/record_scavenger.py --tables DIR      # DIR: one folder per model, see docs/scavenger.md
 
 Everything is replayed from measured tables or simulated; nothing is run. The same tables give the same record.
 """

@@ -64,7 +64,7 @@ def code() -> str:
 
 
 def by_target(rows: list[ServeRow]) -> list[dict[str, Any]]:
-    """Means over seeds, a line a strategy, target and limit."""
+    """Means over seeds, one line per strategy, target and limit."""
     groups: dict[tuple[str, str, float], list[ServeRow]] = {}
     for row in rows:
         groups.setdefault((row.strategy, row.target, row.slo_ms), []).append(row)
@@ -103,7 +103,7 @@ def write(path: Path, rows: list[ServeRow], *, noise: float) -> None:
 
 
 def read_rows(path: Path) -> list[ServeRow]:
-    """The rows of what `mlcd bench serve -o json` printed."""
+    """The rows of a file printed by `mlcd bench serve -o json`."""
     found = json.loads(path.read_text(encoding="utf-8"))["rows"]
     return [
         ServeRow(**(row | {name: {int(k): v for k, v in row[name].items()} for name in ("accuracy", "search_usd")}))
@@ -112,7 +112,7 @@ def read_rows(path: Path) -> list[ServeRow]:
 
 
 def ablate(seeds: int, jobs: int) -> None:
-    """Only targets whose sha256(name) is odd, and seeds that no result is reported for."""
+    """Ablations on targets whose sha256(name) is odd, with seeds that no reported result uses."""
     bed = beds()[0]
     tuned = replace(bed, targets=tuple(name for name in bed.targets if not is_unseen(name)))
     comparison = ServeComparison(strategies=ABLATED, seeds=seeds, first_seed=1000, jobs=jobs)
@@ -120,7 +120,7 @@ def ablate(seeds: int, jobs: int) -> None:
 
 
 def table(summary: list[dict[str, Any]]) -> str:
-    """Accuracy after 1, 3, 6, 15, 30 trials and trials to 95%, a line a strategy and limit."""
+    """Accuracy after 1, 3, 6, 15, 30 trials and trials to 95%, one line per strategy and limit."""
     counts = sorted({line["trials"] for line in summary})
     lines = [
         "| strategy | limit | runs | "

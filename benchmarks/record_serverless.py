@@ -69,7 +69,7 @@ def percent(value: float | None) -> str:
 
 
 def medians(rows: Sequence[ServerlessRow]) -> dict[tuple[str, float], float]:
-    """(scheduler, budget) to the median of its time over the oracle's, less 1."""
+    """(scheduler, budget) to the median of its time divided by the oracle's, minus 1."""
     done = [row for row in rows if row.status == "done"]
     best = {(row.workload, row.budget_usd, row.seed): row.seconds for row in done if row.scheduler == "oracle"}
     found: dict[tuple[str, float], list[float]] = {}
@@ -179,7 +179,7 @@ def curve_lines() -> list[str]:
 
 
 def rows_of(name: str, comparison: ServerlessComparison, folder: Path | None) -> list[ServerlessRow]:
-    """Read where the command was run before, computed else."""
+    """The rows: read from `folder` where the command was run before, else computed."""
     file = folder / f"{name}.json" if folder is not None else None
     if file is None or not file.exists():
         return compare(comparison)

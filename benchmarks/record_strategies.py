@@ -67,7 +67,7 @@ def _record_sim(seeds: int, date: str) -> None:
     for goal in GoalKind:
         whole = summarise(compare(TrainComparison(strategies=SIX, goal=goal, hours=(6.0,), seeds=seeds, jobs=-1)))
         command = f"mlcd bench train --sim --strategies {','.join(SIX)} --goal {goal} --hours 6 --seeds {seeds} -o json"
-        records.append(_kept(command, whole, []))  # nothing of the simulator was held out
+        records.append(_kept(command, whole, []))  # no job of the simulator was held out
         for s in whole:
             lines[s.strategy].append(_sim_line(s))
     _keep("sim", date, records)
@@ -114,7 +114,7 @@ def _keep(name: str, date: str, records: list[dict[str, object]]) -> None:
 
 
 def _between(page: str, begin: str, end: str, text: str) -> str:
-    """The page with `text` between the two marks; an end mark is added where there is none yet."""
+    """The page with `text` between the two marks; adds an end mark where there is none."""
     before, rest = page.split(begin)
     after = rest.split(end, 1)[1] if end in rest else rest
     return f"{before}{begin}\n{text}{end}{after}"

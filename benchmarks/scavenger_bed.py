@@ -1,9 +1,9 @@
-"""Every (K, B) trained to the target for real, several times, interleaved: what Scavenger's models are judged by.
+"""Every (K, B) really trained to the target, several times, interleaved: the truth for Scavenger's models.
 
     sudo .venv/bin/python benchmarks/scavenger_bed.py [--repeats 3] [--job examples/digits-target.yaml]
 
-Keeps a row a training in benchmarks/results/scavenger/bed.csv: seconds from the first step to the target, steps, the
-speed, the noise scale that the hook saw, the accuracy. Each repeat has a seed of its own for weights and shuffling.
+Writes one row per training to benchmarks/results/scavenger/bed.csv: seconds from the first step to the target, steps,
+the speed, the noise scale that the hook measured, the accuracy. Each repeat has its own seed for weights and shuffling.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def measured(cloud: JobCloud, configs: Sequence[Config], rounds: range, path: Path, lock: Path | None) -> None:
-    """Each configuration once in every round, in an order of its own; a row is written the moment it is known."""
+    """Each configuration once in every round, in a random order; each row is written as soon as it is measured."""
     whole = cloud.job
     order = random.Random(rounds.start)
     with path.open("a" if rounds.start > 1 else "w", newline="") as file:
@@ -78,7 +78,7 @@ def measured(cloud: JobCloud, configs: Sequence[Config], rounds: range, path: Pa
 
 @contextmanager
 def held(lock: Path | None) -> Iterator[None]:
-    """The lock, waited for in line."""
+    """Hold the lock, waiting for its turn."""
     if lock is None:
         yield
         return
@@ -88,7 +88,7 @@ def held(lock: Path | None) -> Iterator[None]:
 
 
 def trained(cloud: JobCloud, config: Config, repeat: int) -> dict[str, str]:
-    """One training from its first weights to the target."""
+    """One training from its initial weights to the target."""
     row = {
         "repeat": str(repeat),
         "at": datetime.now(UTC).isoformat(timespec="seconds"),

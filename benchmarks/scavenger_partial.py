@@ -1,11 +1,11 @@
-"""scavenger-partial on the minicloud for real, judged by every (K, B) trained to the target (scavenger_bed.py).
+"""Real runs of scavenger-partial on the minicloud, judged by every (K, B) trained to the target (scavenger_bed.py).
 
     sudo .venv/bin/python benchmarks/scavenger_partial.py [--repeats 3] [--strategy scavenger-partial]
 
-Each repeat makes the strategy's own brief runs of the real job, each from the first weights, and predicts the training
-at every (K, B). What is known of the training's length is the bed's mean samples to the target at the smallest batch;
-the rest follows from the brief runs and the learning-rate rule. Keeps benchmarks/results/scavenger/NAME.json, with
-predicted against measured, the choice and how far it is from the measured best, and docs/images/scavenger-digits.svg.
+Each repeat makes the strategy's brief runs of the real job, each from the initial weights, and predicts the training
+at every (K, B). Of the training's length, only the bed's mean samples to the target at the smallest batch is known; the
+rest follows from the brief runs and the learning-rate rule. Writes benchmarks/results/scavenger/NAME.json, with
+predicted and measured times and the choice's distance from the measured best, and docs/images/scavenger-digits.svg.
 """
 
 import argparse
@@ -102,7 +102,7 @@ def reference_work(bed: Path, problem: Problem) -> float:
 
 
 def brief_runs(cloud: JobCloud, problem: Problem, name: str, repeat: int) -> History:
-    """What the strategy asks for, until it asks for no more."""
+    """The strategy's trials, until it suggests no more."""
     searcher, history = strategy(name), History()
     remaining = Remaining(usd=None, seconds=None, allowed=np.ones(len(problem.space), dtype=bool))
     while wanted := searcher.suggest(problem, history, remaining, 1):
@@ -140,7 +140,7 @@ def judged(problem: Problem, history: History, name: str, bed: dict[tuple[int, i
 
 
 def by_bed(run: dict[str, Any], bed: dict[tuple[int, int], list[float]]) -> dict[str, Any]:
-    """The run with how far its choice is from the measured best, and its predictions from what was measured."""
+    """The run with the distance of its choice from the measured best, and of its predictions from the measurements."""
     measured = {f"{k}x{b}": statistics.mean(times) for (k, b), times in bed.items()}
     best = min(measured, key=lambda key: measured[key])
     unseen = [abs(run["predicted"][k] / s - 1) for k, s in measured.items() if k not in run["tried"]]
@@ -154,7 +154,7 @@ def by_bed(run: dict[str, Any], bed: dict[tuple[int, int], list[float]]) -> dict
 
 
 def _training_seconds(plan: Plan, history: History) -> float:
-    """Without the start, which the bed does not count either."""
+    """Seconds without the start, which the bed does not count either."""
     own = [t.startup_seconds for t in history.measured if t.config == plan.config]
     others = [t.startup_seconds for t in history.measured]
     return plan.seconds - (own[-1] if own else statistics.mean(others))
@@ -172,7 +172,7 @@ def spread(bed: dict[tuple[int, int], list[float]]) -> float:
 
 
 def picture(problem: Problem, measured: dict[tuple[int, int], float], runs: list[dict[str, Any]]) -> None:
-    """Measured and predicted (the mean of the repeats), a curve a batch."""
+    """Measured and predicted (the mean of the repeats), one curve per batch."""
     usd = {_key(c): problem.price(c).dollars / 3600 for c in problem.space}
     curves = []
     for batch in sorted({b for _, b in measured}):

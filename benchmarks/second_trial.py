@@ -1,11 +1,11 @@
-"""The paper's Fig. 11 (the fastest for $100): how near to the optimum anyone can come, and what a forced trial brings.
+"""The paper's Fig. 11 (the fastest for $100): how close to the optimum a search can get; effect of a forced trial.
 
     .venv/bin/python benchmarks/second_trial.py [--seeds 200]
 
 First with the whole curve known: deployments are tried in an order fixed in advance until one can be promised (its
-measured training, at the upper bound of `search.assurance`, fits what is left); all orders of up to three are compared,
-and no trial is refused for want of capacity. Then HeterBO itself, with its trials after the first look prescribed and
-everything after them left to it.
+measured training, at the upper bound of `search.assurance`, fits the remaining budget); all orders of up to three are
+compared, and no trial fails for lack of capacity. Then HeterBO itself, with the first trials after its initial ones
+prescribed, and its own decisions after them.
 """
 
 import argparse
@@ -40,7 +40,7 @@ PRESCRIBED: tuple[tuple[int, ...], ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Prescribed(HeterBO):
-    """HeterBO whose trials after the first look are given, as far as the ledger allows them."""
+    """HeterBO whose trials after the initial ones are prescribed, as far as the ledger allows them."""
 
     nodes: tuple[int, ...] = ()
 
@@ -55,7 +55,7 @@ class Prescribed(HeterBO):
 
 
 def known_curve(*, look: bool) -> list[tuple[float, tuple[int, ...]]]:
-    """Every order of up to three deployments with its mean training over the free optimum's, the best first."""
+    """Every order of up to three deployments with its mean training relative to the free optimum's, the best first."""
     setting, optimum = FIG11.setting(0), free_optimum(FIG11)
     assert optimum is not None
     problem = setting.problem
@@ -70,7 +70,7 @@ def known_curve(*, look: bool) -> list[tuple[float, tuple[int, ...]]]:
             fits = float(ndtr(room / problem.noise - margin_sigmas(problem.assurance)))
             total += open_ * fits * run[n] / optimum.value
             open_ *= 1 - fits
-        return total + open_ * 2  # nothing fitted: as if twice the optimum
+        return total + open_ * 2  # nothing fitted: counts as twice the optimum
 
     return sorted((mean(order), order) for length in (1, 2, 3) for order in permutations(NODES, length))
 

@@ -5,9 +5,9 @@
     python benchmarks/serve_cpu.py operators FOLDER   # the same for their key operators alone
     python benchmarks/serve_cpu.py pack FOLDER        # what is shipped: src/mlcd/known/data
 
-Each appends rows to FOLDER/KIND.csv and goes on where it stopped; the lock is held for at most seven minutes at a time,
-so that other measurements get their turn. A tenth of the points is measured twice, to state the noise. Models that
-benchmarks/serve_real.py searches for are left out, so that they stay unknown.
+Each appends rows to FOLDER/KIND.csv and continues where it stopped; it holds the lock for at most seven minutes at a
+time, so that other measurements get their turn. A tenth of the points is measured twice, to estimate the noise. Models
+that benchmarks/serve_real.py searches for are excluded, so that they stay unknown.
 """
 
 import argparse
@@ -57,7 +57,7 @@ SERVED_SECONDS = 0.9
 RUN_SECONDS, OPERATOR_SECONDS = 0.1, 0.05
 KNOBS = ("batch", "threads", "replicas", "precision")
 AGAIN = 9
-"""The repeat of a point that was doubtful."""
+"""The repeat number of a doubtful point."""
 
 Row = dict[str, Any]
 
@@ -77,12 +77,12 @@ def repeats(key: str) -> int:
 
 @contextlib.contextmanager
 def turn(lock: Path) -> Iterator[Callable[[], bool]]:
-    """Hold the lock; what is yielded says whether the turn may go on."""
+    """Hold the lock; yields a function that says whether the turn may continue."""
     with lock.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         until = time.monotonic() + HOLD_SECONDS
         yield lambda: time.monotonic() < until
-    time.sleep(2.0)  # whoever waits for the lock has to wake up first
+    time.sleep(2.0)  # let a process that waits for the lock wake up first
 
 
 def points(names: Sequence[str]) -> list[Row]:
@@ -95,7 +95,7 @@ def points(names: Sequence[str]) -> list[Row]:
 
 
 def run_all(file: Path, lock: Path, wanted: Sequence[Row], key: Sequence[str], measure: Callable[[Row], Row]) -> None:
-    """Measure what the file has not yet, a row a point, in turns."""
+    """Measure the points that the file does not have yet, one row per point, in turns."""
     done = set()
     if file.exists():
         with file.open() as stream:
@@ -184,7 +184,7 @@ def batches(folder: Path, lock: Path) -> None:
 
 
 def operators(folder: Path, lock: Path) -> None:
-    """The operators that make up nearly all of the models' time, each by itself."""
+    """The operators that take nearly all of the models' time, each on its own."""
     names = [name for name in MODELS if name not in HELD_OUT]
     models = build(folder / "models", *names)
     (folder / "singles").mkdir(exist_ok=True)
@@ -261,7 +261,7 @@ def _doubtful(rows: Sequence[Row]) -> list[Row]:
 
 
 def _least(rows: Sequence[Row], keys: Sequence[str], value: str) -> list[Row]:
-    """A row a point, with the least of its repeats: what a machine does besides can only add."""
+    """One row per point, with the least of its repeats: other load on the machine can only add time."""
     found: dict[tuple[str, ...], Row] = {}
     for row in rows:
         place = tuple(row[k] for k in (*keys, *KNOBS))
@@ -271,7 +271,7 @@ def _least(rows: Sequence[Row], keys: Sequence[str], value: str) -> list[Row]:
 
 
 def pack(folder: Path, _lock: Path) -> None:
-    """What is shipped: means over repeats as compressed tables, and where they come from."""
+    """The shipped data: means over repeats as compressed tables, and their origin."""
     data = Path(__file__).parent.parent / "src" / "mlcd" / "known" / "data"
     data.mkdir(exist_ok=True)
     rows = {kind: read(folder / f"{kind}.csv") for kind in ("served", "batches", "operators", "shares")}
@@ -310,7 +310,7 @@ def pack(folder: Path, _lock: Path) -> None:
 
 
 def _means(rows: Sequence[Row], keys: Sequence[str], values: Sequence[str]) -> list[Row]:
-    """A row a point, the geometric mean over its repeats."""
+    """One row per point, the geometric mean over its repeats."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row[k] for k in (*keys, *KNOBS)), []).append(row)
@@ -341,7 +341,7 @@ _NOISY = (
 
 
 def read(file: Path) -> list[Row]:
-    """The rows of a table; none where it was not measured yet."""
+    """The rows of a table; empty where it has not been measured yet."""
     if not file.exists():
         return []
     with file.open() as stream:

@@ -1,4 +1,4 @@
-"""How good searches are on the shipped CPU tables: each model left out in turn, its own rows answering the load tests.
+"""How good searches are on the shipped CPU tables: each model held out in turn, load tests answered by its own rows.
 
     python benchmarks/serve_cpu_accuracy.py [STRATEGY ...]
 
@@ -28,7 +28,7 @@ _BITS = {"fp32": (5.0,), "int8": (3.0,)}
 
 
 def problem(known: Known, slo_seconds: float) -> Problem:
-    """The question over all configurations of the tables."""
+    """The problem over all configurations of the tables."""
     names = ("batch", "threads", "replicas")
     counts = (Knob(name=n, values=tuple(sorted({c[n] for c in known.configs}, key=float))) for n in names)
     knobs = (*counts, Knob(name="precision", values=tuple(_BITS), features=_BITS))
@@ -45,7 +45,7 @@ def problem(known: Known, slo_seconds: float) -> Problem:
 
 
 def accuracy(known: Known, model: KnownModel, name: str, slo_seconds: float) -> list[float]:
-    """After each trial, the choice over the best."""
+    """After each trial, the choice's value divided by the best."""
     others, asked = known.without(model.name), problem(known, slo_seconds)
     chosen = strategy(name, known=others, target=model.target)
     remaining = Remaining(usd=None, seconds=None, allowed=np.ones(len(asked.space), dtype=bool))

@@ -1,4 +1,4 @@
-"""One call of an operator as a model of its own, and the seconds that ONNX Runtime takes for a batch of it."""
+"""One call of an operator as a separate model, and the seconds that ONNX Runtime takes for a batch of it."""
 
 import os
 import statistics
@@ -18,16 +18,16 @@ from mlcd.loadgen import split_cores
 from mlcd.server.quantise import quantised
 
 COVER = 0.97
-"""The operators that make up this share of a model's time are measured by themselves."""
+"""The operators that make up this share of a model's time are measured on their own."""
 QUANTISED = ("Conv", "Gemm", "MatMul", "Gather", "LSTM", "Attention", "ConvTranspose")
-"""What 8-bit weights change; the others are the same in both precisions."""
+"""Operators that 8-bit weights change; the others are the same in both precisions."""
 LEAST_RUNS = 3
 _PROBES = (3, 5)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timed:
-    """Seconds of a batch, with every replica at work."""
+    """Seconds of a batch, with every replica busy."""
 
     seconds: float
     runs: int
@@ -50,9 +50,9 @@ class Runner:
         ]
 
     def time(self, feeds: dict[str, Any], *, seconds: float) -> Timed:
-        """Run for about `seconds`; the median of all batches of all replicas, the first two left out.
+        """Run for about `seconds`; the median of all batches of all replicas, without the first two.
 
-        A mean would count the stalls of a machine that does other things, too.
+        A mean would include stalls from other load on the machine.
         """
         spent: list[list[float]] = [[] for _ in range(self.replicas)]
 
@@ -128,7 +128,7 @@ def covering(shares: dict[Operator, float]) -> list[Operator]:
 
 
 def singles(path: Path, graph: Graph, wanted: list[Operator], folder: Path) -> list[Single]:
-    """Each wanted operator of the model as a file of its own; those that cannot be cut out are left out."""
+    """Each wanted operator of the model as a separate file; skips those that cannot be extracted."""
     model = onnx.load(path)
     by_name = {node.name: node for node in model.graph.node}
     weights = {tensor.name: tensor for tensor in model.graph.initializer}

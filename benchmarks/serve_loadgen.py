@@ -1,10 +1,10 @@
-"""MLPerf's own LoadGen beside the product's load generator: the same server, the same scenarios.
+"""MLPerf's own LoadGen compared with the product's load generator: the same server, the same scenarios.
 
     pip install mlcommons-loadgen
     python benchmarks/serve_loadgen.py [--seconds 10] [--rate 100] [-o benchmarks/results/serve-loadgen.json]
 
-LoadGen decides when requests are sent and does the statistics; this file only carries them, over the same sockets that
-the product uses. What is compared is therefore arrivals, the scenario's meaning and percentiles.
+LoadGen decides when requests are sent and computes the statistics; this file only sends them, over the same sockets
+that the product uses. So the comparison covers arrivals, the definition of the scenarios, and percentiles.
 """
 
 import argparse
@@ -32,7 +32,7 @@ INPUTS = (LoadInput(name="input", datatype="FP32", shape=(1, 512)),)
 
 
 class Carrier:
-    """Sends what LoadGen asks for, and tells it when the answer is there."""
+    """Sends the requests that LoadGen issues, and reports to it when the responses arrive."""
 
     def __init__(self, loadgen: Any, server: RunningServer) -> None:
         self._loadgen = loadgen

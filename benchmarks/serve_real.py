@@ -1,11 +1,11 @@
-"""Real searches for models that the offline data do not know, against all configurations, measured in the same turn.
+"""Real searches for models that the offline data do not have, compared with measurements of all configurations.
 
     python benchmarks/serve_real.py FOLDER [--out FILE.json] [--strategies A,B] [NAME ...]
 
-For each model: every configuration of the space is load-tested; each strategy searches for itself, with load tests of
-its own; then the best of all and every choice are tested three times more, in turn, since the highest of many noisy
-results is likely to have been lucky. `ratio` is the choice's requests per dollar over the best's, by the medians of
-those last tests.
+For each model: every configuration of the space is load-tested; each strategy makes its own search, with its own load
+tests; then the best configurations and every choice are tested three more times, in turn, because the highest of many
+noisy results is likely to have been lucky. `ratio` is the choice's requests per dollar divided by the best's, by the
+medians of those last tests.
 """
 
 import argparse
@@ -41,11 +41,11 @@ CONFIRM_SECONDS, CONFIRM_ROUNDS = 10.0, 3
 KNOBS = {"batch": [1, 4, 16, 64], "threads": 1, "replicas": [1, 2], "precision": ["fp32", "int8"]}
 """Sixteen configurations."""
 CONFIRMED = 3
-"""So many of the best of all are tested again."""
+"""Number of the best configurations that are tested again."""
 
 
 def job(name: str, model: Path, strategy: str, *, trials: int, verify_seconds: float, slo: str = SLO) -> ServeSpec:
-    """A job as its file would say."""
+    """The job, as from a job file."""
     return serve_mapping(
         {
             "name": name,
@@ -59,14 +59,14 @@ def job(name: str, model: Path, strategy: str, *, trials: int, verify_seconds: f
 
 
 def search(spec: ServeSpec, home: Path, *, seed: int = 0) -> tuple[SearchRun, PreparedServing]:
-    """A whole run, and what it was prepared with."""
+    """A whole run, and what `prepare` returned for it."""
     prepared = prepare(spec, seed=seed, folder=home)
     with Store(home) as store:
         return begin(prepared, store=store), prepared
 
 
 def per_dollar(record: SearchRun, trial: Measurement | None) -> float:
-    """Requests a dollar; 0 where the limit was broken."""
+    """Requests per dollar; 0 where the limit was broken."""
     if trial is None or not trial.meets(record.problem.goal):
         return 0.0
     return 1e6 / Plan.of(record.problem, trial).usd.dollars
@@ -89,7 +89,7 @@ def table(record: SearchRun) -> list[dict[str, Any]]:
 
 
 def _middle(found: list[dict[str, Any]]) -> dict[str, Any]:
-    """The one with the median of requests a dollar."""
+    """The test with the median requests per dollar."""
     return sorted(found, key=lambda each: each["requests_per_dollar"])[len(found) // 2]
 
 
@@ -115,7 +115,7 @@ def again(record: SearchRun, prepared: PreparedServing, config: Config, number: 
 
 
 def compare(name: str, model: Path, strategies: list[str], home: Path) -> dict[str, Any]:
-    """All configurations, the searches, and the best and the choices once more."""
+    """All configurations, the searches, and further tests of the best and of the choices."""
     begun = time.monotonic()
     every, prepared = search(job(name, model, "exhaustive", trials=1000, verify_seconds=0.0), home)
     measured = {t.config: per_dollar(every, t) for t in every.history.measured}

@@ -1,11 +1,11 @@
-"""Whether recommendations hold: for each model a search, its own verification of 60 seconds, and then one more by us.
+"""Whether recommendations hold: for each model a search, its own verification of 60 seconds, and then another one.
 
-`first_choice_held`: its own verification held at once, nothing was downgraded. `held_again`: what it recommended in the
-end held the promised rate within the limit for 60 seconds more, on a new server and with other arrivals.
+`first_choice_held`: the first verification succeeded, nothing was downgraded. `held_again`: the final recommendation
+sustained the promised rate within the limit for another 60 seconds, on a new server and with other arrivals.
 
     python benchmarks/serve_verify.py FOLDER [--out benchmarks/results/serve-verify.json] [NAME ...]
 
-Models that the offline data know are searched for as if they were unknown: their own rows are left out.
+Models that are in the offline data are searched for as if they were unknown: their own rows are excluded.
 """
 
 import argparse
@@ -29,7 +29,7 @@ NAMES = (
     "resnet50-like", "vit-small", "gru", "mlp-wide", "yolo-like", "efficientnet-like", "inception-like", "dcn",
     "text-cnn", "autoencoder",
 )  # fmt: skip
-"""Models by whose names nothing was tuned: sha256(name) is even."""
+"""Models that nothing was tuned on: sha256(name) is even."""
 
 
 def verify(name: str, model: Path, strategy: str, home: Path, slo: str) -> dict[str, Any]:

@@ -1,11 +1,10 @@
-"""wrk against the server, with one request in twenty malformed; and wrk beside the product's own load generator.
+"""wrk against the server, with one request in twenty malformed; and wrk compared with the product's own load generator.
 
     python benchmarks/serve_wrk.py [--seconds 60] [--connections 32] [-o benchmarks/results/serve-wrk.json]
 
-Every request bears an id: `good`, or `bad` for one that is malformed (of eight kinds, in turn). A server without fault
-answers every good one with 200 and its id, every bad one with 4xx, drops no connection and still runs. wrk does not
-tell which answer belongs to which request, so the counts are compared: they may differ by what was under way at the
-end.
+Every request has an id: `good`, or `bad` for a malformed one (of eight kinds, in turn). A correct server answers every
+good one with 200 and its id, every bad one with 4xx, drops no connection and keeps running. wrk does not report which
+response belongs to which request, so the counts are compared: they may differ by the requests in flight at the end.
 
 Then both generators load the same server without malformed requests, in turn. Needs wrk (Debian: apt install wrk).
 """
@@ -115,7 +114,7 @@ def malformed(path: str) -> list[tuple[str, str, str, bytes]]:
 def run_wrk(
     server: RunningServer, *, seconds: int, connections: int, share: float, cpus: tuple[int, ...]
 ) -> dict[str, Any]:
-    """What wrk saw."""
+    """The results that wrk reports."""
     path = f"/v2/models/{server.model}/infer"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -142,7 +141,7 @@ def run_wrk(
 
 
 def verdict(seen: dict[str, Any], connections: int, alive: bool) -> dict[str, bool]:
-    """What is required, and whether it held."""
+    """The requirements, and whether each was met."""
     return {
         "server_runs": alive,
         "no_5xx": seen["answered_5xx"] == 0,

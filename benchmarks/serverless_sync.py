@@ -1,10 +1,10 @@
-"""Real trainings on functions of this machine: do they reach their target, what do stragglers and failures do.
+"""Real trainings on functions of this machine: do they reach their target, and what do stragglers and failures change?
 
     python benchmarks/serverless_sync.py --out benchmarks/results/serverless-sync.json
 
-workloads   each model with 8 functions or more, their number changing between epochs; without trouble, and with a tenth
-            of all calls made to die. Steps are counted: as many are applied as the samples have, whatever dies.
-stragglers  functions pause for 0.25 s before one step in twenty-five, by chance; hsp, bsp and asp to the same loss, in
+workloads   each model with 8 functions or more, their number changing between epochs; without failures, and with a
+            tenth of all calls killed. Steps are counted: all steps of the samples are applied, whatever dies.
+stragglers  functions pause for 0.25 s before one step in twenty-five, at random; hsp, bsp and asp to the same loss, in
             turns. And one function of eight that pauses for 0.15 s before every step of its first attempt.
 calibration epochs of one workload over numbers of functions and memory sizes, and the simulator's law fitted to them.
 """
@@ -60,7 +60,7 @@ def problem(name: str, samples: int, batch: int, target: float) -> FunctionProbl
 def train(
     name: str, *, fleets: Iterator[int], sync: Sync = Sync.HSP, faults: Faults | None = None, seed: int = 0
 ) -> dict[str, Any]:
-    """To the target: seconds, dollars, epochs, and the steps that were applied over those that there were."""
+    """To the target: seconds, dollars, epochs, and the applied steps divided by all steps."""
     batch, target = TASKS[name]
     samples = shuffled(*MADE[name]())
     asked = problem(name, samples.train_rows, batch, target)
@@ -119,7 +119,7 @@ def stragglers(seeds: Sequence[int], name: str = "lenet") -> Iterator[dict[str, 
 
 
 def calibration(repeats: int) -> dict[str, Any]:
-    """seconds = invocation x n + work / (n x share(m)) + update, fitted by least squares on what was measured."""
+    """seconds = invocation x n + work / (n x share(m)) + update, fitted to the measurements by least squares."""
     name = "lenet"
     batch, target = TASKS[name]
     samples = shuffled(*MADE[name]())
@@ -204,7 +204,7 @@ def main() -> None:
     result: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
     result["machine"] = f"{platform.machine()}, 2 processors, Lithops localhost"
     parts = given.parts.split(",")
-    if "calibration" in parts or "calibration" not in result:  # short, and wanted beside the rest
+    if "calibration" in parts or "calibration" not in result:  # short, and recorded in the same file
         result["calibration"] = calibration(given.repeats)
         given.out.write_text(json.dumps(result, indent=1) + "\n")
     for part in parts:

@@ -1,4 +1,4 @@
-"""Small ONNX models of the kinds that are served: random weights, but the same ones every time.
+"""Small ONNX models of commonly served kinds, with random but reproducible weights.
 
     python benchmarks/serving_models.py FOLDER [NAME ...]
 
@@ -234,11 +234,11 @@ MODELS: dict[str, tuple[str, Callable[[Net, Path], Path]]] = {
     "dcn": ("recommender", _dcn),
     "text-cnn": ("text", _text_cnn),
 }
-"""By name: the family, and what builds it."""
+"""By name: the family, and the function that builds it."""
 
 
 def build(folder: Path, *names: str) -> dict[str, Path]:
-    """The models of these names (all, where none is given) in `folder`, built where they are not there yet."""
+    """The models of these names (default: all) in `folder`; builds those that are missing."""
     folder.mkdir(parents=True, exist_ok=True)
     found = {}
     for name in names or tuple(MODELS):

@@ -1,4 +1,4 @@
-"""A builder of ONNX graphs with random weights, the same ones every time: a method a layer."""
+"""A builder of ONNX graphs with random but reproducible weights: one method per layer."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ IR_VERSION = 8
 
 @dataclass
 class Net:
-    """A graph in the making. Methods add nodes and give the name of what they compute."""
+    """A graph under construction. Methods add nodes and return the name of their output."""
 
     name: str
     nodes: list[Any] = field(default_factory=list)

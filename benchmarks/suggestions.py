@@ -1,8 +1,8 @@
-"""One suggestion over 3,100 candidates after 30 trials: mlcd beside the libraries people would otherwise use.
+"""One suggestion over 3,100 candidates after 30 trials: mlcd compared with other libraries.
 
 Every engine gets the same 30 measured speeds of ResNet-152 on simulated AWS (62 types x 50 nodes), refits its model and
-names the next trial. The engines take turns within one run, so that a busy machine slows all alike. An engine that is
-not installed is said to be so. The others need an environment of their own, beside `.venv`:
+suggests the next trial. The engines take turns within one process, so that other load slows all alike. An engine that
+is not installed is reported as such. The others need a separate environment:
 
     python3.11 -m venv .venvs/compare
     .venvs/compare/bin/pip install torch==2.13.0          # the CPU build, first and exactly
@@ -92,7 +92,7 @@ def arrays(problem: Problem, history: History) -> tuple[Any, Any, Any]:
 
 
 def mlcd_(problem: Problem, history: History, watch: Stopwatch) -> Config:
-    """HeterBO as in a search: the fit of all trials but the last is known, all are fitted anew."""
+    """HeterBO as in a search: starts from the fit of all trials but the last, and refits to all."""
     decider = SearchDecider(strategy=strategy("heterbo:start=1"), aftermath=TrainingDecider())
     run = new_run(Kind.TRAIN, problem, cloud="sim", strategy="heterbo:start=1")
     before, now = after_trials(run, history.trials[:-1]), after_trials(run, history.trials)
@@ -103,7 +103,7 @@ def mlcd_(problem: Problem, history: History, watch: Stopwatch) -> Config:
 
 
 def sklearn(problem: Problem, history: History, watch: Stopwatch) -> Config:
-    """Matern 5/2 with a length a feature, two starts; expected improvement over all candidates."""
+    """Matern 5/2 with a length per feature, two starts; expected improvement over all candidates."""
     library = import_module("sklearn.gaussian_process")
     kernels = library.kernels
     inputs, rows, values = arrays(problem, history)
@@ -177,7 +177,7 @@ def optuna(problem: Problem, history: History, watch: Stopwatch) -> Config:
 
 
 Engine = Callable[[Problem, History, Stopwatch], Config]
-"""Names the next trial; what a search repeats at every step is inside the stopwatch."""
+"""Suggests the next trial; the stopwatch times what a search repeats at every step."""
 
 ENGINES: dict[str, tuple[str, Engine]] = {
     "mlcd": ("mlcd", mlcd_),
@@ -214,7 +214,7 @@ def main() -> None:
                 try:
                     chosen = ENGINES[name][1](problem, history, watch)
                     assert chosen in problem.space.index
-                except Exception as error:  # one engine's failure is a row of the table, not the end
+                except Exception as error:  # a failing engine becomes a row of the table
                     problems[name] = f"failed: {type(error).__name__}: {error}"
     rows = []
     for name in ENGINES:

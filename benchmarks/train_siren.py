@@ -1,11 +1,10 @@
 """Trains Siren's policy in the simulator: PPO of stable-baselines3, a Gaussian over (log n, log m).
 
-    scripts/train-siren                       # writes the shipped weights and the learning curve anew
+    scripts/train-siren                       # rewrites the shipped weights and the learning curve
     scripts/train-siren --steps 20000 --to /tmp/policy.npz
 
-Every workload that is trained on is drawn from the training workloads, or is the paper's; the policy that is kept is
-the best on validation runs (train-20000 and on, the paper's with other seeds). Benchmarks use other seeds and
-workloads.
+Training uses the training workloads and the paper's; the policy that is kept is the best on validation runs
+(train-20000 onwards, and the paper's with other seeds). Benchmarks use other seeds and workloads.
 """
 
 import argparse
@@ -37,7 +36,7 @@ from mlcd.version import __version__
 ROOT = Path(__file__).parents[1]
 CURVE = ROOT / "benchmarks" / "results" / "siren-training.json"
 FIRST_MEAN = (0.0, 0.8)
-"""Where learning starts: what is left is spent evenly, with nearly all the memory there is."""
+"""Initial mean of the policy: spends the remaining budget evenly, with nearly the largest memory."""
 
 
 def policy_of(model: BaseAlgorithm) -> Policy:
@@ -56,7 +55,7 @@ def save(policy: Policy, path: Path) -> None:
 
 
 def validate(policy: Policy, seeds: int) -> dict[str, float]:
-    """Mean time over a plain fixed fleet's, on the paper's workload and on others; a failed training counts 3."""
+    """Mean time relative to a plain fixed fleet's, on the paper's workload and others; a failed training counts 3."""
     env = ServerlessTraining()
     found: dict[str, list[float]] = {"paper": [], "other": []}
     cases = [("paper", PAPER, budget, 50_000 + seed) for budget in (100.0, 200.0, 300.0) for seed in range(seeds)]

@@ -1,4 +1,4 @@
-"""Fails when a room that must be well tested is not: `coverage_gate.py COVERAGE.json`."""
+"""Fails when the coverage of a room is too low: `coverage_gate.py COVERAGE.json`."""
 
 import json
 import sys
@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 ROOMS = ("spec/", "ledger.py", "trial/", "search/", "engine/")
-"""Below src/mlcd/; a folder counts as one."""
+"""Paths below src/mlcd/; a folder counts as a whole."""
 
 LEAST = 0.95
 
 
 def shares(report: Mapping[str, Any], room: str) -> tuple[float, float]:
-    """The shares of statements and of branches that ran, 1 where there are none. Raises KeyError for no file."""
+    """The covered shares of statements and branches, 1 where there are none. Raises KeyError without any file."""
     found = [
         file["summary"]
         for name, file in report["files"].items()
@@ -27,14 +27,14 @@ def shares(report: Mapping[str, Any], room: str) -> tuple[float, float]:
 
 
 def main(arguments: list[str]) -> int:
-    """The exit code: 0 when every room has enough, 1 otherwise."""
+    """The exit code: 0 when every room has enough coverage, 1 otherwise."""
     report = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
     short = []
     for room in ROOMS:
         try:
             lines, branches = shares(report, room)
         except KeyError:
-            print(f"coverage: no file of {room} was measured")
+            print(f"coverage: no file of {room} in the report")
             short.append(room)
             continue
         print(f"coverage: {room:<12} statements {lines:6.1%}  branches {branches:6.1%}")

@@ -1,9 +1,9 @@
-"""Writes what the docs say from the product itself: `.venv/bin/python scripts/make_docs.py [--pictures]`.
+"""Generates parts of the docs from the product: `.venv/bin/python scripts/make_docs.py [--pictures]`.
 
-docs/cli.md is the help texts; src/mlcd/report/*.schema.json are the JSON Schemas of the three results, made from their
-types; the tables between the marks in docs/output.md are the fields of those. With --pictures, docs/images/demo.svg is
-drawn from the demo run: what `mlcd demo`, then `mlcd report RUN --picture speed --out docs/images/demo.svg` give. Tests
-compare the pages with what is here.
+docs/cli.md has the help texts; src/mlcd/report/*.schema.json are the JSON Schemas of the three results, made from their
+types; the tables between the marks in docs/output.md are the fields of those. With --pictures, draws
+docs/images/demo.svg from the demo run, as `mlcd demo`, then `mlcd report RUN --picture speed --out
+docs/images/demo.svg` do. Tests compare the pages with what this script generates.
 """
 
 import json
@@ -56,7 +56,7 @@ def _helps(command: click.Command, path: str, parent: click.Context | None) -> I
 
 
 def output_table(whole: Mapping[str, Any]) -> str:
-    """The fields of a result, a row each, from its schema."""
+    """The fields of a result from its schema, one row each."""
     lines = ["| field | type | meaning |", "|---|---|---|", *_rows(whole, whole, "")]
     return "\n".join(lines)
 
@@ -93,12 +93,12 @@ def _type(field: Mapping[str, Any]) -> str:
 
 
 def schema_text(kind: str) -> str:
-    """The JSON Schema of a kind's result, as its file has it."""
+    """The JSON Schema of a kind's result, as in its file."""
     return json.dumps(SCHEMAS[kind], indent=2, ensure_ascii=False) + "\n"
 
 
 def output_page(page: str) -> str:
-    """docs/output.md with its tables brought up to date."""
+    """docs/output.md with updated tables."""
     for kind, whole in SCHEMAS.items():
         begin, end = f"<!-- begin: scripts/make_docs.py {kind} -->", f"<!-- end: scripts/make_docs.py {kind} -->"
         before, _, rest = page.partition(begin)
@@ -115,7 +115,7 @@ def draw_demo(file: Path) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Writes the pages, and the picture when asked for."""
+    """Write the pages, and the picture with --pictures."""
     (DOCS / "cli.md").write_text(cli_page(), encoding="utf-8")
     for kind, name in SCHEMA_FILES.items():
         (REPORT / name).write_text(schema_text(kind), encoding="utf-8")

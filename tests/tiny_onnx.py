@@ -1,4 +1,4 @@
-"""ONNX files for tests: a small network that serves in no time, and files that cannot be served."""
+"""ONNX files for tests: a small, fast network, and files that cannot be served."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ WIDTH = 16
 
 
 def write_mlp(path: Path, *, width: int = WIDTH) -> Path:
-    """Two dense layers with an open batch axis."""
+    """Two dense layers with a dynamic batch axis."""
     rng = np.random.default_rng(0)
     weights = [
         numpy_helper.from_array(rng.standard_normal((width, width)).astype(np.float32), f"w{layer}") for layer in (0, 1)
@@ -24,12 +24,12 @@ def write_mlp(path: Path, *, width: int = WIDTH) -> Path:
 
 
 def write_odd(path: Path) -> Path:
-    """A network with an operator that nobody knows."""
+    """A network with an unknown operator."""
     return _save(path, [helper.make_node("Frobnicate", ["x"], ["y"], name="odd", domain="example")], [], ["batch", 4])
 
 
 def write_open(path: Path) -> Path:
-    """A network whose second axis is open, too."""
+    """A network whose second axis is dynamic too."""
     return _save(path, [helper.make_node("Relu", ["x"], ["y"], name="relu")], [], ["batch", "length"])
 
 

@@ -1,4 +1,4 @@
-"""Workers of PyTorch, each a process, forked from one that has imported it: that alone takes seconds of each.
+"""PyTorch workers, forked from one process that has imported PyTorch: the import alone would take each seconds.
 
 with TorchWorkers() as workers:
     said = workers.run("print(__import__('os').environ['RANK'])", [{"RANK": "0"}, {"RANK": "1"}], folder=folder)
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 PATIENCE_SECONDS = 240.0
-"""How long to wait for workers; no assertion depends on it."""
+"""Timeout for workers; no assertion depends on it."""
 
 HOST = """
 import json, os, sys
@@ -39,7 +39,7 @@ for line in sys.stdin:
 
 
 class TorchWorkers:
-    """The process that forks them; leaving ends it with all that it started."""
+    """The process that forks them; the end of the `with` block ends it with all its processes."""
 
     def __enter__(self) -> Self:
         self._files = tempfile.TemporaryDirectory(prefix="mlcd-torch-")
@@ -49,7 +49,7 @@ class TorchWorkers:
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},  # heeded only where PyTorch is imported
+            env={**os.environ, "OMP_NUM_THREADS": "1"},  # has an effect only where PyTorch is imported
         )
         return self
 
@@ -64,7 +64,7 @@ class TorchWorkers:
     def run(
         self, script: str, environments: Sequence[Mapping[str, str]], *, folder: Path, arguments: Sequence[str] = ()
     ) -> list[str]:
-        """What each says that runs the script in one of the environments; all of them end well."""
+        """The output of one worker per environment, each running the script; all of them must succeed."""
         workers: list[dict[str, Any]] = []
         for number, env in enumerate(environments):
             paths = {name: Path(self._files.name) / f"{name}-{number}" for name in ("out", "err")}

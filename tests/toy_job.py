@@ -1,4 +1,4 @@
-"""A quick real job for tests and benchmarks: it trains nothing, as fast as it is told, and breaks on demand.
+"""A quick real job for tests and benchmarks: it trains nothing, at a given speed, and fails on demand.
 
     toy = Toy(folder, speeds={1: 800, 2: 1000})
     with toy.mlcd("train", toy.job_file()) as run:
@@ -6,8 +6,8 @@
         toy.tell("slow", 20)
         assert run.wait() == 0
 
-What `tell` writes is read by the job at every step, so that a test can slow it down, hang it, or fill its memory at
-the instant it wants.
+The job reads what `tell` writes at every step, so that a test can slow it down, hang it, or fill its memory at a
+chosen instant.
 """
 
 import json
@@ -30,7 +30,7 @@ from mlcd.store.store import FILE, Store
 from mlcd.trial.trial import Failure, Measurement
 
 PATIENCE_SECONDS = 120.0
-"""How long to wait for what is sure to come; no assertion depends on it."""
+"""Timeout for events that must happen; no assertion depends on it."""
 
 BATCH = 10
 
@@ -91,11 +91,11 @@ if os.environ["MLCD_RANK"] == "0":
 
 @dataclass
 class Toy:
-    """One job file, its home, and what was started for it.
+    """One job file, its home, and the processes started for it.
 
     speeds   samples/s of the whole job, by its number of nodes
     on       the infra
-    env      variables of mlcd itself, besides this process's
+    env      variables of mlcd itself, in addition to this process's
     """
 
     folder: Path
@@ -152,20 +152,20 @@ class Toy:
         return file
 
     def tell(self, what: str, value: float = 1.0) -> None:
-        """Have the job do something from its next step on: slow-N, hang, out-of-memory, full-memory, fill-disk."""
+        """Inject a fault from the job's next step on: slow-N, hang, out-of-memory, full-memory, fill-disk."""
         part = self.folder / "control" / f"{what}.part"
         part.write_text(str(value))
         part.replace(self.folder / "control" / what)
 
     def untell(self, what: str) -> None:
-        """Let it be."""
+        """Remove the fault."""
         (self.folder / "control" / what).unlink(missing_ok=True)
 
     # ---- mlcd
 
     @contextmanager
     def mlcd(self, *arguments: str | Path) -> Iterator["Started"]:
-        """A command on its way; killed at the end of the block where it still runs."""
+        """A running command; killed at the end of the block if it still runs."""
         command = [sys.executable, "-c", "from mlcd.cli.main import main; main()", *map(str, arguments)]
         env = {**os.environ, **self.env, "MLCD_HOME": str(self.home)}
         with (self.folder / "out.txt").open("w+") as out, (self.folder / "err.txt").open("w+") as err:
@@ -185,7 +185,7 @@ class Toy:
                 process.wait()
 
     def run(self, *arguments: str | Path) -> "Started":
-        """A command to its end."""
+        """Run a command to its end."""
         with self.mlcd(*arguments) as started:
             started.wait()
         return started
@@ -194,12 +194,12 @@ class Toy:
 
     @property
     def run_id(self) -> str:
-        """The only run's; "" before there is one."""
+        """The name of the only run; "" before there is one."""
         found = self._ask("SELECT run_id FROM runs")
         return str(found[0][0]) if found else ""
 
     def count(self, table: str) -> int:
-        """Steps so far, by role and what became of them: trials_started, trials_ended, finals_started, finals_ended."""
+        """Number of steps so far, by role and state: trials_started, trials_ended, finals_started, finals_ended."""
         role, _, what = table.partition("_")
         trial = "=" if role == "trials" else "<>"
         ended = " JOIN steps_ended e USING (run_id, number)" if what == "ended" else ""
@@ -217,13 +217,13 @@ class Toy:
         try:
             with closing(sqlite3.connect(f"file:{self.home / FILE}?mode=ro", uri=True, timeout=10)) as db:
                 return db.execute(query).fetchall()
-        except sqlite3.OperationalError:  # not made yet
+        except sqlite3.OperationalError:  # not created yet
             return []
 
     # ---- the leases
 
     def leases(self) -> list[Path]:
-        """Every lease's folder, in the order ordered."""
+        """Every lease's folder, in order of creation."""
         files = self.home.glob("work/*/leases/*/job.json")
         return [file.parent for file in sorted(files, key=lambda file: file.stat().st_mtime_ns)]
 
@@ -241,11 +241,11 @@ class Toy:
         return [pid for pid in processes.tagged(lease.name) if "mlcd.platforms.agent" in _command(pid)]
 
     def samples(self, lease: Path) -> float:
-        """What the lease's job has reported, of the whole training."""
+        """The progress that the lease's job has reported, of the whole training."""
         return max((line["samples"] for line in lines_of(lease / "progress.jsonl") if "samples" in line), default=0.0)
 
     def processed(self) -> float:
-        """Samples that were processed in all leases together."""
+        """Samples processed in all leases together."""
         total = 0.0
         for lease in self.leases():
             base = json.loads((lease / "job.json").read_text())["base_samples"]
@@ -255,12 +255,12 @@ class Toy:
     # ---- instants
 
     def await_trial(self, started: "Started", number: int = 1) -> Path:
-        """Until trial `number` makes progress: its lease."""
+        """Wait until trial `number` makes progress; returns its lease."""
         self.until(started, lambda: self.count("trials_started") >= number)
         return self._progressing(started, number)
 
     def await_training(self, started: "Started", attempt: int = 1) -> Path:
-        """Until the training makes progress: its lease."""
+        """Wait until the training makes progress; returns its lease."""
         self.until(started, lambda: self.count("finals_started") >= attempt)
         return self._progressing(started, self.count("trials_started") + attempt)
 
@@ -272,7 +272,7 @@ class Toy:
         return lease
 
     def until(self, started: "Started | None", condition: Callable[[], bool]) -> None:
-        """Until it is so. Raises AssertionError when mlcd has ended before, or it takes for ever."""
+        """Wait until the condition holds. Raises AssertionError when mlcd ends before, or on timeout."""
         give_up = time.monotonic() + PATIENCE_SECONDS
         while not condition():
             ended = started is not None and started.process.poll() is not None
@@ -281,7 +281,7 @@ class Toy:
             time.sleep(0.02)
 
     def until_nothing_runs(self) -> None:
-        """Until no process of any lease is left: the dead-man's switches."""
+        """Wait until no process of any lease remains: the dead-man's switches."""
         self.until(None, lambda: not self.left_running())
 
     def left_running(self) -> list[int]:
@@ -291,7 +291,7 @@ class Toy:
 
 @dataclass
 class Started:
-    """A command of mlcd that was started."""
+    """A started command of mlcd."""
 
     process: "subprocess.Popen[bytes]"
     folder: Path
@@ -312,7 +312,7 @@ class Started:
 
 
 def check_account(record: SearchRun) -> None:
-    """Nothing paid is missing: each lease's price for its time is in the totals, and within what was authorised."""
+    """Check the account: each lease's price for its time is in the totals, and within its authorisation."""
     for row in record.trials:
         assert isinstance(row.trial, Measurement | Failure)
         assert row.trial.usd <= row.authorised_usd, row
@@ -324,7 +324,7 @@ def check_account(record: SearchRun) -> None:
 
 
 def lines_of(file: Path) -> list[dict[str, float]]:
-    """The whole JSON lines of a file; none while there is none."""
+    """The complete JSON lines of a file; empty while it does not exist."""
     try:
         text = file.read_text()
     except FileNotFoundError:

@@ -1,1 +1,1 @@
-"""What each part of a method brings: one setting changed at a time, on the product's own benchmarks."""
+"""What each part of a method contributes: one setting changed at a time, on the product's own benchmarks."""

@@ -8,12 +8,12 @@ import numpy as np
 DRAWS = 4000
 EARNS, NOISE, COSTS, TOO_FEW = "earns", "less than its noise", "costs", "too few workloads"
 LEAST_WORKLOADS = 5
-"""With fewer, an interval over workloads says nothing."""
+"""With fewer workloads, an interval over workloads is meaningless."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One run. `loss` is over the optimum or the oracle, 1 at best unless its bed says otherwise."""
+    """One run. `loss` is relative to the optimum or the oracle, 1 at best unless its bed defines it otherwise."""
 
     bed: str
     workload: str
@@ -24,11 +24,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A setting that is not its default.
+    """A setting that differs from its default.
 
-    part  what is taken away or replaced, for the reader
-    text  how it is asked for
-    beds  words of which a bed must contain one; empty: every bed
+    part  what is removed or replaced, for the page
+    text  the strategy or scheduler with the changed option
+    beds  words, one of which a bed's name must contain; empty: every bed
     """
 
     part: str
@@ -36,7 +36,7 @@ class Change:
     beds: tuple[str, ...] = ()
 
     def concerns(self, bed: str) -> bool:
-        """Whether the change may matter there."""
+        """Whether the change can have an effect on this bed."""
         return not self.beds or any(word in bed for word in self.beds)
 
 
@@ -44,8 +44,8 @@ class Change:
 class Line:
     """One change on one bed, or on all of them.
 
-    difference  mean loss with the change less without: above 0, what was changed earns
-    interval    of the difference, 95%, had other workloads been drawn (bootstrap)
+    difference  mean loss with the change minus that without: above 0, the changed part is useful
+    interval    95% bootstrap interval of the difference over workloads
     """
 
     method: str
@@ -64,7 +64,7 @@ class Line:
 def lines(
     method: str, change: Change, default: Sequence[Outcome], changed: Sequence[Outcome], *, unseen: bool
 ) -> list[Line]:
-    """A line for all beds that the change concerns, then a line each; of seen or of unseen workloads."""
+    """One line for all beds that the change concerns, then one for each; for seen or unseen workloads."""
     before = {_key(o): o for o in default if o.unseen == unseen}
     pairs = [(before[_key(o)], o) for o in changed if _key(o) in before]
     beds = list(dict.fromkeys(o.bed for o, _ in pairs))
@@ -104,7 +104,7 @@ def _verdict(workloads: int, low: float, high: float) -> str:
 
 
 def interval(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """95% of the mean when the groups are drawn anew: runs of one workload are not independent."""
+    """95% interval of the mean by resampling groups: runs of one workload are not independent."""
     sums = np.array([sum(group) for group in groups])
     counts = np.array([len(group) for group in groups])
     picks = np.random.default_rng(0).integers(len(sums), size=(DRAWS, len(sums)))

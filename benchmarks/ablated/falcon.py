@@ -1,4 +1,4 @@
-"""falcon and falcon-transfer on the shipped H200 tables, each model left out in its turn."""
+"""falcon and falcon-transfer on the shipped H200 tables, each model held out in turn."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ CHANGES = (
 
 
 def outcomes(text: str, change: Change, tables: Path, seeds: int) -> list[Outcome]:  # noqa: ARG001
-    """Dollars for REQUESTS requests and for the search, over what the best configuration takes."""
+    """Dollars for REQUESTS requests and for the search, relative to the best configuration's for the requests."""
     bed = beds()[0]
     comparison = ServeComparison(strategies=(text,), trials=(TRIALS,), seeds=seeds, first_seed=FIRST_SEED)
     found = []

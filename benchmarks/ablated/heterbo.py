@@ -21,7 +21,7 @@ HOURS, NOISE = 6.0, 0.03
 TABLES = ("scout", "multicloud", "trimtuner")
 GOALS = ((GoalKind.CHEAPEST, 1), (GoalKind.BUDGET, 1), (GoalKind.BOTH, 1), (GoalKind.FASTEST, 1), (GoalKind.FASTEST, 8))
 SINGLE_BUDGETS, SINGLE_DEADLINES = (1.6, 2.2), (1.6, 2.0)
-"""Times a single type's cheapest and fastest training."""
+"""Limits as multiples of a single type's cheapest and fastest training."""
 LIMITED = ("cheapest", "budget", "both", "single")
 SERIAL = (*LIMITED, "fastest, 1")
 
@@ -48,7 +48,7 @@ CHANGES = (
 
 
 def outcomes(text: str, change: Change, tables: Path, seeds: int) -> list[Outcome]:
-    """Search and training over the best training, searched for free; unfinished or broken counts 3 at least."""
+    """Search and training relative to the best training without search; unfinished or over a limit: at least 3."""
     found: list[Outcome] = []
     for goal, parallel in GOALS:
         if change.concerns(f"{goal}, {parallel}"):
@@ -78,7 +78,7 @@ def _on_table(text: str, goal: GoalKind, parallel: int, table: Path | None, seed
         Outcome(
             bed=f"{goal}, {parallel} at once",
             workload=f"{source}/{row.workload}",
-            unseen=row.unseen and table is not None,  # nothing of the simulator was held out
+            unseen=row.unseen and table is not None,  # no job of the simulator was held out
             seed=row.seed,
             loss=row.counted_ratio,
         )
@@ -105,7 +105,7 @@ def _on_single_types(text: str, bed: str, factor: float, seeds: int) -> list[Out
 
 
 def _single_types(name: str, seed: int) -> list[tuple[TrainTruth, SimCloud]]:
-    """The job on each of its types that can run it at all, alone."""
+    """The job on each single type that can run it."""
     job = PAPER_JOBS[name]
     found = []
     for instance in load_catalog().select(job.instances, cloud="aws"):

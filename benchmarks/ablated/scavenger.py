@@ -21,7 +21,7 @@ LOSSES = {
     "convergence:exponent=0.5": ("iterations", "p = 0.5 (Scavenger), in steps"),
     "convergence:noise=smallest": ("iterations", "noise of the smallest batch's training alone"),
 }
-"""Our text to (what is in error, the change as papers.scavenger_models.ablation calls it)."""
+"""Our text to (the quantity whose error is the loss, the change's name in papers.scavenger_models.ablation)."""
 
 CHANGES = (
     Change(part="every K at three batches", text="full:mode=partial"),
@@ -36,7 +36,7 @@ CHANGES = (
 
 
 def outcomes(text: str, change: Change, tables: Path, seeds: int) -> list[Outcome]:  # noqa: ARG001
-    """Mean relative errors; nothing is drawn at random."""
+    """Mean relative errors; deterministic."""
     of, name = LOSSES[text]
     return [
         Outcome(bed=of, workload=line.model, unseen=is_unseen(line.model), seed=0, loss=line.error)

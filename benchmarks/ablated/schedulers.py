@@ -31,8 +31,8 @@ DEADLINE_SECONDS = 6000.0
 LOCALHOST, LOCALHOST_BUDGET = "lenet-localhost", 3.0
 UNFINISHED_LOSS = 3.0
 FIXED_NOISE, EVEN, HALF_MEMORY = "mpc:noise=fixed", "siren:weights=even", "siren:weights=zero"
-"""No options of the product: a prior whose noise is not learnt, and policies whose network is 0. `even` spends what
-remains evenly with all the memory there is, which is how the policy was set up before it was trained."""
+"""Not options of the product: a prior whose noise is not learnt, and policies whose network is 0. `even` spends what
+remains evenly with the largest memory, which is the policy's initial state before training."""
 
 MPC_CHANGES = (
     Change(part="opening parts", text="mpc:opening-parts=off"),
@@ -61,7 +61,7 @@ SIREN_CHANGES = (
 
 
 def outcomes(text: str, change: Change, tables: Path, seeds: int) -> list[Outcome]:  # noqa: ARG001
-    """Each workload under each budget, and for mpc before a deadline."""
+    """Each workload under each budget, and for mpc also under a deadline."""
     made = _made(text)
     found = []
     names = [(name, False) for name in SEEN] + [(name, True) for name in UNSEEN]

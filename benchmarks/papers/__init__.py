@@ -1,1 +1,1 @@
-"""What the papers report beside what mlcd gives: a script a paper, and the modules that compute its figures."""
+"""The papers' results compared with mlcd's: one script per paper, and the modules that compute its figures."""

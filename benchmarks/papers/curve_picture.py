@@ -1,4 +1,4 @@
-"""Lines over a plain number, one a method: accuracy over trials, or over a setting."""
+"""Lines over a number, one per method: accuracy over trials, or over a setting."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from mlcd.report.ticks import Scale, number_ticks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """A method's points, in order. `joined` False draws marks alone."""
+    """A method's points, in order. `joined=False` draws marks without lines."""
 
     name: str
     points: tuple[tuple[float, float], ...]
@@ -29,9 +29,9 @@ def curve_picture(
     good: float | None = None,
     width: float = 860.0,
 ) -> str:
-    """The SVG. `up` runs from 0 to 1; `good` draws a line there, above which it is good enough.
+    """The SVG. `up` runs from 0 to 1; `good` draws a line at the value that is good enough.
 
-    Raises ValueError where there is no point at all.
+    Raises ValueError where there are no points.
     """
     every = [point for curve in curves for point in curve.points]
     if not every:

@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/papers/falcon.py [--figures 1,4] [--seeds 3] [--pictures DIR] [-o json]
 
-The space is composed of measured operator latencies: $MLCD_OPERATORS names their folder. docs/falcon-paper.md discusses
+The space is simulated from measured operator latencies; $MLCD_OPERATORS is their folder. docs/falcon-paper.md discusses
 the results.
 """
 

@@ -1,7 +1,7 @@
 """The seven evaluations of Falcon's paper, each as a table and, where it helps, a picture.
 
-The paper's figures carry no numbers, so what it says stands beside ours in words. All of one evaluation's figures come
-from the same searches: every strategy, every target, every seed, up to 30 trials each.
+The paper's figures have no numbers, so its statements are quoted in words next to our numbers. All figures of one
+evaluation come from the same searches: every strategy, every target, every seed, up to 30 trials each.
 """
 
 import time
@@ -29,19 +29,19 @@ STRATEGIES = (
     "source-mean",
     "random",
 )
-"""Whom the record compares: Falcon's own first."""
+"""The strategies that the record compares; Falcon's own first."""
 EVALUATED_MS = 150.0
-"""Under this limit each of the 12 targets can be served in the simulated space."""
+"""A limit under which each of the 12 targets can be served in the simulated space."""
 CHECKPOINTS = (6, 15, 30)
 """Trials; at 15 minutes each 1.5 h, 3 h 45 min and 7.5 h."""
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 CUTOFFS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 GOOD = 0.85
-"""A configuration worth at least this share of the best lies in a good region."""
+"""A configuration is in a good region if its value is at least this share of the best."""
 POOR = 0.1
 """A poor choice: better than this share of the configurations that keep the latency limit."""
 APPLICATIONS = {"resnet-101": "image classification", "bert-large": "language", "transformer": "translation"}
-"""Targets that stand for three tasks of MLPerf's inference benchmark."""
+"""Targets that represent three tasks of MLPerf's inference benchmark."""
 
 Cell = str | int | float
 Walks = Mapping[tuple[str, str], tuple["Timed", ...]]
@@ -49,7 +49,7 @@ Walks = Mapping[tuple[str, str], tuple["Timed", ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What is searched: `strategies` with Falcon's own first; `rival` is whom evaluations 2 and 4 compare it with."""
+    """The searches to make: `strategies` with Falcon's own first; evaluations 2 and 4 compare it with `rival`."""
 
     bed: Bed
     slo_ms: float
@@ -68,7 +68,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
-    """A search, and the seconds that the strategy itself took for it."""
+    """A search, and the strategy's own computing time in seconds."""
 
     walk: Walk
     own_seconds: float
@@ -76,7 +76,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """One of the seven. `paper` is what the paper says of it; `picture` an SVG, or empty."""
+    """One of the seven. `paper` is the paper's statement; `picture` an SVG, or empty."""
 
     number: int
     title: str
@@ -88,7 +88,7 @@ class Evaluation:
 
 
 def evaluate(setting: Setting, numbers: Sequence[int]) -> list[Evaluation]:
-    """The evaluations with these numbers, in order. Raises BadInput for a number that is none."""
+    """The evaluations with these numbers, in order. Raises BadInput for an unknown number."""
     unknown = [number for number in numbers if number not in _EVALUATIONS]
     if unknown:
         raise BadInput(f"--figures: there is no evaluation {unknown[0]}; allowed: 1 to {max(_EVALUATIONS)}")
@@ -100,7 +100,7 @@ def evaluate(setting: Setting, numbers: Sequence[int]) -> list[Evaluation]:
 
 
 def search_all(setting: Setting, texts: Sequence[str]) -> Walks:
-    """Every search: (strategy, target) -> one a seed. A target that nothing serves within the limit is left out."""
+    """Every search: (strategy, target) -> one per seed. Skips a target that nothing serves within the limit."""
     limit = setting.slo_ms / 1000
     names = [n for n in setting.bed.targets if setting.bed.known.throughput(setting.bed.model(n), limit).max() > 0]
     if not names:
@@ -150,7 +150,7 @@ def _mean(made: Walks, text: str, trials: int) -> float:
 
 
 def _to_95(made: Walks, text: str, name: str) -> float:
-    """Trials; a search that did not get there counts as one more than the most."""
+    """Trials to 95%; a search that did not reach it counts as one more than the maximum."""
     return fmean(timed.walk.trials_to(0.95) or max(CHECKPOINTS) + 1 for timed in made[text, name])
 
 
@@ -206,7 +206,7 @@ def _against_rival(setting: Setting, made: Walks) -> Evaluation:
 
 
 def _own_seconds(made: Walks, text: str, name: str) -> float:
-    """Of one decision; the first search for a model also learns what is learnt beforehand, and is not counted."""
+    """Seconds of one decision; excludes the first search for a model, which also does the learning in advance."""
     counted = made[text, name][1:] or made[text, name]
     return sum(t.own_seconds for t in counted) / max(sum(len(t.walk.configs) for t in counted), 1)
 
@@ -327,7 +327,7 @@ def _benefits(setting: Setting, made: Walks) -> Evaluation:
 
 
 def _choice(case: Case, made: Walk) -> Config:
-    """What would be chosen after six trials: the tried one whose true worth is the accuracy then."""
+    """The choice after six trials: the tried configuration whose true value gives the accuracy at that point."""
     wanted = made.accuracy_after(CHECKPOINTS[0])
     return min(made.configs[: CHECKPOINTS[0]], key=lambda config: abs(case.accuracy(config) - wanted))
 
@@ -344,7 +344,7 @@ _EVALUATIONS: Mapping[int, Callable[[Setting, Walks], Evaluation]] = {
 
 
 def as_json(setting: Setting, found: Sequence[Evaluation]) -> dict[str, object]:
-    """For programs: the setting and every evaluation, pictures left out."""
+    """For programs: the setting and every evaluation, without pictures."""
     kept = [{key: value for key, value in asdict(one).items() if key != "picture"} for one in found]
     return {
         "table": setting.bed.name,

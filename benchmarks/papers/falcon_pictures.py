@@ -6,7 +6,7 @@ from papers.curve_picture import Curve, curve_picture
 
 
 def cold_start_picture(accuracies: Mapping[str, Sequence[float]], origin: str) -> str:
-    """Mean search accuracy after every trial, a line a strategy."""
+    """Mean search accuracy after every trial, one line per strategy."""
     return curve_picture(
         [
             Curve(name=name, points=tuple((float(at), value) for at, value in enumerate(values, start=1)))
@@ -21,7 +21,7 @@ def cold_start_picture(accuracies: Mapping[str, Sequence[float]], origin: str) -
 
 
 def path_picture(paths: Mapping[str, Sequence[float]], model: str, good: float, origin: str) -> str:
-    """What each trial of a search was worth, in the order they were made."""
+    """The value of each trial of a search, in order."""
     return curve_picture(
         [
             Curve(name=name, points=tuple((float(at), value) for at, value in enumerate(values, start=1)))
@@ -38,7 +38,7 @@ def path_picture(paths: Mapping[str, Sequence[float]], model: str, good: float, 
 
 
 def sweep_picture(points: Mapping[str, Sequence[tuple[float, float]]], option: str, origin: str) -> str:
-    """Mean search accuracy over a setting of Falcon's."""
+    """Mean search accuracy over values of one of Falcon's settings."""
     return curve_picture(
         [Curve(name=name, points=tuple(line)) for name, line in points.items()],
         key=f"falcon-{option}",

@@ -1,4 +1,4 @@
-"""The results of HeterBO's paper (Yi et al., IPDPS 2020) beside what the simulator gives.
+"""The results of HeterBO's paper (Yi et al., IPDPS 2020) compared with the simulator's.
 
     .venv/bin/python benchmarks/papers/heterbo.py [--figures 1b,9,10] [--seeds 5] [--jobs -1] [-o json]
 

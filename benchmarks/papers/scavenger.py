@@ -1,8 +1,8 @@
-"""The cost-time pictures of Scavenger's paper, simulated: a network and a price policy each.
+"""The cost-time figures of Scavenger's paper, simulated: one for each network and price policy.
 
     .venv/bin/python benchmarks/papers/scavenger.py [--figures resnet18,transformer] [--pictures DIR] [-o json]
 
-The paper prints no numbers beside its curves, so only their shape can be compared. docs/scavenger.md discusses them.
+The paper prints no numbers with its curves, so only their shape can be compared. docs/scavenger.md discusses them.
 """
 
 import sys
@@ -40,7 +40,7 @@ def main(words: Sequence[str]) -> None:
 
 
 def figures(names: Sequence[str]) -> Figures:
-    """Every point of these networks under both price policies. Raises BadInput for a network that is none."""
+    """Every point of these networks under both price policies. Raises BadInput for an unknown network."""
     for name in names:
         if name not in PAPER_JOBS:
             raise BadInput(f"--figures: there is no figure {name!r} here; allowed: all, {', '.join(PAPER_JOBS)}")

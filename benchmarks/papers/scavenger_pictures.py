@@ -1,9 +1,9 @@
-"""The paper's cost-time pictures, simulated: K = 20, 16, 12, 8 and several batches, priced by node and by memory.
+"""The paper's cost-time figures, simulated: K = 20, 16, 12, 8 and several batches, priced by node and by memory.
 
-The paper measured on GCP and prints no figures beside its curves, so nothing here repeats its numbers. Step times come
+The paper measured on GCP and prints no numbers with its curves, so nothing here reproduces its numbers. Step times come
 from mlcd's simulator (its arithmetic and network, with noise on every trial), which shares no code with the models that
-predict them; steps to the target from a law of its own with noise. Predicted is Scavenger's full search: every K timed
-at three of the batches, the convergence of those three.
+predict them; steps to the target come from a separate law with noise. Predictions are those of Scavenger's full search:
+every K timed at three of the batches, and the convergence of those three.
 """
 
 import math
@@ -29,7 +29,7 @@ BATCHES = (240, 480, 960, 1920)
 """Each K divides each batch."""
 INSTANCE = "n1-standard-8"
 TRIAL_NOISE, TRAINING_NOISE = 0.01, 0.03
-"""Relative deviation of a brief run's step time, and of the steps that a whole training needs."""
+"""Relative deviation of a brief run's step time, and of the steps of a whole training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class PaperJob:
 
 
 # Operations and parameters are the networks' published ones, at CIFAR's 32 x 32 pixels and sentences of 30 tokens.
-# Convergence is round figures of the size that public trainings show; it is the simulator's, not a measurement.
+# Convergence has round figures of the size that public trainings show; it is simulated, not measured.
 PAPER_JOBS = {
     "resnet18": PaperJob(
         title="ResNet-18",
@@ -101,7 +101,7 @@ PAPER_JOBS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedPoint:
-    """One (K, B): simulated and predicted seconds, and its price an hour."""
+    """One (K, B): simulated and predicted seconds, and its price per hour."""
 
     workers: int
     batch: int
@@ -111,7 +111,7 @@ class SimulatedPoint:
 
 
 def pricing(job: PaperJob, policy: PricePolicy) -> Pricing:
-    """By node the catalog's price; by memory the same price for a worker that is given the whole node's memory."""
+    """By node: the catalog's price. By memory: the same price for a worker that has the whole node's memory."""
     instance = next(i for i in load_catalog().instances if i.cloud == "gcp" and i.name == INSTANCE)
     usd = instance.usd_per_hour.dollars
     if policy is PricePolicy.PER_NODE:
@@ -183,5 +183,5 @@ def _true_steps(job: PaperJob, batch: int) -> float:
 
 
 def _chance(what: str, job: PaperJob, *key: object) -> float:
-    """An even spread over -1.7..1.7 (deviation 1), always the same for the same key."""
+    """Uniform over -1.7..1.7 (deviation 1), deterministic for each key."""
     return math.sqrt(3) * (2 * share(what, job.title, *key) - 1)

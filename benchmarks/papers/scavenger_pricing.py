@@ -1,6 +1,6 @@
-"""What an hour of K workers at a global batch B costs: by the node, or by the memory each worker is given.
+"""The hourly price of K workers at a global batch B: by node, or by each worker's memory.
 
-Scavenger shows both. By memory the batch itself has a price: a worker is given what its share B/K of the batch needs.
+Scavenger shows both. By memory, the price depends on the batch: a worker gets the memory that its share B/K needs.
 """
 
 import math
@@ -19,7 +19,7 @@ class PricePolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerNode:
-    """Every worker costs the same, whatever its batch."""
+    """Every worker costs the same for any batch."""
 
     usd_per_worker_hour: float
 

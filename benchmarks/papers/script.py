@@ -1,4 +1,4 @@
-"""What the scripts of the papers share: the -o option, tables, JSON, and errors without a traceback."""
+"""Shared by the papers' scripts: the -o option, tables, JSON, and errors without a traceback."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def count(text: str) -> int:
-    """An option's whole number from 1 up."""
+    """An option's whole number, at least 1."""
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 up (got {text!r})")
     return int(text)
@@ -27,14 +27,14 @@ def print_json(value: object) -> None:
 
 
 def table(rows: Sequence[Sequence[str]], align: str) -> str:
-    """Columns side by side, the first row being their names; `align` has < or > for each column."""
+    """A text table; the first row has the column names, and `align` has < or > for each column."""
     widths = [max(len(row[at]) for row in rows) for at in range(len(align))]
     padded = ([f"{cell:{a}{w}}" for cell, a, w in zip(row, align, widths, strict=True)] for row in rows)
     return "\n".join("   ".join(cells).rstrip() for cells in padded)
 
 
 def run(main: Callable[[Sequence[str]], None]) -> None:
-    """Runs a script with the words of the command line; mlcd's errors end it with their message and exit code."""
+    """Run a script with the command line's arguments; mlcd's errors end it with their message and exit code."""
     try:
         main(sys.argv[1:])
     except MlcdError as error:

@@ -1,8 +1,8 @@
-"""The toy table of Siren's paper (INFOCOM 2019) and its comparison with EC2, beside the simulator's figures.
+"""The toy table of Siren's paper (INFOCOM 2019) and its comparison with EC2, next to the simulator's figures.
 
     .venv/bin/python benchmarks/papers/siren.py [--figures toy,ec2] [-o json]
 
-Everything of ours is simulated. The paper's main table is `mlcd bench serverless`. docs/siren.md discusses them.
+All our figures are simulated. The paper's main table is `mlcd bench serverless`. docs/siren.md discusses them.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """Functions against instances, simulated: the paper's comparison with EC2, and where LambdaML's finding holds.
 
 A cluster of w machines trains in startup + epochs x (work / (w cores speed) + rounds x 2 (w - 1)/w parameters /
-network), a ring, as LambdaML (SIGMOD 2021) has it. It is paid from its start: by the hour, as the paper says of
-instances (and one of each type, since it names no clusters), or by the second, as they are today.
+network), a ring, as in LambdaML (SIGMOD 2021). It is paid from its start: by the hour, as in the paper (with one
+instance of each type, because the paper names no clusters), or by the second, as today.
 """
 
 import math
@@ -19,12 +19,13 @@ TYPES = ("m4.large", "m4.xlarge", "m4.2xlarge")
 MOST_INSTANCES = 16
 STARTUP_SECONDS = 60.0
 CORE_SPEED = 3.91
-"""Of an m4's vCPU over a 1,536 MB function: set so that LeNet takes up to 44.3% less time at equal cost by the hour."""
+"""Speed of an m4's vCPU relative to a 1,536 MB function; set so that LeNet takes up to 44.3% less time at equal
+cost by the hour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One way to train: `what` it runs on, how long, for how much."""
+    """One way to train: `what` it runs on, its time and its cost."""
 
     what: str
     seconds: float
@@ -33,7 +34,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versus:
-    """Functions against one instance cluster at the same cost: the fastest fleet that costs no more, if any does."""
+    """Functions against one instance cluster at the same cost: the fastest fleet that costs no more, if any."""
 
     workload: str
     instances: Point
@@ -55,17 +56,17 @@ class Finding:
 
     @property
     def speedup(self) -> float:
-        """Of the fastest functions over the fastest instances."""
+        """Speed-up of the fastest functions over the fastest instances."""
         return self.fastest_instances.seconds / self.fastest_functions.seconds
 
     @property
     def cheaper(self) -> float:
-        """The cheapest instances' price over the cheapest functions'; under 1 instances are cheaper."""
+        """The cheapest instances' cost divided by the cheapest functions'; below 1, instances are cheaper."""
         return self.cheapest_instances.usd / self.cheapest_functions.usd
 
 
 def function_points(workload: SimWorkload) -> list[Point]:
-    """Fixed fleets, without chance: every Pareto-optimal one is among them."""
+    """Fixed fleets, without randomness, including every Pareto-optimal one."""
     problem = workload.problem(Goal(minimize=Objective.TIME))
     found = []
     for size in problem.memory_mb[::4] + problem.memory_mb[-1:]:
@@ -106,7 +107,7 @@ def same_cost(workload: SimWorkload, *, hourly: bool, core_speed: float = CORE_S
 
 
 def finding(workload: SimWorkload, *, hourly: bool) -> Finding:
-    """What holds for one workload."""
+    """The finding for one workload."""
     functions, instances = function_points(workload), instance_points(workload, hourly=hourly)
     less = [line.less_time for line in same_cost(workload, hourly=hourly) if line.less_time is not None]
     return Finding(

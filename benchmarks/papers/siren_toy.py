@@ -1,4 +1,4 @@
-"""The toy table of Siren's paper beside the simulator's: logistic regression on 20, 150 and X functions."""
+"""The toy table of Siren's paper next to the simulator's: logistic regression on 20, 150 and X functions."""
 
 from dataclasses import asdict, dataclass, replace
 
@@ -14,14 +14,14 @@ MEMORY_MB = 256
 EC2_USD_PER_HOUR = 0.34
 EC2_CORES = 8
 EC2_CORE_SPEED = 720.7 / 8 / (307.87 / 6)
-"""Of a c5.2xlarge's core over a 256 MB function: read off the paper's row, which it therefore reproduces."""
+"""Speed of a c5.2xlarge's core relative to a 256 MB function; derived from the paper's row, so it reproduces it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToyRow:
-    """One way to train: what the paper shows, and what the simulator gives.
+    """One way to train: the paper's figures and the simulator's.
 
-    usd  of the functions alone, as the paper's costs are: 150 x 50.04 s x 0.25 GB come to its $0.031
+    usd  of the functions alone, as in the paper: 150 x 50.04 s x 0.25 GB come to its $0.031
     usd_with_storage  with the storage requests, which dominate
     """
 
@@ -37,7 +37,7 @@ class ToyRow:
 
 
 def toy_table() -> list[ToyRow]:
-    """The paper's four rows, without chance."""
+    """The paper's four rows, without randomness."""
     return [
         _functions("20 functions", (20,) * 40, (0.009725, 237.40, 0.019)),
         _ec2(),

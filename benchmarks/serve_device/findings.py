@@ -1,6 +1,6 @@
-"""What the H200's tables say: noise, whether one configuration suits all, and how far the other models' mean goes.
+"""Statistics of the H200's tables: noise, whether one configuration suits all models, how good the others' mean is.
 
-`python benchmarks/serve_device/findings.py`: reads the shipped tables alone, needs no GPU and no torch.
+`python benchmarks/serve_device/findings.py`: reads the shipped tables only, needs no GPU and no torch.
 """
 
 import csv
@@ -35,7 +35,7 @@ def noise(table: str, name: tuple[str, ...], column: str) -> str:
 
 
 def relative(known: Known, slo_seconds: float) -> Floats:
-    """(models, configurations) items a dollar over the model's best, of the models that some configuration serves."""
+    """(models, configurations) items per dollar relative to the model's best, for models that can be served at all."""
     values: Floats = np.array([known.per_dollar(model, slo_seconds) for model in known.models])
     values = values[values.max(axis=1) > 0]
     best: Floats = values.max(axis=1, keepdims=True)

@@ -3,15 +3,16 @@
 | operator                      | text                            | meaning                                           |
 | ----------------------------- | ------------------------------- | ------------------------------------------------- |
 | Conv, ConvTranspose           | 64x56x56>128x28x28 k3x3 s2x2 g1 | input > output, kernel, stride, groups; 1-D alike |
-| Gemm                          | 128x768x3072                    | rows an item x in x out: a product with weights   |
-| MatMul                        | 12x128x64x128                   | products an item x rows x inner x columns         |
+| Gemm                          | 128x768x3072                    | rows per item x in x out: a product with weights  |
+| MatMul                        | 12x128x64x128                   | products per item x rows x inner x columns        |
 | Attention                     | 12x128x128x64                   | heads x queries x keys x width                    |
 | LSTM, GRU                     | 64x512>512 l2 d1                | steps x inputs > hidden, layers, directions       |
 | MaxPool, AveragePool, Resize  | 64x112x112>64x56x56 k3x3 s2x2   | input > output; Resize has no kernel              |
-| Gather                        | 128>30522x768                   | rows an item > the table                          |
+| Gather                        | 128>30522x768                   | rows per item > the table                         |
 | others, as Relu, Add, Softmax | 64x56x56                        | the output                                        |
 
-FLOPs count a multiply-add as two. Bytes are float32's: what one item reads and writes, and the weights once a call.
+FLOPs count a multiply-add as two. Bytes are those of float32: what one item reads and writes, and the weights once
+per call.
 """
 
 import math
@@ -38,7 +39,7 @@ def item(tensor: Tensor, batch: int) -> tuple[int, ...]:
 
 
 class Call:
-    """One call of PyTorch's dispatcher: its arguments by the schema's names, and what it gave back."""
+    """One call of PyTorch's dispatcher: its arguments by the schema's names, and its result."""
 
     def __init__(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any, batch: int) -> None:
         names = [argument.name for argument in function._schema.arguments]
@@ -60,7 +61,7 @@ class Call:
 
 
 def spread(values: Sequence[int] | int | None, count: int) -> list[int]:
-    """As many numbers as there are axes."""
+    """One number per axis."""
     if values is None or values == []:
         return [1] * count
     return [values] * count if isinstance(values, int) else [*values] * (count if len(values) == 1 else 1)
@@ -189,7 +190,7 @@ RULES: dict[str, Callable[[Call], tuple[str, str]]] = {
 
 
 def canonical(call: Call, aten: str) -> tuple[str, str]:
-    """(operator, text) of a call; an unknown one keeps PyTorch's name, in ONNX's way of writing it."""
+    """(operator, text) of a call; an unknown one keeps PyTorch's name, in ONNX's spelling."""
     rule = RULES.get(aten)
     if rule is not None:
         return rule(call)
@@ -244,5 +245,5 @@ def work(operator: str, shape: str) -> tuple[float, float]:
 
 
 def dtype_of(precision: str) -> torch.dtype:
-    """What tensors hold: tf32 is float32 with shorter products."""
+    """The tensors' type; tf32 is float32 with less precise products."""
     return torch.float16 if precision == "fp16" else torch.float32

@@ -1,6 +1,6 @@
 """The measuring program, on the GPU's machine: `python3 -m serve_device.measure probe | trace | models | operators`.
 
-Rows are written as they are measured; a share whose process breaks is started again behind the point that broke it.
+Rows are written as they are measured; a share whose process crashes is restarted after the point that crashed it.
 """
 
 import argparse
@@ -40,7 +40,7 @@ Key = tuple[str, ...]
 
 
 class Table:
-    """A CSV file that grows by rows, and knows which points it holds."""
+    """A CSV file that grows by rows, and knows which points it has."""
 
     def __init__(self, path: Path, columns: str, keys: Iterable[str], earlier: Path | None = None) -> None:
         self.path, self.columns, self.keys = path, columns.split(","), tuple(keys)
@@ -57,14 +57,14 @@ class Table:
             self.done |= {tuple(row[key] for key in self.keys): row for row in csv.DictReader(lines)}
 
     def reread(self) -> None:
-        """Takes in what another process wrote."""
+        """Read the rows that another process wrote."""
         self._read(self.path)
 
     def has(self, *key: object) -> bool:
         return tuple(str(part) for part in key) in self.done
 
     def seconds(self, *key: object) -> float:
-        """What a model's point took; 0 where it is not there or did not run."""
+        """Seconds of a model's point; 0 where it is missing or did not run."""
         row = self.done.get(tuple(str(part) for part in key), {})
         return float(row.get("median_ms") or 0.0) / 1e3
 
@@ -75,7 +75,7 @@ class Table:
 
 
 def digits(value: float) -> float:
-    """Four of them: more are noise."""
+    """The value with four significant digits; more would be noise."""
     return float(f"{value:.4g}")
 
 
@@ -94,7 +94,7 @@ def alive() -> bool:
 
 
 def ready(module: nn.Module, precision: str) -> nn.Module:
-    """The module as it is served in that precision: channels last where tensor cores work."""
+    """The module as it is served in that precision: channels last where tensor cores are used."""
     set_precision(precision)
     if precision == "fp32":
         return module
@@ -126,7 +126,7 @@ def measure_models(
     until: float,
     again: int,
 ) -> None:
-    """Every model x precision x batch in this share, skipping what the table has; `again` = 1 repeats a tenth."""
+    """Every model x precision x batch in this share, except those in the table; `again` = 1 repeats a tenth."""
     chosen = random.Random(sms * 2 + again)
     for entry in ZOO:
         if entry.name not in modules:
@@ -234,7 +234,7 @@ def _measure_operator(
     same: dict[str, object] = {"operator": operator, "shape": shape, "sms": sms, "precision": precision, "round": again}
     timed: list[tuple[int, Callable[[], float]]] = []
     with beside():
-        torch.cuda.empty_cache()  # all shares' processes together must fit into the GPU: none may hoard
+        torch.cuda.empty_cache()  # all shares' processes together must fit into the GPU's memory
         bench = Bench(operator, shape, dtype_of(precision), torch.device("cuda"), precision != "fp32")
         for batch in batches:
             try:
@@ -286,7 +286,7 @@ def trace_models(path: Path, modules: dict[str, nn.Module], device: torch.device
 
 
 def probe(path: Path, sms: int, found: int) -> None:
-    """What a share really gives: fp16 products in TFLOP/s, with and without a graph, and copies in GB/s."""
+    """The real performance of a share: fp16 products in TFLOP/s, with and without a graph, and copies in GB/s."""
     a = torch.randn(8192, 8192, device="cuda", dtype=torch.float16)
     small = torch.randn(2048, 2048, device="cuda", dtype=torch.float16)
     moved = torch.empty(1 << 29, device="cuda", dtype=torch.uint8)
@@ -301,7 +301,7 @@ def probe(path: Path, sms: int, found: int) -> None:
 
 
 def over_shares(levels: list[int], parts: int, table: Table | None, job: Callable[[int, int, int], None]) -> None:
-    """`job(sms, found, part)` for every share and part, side by side; one that breaks is started again a few times."""
+    """`job(sms, found, part)` for every share and part, concurrently; one that crashes is restarted a few times."""
     began = time.monotonic()
 
     def start(sms: int, part: int) -> int:

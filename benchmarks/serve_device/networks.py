@@ -1,4 +1,4 @@
-"""The models that torchvision does not have, in their usual sizes, written for static shapes and random weights."""
+"""Models that torchvision does not have, in their usual sizes, with static shapes and random weights."""
 
 from itertools import pairwise
 
@@ -9,7 +9,7 @@ from torchvision.models import resnet50
 
 
 class Encoder(nn.Module):
-    """One layer of BERT: attention and two dense layers, each with a residual and a norm behind it."""
+    """One layer of BERT: attention and two dense layers, each followed by a residual and a norm."""
 
     def __init__(self, width: int, heads: int, hidden: int, cross: bool = False) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class Recurrent(nn.Module):
 class Tacotron(nn.Module):
     """Text to spectrogram: convolutions and a bidirectional LSTM, then the decoder's LSTM and the post-net.
 
-    The decoder runs over given frames, as one call, since a loop with a stop token has no static shape.
+    The decoder runs over given frames in one call, because a loop with a stop token has no static shape.
     """
 
     def __init__(self, width: int = 512, frames: int = 200, mels: int = 80) -> None:
@@ -126,7 +126,7 @@ class Tacotron(nn.Module):
 
 
 def conv(inputs: int, outputs: int, kernel: int = 3, stride: int = 1, group: int = 1) -> nn.Sequential:
-    """Convolution, norm, SiLU: YOLO's brick."""
+    """Convolution, norm, SiLU: YOLO's block."""
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=group, bias=False),
         nn.BatchNorm2d(outputs),
@@ -135,7 +135,7 @@ def conv(inputs: int, outputs: int, kernel: int = 3, stride: int = 1, group: int
 
 
 class Split(nn.Module):
-    """YOLO's stage: half of the channels pass through residual bricks, and both halves join again."""
+    """YOLO's stage: half of the channels pass through residual blocks, then both halves are concatenated."""
 
     def __init__(self, width: int, depth: int) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ class Split(nn.Module):
 
 
 class Yolo(nn.Module):
-    """One-stage detector: split stages, a way up and a way down the pyramid, three heads."""
+    """One-stage detector: split stages, a pyramid with a top-down and a bottom-up path, three heads."""
 
     def __init__(self, width: int = 32, classes: int = 80) -> None:
         super().__init__()
@@ -206,7 +206,7 @@ class Rpn(nn.Module):
 
 
 class Separable(nn.Module):
-    """NASNet's brick: ReLU, depthwise and pointwise convolution and norm, twice."""
+    """NASNet's block: ReLU, depthwise and pointwise convolution and norm, twice."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int) -> None:
         super().__init__()
@@ -227,7 +227,7 @@ class Separable(nn.Module):
 
 
 class Cell(nn.Module):
-    """NASNet's cell in short: five sums of separable convolutions and pools, side by side, joined."""
+    """NASNet's cell, simplified: five parallel sums of separable convolutions and pools, concatenated."""
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         super().__init__()
@@ -282,7 +282,7 @@ class Dcgan(nn.Module):
 
 
 class Grow(nn.Module):
-    """A residual brick that doubles the picture's size."""
+    """A residual block that doubles the image's size."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -361,7 +361,7 @@ class Ncf(nn.Module):
 
 
 class Dcn(nn.Module):
-    """Deep and cross network: 26 fields a candidate, crosses beside dense layers. Input: ids, (B, C, 26)."""
+    """Deep and cross network: 26 fields per candidate, cross and dense layers in parallel. Input: ids, (B, C, 26)."""
 
     def __init__(self, fields: int = 26, width: int = 16, crosses: int = 4, table: int = 200000) -> None:
         super().__init__()

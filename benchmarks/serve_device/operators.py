@@ -1,4 +1,4 @@
-"""A canonical operator as something that can be run by itself: from its name and shape back to a call of PyTorch's."""
+"""A canonical operator that runs on its own: from its name and shape back to a call of PyTorch."""
 
 from collections.abc import Callable
 
@@ -75,7 +75,7 @@ class Bench:
         return None
 
     def _padding(self) -> tuple[int, ...]:
-        """The smallest padding that makes this output of this input."""
+        """The smallest padding that gives this output size for this input size."""
         sizes = zip(self.source[1:], self.target[1:], self.options["k"], self.options["s"], strict=True)
         if self.operator == "ConvTranspose":
             return tuple(max(0, ((a - 1) * s + k - b) // 2) for a, b, k, s in sizes)

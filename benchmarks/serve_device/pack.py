@@ -1,6 +1,6 @@
-"""Packs what `measure` wrote into the tables that ship with mlcd, and prints what they say.
+"""Packs the rows of `measure` into the tables that ship with mlcd, and prints their sizes.
 
-`python3 -m serve_device.pack FOLDER TARGET`, where the folder holds models.csv, operators.csv and uses.csv.
+`python3 -m serve_device.pack FOLDER TARGET`, where FOLDER has models.csv, operators.csv and uses.csv.
 """
 
 import csv
@@ -19,7 +19,7 @@ def rows(path: Path) -> list[Row]:
 
 
 def write(path: Path, columns: list[str], found: list[Row]) -> None:
-    """The same bytes from the same rows: no time stamp, sorted, blanks for what has no value."""
+    """Write rows reproducibly: no time stamp, sorted, blanks for missing values."""
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, extrasaction="ignore", restval="", lineterminator="\n")
     writer.writeheader()
@@ -40,7 +40,7 @@ def order(row: Row) -> tuple[object, ...]:
 
 
 def complete(found: list[Row], configurations: int) -> list[Row]:
-    """The operators that were measured in every configuration, by what was measured last."""
+    """The operators that were measured in every configuration, with their latest measurements."""
     latest = {order(row): row for row in found if row["status"] != "error"}
     seen: dict[tuple[str, str], int] = defaultdict(int)
     for row in latest.values():

@@ -1,4 +1,4 @@
-"""A share of the GPU: a process that may use so many of its multiprocessors, and memory in proportion."""
+"""A share of the GPU: a process that may use some of its multiprocessors, and memory in proportion."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ PIPES = "/tmp/mlcd-mps"
 
 @contextmanager
 def service() -> Iterator[None]:
-    """CUDA's multi-process service, for as long as shares are measured."""
+    """Run CUDA's multi-process service for the duration of the `with` block."""
     Path(PIPES).mkdir(exist_ok=True)
     os.environ["CUDA_MPS_PIPE_DIRECTORY"] = os.environ["CUDA_MPS_LOG_DIRECTORY"] = PIPES
     subprocess.run(["nvidia-cuda-mps-control", "-d"], check=True)
@@ -26,15 +26,15 @@ def service() -> Iterator[None]:
 
 
 def percentage(sms: int) -> int:
-    """What the service takes: whole percents, of which it makes whole multiprocessors, rounded down to pairs."""
+    """The service's setting: a whole percentage, which it converts to multiprocessors, rounded down to pairs."""
     return -(-100 * sms // WHOLE)
 
 
 def start_share(sms: int, work: Callable[[int], None]) -> int:
-    """Starts `work(multiprocessors)` in a process of its own with that share, and gives back its id.
+    """Start `work(multiprocessors)` in a new process with that share, and return the process id.
 
-    A process a share: the limit is read when CUDA starts. Modules imported and built here are there too, by fork;
-    so CUDA must not be in use in this process.
+    Each share needs its own process, because CUDA reads the limit when it starts. The fork shares modules imported and
+    built here; so CUDA must not be in use in this process.
     """
     child = os.fork()
     if child:
@@ -48,12 +48,12 @@ def start_share(sms: int, work: Callable[[int], None]) -> int:
         with torch.cuda.stream(torch.cuda.Stream()), torch.no_grad():  # type: ignore[no-untyped-call]
             work(found)
         code = 0
-    except BaseException:  # the fork's edge: nothing may run on as if it were the parent
+    except BaseException:  # the forked process must end here and never continue as the parent
         traceback.print_exc()
     finally:
         os._exit(code)
 
 
 def wait_for(child: int) -> bool:
-    """True where it ended well."""
+    """Whether it ended without error."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,7 +1,7 @@
-"""How one point is timed: a batch from the host's memory to the end of the model, or an operator by itself.
+"""Timing of one point: a batch from the host's memory to the end of the model, or an operator on its own.
 
-Preparing a point (choosing kernels, loading them, capturing the graph) takes far longer than timing it, and most of it
-on the CPU. So many processes prepare at a time, and one alone times: `alone()` is held only while the clock runs.
+Preparing a point (choosing kernels, loading them, capturing the graph) takes far longer than timing it, mostly on the
+CPU. So several processes prepare at the same time, and only one times: `alone()` is held only while the clock runs.
 """
 
 import fcntl
@@ -34,12 +34,12 @@ def held(kind: int) -> Iterator[None]:
 
 
 def beside() -> AbstractContextManager[None]:
-    """While held, others may use the GPU too, and nobody's clock runs."""
+    """While held, other processes may use the GPU too, and no clock runs."""
     return held(fcntl.LOCK_SH)
 
 
 def alone() -> AbstractContextManager[None]:
-    """While held, nobody else uses the GPU."""
+    """While held, no other process uses the GPU."""
     return held(fcntl.LOCK_EX)
 
 
@@ -55,7 +55,7 @@ class Timing:
 
 
 def set_precision(precision: str) -> None:
-    """fp32 means full products: TF32 is only used where it is asked for."""
+    """fp32 means full-precision products: TF32 is used only for tf32."""
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
 
@@ -82,10 +82,10 @@ def clock(run: Run) -> float:
 
 
 def time_model(module: nn.Module, host: Tensor, expected_seconds: float) -> Timing:
-    """The model on a batch that lies in pinned host memory: copy in, run, wait. As a server with one batch at a time.
+    """Time the model on a batch in pinned host memory: copy in, run, wait, as a server with one batch at a time.
 
-    The model runs as a CUDA graph, as tuned servers do; where the graph does not fit, or would not matter, as it is.
-    Raises torch.cuda.OutOfMemoryError where the share's memory does not hold it.
+    The model runs as a CUDA graph, as in tuned servers; where the graph does not fit or would not matter, it runs
+    eagerly. Raises torch.cuda.OutOfMemoryError where the share's memory is too small.
     """
     torch.cuda.reset_peak_memory_stats()
     graph: torch.cuda.CUDAGraph | None = None
@@ -135,9 +135,9 @@ def gpu_clock(run: Run) -> float:
 
 
 def prepare_operator(run: Run) -> Callable[[], float]:
-    """Readies a call, beside others; what comes back is to be called alone, and gives the seconds of one call.
+    """Prepare a call while other processes run; returns a function to call alone, which gives the seconds of one call.
 
-    A short call is repeated in one graph, so that launches do not count. The smaller of two rounds counts.
+    A short call is repeated in one graph, so that launches do not count. The shorter of two rounds counts.
     """
     run()
     rough = gpu_clock(run)

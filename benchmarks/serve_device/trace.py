@@ -17,7 +17,7 @@ MARK = "op|"
 
 
 class Naming(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Runs every call inside a range that bears its canonical name and shape."""
+    """Runs every call inside a profiler range with its canonical name and shape."""
 
     def __init__(self, batch: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -27,7 +27,7 @@ class Naming(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Sequence[Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        # The shape is known after the call: the range bears a number, which the list of keys resolves.
+        # The shape is known only after the call: the range has a number, an index into the list of keys.
         with record_function(f"{MARK}{len(self.keys)}"):
             out = func(*args, **(kwargs or {}))
         call = Call(func, args, kwargs or {}, out, self.batch)
@@ -37,7 +37,7 @@ class Naming(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @dataclass(frozen=True, kw_only=True)
 class Use:
-    """An operator of a model: how often it is called with this shape, and its microseconds in all."""
+    """An operator of a model: how often it is called with this shape, and its total microseconds."""
 
     operator: str
     shape: str

@@ -1,4 +1,4 @@
-"""The models that are measured: name, family, how to build it, and what one item of its input looks like."""
+"""The measured models: name, family, how to build each, and the shape of one input item."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from serve_device import networks
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One model. `shape` is of one item; `ids` bounds the ids where the input is ids, and is 0 where it is numbers."""
+    """One model. `shape` is of one item; `ids` is the upper bound of an input of ids, and 0 for an input of numbers."""
 
     name: str
     family: str
@@ -21,7 +21,7 @@ class Entry:
     ids: int = 0
 
     def module(self) -> nn.Module:
-        """Its structure, without weights: `fill` gives it memory and random ones."""
+        """Its structure without weights; `fill` allocates random ones."""
         with torch.device("meta"):
             return self.build().eval()
 
@@ -33,7 +33,7 @@ class Entry:
 
 
 def fill(module: nn.Module, device: torch.device) -> nn.Module:
-    """Memory on the device and random weights, scaled so that activations neither vanish nor blow up."""
+    """Allocate random weights on the device, scaled so that activations neither vanish nor explode."""
     module = module.to_empty(device=device)
     with torch.no_grad():
         for parameter in module.parameters():
@@ -48,7 +48,7 @@ def fill(module: nn.Module, device: torch.device) -> nn.Module:
 
 
 def picture(name: str, family: str, side: int = 224, **options: object) -> Entry:
-    """A classifier of torchvision's."""
+    """An image classifier of torchvision."""
     builder = getattr(vision, name)
     return Entry(name=name, family=family, build=lambda: builder(**options), shape=(3, side, side))
 

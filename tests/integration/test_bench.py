@@ -1,4 +1,4 @@
-"""`mlcd bench`: small real runs, the JSON that is promised, the definitions by hand, and bad input."""
+"""`mlcd bench`: small real runs, the documented JSON, the definitions by hand, and bad input."""
 
 import csv
 import hashlib
@@ -137,12 +137,12 @@ def test_train_on_tables_gives_the_promised_json(mlcd: Mlcd, tables: Path) -> No
             assert row["ratio"] == pytest.approx(row["total_usd"] / row["optimum"])
 
 
-def test_a_run_is_the_same_again(mlcd: Mlcd, tables: Path) -> None:
+def test_a_run_is_reproducible(mlcd: Mlcd, tables: Path) -> None:
     more = ("--strategies", "heterbo", "--goal", "both", "-o", "json")
     assert train(mlcd, tables, *more).out == train(mlcd, tables, *more).out
 
 
-def test_train_text_says_where_the_figures_come_from(mlcd: Mlcd, tables: Path) -> None:
+def test_train_text_states_the_source_of_the_figures(mlcd: Mlcd, tables: Path) -> None:
     answer = train(mlcd, tables, "--strategies", "random:steps=2", "--goal", "fastest", "--workloads", "alpha")
     assert answer.code == 0
     assert "replayed from measured tables" in answer.out
@@ -168,7 +168,7 @@ def test_train_on_the_simulator(mlcd: Mlcd) -> None:
     assert row["total_usd"] <= row["limit_usd"]
 
 
-def test_the_unseen_are_apart(mlcd: Mlcd, tables: Path) -> None:
+def test_unseen_workloads_are_summarised_separately(mlcd: Mlcd, tables: Path) -> None:
     kept = {}
     for which in ("only", "no"):
         answer = train(mlcd, tables, "--strategies", "random:steps=2", "--unseen", which, "-o", "json")
@@ -298,7 +298,7 @@ def test_several_processes_without_joblib_name_the_extra(mlcd: Mlcd, tables: Pat
     assert "pip install 'mlcd[bench]'" in answer.err
 
 
-def test_no_processes_are_refused(mlcd: Mlcd, tables: Path) -> None:
+def test_zero_processes_are_refused(mlcd: Mlcd, tables: Path) -> None:
     assert "--jobs: must be" in train(mlcd, tables, "--jobs", "0").err
 
 

@@ -81,13 +81,13 @@ def test_the_table_says_what_was_compared() -> None:
     ],
 )
 @pytest.mark.usefixtures("measured")
-def test_mistakes_are_answered_in_one_line(words: list[str], message: str) -> None:
+def test_bad_options_get_a_one_line_message(words: list[str], message: str) -> None:
     done = CliRunner().invoke(cli, ["bench", "serve", "--jobs", "1", "--seeds", "1", *words])
     assert done.exit_code != 0
     assert re.search(message, str(done.exception) + done.output)
 
 
-def test_tables_without_operators_leave_out_what_needs_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strategies_that_need_operators_are_skipped_on_tables_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bed_room, "beds", lambda **_: (made_up(operators=False),))
     words = ["bench", "serve", "--jobs", "1", "--seeds", "1", "--slo", "3", "--trials", "3"]
     done = CliRunner().invoke(cli, [*words, "--strategies", "falcon,random", "-o", "json"])
@@ -96,7 +96,7 @@ def test_tables_without_operators_leave_out_what_needs_them(monkeypatch: pytest.
     assert {row["strategy"] for row in json.loads(done.stdout)["rows"]} == {"random"}
 
 
-def test_a_target_is_not_among_what_is_known() -> None:
+def test_a_target_is_not_among_its_sources() -> None:
     bed = made_up()
     assert "bert-base" not in {model.name for model in bed.sources("bert-base").models}
     assert len(bed.sources("bert-base").models) == len(bed.known.models) - 1
@@ -143,7 +143,7 @@ def test_noise_is_on_trials_by_seed_and_the_choice_is_judged_without_it() -> Non
     assert case.accuracy(config) == 1
 
 
-def test_what_was_not_measured_is_no_configuration() -> None:
+def test_unmeasured_configurations_are_excluded() -> None:
     bed = made_up()
     hidden = bed.model("lstm").latency_seconds.copy()
     hidden[::2] = np.nan
@@ -171,7 +171,7 @@ def test_an_exhaustive_walk_ends_at_the_optimum() -> None:
     assert made.usd_after(2) == pytest.approx(sum(made.usd[:2]))
 
 
-def test_what_was_never_reached_counts_one_more_than_could_be_made() -> None:
+def test_a_search_that_never_reached_the_accuracy_counts_one_more_than_the_maximum() -> None:
     nothing = Walk(accuracies=(), usd=(), configs=())
     assert nothing.accuracy_after(3) == 0
     assert nothing.trials_to(0.95) is None

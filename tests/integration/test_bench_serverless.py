@@ -1,4 +1,4 @@
-"""`mlcd bench serverless`: small real runs, the JSON that is promised, and bad input."""
+"""`mlcd bench serverless`: small real runs, the documented JSON, and bad input."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ def mlcd(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
     return code, said.out, said.err
 
 
-def test_the_json_that_is_promised(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_documented_json(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = mlcd(
         capsys, "--budgets", "50,300", "--seeds", "2", "--first-seed", "70", "--jobs", "1", "-o", "json"
     )
@@ -47,7 +47,7 @@ def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Simulated." in out
 
 
-def test_unseen_workloads_are_trained_without_knowing_them() -> None:
+def test_unseen_workloads_are_trained_without_prior_knowledge() -> None:
     rows = compare(
         ServerlessComparison(
             workloads=("unseen-0",), schedulers=("static", "mpc", "mpc-first", "mpc-again"), budgets=(200.0,), seeds=1

@@ -1,4 +1,4 @@
-"""A few runs of benchmarks/chaos.py, at instants that are the same every time; `--runs 20` there has all of them."""
+"""A few runs of benchmarks/chaos.py at fixed instants; its `--runs 20` makes all of them."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-chaos = import_module("benchmarks.chaos")  # a script, not a module of a package that mypy would know
+chaos = import_module("benchmarks.chaos")  # a script, not a module that mypy knows
 
 pytestmark = [
     pytest.mark.waits,
@@ -20,7 +20,7 @@ pytestmark = [
     "what",
     [
         "local:full-disk",
-        # test_minicloud.py kills mlcd there, and test_local.py goes on with a run that was killed.
+        # test_minicloud.py kills mlcd there, and test_local.py continues a run that was killed.
         pytest.param("minicloud:kill-mlcd", marks=pytest.mark.extra),
         pytest.param("local:kill-mlcd", marks=pytest.mark.extra),
         pytest.param("local:kill-all", marks=pytest.mark.extra),
@@ -29,7 +29,7 @@ pytestmark = [
         pytest.param("minicloud:out-of-memory", marks=pytest.mark.extra),
     ],
 )
-def test_a_run_that_is_hit_leaves_nothing_and_loses_nothing(what: str, tmp_path: Path) -> None:
+def test_a_disturbed_run_leaves_no_processes_and_loses_no_data(what: str, tmp_path: Path) -> None:
     cloud, _, blow = what.partition(":")
     if reason := chaos.possible(cloud, blow):
         pytest.skip(reason)
@@ -37,12 +37,12 @@ def test_a_run_that_is_hit_leaves_nothing_and_loses_nothing(what: str, tmp_path:
     assert row.wrong == [], row
 
 
-def test_every_blow_is_in_the_plan_and_has_its_words() -> None:
+def test_every_blow_is_in_the_plan_and_has_its_message() -> None:
     assert len(chaos.PLAN) == 20
     assert {what.partition(":")[2] for what in chaos.PLAN} == set(chaos.BLOWS) == set(chaos.SAYS)
 
 
-def test_what_is_left_behind_is_found(tmp_path: Path) -> None:
+def test_remaining_processes_are_found(tmp_path: Path) -> None:
     lease_id = f"mlcd-chaos-test-{tmp_path.name[-8:]}"
     assert chaos.remains(lease_id) == []
     with subprocess.Popen(["sleep", "60"], env={"MLCD_LEASE": lease_id, "PATH": "/usr/bin:/bin"}) as remaining:

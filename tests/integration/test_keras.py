@@ -1,4 +1,4 @@
-"""mlcd.keras.Progress in the environment of TensorFlow: counts, ends with the work, stops when asked, and goes on."""
+"""mlcd.keras.Progress in the environment of TensorFlow: counts, ends with the work, stops when asked, and continues."""
 
 import json
 import os
@@ -26,7 +26,7 @@ print("END")
 
 
 def run(folder: Path, *, together: int, stop_in_epoch: int) -> tuple[str, list[dict[str, Any]]]:
-    """What the script says, and what it reported."""
+    """The script's output, and its reports."""
     (folder / "progress.jsonl").unlink(missing_ok=True)
     (folder / "stop").unlink(missing_ok=True)
     env = {
@@ -43,7 +43,7 @@ def run(folder: Path, *, together: int, stop_in_epoch: int) -> tuple[str, list[d
 
 
 @pytest.mark.slow
-def test_fit_reports_stops_and_goes_on(tmp_path: Path) -> None:
+def test_fit_reports_stops_and_continues(tmp_path: Path) -> None:
     said, lines = run(tmp_path, together=4, stop_in_epoch=2)
     assert "END" not in said
     assert lines[0]["samples"] == 0

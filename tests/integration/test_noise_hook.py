@@ -1,4 +1,4 @@
-"""SGD noise as real processes report it: against brute force over all workers' gradients, and against a known truth."""
+"""SGD noise reported by real processes, compared with brute force over all workers' gradients and a known truth."""
 
 import json
 import math
@@ -135,7 +135,7 @@ def environments(folder: Path, count: int, name: str, form: str, env: Mapping[st
 
 
 def run_tensorflow(folder: Path, count: int, *command: str, **env: str) -> list[str]:
-    """What each of the workers says; all of them end well."""
+    """The output of each worker; all of them must succeed."""
     started = []
     try:
         for variables in environments(folder, count, "tensorflow", "ring", env):
@@ -152,7 +152,7 @@ def run_tensorflow(folder: Path, count: int, *command: str, **env: str) -> list[
 
 @pytest.fixture
 def run_torch(torch_workers: TorchWorkers, tmp_path: Path) -> Callable[..., list[str]]:
-    """The same of workers that run a script with PyTorch in the test's folder."""
+    """The same for workers that run a script with PyTorch in the test's folder."""
 
     def run(count: int, script: str, *arguments: str, form: str = "ring", **env: str) -> list[str]:
         variables = environments(tmp_path, count, "pytorch", form, env)
@@ -175,7 +175,7 @@ def readings(folder: Path) -> list[Reading]:
 def test_norms_equal_brute_force(run_torch: Callable[..., list[str]], tmp_path: Path, count: int, form: str) -> None:
     said = run_torch(count, BRUTE_FORCE, "-1", form=form, MLCD_NOISE_EVERY="1")
     found = {reading.samples: reading.noise for reading in readings(tmp_path) if reading.noise is not None}
-    # All steps but the first, which is not measured, and the last, which would be told in a next one.
+    # All steps but the first, which is not measured, and the last, which the next step would report.
     assert list(found) == [6 * count * step for step in range(2, 8)]
     for samples, local, total in truths(said[0])[1:-1]:
         seen = found[samples]
@@ -186,7 +186,7 @@ def test_norms_equal_brute_force(run_torch: Callable[..., list[str]], tmp_path: 
         assert local > 1.1 * total, "the workers do disagree"
 
 
-def test_one_workers_infinite_gradient_is_told_and_survived(
+def test_one_workers_infinite_gradient_is_reported_and_survived(
     run_torch: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     run_torch(2, BRUTE_FORCE, "3", MLCD_NOISE_EVERY="1")
@@ -209,8 +209,8 @@ def test_the_noise_scale_is_the_true_one(
     assert noise_scale(found) == pytest.approx(2 * d + 1, rel=0.10)
 
 
-def test_by_default_it_measures_as_often_as_it_can_afford(run_torch: Callable[..., list[str]], tmp_path: Path) -> None:
-    """A tiny model, whose steps take hardly more than measuring; all workers agree on which, or they would hang."""
+def test_default_interval_keeps_the_measuring_share(run_torch: Callable[..., list[str]], tmp_path: Path) -> None:
+    """A tiny model, whose steps take hardly more than measuring; all agree on the steps, or they would hang."""
     run_torch(2, KNOWN_NOISE, "10", "600")
     times = [reading.samples for reading in readings(tmp_path) if reading.noise is not None]
     steps = [round(samples / 48) for samples in times if samples is not None]

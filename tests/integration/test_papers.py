@@ -1,4 +1,4 @@
-"""The scripts of benchmarks/papers: small real runs, the JSON that is promised, and bad input."""
+"""The scripts of benchmarks/papers: small real runs, the documented JSON, and bad input."""
 
 import json
 import subprocess
@@ -59,7 +59,7 @@ def test_heterbo_gives_the_promised_json(capsys: pytest.CaptureFixture[str]) -> 
     assert price["ours"] == pytest.approx(7.2 / 0.17)
 
 
-def test_heterbo_says_that_it_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:
+def test_heterbo_states_that_it_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:
     out = called(capsys, heterbo, "--figures", "1b,3", "--jobs", "1")
     assert out.startswith("SIMULATED")
     assert "ours (simulated)" in out
@@ -69,7 +69,7 @@ def test_heterbo_says_that_it_is_simulated(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("words", "message"), [(("--figures", "4"), "no figure '4'"), (("--figures", ","), "name at least one")]
 )
-def test_figures_that_are_none_are_refused(words: Sequence[str], message: str) -> None:
+def test_unknown_figures_are_refused(words: Sequence[str], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         heterbo.main(words)
 
@@ -80,7 +80,7 @@ def test_seeds_are_one_or_more(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--seeds: must be a whole number from 1 up" in capsys.readouterr().err
 
 
-def test_every_figure_of_the_paper_is_there() -> None:
+def test_every_figure_of_the_paper_exists() -> None:
     names = ["1a", "1b", "2", "3", "5", "7", *map(str, range(9, 20))]
     assert list(FIGURES) == names
     assert figure_names("all") == tuple(names)
@@ -107,7 +107,7 @@ def test_figures_run_with_one_seed(figure: str) -> None:
     assert all(entry.figure == figure and entry.what and entry.unit for entry in entries)
 
 
-def test_what_can_be_promised_is_no_better_than_the_free_optimum() -> None:
+def test_the_best_promised_is_no_better_than_the_free_optimum() -> None:
     experiment = Experiment(job="resnet-scale-out", goal=Goal(minimize=Objective.TIME, budget=Usd.of(100)))
     free, promised = free_optimum(experiment), best_promised(experiment)
     assert free is not None

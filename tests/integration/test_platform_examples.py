@@ -1,4 +1,4 @@
-"""Each platform's example really trains on two nodes: two agents on this machine, with all that they start."""
+"""Each platform's example really trains on two nodes: two agents on this machine, with all their processes."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def job_file(example: str) -> dict[str, Any]:
 
 
 def free_ports() -> int:
-    """A port with a few free ones after it; whoever starts right after this takes them."""
+    """A port with a few free ones after it, for a process that starts right away."""
     # A range for each of xdist's workers: what is free now is taken only in seconds.
     own = 20000 + 4000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 3)
     for port in range(own + os.getpid() % 2000, own + 4000 - 8, 16):
@@ -66,7 +66,7 @@ class Ended:
 
 
 class Nodes:
-    """A job's agents on this machine; leaving ends them."""
+    """A job's agents on this machine; the end of the `with` block ends them."""
 
     def __init__(self, folder: Path, example: str, *, count: int = 2, run: str | None = None, **changes: Any) -> None:
         text = job_file(example)
@@ -131,7 +131,7 @@ class Nodes:
 
 
 def engine_python(name: str) -> str:
-    """The Python of .venvs/NAME; skips where it was not made."""
+    """The Python of .venvs/NAME; skips the test where that does not exist."""
     python = ROOT / ".venvs" / name / "bin" / "python"
     if not (ROOT / ".venvs" / name / "mlcd.stamp").exists():
         pytest.skip(f"no .venvs/{name}: run scripts/setup-engine {name}")
@@ -156,7 +156,7 @@ def test_pytorch_trains_on_two_nodes(tmp_path: Path, form: str) -> None:
 
 
 @pytest.mark.slow
-def test_pytorch_stops_when_asked_and_goes_on_with_another_number_of_nodes(tmp_path: Path) -> None:
+def test_pytorch_stops_when_asked_and_continues_with_another_number_of_nodes(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed: scripts/setup-venv test")
     with Nodes(tmp_path, "digits-cnn") as nodes:
         nodes.wait_for_progress(20_000)
@@ -198,7 +198,7 @@ def test_tensorflow_trains_on_two_nodes(tmp_path: Path, form: str) -> None:
     run = f"MLCD_TENSORFLOW_PYTHON={shlex.quote(engine_python('tensorflow'))}; {job_file(example)['run']} --epochs 15"
     samples = 1500 * 15
     with Nodes(tmp_path, example, run=run, samples=samples) as nodes:
-        ended = nodes.wait([0, 1] if form == "ring" else [0])  # with ps the chief alone knows when it is over
+        ended = nodes.wait([0, 1] if form == "ring" else [0])  # with ps only the chief knows when the job is done
     assert ended.codes[0] == 0, ended.log
     assert form == "ps" or ended.codes[1] == 0, ended.log
     assert ended.samples[0] == 0
@@ -218,7 +218,7 @@ def test_any_command_trains_on_two_nodes(tmp_path: Path) -> None:
     assert ended.metrics()["last_loss"] < ended.metrics()["first_loss"]
 
 
-def test_every_example_names_a_platform_that_is_there_and_files_that_exist() -> None:
+def test_every_example_names_an_existing_platform_and_existing_files() -> None:
     files = sorted(EXAMPLES.glob("*.yaml"))
     assert {job_file(file.stem)["platform"]["name"] for file in files} == set(NAMES)
     for file in files:

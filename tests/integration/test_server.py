@@ -1,4 +1,4 @@
-"""The server as its clients see it: a real process, a client of another maker, malformed requests, bad starts."""
+"""The server from outside: a real process, a third-party client, malformed requests, failing starts."""
 
 import gzip
 import http.client
@@ -46,7 +46,7 @@ def tables(models: dict[str, Path]) -> Iterator[RunningServer]:
 
 
 def send(server: RunningServer, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-    """(status, JSON of the answer)."""
+    """(status, JSON of the response)."""
     host, port = server.address.removeprefix("http://").split(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=20)
     try:
@@ -64,12 +64,12 @@ def infer(server: RunningServer, body: Any, **headers: str) -> tuple[int, Any]:
 
 
 def one(**change: Any) -> dict[str, Any]:
-    """A good request for mlp-small, changed."""
+    """A valid request for mlp-small, with changes."""
     return {"inputs": [{"name": "input", "datatype": "FP32", "shape": [1, 256], "data": [0.5] * 256, **change}]}
 
 
 class TestProtocol:
-    def test_tritons_client_talks_to_it(self, server: RunningServer) -> None:
+    def test_tritons_client_works(self, server: RunningServer) -> None:
         triton = pytest.importorskip("tritonclient.http")
         client = triton.InferenceServerClient(server.address.removeprefix("http://"))
         assert client.is_server_live()
@@ -93,7 +93,7 @@ class TestProtocol:
             client.get_model_metadata("other")
         client.close()
 
-    def test_answers_are_the_models(self, server: RunningServer, models: dict[str, Path]) -> None:
+    def test_responses_are_the_models_outputs(self, server: RunningServer, models: dict[str, Path]) -> None:
         onnxruntime = pytest.importorskip("onnxruntime")
         values = np.random.default_rng(1).standard_normal((5, 256)).astype(np.float32)
         expected = onnxruntime.InferenceSession(models["mlp-small"]).run(None, {"input": values})[0]
@@ -102,7 +102,7 @@ class TestProtocol:
         assert answer["outputs"][0]["shape"] == [5, 10]
         np.testing.assert_allclose(answer["outputs"][0]["data"], expected.ravel(), rtol=1e-4, atol=1e-5)
 
-    def test_requests_that_come_together_are_run_together_and_told_apart(self, tables: RunningServer) -> None:
+    def test_concurrent_requests_share_a_batch_and_get_their_own_answers(self, tables: RunningServer) -> None:
         def ask(seed: int) -> list[float]:
             ids = np.random.default_rng(seed).integers(0, 8000, 64).tolist()
             given = {"name": "ids", "datatype": "INT64", "shape": [1, 64], "data": ids}
@@ -195,8 +195,8 @@ class TestMalformed:
         assert infer(server, gzip.compress(json.dumps(one()).encode()), Content_Encoding="gzip")[0] == 415
         assert infer(server, b" " * (10**6 + 1))[0] == 413
 
-    def test_a_model_that_refuses_its_inputs_refuses_only_those(self, tables: RunningServer) -> None:
-        """An index beyond the table fails inside the model, in a batch with others' requests."""
+    def test_only_inputs_that_the_model_rejects_are_refused(self, tables: RunningServer) -> None:
+        """An index beyond the table fails inside the model, in a batch with other requests."""
 
         def ask(index: int) -> int:
             given = {"name": "ids", "datatype": "INT64", "shape": [1, 64], "data": [index] * 64}
@@ -206,7 +206,7 @@ class TestMalformed:
         with ThreadPoolExecutor(6) as pool:
             assert list(pool.map(ask, indices)) == [200, 400, 200, 200, 400, 200]
 
-    def test_half_a_request_and_noise_do_no_harm(self, server: RunningServer) -> None:
+    def test_partial_requests_and_random_bytes_do_no_harm(self, server: RunningServer) -> None:
         host, port = server.address.removeprefix("http://").split(":")
         for data in (
             b"\x00\x01\x02\r\n\r\n",
@@ -235,8 +235,8 @@ class TestStarting:
         expected = onnxruntime.InferenceSession(models["mlp-small"]).run(None, {"input": values})[0].ravel()
         assert np.corrcoef(answer["outputs"][0]["data"], expected)[0, 1] > 0.98
 
-    def test_int8_of_weights_beside_the_file(self, models: dict[str, Path], tmp_path: Path) -> None:
-        """Two models that differ only in the file beside them are two models."""
+    def test_int8_of_external_weights(self, models: dict[str, Path], tmp_path: Path) -> None:
+        """Two models that differ only in their external weights are quantised separately."""
         onnx = pytest.importorskip("onnx")
         from mlcd.server.quantise import quantised
 
@@ -283,8 +283,8 @@ class TestStarting:
             (["--batch", "0"], "--batch: must be 1 or more"),
             (["--port", "70000"], "--port: must lie"),
             (["--size", "x"], "--size: must read"),
-            (["--cpus", "a"], "--cpus: must be numbers"),
-            (["--cpus", "4711"], "--cpus: not to be had"),
+            (["--cpus", "a"], "--cpus: must be comma-separated numbers"),
+            (["--cpus", "4711"], "--cpus: not available here"),
             (["--delay-ms", "-1"], "--delay-ms"),
         ],
     )
@@ -339,8 +339,8 @@ class TestEnding:
             process.send_signal(sign)
             assert process.wait(20) == 0
 
-    def test_it_ends_with_whoever_started_it(self, models: dict[str, Path]) -> None:
-        """However that one ends: here it is killed and cannot clean up."""
+    def test_it_ends_with_the_process_that_started_it(self, models: dict[str, Path]) -> None:
+        """However that process ends: here it is killed and cannot clean up."""
         code = (
             "import sys, time; from pathlib import Path; from mlcd.server import ServerOptions, start_server\n"
             "with start_server(ServerOptions(model=Path(sys.argv[1]))) as server:\n"
@@ -359,7 +359,7 @@ class TestEnding:
             time.sleep(0.1)
         assert gone(pid)
 
-    def test_nothing_is_left_after_stop(self, models: dict[str, Path]) -> None:
+    def test_no_process_remains_after_stop(self, models: dict[str, Path]) -> None:
         with start_server(ServerOptions(model=models["mlp-small"])) as server:
             pid = server.process.pid
             assert server.is_alive

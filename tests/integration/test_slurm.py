@@ -280,7 +280,7 @@ def test_the_job_ends_itself_when_mlcd_is_gone(engine: Slurm, order: Callable[..
     os.utime(wanted.folder / "heartbeat", (long_ago, long_ago))  # mlcd is killed: nobody touches it any more
     assert [leftover.owned for leftover in engine.leftovers()] == [False]
     until(lambda: queue() == "", "the job ends by itself")
-    assert "mlcd was not heard of" in (wanted.folder / "node-1" / "exit.json").read_text()
+    assert "it lost contact with mlcd" in (wanted.folder / "node-1" / "exit.json").read_text()
     assert tagged(wanted.lease_id) == []
 
 

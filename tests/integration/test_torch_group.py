@@ -1,4 +1,4 @@
-"""mlcd.torch with three processes: the parameter server's mean, and a checkpoint that only the first one can read."""
+"""mlcd.torch with three processes: the parameter server's mean, and a checkpoint that only the first can read."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from mlcd.platforms.registry import platform
 
 WORKER = """
 import sys, torch, mlcd.torch
-from mlcd.training.training_progress import course
+from mlcd.training.training_progress import current_progress
 rank = mlcd.torch.init()
 torch.manual_seed(rank)  # the first one's weights are everyone's
 model = mlcd.torch.parallel(torch.nn.Sequential(torch.nn.Linear(300, 200), torch.nn.Linear(200, 2)), bucket_cap_mb=0.1)
@@ -23,15 +23,15 @@ for step in range(3):
     optimizer.zero_grad()
     model(torch.randn(5, 300)).square().mean().backward()
     optimizer.step()
-    course().advance(15)
-course().save()
-print("RESULT", done, course().samples, [round(p.double().sum().item(), 5) for p in model.parameters()])
+    current_progress().advance(15)
+current_progress().save()
+print("RESULT", done, current_progress().samples, [round(p.double().sum().item(), 5) for p in model.parameters()])
 torch.distributed.barrier()
 """
 
 
 def run(workers: TorchWorkers, folders: list[Path], form: str) -> list[str]:
-    """What each of three workers says, with a checkpoint folder each."""
+    """The output of each of three workers, with a checkpoint folder each."""
     port = free_ports()
     environments = []
     for rank, folder in enumerate(folders):
@@ -43,7 +43,7 @@ def run(workers: TorchWorkers, folders: list[Path], form: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_parameter_server_and_ring_learn_the_same_and_go_on_from_the_first_workers_files(
+def test_parameter_server_and_ring_learn_the_same_and_restore_the_first_workers_checkpoint(
     tmp_path: Path, torch_workers: TorchWorkers
 ) -> None:
     results = {}

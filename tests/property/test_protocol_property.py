@@ -1,4 +1,4 @@
-"""Whatever comes in, a request is either read or refused with one line: nothing else leaves the parser."""
+"""For any input, the parser either returns a request or raises BadRequest with one line, nothing else."""
 
 import json
 from typing import Any
@@ -75,7 +75,7 @@ def test_any_bytes(body: bytes, length: str | None) -> None:
 @given(
     rows=st.integers(1, 4), width=st.integers(1, 5), binary=st.booleans(), identity=st.text(max_size=5), data=st.data()
 )
-def test_what_is_sent_is_what_is_read(rows: int, width: int, binary: bool, identity: str, data: st.DataObject) -> None:
+def test_requests_round_trip(rows: int, width: int, binary: bool, identity: str, data: st.DataObject) -> None:
     floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
     x = np.array(data.draw(st.lists(floats, min_size=3 * rows, max_size=3 * rows)), dtype=np.float32).reshape(rows, 3)
     whole = st.integers(-(2**31), 2**31 - 1)

@@ -1,4 +1,4 @@
-"""The ablation table: every change can be asked for, verdicts follow the interval, the page is made of the record."""
+"""The ablation table: every change is a valid option, verdicts follow the interval, the page matches the record."""
 
 import json
 import sys
@@ -34,7 +34,7 @@ def outcomes(losses: list[float], *, unseen: bool = False) -> list[object]:
         ([1.2, 1.3], compare.TOO_FEW),
     ],
 )
-def test_a_part_earns_when_the_loss_without_it_is_surely_higher(changed: list[float], verdict: str) -> None:
+def test_a_part_is_useful_when_the_loss_without_it_is_significantly_higher(changed: list[float], verdict: str) -> None:
     change = compare.Change(part="part", text="heterbo:part=off")
     default = outcomes([1.0] * len(changed))
     (line,) = compare.lines("heterbo", change, default, outcomes(changed), unseen=False)
@@ -61,7 +61,7 @@ def test_changes_of_schedulers_change_something(name: str) -> None:
         assert schedulers._made(change.text) != scheduler(name), change.text
 
 
-def test_the_page_is_that_of_the_record() -> None:
+def test_the_page_matches_the_record() -> None:
     record = json.loads(ablations.RECORD.read_text(encoding="utf-8"))
     assert set(record) == set(ablations.METHODS)
     assert ablations.PAGE.read_text(encoding="utf-8") == ablations.page(record)

@@ -1,4 +1,4 @@
-"""The agent on its own, without a cloud: what it runs, when it ends it, and what it says of the end."""
+"""The agent on its own, without a cloud: what it runs, when it ends it, and what it reports at the end."""
 
 import json
 import os
@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 60.0
 
 
 class Node:
-    """One agent in a folder of its own."""
+    """One agent in its own folder."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.lease_id = folder, f"mlcd-agent-{os.getpid()}-{name[:60]}"
@@ -71,7 +71,7 @@ def node(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Node]:
     processes.end(node.running)
 
 
-def test_runs_setup_then_the_job_and_says_that_it_went_well(node: Node) -> None:
+def test_runs_setup_then_the_job_and_reports_success(node: Node) -> None:
     node.start("cat made; echo rank $MLCD_RANK of $MLCD_NUM_NODES", setup="echo by setup > made")
     end = node.wait()
     assert (end["code"], end["kind"], end["message"]) == (0, "", "")
@@ -79,7 +79,7 @@ def test_runs_setup_then_the_job_and_says_that_it_went_well(node: Node) -> None:
     assert node.running == []
 
 
-def test_what_the_job_file_says_of_checkpoints_is_heeded(node: Node) -> None:
+def test_checkpoint_settings_of_the_job_file_reach_the_job(node: Node) -> None:
     node.start(
         "echo $MLCD_CHECKPOINT_SECONDS $MLCD_CHECKPOINT_DIR $MLCD_BATCH $MLCD_SAMPLES $MLCD_RANK",
         envs={"MLCD_CHECKPOINT_SECONDS": "7", "MLCD_RANK": "99"},
@@ -116,7 +116,7 @@ def test_a_setup_that_fails(node: Node) -> None:
     assert not (node.folder / "node-0" / "log.txt").read_text()
 
 
-def test_a_job_that_cannot_be_started_says_so(node: Node) -> None:
+def test_a_job_that_cannot_start_is_reported(node: Node) -> None:
     node.start("echo never", env={"PATH": "/nowhere"})
     end = node.wait()
     assert end["kind"] == "job-failed"
@@ -142,8 +142,8 @@ def _mlcd_died(node: Node) -> None:
     ("cause", "seconds", "kind", "message"),
     [
         (_seconds_over, 2.0, "ended", "node 0: its 2 s were over"),
-        (_told, None, "killed", "node 0: it was told to end"),
-        (_mlcd_died, None, "killed", "node 0: mlcd was not heard of any more"),
+        (_told, None, "killed", "node 0: it was asked to end"),
+        (_mlcd_died, None, "killed", "node 0: it lost contact with mlcd"),
     ],
 )
 def test_everything_ends_with_the_agent(
@@ -160,15 +160,15 @@ def test_everything_ends_with_the_agent(
     assert node.running == []
 
 
-def test_a_node_that_is_told_to_end_in_its_setup_never_runs_the_job(node: Node) -> None:
+def test_a_node_asked_to_end_during_setup_never_runs_the_job(node: Node) -> None:
     node.start("echo never", setup="echo up; sleep 600")
     node.says("up")
     _told(node)
-    assert node.wait()["message"] == "node 0: it was told to end"
+    assert node.wait()["message"] == "node 0: it was asked to end"
     assert node.log == "up\n"
 
 
-def test_a_heartbeat_that_grows_old(node: Node) -> None:
+def test_an_old_heartbeat_ends_the_job(node: Node) -> None:
     (node.folder / "heartbeat").touch()
     old = time.time() - 2 * agent_module.HEARTBEAT_SECONDS
     node.start("echo up; sleep 600", lifeline="file")
@@ -176,10 +176,10 @@ def test_a_heartbeat_that_grows_old(node: Node) -> None:
     assert node.process is not None
     assert node.process.poll() is None
     os.utime(node.folder / "heartbeat", (old, old))
-    assert node.wait()["message"] == "node 0: mlcd was not heard of any more"
+    assert node.wait()["message"] == "node 0: it lost contact with mlcd"
 
 
-def test_without_a_lifeline_it_goes_on_alone(node: Node) -> None:
+def test_without_a_lifeline_it_continues_alone(node: Node) -> None:
     node.start("sleep 1; echo done", lifeline="none")
     _mlcd_died(node)
     assert node.wait()["code"] == 0
@@ -194,11 +194,11 @@ def test_the_job_dies_with_a_killed_agent(node: Node) -> None:
     until(lambda: not node.running)
 
 
-def test_the_last_word_needs_no_room(node: Node) -> None:
+def test_exit_file_needs_no_disk_space_at_the_end(node: Node) -> None:
     node.start("echo up; sleep 600")
     node.says("up")
     kept = node.folder / "node-0" / "exit.json.part"
-    assert kept.stat().st_size == agent_module.ROOM  # written over, so that a full disk does not matter
+    assert kept.stat().st_size == agent_module.EXIT_FILE_BYTES  # overwritten in place: works on a full disk
     inode = kept.stat().st_ino
     _told(node)
     node.wait()
@@ -235,7 +235,7 @@ def test_only_a_plain_script_may_run_in_a_warm_worker(run: str, plain: bool) -> 
         ({"SKYPILOT_NODE_RANK": "1", "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2\n"}, 1, ("10.0.0.1", "10.0.0.2")),
     ],
 )
-def test_a_node_knows_its_place_by_its_variables(
+def test_placement_is_read_from_the_variables(
     env: dict[str, str], rank: int, addresses: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("MLCD_RANK", "SLURM_PROCID", "SKYPILOT_NODE_RANK", "MLCD_ADDRESSES", "SKYPILOT_NODE_IPS"):

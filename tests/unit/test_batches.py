@@ -22,7 +22,7 @@ from mlcd.space import Config
 from mlcd.spec import TrainSpec, parse_train
 from mlcd.spec.batches import LearningRate, Pricing, RateRule, TargetSpec
 from mlcd.training import checkpoints
-from mlcd.training.training_progress import course
+from mlcd.training.training_progress import current_progress
 from mlcd.trial.trial import Learned, Measurement
 from mlcd.units import Usd
 
@@ -83,7 +83,7 @@ def test_epochs_with_a_target_are_an_upper_limit() -> None:
     assert found.problem.work_samples == 600_000
 
 
-def test_the_total_of_a_script_s_loop_is_not_when_its_target_is_met() -> None:
+def test_a_scripts_total_does_not_mean_that_the_target_is_met() -> None:
     problem = prepared().problem
     assert problem.with_work_told(600_000.0) is problem
     assert replace(problem, target=None).with_work_told(600_000.0).work_samples == 600_000
@@ -116,7 +116,7 @@ def test_the_total_of_a_script_s_loop_is_not_when_its_target_is_met() -> None:
         ({"search": "{strategy: scavenger-partial:more=-1}"}, ("search.strategy", "more")),
     ],
 )
-def test_a_bad_bound_is_named_with_its_field(changes: dict[str, str], words: tuple[str, ...]) -> None:
+def test_a_bad_bound_names_its_field(changes: dict[str, str], words: tuple[str, ...]) -> None:
     message = refusal(**changes)
     assert message.startswith("job.yaml")
     for word in words:
@@ -143,7 +143,7 @@ def test_a_batch_below_the_nodes_is_excluded_and_reported() -> None:
     assert any("2 on 4 is left out" in note for note in found.notes)
 
 
-def test_a_batch_that_no_number_of_nodes_can_share() -> None:
+def test_a_batch_that_no_number_of_nodes_can_divide() -> None:
     message = refusal(batch="[1, 2]", num_nodes="3..4")
     assert ": batch: is shared by all nodes, and the fewest that may be chosen are 3" in message
     assert "at least 3" in message
@@ -160,7 +160,7 @@ def test_one_batch_needs_no_rule() -> None:
     assert {c["batch"] for c in found.problem.space} == {64}
 
 
-def test_a_job_with_a_batch_is_searched_by_goodput_unless_it_says_otherwise() -> None:
+def test_goodput_is_the_default_strategy_for_a_job_with_batches() -> None:
     for job, name in (
         (prepared(), "scavenger-goodput"),
         (prepared(search="{strategy: scavenger-full}"), "scavenger-full"),
@@ -174,7 +174,7 @@ def test_a_job_with_a_batch_is_searched_by_goodput_unless_it_says_otherwise() ->
 # ---- prices
 
 
-def test_by_memory_a_node_with_more_samples_costs_more() -> None:
+def test_priced_by_memory_a_node_with_more_samples_costs_more() -> None:
     space = prepared(pricing="{by: memory-proportional, fixed: 0.4}").problem
     price = {(c.nodes, c["batch"]): space.price(c).dollars for c in space.space}
     node = 0.0425
@@ -205,7 +205,7 @@ def test_pricing_is_by_node_by_default() -> None:
         (RateRule.ADASCALE, math.inf, 4.0),
     ],
 )
-def test_how_the_rate_follows_the_batch(rule: RateRule, noise: float | None, factor: float) -> None:
+def test_learning_rate_by_batch(rule: RateRule, noise: float | None, factor: float) -> None:
     rate = LearningRate(base=0.1, at_batch=64, rule=rule)
     assert rate.at(64, noise) == pytest.approx(0.1)
     assert rate.at(256, noise) == pytest.approx(0.1 * factor)
@@ -213,7 +213,7 @@ def test_how_the_rate_follows_the_batch(rule: RateRule, noise: float | None, fac
 
 @pytest.mark.parametrize("rule", RateRule)
 @pytest.mark.parametrize("batch", [16, 64, 300, 4096])
-def test_a_step_is_worth_what_its_rate_is(rule: RateRule, batch: int) -> None:
+def test_value_of_a_step_is_proportional_to_its_learning_rate(rule: RateRule, batch: int) -> None:
     """worth(B) B / (worth(B0) B0) = rate(B)/rate(B0): the assumption that the docs state, for every rule."""
     rate = LearningRate(base=0.1, at_batch=64, rule=rule)
     counted = Batching(reference=64, decay=rule.decay, noise_scale=500.0)
@@ -282,7 +282,7 @@ def test_what_a_trial_learned_round_trips(noise: float | None) -> None:
     assert codec.decode(codec.encode(trial), Measurement) == trial
 
 
-def test_a_noise_without_bound_round_trips() -> None:
+def test_infinite_noise_round_trips() -> None:
     trial = Measurement(
         config=Config.deployment("a", 1),
         attempt=1,
@@ -308,9 +308,9 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("MLCD_CHECKPOINT_DIR", str(tmp_path / "checkpoint"))
     monkeypatch.setenv("MLCD_BATCH", "10")
     monkeypatch.setenv("MLCD_TARGET", TargetSpec(metric="accuracy", value=0.9).to_json())
-    course.cache_clear()
+    current_progress.cache_clear()
     yield tmp_path
-    course.cache_clear()
+    current_progress.cache_clear()
 
 
 def reported(folder: Path) -> list[tuple[int, dict[str, float]]]:
@@ -319,13 +319,13 @@ def reported(folder: Path) -> list[tuple[int, dict[str, float]]]:
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_the_loop_ends_where_the_target_is_met_on_every_worker(
+def test_the_loop_ends_on_every_worker_when_the_target_is_met(
     job: Path, monkeypatch: pytest.MonkeyPatch, rank: int
 ) -> None:
     monkeypatch.setenv("RANK", str(rank))
     monkeypatch.setenv("WORLD_SIZE", "2")
     saved: list[int] = []
-    mlcd.checkpoint(save=lambda folder: saved.append(course().samples), load=lambda folder: None)
+    mlcd.checkpoint(save=lambda folder: saved.append(current_progress().samples), load=lambda folder: None)
     steps = 0
     for steps, _ in enumerate(mlcd.steps([0, 1, 2, 3], total=1000), start=1):
         met = mlcd.score(accuracy=0.13 * steps, loss=1 / steps)
@@ -351,9 +351,9 @@ def test_once_met_a_later_loop_has_nothing_to_do(job: Path) -> None:
     assert mlcd.score(accuracy=0.1) is True, "it was met, and stays so"
 
 
-def test_a_lower_metric_is_met_from_above(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_of_a_lower_is_better_metric(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLCD_TARGET", TargetSpec(metric="loss", value=0.2).to_json())
-    course.cache_clear()
+    current_progress.cache_clear()
     assert not mlcd.score(loss=0.21)
     assert not mlcd.score(accuracy=0.99), "another metric says nothing"
     assert mlcd.score(loss=0.2)
@@ -366,12 +366,12 @@ def test_a_metric_that_is_not_a_number_is_ignored_with_a_warning(job: Path, caps
     assert "the accuracy at 0 samples is not a number" in capsys.readouterr().err
 
 
-def test_outside_mlcd_a_report_goes_nowhere_and_the_rate_is_the_script_s(
+def test_outside_mlcd_nothing_is_reported_and_the_script_sets_the_learning_rate(
     job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in os.environ if name.startswith("MLCD_")]:
         monkeypatch.delenv(name)
-    course.cache_clear()
+    current_progress.cache_clear()
     assert mlcd.score(accuracy=1.0) is False
     assert mlcd.learning_rate(0.05) == 0.05
     assert not (job / "progress.jsonl").exists()
@@ -379,7 +379,7 @@ def test_outside_mlcd_a_report_goes_nowhere_and_the_rate_is_the_script_s(
 
 def test_the_rate_comes_from_the_job_file(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLCD_LEARNING_RATE", "0.4")
-    course.cache_clear()
+    current_progress.cache_clear()
     assert mlcd.learning_rate(0.05) == 0.4
 
 
@@ -427,9 +427,9 @@ def test_a_training_that_changes_its_batch_takes_the_new_rate(job: Path, rate: f
 
     first = started(0.1)
     rates(*first, 3)
-    course().advance(10)
-    course().save()
-    course.cache_clear()
+    current_progress().advance(10)
+    current_progress().save()
+    current_progress.cache_clear()
     unchanged = rates(*first, 4)
     changed = rates(*started(rate), 4)
     assert changed == pytest.approx([value * rate / 0.1 for value in unchanged])

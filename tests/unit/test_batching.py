@@ -1,4 +1,4 @@
-"""Requests become batches: who waits for whom, who is run with whom, and what happens when a run fails."""
+"""Requests become batches: which requests wait, which run together, and what happens when a run fails."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ Feeds = Mapping[str, Any]
 
 
 class Doubles:
-    """A model that doubles its input, slowly where it is held; it remembers its batches."""
+    """A model that doubles its input, blocks while held, and records its batches."""
 
     def __init__(self) -> None:
         self.batches: list[list[float]] = []
@@ -66,7 +66,7 @@ async def submitted(batcher: Batcher, *feeds: Feeds) -> list[Any]:
     return list(await asyncio.gather(*answers, return_exceptions=True))
 
 
-def test_requests_of_one_turn_are_run_together_and_told_apart() -> None:
+def test_requests_that_arrive_together_share_a_batch() -> None:
     model = Doubles()
 
     async def check(batcher: Batcher) -> None:
@@ -87,7 +87,7 @@ def test_a_batch_is_never_larger_than_allowed_and_keeps_the_order() -> None:
     with_batcher(model, check)
 
 
-def test_who_comes_while_all_are_busy_waits_and_shares_the_next_batch() -> None:
+def test_requests_that_arrive_while_replicas_are_busy_share_the_next_batch() -> None:
     model = Doubles()
 
     async def check(batcher: Batcher) -> None:
@@ -105,7 +105,7 @@ def test_who_comes_while_all_are_busy_waits_and_shares_the_next_batch() -> None:
     with_batcher(model, check)
 
 
-def test_a_request_waits_for_others_as_long_as_it_may() -> None:
+def test_a_request_waits_for_others_up_to_the_delay() -> None:
     model = Doubles()
 
     async def check(batcher: Batcher) -> None:
@@ -127,7 +127,7 @@ def test_a_full_batch_does_not_wait() -> None:
     with_batcher(model, check, delay=10_000)
 
 
-def test_other_shapes_are_other_batches() -> None:
+def test_different_shapes_are_different_batches() -> None:
     model = Doubles()
 
     async def check(batcher: Batcher) -> None:
@@ -152,7 +152,7 @@ def test_replicas_run_at_the_same_time() -> None:
     with_batcher(model, check, rows=1, replicas=2)
 
 
-def test_only_who_is_at_fault_is_refused() -> None:
+def test_only_the_faulty_request_is_refused() -> None:
     model = Doubles()
 
     async def check(batcher: Batcher) -> None:
@@ -165,7 +165,7 @@ def test_only_who_is_at_fault_is_refused() -> None:
     with_batcher(model, check)
 
 
-def test_after_a_fault_of_ours_the_replica_goes_on() -> None:
+def test_a_replica_continues_after_a_server_error() -> None:
     model = Doubles()
 
     async def check(batcher: Batcher) -> None:
@@ -177,7 +177,7 @@ def test_after_a_fault_of_ours_the_replica_goes_on() -> None:
     with_batcher(model, check)
 
 
-def test_too_many_are_turned_away() -> None:
+def test_requests_beyond_the_queue_limit_are_turned_away() -> None:
     model = Doubles()
 
     async def check(batcher: Batcher) -> None:
@@ -196,7 +196,7 @@ def test_too_many_are_turned_away() -> None:
     with_batcher(model, check, limit=2)
 
 
-def test_who_left_is_not_run() -> None:
+def test_requests_of_disconnected_clients_are_not_run() -> None:
     model = Doubles()
 
     async def check(batcher: Batcher) -> None:

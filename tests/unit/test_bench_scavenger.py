@@ -1,4 +1,4 @@
-"""`mlcd bench scavenger`: the product's runs on tables that follow a law, where the best is known."""
+"""`mlcd bench scavenger`: the product's runs on tables that follow a law, with a known optimum."""
 
 import json
 from pathlib import Path
@@ -73,14 +73,14 @@ def test_a_training_continues_from_its_checkpoint_at_another_batch(truth: Scaven
 
 
 @pytest.mark.parametrize("workers", [1, 2, 16])
-def test_norms_tell_the_noise_scale(workers: int) -> None:
+def test_norms_give_the_noise_scale(workers: int) -> None:
     norms = norms_of(700.0, ClusterChoice(workers=workers, batch=64))
     heard = [Reading(seconds=0.0, samples=1e6, noise=norms)] * 8
     assert noise_scale(heard) == pytest.approx(700)
 
 
 @pytest.mark.parametrize("mode", ["partial", "full", "goodput"])
-def test_where_noise_is_as_measured_the_choice_is_nearly_the_best(truth: ScavengerTruth, mode: str) -> None:
+def test_with_the_measured_noise_the_choice_is_nearly_optimal(truth: ScavengerTruth, mode: str) -> None:
     made = train(truth, mode, Objective.TIME)
     assert made.run.status is Status.DONE
     assert made.seconds < 1.15 * min(truth.seconds(choice) for choice in truth.choices)

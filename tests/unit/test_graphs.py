@@ -68,8 +68,8 @@ class TestWork:
 
 
 class TestOnnx:
-    def test_the_batch_is_taken_apart(self, tmp_path: Path) -> None:
-        """A batch that is merged with rows on the way still counts one item."""
+    def test_the_batch_is_separated_from_other_axes(self, tmp_path: Path) -> None:
+        """Where the batch is merged with rows, sizes are still those of one item."""
         nodes = [
             helper.make_node("Reshape", ["x", "flat"], ["rows"]),
             helper.make_node("MatMul", ["rows", "w"], ["h"]),
@@ -86,7 +86,7 @@ class TestOnnx:
         assert summary(fixed) == summary(read_onnx(dense(tmp_path / "free.onnx", ["n", 6])))
         assert fixed.fixed_batch == 3
 
-    def test_norms_biases_and_activations_are_put_together(self, tmp_path: Path) -> None:
+    def test_norms_biases_and_activations_are_merged(self, tmp_path: Path) -> None:
         path = serving_models.build(tmp_path, "bert-tiny")["bert-tiny"]
         names = {operator.name for operator in read_onnx(path).operators}
         assert names == {
@@ -101,7 +101,7 @@ class TestOnnx:
             "Tanh",
         }
 
-    def test_a_layer_norm_in_nine_nodes_is_one(self, tmp_path: Path) -> None:
+    def test_a_layer_norm_in_nine_nodes_is_merged(self, tmp_path: Path) -> None:
         nodes = [
             helper.make_node("ReduceMean", ["x"], ["mean"], axes=[-1]),
             helper.make_node("Sub", ["x", "mean"], ["centred"]),
@@ -250,7 +250,7 @@ def _modules() -> dict[str, Callable[[], tuple[Any, Any]]]:
 
 
 @pytest.mark.parametrize("name", ["pictures", "encoder", "words"])
-def test_the_same_network_by_both_roads(tmp_path: Path, name: str) -> None:
+def test_onnx_and_pytorch_give_the_same_operators(tmp_path: Path, name: str) -> None:
     torch = pytest.importorskip("torch")
     module, example = _modules()[name]()
     module.eval()
@@ -279,7 +279,7 @@ def test_the_same_network_by_both_roads(tmp_path: Path, name: str) -> None:
 
 
 class TestShares:
-    def test_they_add_up_and_find_the_work(self, tmp_path: Path) -> None:
+    def test_shares_add_up_to_one_and_follow_the_work(self, tmp_path: Path) -> None:
         path = serving_models.build(tmp_path, "mlp-deep")["mlp-deep"]
         shares = time_shares(path, read_onnx(path))
         assert sum(shares.values()) == pytest.approx(1)

@@ -1,4 +1,4 @@
-"""The load generator against a server of its own, whose speed is known; its search, its honesty, its plans."""
+"""The load generator against a toy server of known speed: its search, its reports of saturation, its plans."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ X = (LoadInput(name="x", datatype="FP32", shape=(1, 4)),)
 
 @dataclass
 class Toy:
-    """A server that answers one request after another, each after `seconds`; what it does wrong is asked of it."""
+    """A server that answers one request at a time, each after `seconds`, with faults that the test sets."""
 
     seconds: float = 0.0
     fail_every: int = 0
@@ -127,7 +127,7 @@ class TestPlan:
         with pytest.raises(BadInput, match="x: every size"):
             LoadInput(name="x", datatype="FP32", shape=(1, -1))
 
-    def test_an_address_that_is_none(self) -> None:
+    def test_a_malformed_address(self) -> None:
         with pytest.raises(BadInput, match="http://HOST:PORT"):
             generate(LoadPlan(address="somewhere", model="m", inputs=X, rate=1))
 
@@ -150,13 +150,13 @@ class TestBodies:
         tensor = LoadInput(name="x", datatype=datatype, shape=(1, 10))
         assert f'"binary_data_size": {10 * size}'.encode() in bodies("h", "m", [tensor], seed=0)[0]
 
-    def test_text_cannot_be_made(self) -> None:
+    def test_text_inputs_are_rejected(self) -> None:
         with pytest.raises(BadInput, match="BYTES"):
             bodies("h", "m", [LoadInput(name="x", datatype="BYTES", shape=(1,))], seed=0)
 
 
 class TestClosedLoop:
-    def test_as_many_at_once_as_asked_for(self) -> None:
+    def test_concurrency_is_as_requested(self) -> None:
         toy = Toy(seconds=0.005)
         with wired(toy) as wire:
             phase = closed_loop(wire, concurrency=6, seconds=0.3)
@@ -166,7 +166,7 @@ class TestClosedLoop:
         # One at a time inside: a request waits for the five before it.
         assert phase.percentile(50) > 5 * 0.005
 
-    def test_at_least_so_many(self) -> None:
+    def test_least_number_of_requests(self) -> None:
         with wired(Toy(seconds=0.01)) as wire:
             assert closed_loop(wire, concurrency=2, seconds=0.0, least=9).requests >= 9
 
@@ -184,7 +184,7 @@ class TestClosedLoop:
         assert phase.first_error.startswith("status 400")
         assert not phase.keeps(None, 99)
 
-    def test_a_closed_connection_is_an_error_and_is_opened_again(self) -> None:
+    def test_a_closed_connection_is_an_error_and_is_reopened(self) -> None:
         toy = Toy(close_after=5)
         with wired(toy) as wire:
             phase = closed_loop(wire, concurrency=1, seconds=0.0, least=12)
@@ -197,7 +197,7 @@ class TestClosedLoop:
         assert phase.errors == 1
         assert "no answer within" in phase.first_error
 
-    def test_nobody_there(self) -> None:
+    def test_no_server(self) -> None:
         toy = Toy()
         with running(toy):
             pass
@@ -209,7 +209,7 @@ class TestClosedLoop:
 
 class TestPoisson:
     def test_latency_counts_from_the_intended_arrival(self) -> None:
-        """Ten times the capacity: a closed loop would see 10 ms each, who arrives by the clock waits."""
+        """Ten times the capacity: a closed loop would measure 10 ms each; Poisson arrivals wait."""
         with wired(Toy(seconds=0.01)) as wire:
             phase = poisson(wire, rate=1000, seconds=0.2, seed=1)
         assert phase.requests == 200
@@ -231,8 +231,8 @@ class TestPoisson:
 
 
 class TestSearch:
-    def test_it_finds_about_what_the_server_can_do(self) -> None:
-        """10 ms a request, one at a time: near 100/s; a limit of 80 ms leaves room for some waiting, not for much."""
+    def test_it_finds_the_servers_capacity(self) -> None:
+        """10 ms per request, one at a time: near 100/s; a limit of 80 ms allows only some waiting."""
         with running(Toy(seconds=0.01)) as address:
             result = measure_load(address, "m", X, slo_seconds=0.08, seconds=5)
         assert result.kept
@@ -242,7 +242,7 @@ class TestSearch:
         assert len(result.steps) >= 2
         assert LoadResult.from_json(json.loads(json.dumps(result.as_json()))) == result
 
-    def test_a_limit_that_none_can_keep(self) -> None:
+    def test_a_limit_that_no_rate_can_keep(self) -> None:
         with running(Toy(seconds=0.05)) as address:
             result = measure_load(address, "m", X, slo_seconds=0.01, seconds=3)
         assert not result.kept
@@ -265,7 +265,7 @@ class TestSearch:
         assert result.offered_per_second == 100
         assert result.scenario == Scenario.SERVER
 
-    def test_nobody_there(self) -> None:
+    def test_no_server(self) -> None:
         toy = Toy()
         with running(toy) as address:
             pass
@@ -275,13 +275,13 @@ class TestSearch:
 
 
 class TestHonesty:
-    def test_a_busy_generator_is_said_to_be_one(self) -> None:
+    def test_a_busy_generator_is_reported(self) -> None:
         phase = LoadPhase(begun=0.0, ended=1.0, processor_seconds=0.95)
         from mlcd.loadgen.generator import _saturation
 
         assert "95% of a processor" in _saturation(phase, None)
 
-    def test_late_requests_are_the_generators_fault(self) -> None:
+    def test_late_requests_are_reported_as_the_generators_fault(self) -> None:
         from mlcd.loadgen.generator import _saturation
 
         phase = LoadPhase(begun=0.0, ended=1.0, rate=100.0, late=[0.0] * 90 + [0.02] * 10)
@@ -301,10 +301,10 @@ class TestCores:
         split = split_cores(3)
         assert (split.server, split.generator, split.apart, split.note) == ((0, 1, 2), (5,), True, "")
 
-    def test_and_it_is_said_where_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_note_says_why_cores_are_shared(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
         split = split_cores(2)
         assert not split.apart
         assert "all 2 processors" in split.note
         monkeypatch.delattr("os.sched_getaffinity")
-        assert "pinned" in split_cores(1).note
+        assert "cannot pin" in split_cores(1).note

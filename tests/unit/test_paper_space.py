@@ -1,4 +1,4 @@
-"""The paper's space: 1,440 configurations, 30 models, composed of operator tables; here of made-up ones."""
+"""The paper's space: 1,440 configurations, 30 models, simulated from operator tables; here from synthetic ones."""
 
 import csv
 import gzip
@@ -30,7 +30,7 @@ SHAPES = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Tables of the real form: time grows with batch and size, dense has its own number of outputs on each GPU."""
+    """Tables of the real form: time grows with batch and size, dense has another number of outputs on each GPU."""
     path = tmp_path_factory.mktemp("operators")
     rows = []
     for operator, shape in SHAPES.items():
@@ -66,7 +66,7 @@ def test_it_is_the_papers_space(known: Known) -> None:
     assert "simulated" in known.source
 
 
-def test_the_floor_is_taken_off_and_outputs_are_made_equal(folder: Path) -> None:
+def test_the_floor_is_subtracted_and_outputs_are_scaled(folder: Path) -> None:
     operators = read_operators(folder)
     dense = operators["dense", "128"].seconds
     assert dense[GPUS.index("T4")] == pytest.approx(dense[GPUS.index("V100")], rel=0.05)
@@ -92,7 +92,7 @@ def test_memory_runs_out_where_the_batch_is_too_large(known: Known) -> None:
     assert np.isinf(vgg.latency_seconds).any()
 
 
-def test_more_cores_more_power_and_a_faster_gpu_take_no_longer(known: Known) -> None:
+def test_more_cores_more_power_and_a_faster_gpu_are_never_slower(known: Known) -> None:
     model = next(m for m in known.models if m.name == "resnet-101")
     base: dict[str, Value] = {"cpus": 2, "gpu": "V100", "gpu_memory": 2.4, "batch": 8, "power": 0.75}
 
@@ -154,7 +154,7 @@ def test_no_configuration_of_the_real_tables_is_near_the_best_for_most_models(sl
     assert (served >= 0.95).mean(axis=0).max() <= 0.5
 
 
-def test_the_evaluations_come_out_of_real_searches(folder: Path) -> None:
+def test_the_evaluations_run_real_searches(folder: Path) -> None:
     bed = paper_bed(folder)
     setting = Setting(bed=bed, slo_ms=100.0, strategies=("falcon", "falcon-transfer", "random"), seeds=1, rival="vesta")
     case = Case.of(bed, "vgg-16", 0.1, noise=0.01, max_trials=30)
@@ -174,6 +174,6 @@ def test_the_evaluations_come_out_of_real_searches(folder: Path) -> None:
     assert all(float(row[5]) > 0 for row in benefit)
 
 
-def test_an_evaluation_that_is_none_is_refused(folder: Path) -> None:
+def test_an_unknown_evaluation_is_refused(folder: Path) -> None:
     with pytest.raises(BadInput, match="there is no evaluation 9"):
         evaluate(Setting(bed=paper_bed(folder), slo_ms=100.0, strategies=("falcon",)), (9,))

@@ -40,7 +40,7 @@ def test_pytorch_has_the_variables_of_torchrun() -> None:
     assert process.essential
 
 
-def test_pytorch_runs_one_process_a_gpu() -> None:
+def test_pytorch_runs_one_process_per_gpu() -> None:
     ranks = [
         (process.env["RANK"], process.env["LOCAL_RANK"], process.env["WORLD_SIZE"])
         for rank in range(3)
@@ -49,19 +49,19 @@ def test_pytorch_runs_one_process_a_gpu() -> None:
     assert ranks == [(str(rank), str(rank % 2), "6") for rank in range(6)]
 
 
-def test_pytorch_talks_through_the_interface_of_its_address() -> None:
+def test_pytorch_uses_the_interface_of_its_address() -> None:
     (process,) = platform("pytorch")(place(1, LOCAL))
     assert process.env["GLOO_SOCKET_IFNAME"] == interface_of("127.0.0.1")
     (elsewhere,) = platform("pytorch")(place(1, ("203.0.113.1", "203.0.113.2")))
     assert "GLOO_SOCKET_IFNAME" not in elsewhere.env, "no interface of this machine has that address"
 
 
-def test_interfaces_are_known_by_their_addresses() -> None:
+def test_interfaces_are_found_by_their_addresses() -> None:
     assert interface_of("127.0.0.1") in [name for _, name in socket.if_nameindex()]
     assert interface_of("203.0.113.9") is None
 
 
-def test_tensorflow_ring_gives_each_node_a_worker_with_a_port_of_its_own_on_one_machine() -> None:
+def test_tensorflow_ring_gives_each_worker_its_own_port_on_one_machine() -> None:
     for rank in range(3):
         (process,) = platform("tensorflow")(place(rank, LOCAL))
         cluster, task = config(process)
@@ -75,7 +75,7 @@ def test_tensorflow_ring_uses_one_port_where_each_node_has_its_address() -> None
     assert config(process)[0] == {"worker": ["10.0.0.1:29500", "10.0.0.2:29500", "10.0.0.3:29500"]}
 
 
-def test_tensorflow_ps_is_decided_by_the_chief_alone() -> None:
+def test_tensorflow_ps_ends_with_the_chief() -> None:
     head = platform("tensorflow")(place(0, LOCAL, form="ps"))
     assert [(process.role, process.essential) for process in head] == [
         ("ps", False),
@@ -124,7 +124,7 @@ def test_every_platform_has_something_essential_on_the_first_node(name: str, nod
         assert any(process.essential for process in started)
 
 
-def test_an_unknown_platform_names_the_nearest() -> None:
+def test_an_unknown_platform_suggests_the_nearest() -> None:
     with pytest.raises(UnknownPlatform, match=r"'pytorhc'; allowed: pytorch, .*; did you mean 'pytorch'\?"):
         platform("pytorhc")
 

@@ -1,4 +1,4 @@
-"""Processes of this machine that bear a lease's name."""
+"""Processes of this machine that belong to a lease."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def _is_kernels(stat: Path) -> bool:
 
 
 def test_a_process_is_found_from_the_moment_it_was_started() -> None:
-    """The system shows no environment while a process becomes another program: many of these are caught there."""
+    """While a process executes another program, the system shows no environment; many of these are at that point."""
     for number in range(20):
         tag = f"{processes.TAG}=mlcd-started-{number}".encode()
         with subprocess.Popen(["sleep", "60"], env={processes.TAG: f"mlcd-started-{number}"}) as started:
@@ -36,7 +36,7 @@ def test_a_process_is_found_from_the_moment_it_was_started() -> None:
                 started.kill()
 
 
-def test_what_has_no_environment_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_without_an_environment_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     def in_vain(_: float) -> None:
         raise AssertionError("it was waited for")
 
@@ -53,11 +53,11 @@ def test_what_has_no_environment_is_not_waited_for(monkeypatch: pytest.MonkeyPat
             monkeypatch.undo()
         finally:
             bare.kill()
-    assert processes._variables(ended.pid) == []  # it is gone
+    assert processes._variables(ended.pid) == []  # it has ended
 
 
 @pytest.mark.parametrize("take", [processes.tagged, lambda lease: processes.all_tagged().get(lease, [])])
-def test_only_the_living_bear_a_lease(take: Callable[[str], list[int]]) -> None:
+def test_only_running_processes_count_for_a_lease(take: Callable[[str], list[int]]) -> None:
     lease = f"mlcd-living-{os.getpid()}"
     with subprocess.Popen(["sleep", "60"], env={processes.TAG: lease}) as started:
         try:

@@ -12,7 +12,7 @@ from report_samples import SAMPLES, budget_run
 
 from mlcd.events import RunProgress, SearchEnded, StepEnded, StepStarted
 from mlcd.findings import shown
-from mlcd.report.live import LiveLine, Pace, Status, clock_text
+from mlcd.report.live import LiveLine, Pace, RunningStatus, clock_text
 from mlcd.report.serverless import serverless_verdict
 from mlcd.report.serverless_progress import EpochProgress
 from mlcd.report.serving import serving_verdict
@@ -153,7 +153,7 @@ def test_a_width_is_only_known_of_terminals_or_told(monkeypatch: pytest.MonkeyPa
 
 # ---- the line about what runs now
 
-STATUS = Status(
+STATUS = RunningStatus(
     what="Training on 20 x p2.xlarge",
     at=100.0,
     elapsed_seconds=3600.0,

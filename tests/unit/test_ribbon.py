@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_models_of_the_same_configurations_are_known_together(folder: Path) -> None:
+def test_models_of_the_same_configurations_form_one_bed(folder: Path) -> None:
     first, second = ribbon_beds(folder)
     assert (first.targets, second.targets) == (("one", "three", "two"), ("five", "four"))
     known = first.known
@@ -65,11 +65,11 @@ def test_evaluations_need_operators(folder: Path) -> None:
     ("name", "text", "message"),
     [
         ("instances.csv", "instance,price\nsmall,1\n", r"instances\.csv: no column usd_per_hour"),
-        ("instances.csv", "instance,usd_per_hour\nsmall,1\n", r"no price of large"),
+        ("instances.csv", "instance,usd_per_hour\nsmall,1\n", r"no price for large"),
         ("instances.csv", "instance,usd_per_hour\nsmall,free\n", r"usd_per_hour: not a number \(got 'free'\)"),
         ("one.csv", "instance,batch,mean_ms\nsmall,1,-2\n", r"one\.csv: mean_ms: must be more than 0"),
         ("one.csv", "instance,batch,mean_ms\nsmall,1.5,2\n", r"one\.csv: batch: not a whole number"),
-        ("one.csv", "instance,batch,mean_ms\nsmall,1,2\nsmall,1,2\n", r"one\.csv: .*there twice"),
+        ("one.csv", "instance,batch,mean_ms\nsmall,1,2\nsmall,1,2\n", r"one\.csv: .*appears twice"),
         ("one.csv", "instance,batch,mean_ms\n", r"one\.csv: no rows"),
     ],
 )

@@ -235,7 +235,7 @@ def test_medians_are_over_models(tables: Path) -> None:
 def test_bad_tables_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no such folder"):
         load_truths(tmp_path / "none")
-    with pytest.raises(BadInput, match="no model here"):
+    with pytest.raises(BadInput, match="has no models"):
         load_truths(tmp_path)
     folder = write_tables(tmp_path / "a")
     steps = (folder / "steps.csv").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""mlcd.steps and mlcd.checkpoint: counting, reporting, stopping, going on; with folders and files as in a real job."""
+"""mlcd.steps and mlcd.checkpoint: counting, reporting, stopping, continuing; with folders and files of a real job."""
 
 import errno
 import json
@@ -15,14 +15,14 @@ import pytest
 
 import mlcd
 from mlcd.training import checkpoints
-from mlcd.training.training_progress import course
+from mlcd.training.training_progress import current_progress
 from mlcd.training.worker_env import WorkerEnv
 
 VARIABLES = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "TF_CONFIG")
 
 
 class Job:
-    """The variables and the folder of a job; `restart` is what a new process would see."""
+    """The variables and the folder of a job; `restart` gives the state of a new process."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.env = folder, monkeypatch
@@ -33,7 +33,7 @@ class Job:
         monkeypatch.setenv("MLCD_BATCH", "10")
 
     def restart(self) -> None:
-        course.cache_clear()
+        current_progress.cache_clear()
 
     def lines(self) -> list[dict[str, Any]]:
         file = self.folder / "progress.jsonl"
@@ -47,11 +47,11 @@ class Job:
 def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in [*VARIABLES, *(name for name in os.environ if name.startswith("MLCD_"))]:
         monkeypatch.delenv(name, raising=False)
-    # A stopped process is ended for good after a while; here that process would be pytest.
-    monkeypatch.setattr("mlcd.training.training_progress._leave", lambda: None)
-    course.cache_clear()
+    # A stopped process is ended after a while; here that process would be pytest.
+    monkeypatch.setattr("mlcd.training.training_progress._exit_after_cleanup", lambda: None)
+    current_progress.cache_clear()
     yield
-    course.cache_clear()
+    current_progress.cache_clear()
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Time stands still but for what is put on it."""
+    """Time advances only when the test advances it."""
     now = [time.monotonic()]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
@@ -72,7 +72,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 class Weights:
-    """A training's state: a number."""
+    """The state of a training: one number."""
 
     def __init__(self) -> None:
         self.value = 0
@@ -90,7 +90,7 @@ class Weights:
 
 
 class Loader:
-    """Five batches, with a sampler that is told the epoch."""
+    """Five batches, with a sampler that records the epoch."""
 
     def __init__(self) -> None:
         self.sampler = self
@@ -122,7 +122,7 @@ def test_by_hand_the_total_counts_too() -> None:
     assert list(mlcd.steps([1, 2], batch_size=10, total=45)) == [1, 2, 1, 2, 1]
 
 
-def test_it_is_light() -> None:
+def test_import_is_light() -> None:
     code = (
         "import sys, mlcd; list(mlcd.steps([1])); mlcd.checkpoint; mlcd.share_of_batch; "
         "print([name for name in ('numpy', 'scipy', 'yaml', 'click', 'torch', 'mlcd.api') if name in sys.modules])"
@@ -134,28 +134,28 @@ def test_it_is_light() -> None:
 # ---- counting
 
 
-def test_one_pass_counts_the_global_batch_a_step(job: Job) -> None:
+def test_one_pass_counts_the_global_batch_per_step(job: Job) -> None:
     assert list(mlcd.steps([1, 2, 3], batch_size=192)) == [1, 2, 3]
-    assert course().samples == 3 * 192
+    assert current_progress().samples == 3 * 192
     assert job.values("samples")[0] == 0
 
 
 def test_a_step_counts_when_it_is_done(job: Job) -> None:
     loop = mlcd.steps([1, 2, 3])
     next(loop)
-    assert course().samples == 0
+    assert current_progress().samples == 0
     next(loop)
-    assert course().samples == 10
+    assert current_progress().samples == 10
 
 
-def test_a_scripts_own_epochs_run_empty_once_the_work_is_done(job: Job) -> None:
+def test_a_scripts_own_epochs_are_empty_once_the_work_is_done(job: Job) -> None:
     job.env.setenv("MLCD_SAMPLES", "70.0")
     given = [list(mlcd.steps(range(3))) for _ in range(4)]
     assert given == [[0, 1, 2], [0, 1, 2], [0], []]
     assert job.values("samples")[-1] == 70
 
 
-def test_the_total_goes_over_the_loader_again_and_tells_the_epoch(job: Job) -> None:
+def test_a_total_repeats_the_loader_and_sets_the_epoch(job: Job) -> None:
     loader = Loader()
     assert len(list(mlcd.steps(loader, total=120))) == 12
     assert loader.epochs == [0, 1, 2]
@@ -163,19 +163,19 @@ def test_the_total_goes_over_the_loader_again_and_tells_the_epoch(job: Job) -> N
     assert job.values("samples")[-1] == 120
 
 
-def test_without_a_total_the_epoch_is_the_scripts_affair(job: Job) -> None:
+def test_without_a_total_the_script_sets_the_epoch(job: Job) -> None:
     loader = Loader()
     list(mlcd.steps(loader))
     assert loader.epochs == []
 
 
 @pytest.mark.parametrize("loader", [[], iter([1, 2])])
-def test_a_loader_that_runs_dry_is_no_endless_loop(job: Job, loader: Any) -> None:
+def test_an_empty_loader_does_not_loop_forever(job: Job, loader: Any) -> None:
     with pytest.raises(ValueError, match="the loader gave no batch"):
         list(mlcd.steps(loader, total=100))
 
 
-def test_a_loader_whose_length_cannot_be_told(job: Job) -> None:
+def test_a_loader_of_unknown_length(job: Job) -> None:
     class Stream(Loader):
         def __len__(self) -> int:
             raise TypeError("a stream has no length")
@@ -191,9 +191,9 @@ def test_the_batch_must_be_known_in_a_job(job: Job) -> None:
         mlcd.steps([1], batch_size=0)
 
 
-def test_a_variable_that_is_no_number_is_named(job: Job) -> None:
+def test_a_malformed_variable_is_named(job: Job) -> None:
     job.env.setenv("MLCD_SAMPLES", "many")
-    with pytest.raises(ValueError, match="MLCD_SAMPLES: not a number"):
+    with pytest.raises(ValueError, match="MLCD_SAMPLES: must be a number"):
         mlcd.steps([1])
 
 
@@ -203,7 +203,7 @@ def test_shares_add_up_to_the_batch(monkeypatch: pytest.MonkeyPatch, batch: int,
     for rank in range(workers):
         monkeypatch.setenv("RANK", str(rank))
         monkeypatch.setenv("WORLD_SIZE", str(workers))
-        course.cache_clear()
+        current_progress.cache_clear()
         shares.append(mlcd.share_of_batch(batch))
     assert sum(shares) == batch
     assert max(shares) - min(shares) <= 1
@@ -232,7 +232,7 @@ def test_lines_come_at_most_every_tenth_of_a_second_and_the_last_always(
     assert job.values("time") == sorted(job.values("time"))
 
 
-def test_what_was_not_yet_said_is_said_when_the_process_ends(job: Job) -> None:
+def test_unreported_progress_is_reported_when_the_process_ends(job: Job) -> None:
     code = "import mlcd\nfor i in mlcd.steps(range(7)): pass"
     subprocess.run([sys.executable, "-c", code], check=True)
     assert job.values("samples")[-1] == 70
@@ -281,14 +281,14 @@ def test_a_full_disk_under_the_progress_file_does_not_end_the_training(
 
 
 def stopped_after(job: Job, weights: Weights, count: int) -> None:
-    """Train until this many steps are done and mlcd asks for the end."""
+    """Train until this many steps are done and mlcd asks the job to stop."""
     for number, _ in enumerate(mlcd.steps(Loader(), total=200), 1):
         weights.value += 1
         if number == count:
             (job.folder / "stop").touch()
 
 
-def test_a_training_goes_on_where_the_last_one_stopped(job: Job) -> None:
+def test_a_training_continues_where_the_last_one_stopped(job: Job) -> None:
     weights = Weights()
     assert weights.restore() == 0
     with pytest.raises(SystemExit) as ended:
@@ -310,7 +310,7 @@ def test_a_training_goes_on_where_the_last_one_stopped(job: Job) -> None:
     assert list(mlcd.steps(Loader(), total=200)) == []
 
 
-def test_it_saves_every_so_often_and_keeps_only_the_newest(job: Job, clock: Callable[[float], None]) -> None:
+def test_it_saves_periodically_and_keeps_only_the_newest(job: Job, clock: Callable[[float], None]) -> None:
     job.env.setenv("MLCD_CHECKPOINT_SECONDS", "30")
     weights = Weights()
     weights.restore()
@@ -333,7 +333,7 @@ def test_without_a_checkpoint_folder_nothing_is_saved(job: Job) -> None:
     assert job.values("samples")[-1] == 10
 
 
-def test_a_save_that_fails_leaves_the_old_one_and_the_training_goes_on(
+def test_after_a_failed_save_the_old_checkpoint_stays_and_the_training_continues(
     job: Job, clock: Callable[[float], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     weights = Weights()
@@ -355,7 +355,7 @@ def test_a_save_that_fails_leaves_the_old_one_and_the_training_goes_on(
     assert "No space left" in capsys.readouterr().err
 
 
-def test_a_mistake_in_save_is_not_hidden(job: Job) -> None:
+def test_a_bug_in_save_is_not_hidden(job: Job) -> None:
     def save(folder: Path) -> None:
         raise KeyError(folder.name)
 
@@ -365,8 +365,8 @@ def test_a_mistake_in_save_is_not_hidden(job: Job) -> None:
     assert list(job.checkpoints.iterdir()) == []
 
 
-def test_a_disk_with_no_room_is_survived(job: Job) -> None:
-    """No file may grow beyond 20 kB here: the system itself refuses the write."""
+def test_a_full_disk_does_not_end_the_training(job: Job) -> None:
+    """No file may grow beyond 20 kB here, so that the system itself refuses the write."""
     code = """
 import resource, mlcd
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
@@ -374,7 +374,7 @@ size = 1000
 def save(folder): (folder / "weights").write_bytes(b"x" * size)
 mlcd.checkpoint(save=save, load=print)
 for step in mlcd.steps(range(5), total=100):
-    size += 10_000 * (mlcd.training.training_progress.course().samples > 40)
+    size += 10_000 * (mlcd.training.training_progress.current_progress().samples > 40)
 """
     job.env.setenv("MLCD_CHECKPOINT_SECONDS", "1e-9")
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
@@ -385,10 +385,10 @@ for step in mlcd.steps(range(5), total=100):
     assert "could not be saved" in job.values("warning")[-1]
 
 
-def test_what_a_killed_process_left_half_written_is_not_taken(tmp_path: Path) -> None:
+def test_incomplete_checkpoints_are_ignored(tmp_path: Path) -> None:
     checkpoints.write(tmp_path, 30, lambda folder: (folder / "weights").touch())
     (tmp_path / ".step-40.partial").mkdir()
-    (tmp_path / "step-50").mkdir()  # without its mark: copied only in part
+    (tmp_path / "step-50").mkdir()  # without its mark: copied incompletely
     (tmp_path / "step-x").mkdir()
     found = checkpoints.newest(tmp_path)
     assert found is not None
@@ -405,11 +405,11 @@ def test_there_may_be_no_checkpoint_yet(tmp_path: Path) -> None:
 # ---- the end
 
 
-def test_a_stopped_process_leaves_although_its_way_out_hangs(job: Job) -> None:
-    """As a worker does that waits in its process group for the others."""
+def test_a_stopped_process_ends_although_its_cleanup_hangs(job: Job) -> None:
+    """Like a worker that waits for the others in its process group."""
     code = """
 import time, mlcd, mlcd.training.training_progress
-mlcd.training.training_progress.PATIENCE_SECONDS = 0.2
+mlcd.training.training_progress.CLEANUP_SECONDS = 0.2
 try:
     for step in mlcd.steps(range(1000)): pass
 finally:

@@ -13,16 +13,16 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: scripts/setup-venv test")
 
 import mlcd.torch as mt  # noqa: E402  torch may be missing
-from mlcd.training.training_progress import course  # noqa: E402
+from mlcd.training.training_progress import current_progress  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("RANK", "WORLD_SIZE", *(name for name in os.environ if name.startswith("MLCD_"))):
         monkeypatch.delenv(name, raising=False)
-    course.cache_clear()
+    current_progress.cache_clear()
     yield
-    course.cache_clear()
+    current_progress.cache_clear()
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
@@ -31,7 +31,7 @@ def digits(size: int) -> Any:
     return torch.utils.data.TensorDataset(torch.arange(size))
 
 
-def test_one_process_is_a_group_of_its_own() -> None:
+def test_one_process_forms_its_own_group() -> None:
     assert mt.init() == 0
     assert mt.init() == 0, "joining twice is joining once"
     model = mt.parallel(torch.nn.Linear(3, 2))
@@ -40,13 +40,13 @@ def test_one_process_is_a_group_of_its_own() -> None:
     torch.distributed.barrier()
 
 
-def test_the_global_batches_are_the_same_however_many_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_global_batches_do_not_depend_on_the_number_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     def batches(workers: int) -> list[list[int]]:
         shares = []
         for rank in range(workers):
             monkeypatch.setenv("RANK", str(rank))
             monkeypatch.setenv("WORLD_SIZE", str(workers))
-            course.cache_clear()
+            current_progress.cache_clear()
             loader: Any = mt.loader(digits(50), batch_size=16)
             loader.batch_sampler.set_epoch(3)
             shares.append([batch[0].tolist() for batch in loader])
@@ -68,20 +68,20 @@ def test_each_epoch_has_its_own_order() -> None:
     assert orders[0] == orders[2] != orders[1]
 
 
-def test_batches_that_cannot_be_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_batches_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="give batch_size="):
         mt.loader(digits(5))
     with pytest.raises(ValueError, match="does not fit 5 samples"):
         mt.loader(digits(5), batch_size=6)
     monkeypatch.setenv("WORLD_SIZE", "4")
-    course.cache_clear()
+    current_progress.cache_clear()
     with pytest.raises(ValueError, match="and 4 workers"):
         mt.loader(digits(5), batch_size=3)
     with pytest.raises(TypeError, match="no length"):
         mt.loader(iter([1]), batch_size=4)  # type: ignore[arg-type]
 
 
-def test_model_and_optimizer_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_and_optimizer_are_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLCD_CHECKPOINT_DIR", str(tmp_path))
 
     def made() -> tuple[Any, Any]:
@@ -92,9 +92,9 @@ def test_model_and_optimizer_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert mt.checkpoint(model=model, optimizer=optimizer) == 0
     model(torch.ones(4, 3)).sum().backward()
     optimizer.step()
-    course().advance(64)
-    course().save()
-    course.cache_clear()
+    current_progress().advance(64)
+    current_progress().save()
+    current_progress.cache_clear()
 
     other, its_optimizer = made()
     assert mt.checkpoint(model=other, optimizer=its_optimizer) == 64
@@ -103,7 +103,7 @@ def test_model_and_optimizer_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert torch.equal(momentum, optimizer.state_dict()["state"][0]["momentum_buffer"])
 
 
-def test_what_has_no_state_is_named() -> None:
+def test_an_object_without_a_state_dict_is_named() -> None:
     with pytest.raises(TypeError, match="scheduler has no state_dict"):
         mt.checkpoint(scheduler=3)
 

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: scripts/s
 
 import mlcd  # noqa: E402  torch may be missing
 import mlcd.torch as mt  # noqa: E402
-from mlcd.training.training_progress import course  # noqa: E402
+from mlcd.training.training_progress import current_progress  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -21,10 +21,10 @@ def progress(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MLCD_PROGRESS_FILE", str(tmp_path / "progress.jsonl"))
     monkeypatch.setenv("MLCD_NOISE_EVERY", "1")
-    course.cache_clear()
+    current_progress.cache_clear()
     torch.manual_seed(0)
     yield tmp_path / "progress.jsonl"
-    course.cache_clear()
+    current_progress.cache_clear()
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
@@ -46,7 +46,7 @@ def gradient(model: Any) -> Any:
 
 
 def train(model: Any, steps: int = 7, pieces: int = 1) -> list[Any]:
-    """The gradient of each step, each of `pieces` backward passes."""
+    """The gradient of each step, each with `pieces` backward passes."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     seen = []
     for _ in mlcd.steps(range(steps), batch_size=8):
@@ -76,25 +76,25 @@ def test_one_worker_compares_two_steps(progress: Path, pieces: int) -> None:
         assert noise["dot"] == pytest.approx((seen[now - 1] @ seen[now]).item(), rel=1e-4, abs=1e-7)
 
 
-def test_every_so_many_steps(progress: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_is_measured_at_the_given_interval(progress: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLCD_NOISE_EVERY", "4")
-    course.cache_clear()
+    current_progress.cache_clear()
     train(mt.parallel(network(), noise=True), steps=12)
     assert [samples for samples, _ in noises(progress)] == [24, 56, 88]
 
 
-def test_it_is_off_unless_asked_for(progress: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_is_off_by_default(progress: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train(mt.parallel(network()))
     assert noises(progress) == []
     monkeypatch.setenv("MLCD_NOISE", "1")
-    course.cache_clear()
+    current_progress.cache_clear()
     train(mt.parallel(network(), noise=False))
     assert noises(progress) == []
     train(mt.parallel(network()))
     assert len(noises(progress)) == 2
 
 
-def test_learning_is_as_without_it() -> None:
+def test_measuring_does_not_change_the_training() -> None:
     results = []
     for noise in (False, True):
         torch.manual_seed(0)
@@ -110,7 +110,7 @@ def test_half_precision_does_not_overflow(progress: Path) -> None:
     assert noises(progress)[0][1]["now"] == pytest.approx(seen[2].square().sum().item(), rel=1e-2)
 
 
-def test_gradients_that_are_no_numbers_are_told_once(progress: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_gradients_that_are_not_finite_are_reported_once(progress: Path, capfd: pytest.CaptureFixture[str]) -> None:
     model = mt.parallel(torch.nn.Linear(3, 1), noise=True)
     for step in mlcd.steps(range(12), batch_size=2):
         model.zero_grad()
@@ -130,7 +130,7 @@ def test_two_models_are_not_mixed(
     with pytest.raises(ValueError, match="another model"):
         mt.parallel(network(), noise=True)
     monkeypatch.setenv("MLCD_NOISE", "1")
-    course.cache_clear()
+    current_progress.cache_clear()
     train(mt.parallel(network()))
     assert "another model" in capfd.readouterr().err
     assert noises(progress) == []
@@ -142,6 +142,6 @@ def test_two_models_are_not_mixed(
 )
 def test_bad_variables_are_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(name, value)
-    course.cache_clear()
+    current_progress.cache_clear()
     with pytest.raises(ValueError, match=name):
         mt.parallel(network())

@@ -1,4 +1,4 @@
-"""Models that functions train, and the data made for them."""
+"""Models that functions train, and their synthetic data."""
 
 import itertools
 
@@ -46,7 +46,7 @@ def test_a_gradient_does_not_change_the_parameters(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_made_data_is_always_the_same_and_tells_classes_apart(name: str) -> None:
+def test_synthetic_data_is_reproducible_and_separable(name: str) -> None:
     x, y = MADE[name](rows=300)
     again = MADE[name](rows=300)
     assert np.array_equal(x, again[0])
@@ -68,7 +68,7 @@ def test_training_by_plain_steps_learns_clicks() -> None:
 
 
 @pytest.mark.parametrize(("rows", "shards"), [(10, 3), (7, 7), (1000, 64), (5, 1)])
-def test_shards_are_even_and_leave_nothing_out(rows: int, shards: int) -> None:
+def test_shards_are_even_and_complete(rows: int, shards: int) -> None:
     parts = [shard(rows, shards, index) for index in range(shards)]
     assert parts[0][0] == 0
     assert parts[-1][1] == rows
@@ -84,7 +84,7 @@ def test_a_range_of_rows_is_a_range_of_bytes() -> None:
     assert np.array_equal(layout.rows(x.tobytes()[first : last + 1]), x[2:5])
 
 
-def test_samples_hold_some_rows_back() -> None:
+def test_some_rows_are_held_out() -> None:
     samples = shuffled(np.arange(100).reshape(-1, 1), np.arange(100))
     assert (samples.held, samples.train_rows) == (20, 80)
     assert np.array_equal(samples.x[:, 0], samples.y)
@@ -92,7 +92,7 @@ def test_samples_hold_some_rows_back() -> None:
         Samples(x=np.zeros(3), y=np.zeros(2), held=1)
 
 
-def test_what_is_no_model_is_refused_by_what_it_lacks() -> None:
+def test_an_invalid_model_is_refused_with_its_missing_methods() -> None:
     class Half:
         def start(self, seed: int) -> None: ...
 

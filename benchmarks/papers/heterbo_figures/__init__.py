@@ -1,1 +1,1 @@
-"""What HeterBO's paper reports beside what the simulator gives; one file a group of figures."""
+"""The results of HeterBO's paper compared with the simulator's; one file per group of figures."""

@@ -1,4 +1,4 @@
-"""One experiment of the paper on the simulator: a job, a goal, strategies and seeds; what came of each run."""
+"""One experiment of the paper on the simulator: a job, a goal, strategies and seeds; and the outcome of each run."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -45,7 +45,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """A job of PAPER_JOBS under a goal; `types` in place of the job's own where a figure has others."""
+    """A job of PAPER_JOBS under a goal; `types` replaces the job's own where a figure has others."""
 
     job: str
     goal: Goal
@@ -75,7 +75,7 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One trial of a search: what it took, and the training it lets expect (None where it failed)."""
+    """One trial of a search: its cost, and the training that it predicts (None where it failed)."""
 
     config: str
     seconds: float
@@ -99,7 +99,7 @@ class Outcome:
 
     @property
     def kept(self) -> bool:
-        """Trained, inside every limit."""
+        """Trained within every limit."""
         return self.status is Status.DONE
 
     @property
@@ -149,7 +149,7 @@ def _step(problem: Problem, trial: Trial) -> Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A deployment that a search is held against, its training in the goal's unit, in seconds and in dollars."""
+    """A deployment to compare a search with; its training in the goal's unit, in seconds and in dollars."""
 
     config: Config
     value: float
@@ -158,7 +158,7 @@ class Reference:
 
 
 def free_optimum(experiment: Experiment) -> Reference | None:
-    """The best deployment whose training alone fits the limits: known for nothing, and no margin kept."""
+    """The best deployment whose training alone fits the limits, found without search cost or safety margin."""
     return _best(experiment, lambda problem, config, seconds: _fits(problem, config, seconds, 0.0))
 
 
@@ -207,13 +207,13 @@ def _best(experiment: Experiment, fits: Callable[[Problem, Config, float], bool]
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """Over those that are there; None where none is."""
+    """Mean of the values that are not None; None without any."""
     known = [value for value in values if value is not None]
     return fmean(known) if known else None
 
 
 def spread(values: Iterable[float | None]) -> float | None:
-    """Standard deviation over those that are there; None below two."""
+    """Standard deviation of the values that are not None; None for fewer than two."""
     known = [value for value in values if value is not None]
     return stdev(known) if len(known) > 1 else None
 
@@ -242,6 +242,6 @@ def within(outcomes: Sequence[Outcome], reference: Reference | None, tolerance: 
 
 
 def count(values: Iterable[bool]) -> str:
-    """Such as `3 of 5`."""
+    """How many are true, such as `3 of 5`."""
     known = list(values)
     return f"{sum(known)} of {len(known)}"

@@ -29,7 +29,7 @@ FIGURES: dict[str, Callable[[Settings], list[Entry]]] = {
 
 
 def figure_names(text: str) -> tuple[str, ...]:
-    """`all`, or names with commas between, each once. Raises BadInput with what is allowed."""
+    """`all`, or comma-separated names, each once. Raises BadInput with the allowed names."""
     if text.strip().lower() == "all":
         return tuple(FIGURES)
     names = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))

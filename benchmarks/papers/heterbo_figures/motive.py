@@ -82,7 +82,7 @@ def fig1b(settings: Settings) -> list[Entry]:  # noqa: ARG001
 
 
 def fig2(settings: Settings) -> list[Entry]:
-    """180 of 3,100 deployments tried, against ConvBO."""
+    """Trying 180 of 3,100 deployments, compared with ConvBO."""
     experiment = Experiment(job="resnet-budgets", goal=FASTEST, types=("aws-62",), max_nodes=50, max_trials=200)
     entries = []
     for name, paper in (("exhaustive:points=180", "far above training"), ("convbo", "almost on par with training")):
@@ -153,7 +153,7 @@ def _speeds(experiment: Experiment, deployments: list[tuple[str, int]]) -> list[
 
 
 def fig5(settings: Settings) -> list[Entry]:
-    """ConvBO's steps that bring nothing, AlexNet."""
+    """ConvBO's steps without gain, AlexNet."""
     outcomes = runs(Experiment(job="alexnet", goal=FASTEST), "convbo", settings)
     gains = [gain for outcome in outcomes for gain in _gains(outcome.steps)]
     return [
@@ -191,7 +191,7 @@ def _gains(steps: Sequence[Step]) -> list[tuple[float, float]]:
 
 @dataclass(frozen=True, slots=True)
 class _Next:
-    """The next trial's price from the same two points; None where the strategy would stop instead."""
+    """The next trial's price after the same two trials; None where the strategy would stop."""
 
     heterbo_usd: float | None
     convbo_usd: float | None

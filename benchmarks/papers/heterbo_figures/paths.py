@@ -6,7 +6,7 @@ from papers.heterbo_figures.experiment import Entry, Experiment, Settings, count
 from papers.heterbo_figures.scenarios import choice_entries
 
 STARTS = ("heterbo", "heterbo:start=all")
-"""Our default, and the paper's start with a single node of every type."""
+"""Our default, and the paper's, which starts with a single node of every type."""
 
 
 def fig15(settings: Settings) -> list[Entry]:

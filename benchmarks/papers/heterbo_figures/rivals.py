@@ -21,7 +21,7 @@ from papers.heterbo_figures.experiment import (
 from papers.heterbo_figures.scenarios import choice_entries
 
 BUDGETS = (60, 80, 100, 150, 200, 300)
-"""Dollars; the paper's are in a picture only."""
+"""Dollars; the paper shows its budgets only in a figure."""
 FAVOURED = "c5n.4xlarge"
 """The type that the paper grants CherryPick in Fig. 18."""
 SWEPT = ("heterbo", "convbo", f"cherrypick:types={FAVOURED}", "convbo-budget", f"cherrypick-budget:types={FAVOURED}")

@@ -25,7 +25,7 @@ from papers.heterbo_figures.experiment import (
 FASTEST = Goal(minimize=Objective.TIME)
 CONVBO = ("convbo", "convbo:target=speed", "convbo:threshold=0")
 STEPS = (2, 4, 8, 16, 32)
-"""Random search's step counts; the paper's are in a picture only."""
+"""Random search's step counts; the paper shows its own only in a figure."""
 
 _TARGETS = {
     "convbo": "favoured: its EI is of what the goal minimises",
@@ -110,7 +110,7 @@ def _limits(figure: str, name: str, outcomes: Sequence[Outcome], goal: Goal, *, 
 
 
 def choice_entries(figure: str, name: str, outcomes: Sequence[Outcome], experiment: Experiment) -> list[Entry]:
-    """The chosen deployment's true training over both references, and how often it is within 5% of each."""
+    """The chosen deployment's true training relative to both references, and how often it is within 5% of each."""
     references = [("the free optimum", free_optimum(experiment))]
     if experiment.goal.budget or experiment.goal.deadline_seconds:
         references.append(("the best that can be promised", best_promised(experiment)))

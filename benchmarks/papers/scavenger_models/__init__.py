@@ -1,4 +1,4 @@
-"""Forecasts of Scavenger's models alone, fitted to whole trainings that no user has: what the models could do at best.
+"""Forecasts of Scavenger's models alone, fitted to whole trainings that no user has: an upper bound for the models.
 
-`mlcd bench scavenger` shows what the product does with what its trials see.
+`mlcd bench scavenger` shows what the product achieves with its trials.
 """

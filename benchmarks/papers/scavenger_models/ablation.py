@@ -1,4 +1,4 @@
-"""What each part of the models is worth: one thing changed at a time, errors over the configurations not tried."""
+"""What each part of the models is worth: one change at a time, errors over the untried configurations."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -89,7 +89,7 @@ def _step_error(truth: ScavengerTruth, seen: Observed, law: Law) -> float:
 def _iterations_error(
     truth: ScavengerTruth, seen: Observed, model: Callable[[Observed], Callable[[float], float] | None]
 ) -> float:
-    """Over the batches whose convergence was not seen; the fitted law stands in where the tables give no noise."""
+    """Error over the batches whose convergence was not seen; uses the fitted law where the tables have no noise."""
     steps = model(seen) or convergence.fit(seen.reached).steps
     known = {reached.batch for reached in seen.reached}
     remaining = [batch for batch in truth.batches if batch not in known]
@@ -110,7 +110,7 @@ def _true_steps(truth: ScavengerTruth, forecast: Forecast) -> Forecast:
 
 
 def _leave_one_out(truth: ScavengerTruth) -> float:
-    """Each inner batch predicted from all others, every K timed at those."""
+    """Predict each inner batch from all others, with every K timed at those."""
     errors = []
     for batch in truth.batches[1:-1]:
         seen = observe(truth, [choice for choice in truth.choices if choice.batch != batch])
@@ -119,7 +119,7 @@ def _leave_one_out(truth: ScavengerTruth) -> float:
 
 
 def _scaled_error(truth: ScavengerTruth, seen: Observed, forecast: Forecast) -> float:
-    """The forecast scaled so that it is right at the one configuration whose training is known."""
+    """Error of the forecast scaled to be exact at the one configuration whose training is known."""
     (choice,) = seen.tried
     factor = truth.seconds(choice) / forecast.seconds(choice)
     scaled = replace(forecast, iterations={b: steps * factor for b, steps in forecast.iterations.items()})

@@ -1,4 +1,4 @@
-"""The four modes: from what each may see, the step time and the iterations of every configuration."""
+"""The four modes: each predicts step time and iterations of every configuration from what it may see."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from papers.scavenger_models.observed import Observed
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """Predicted step seconds of each configuration and iterations of each batch; what was tried is as measured."""
+    """Predicted step seconds of each configuration and iterations of each batch; tried ones as measured."""
 
     tried: tuple[ClusterChoice, ...]
     step_seconds: Mapping[ClusterChoice, float]
@@ -27,7 +27,7 @@ class Forecast:
 
 
 def full(seen: Observed) -> Forecast:
-    """Every K timed at three batches: the law bent through what was timed."""
+    """Every K timed at three batches: the law adjusted to pass through the timed points."""
     return _forecast(seen, Refined(model=_overlap(seen), runs=seen.runs), convergence.fit(seen.reached).steps)
 
 
@@ -37,7 +37,7 @@ def partial(seen: Observed) -> Forecast:
 
 
 def without_run(seen: Observed, known: Sequence[KnownJob], description: JobDescription | None) -> Forecast:
-    """No run of this job: the other jobs' coefficients, by its description, or blind where there is none."""
+    """Without a run of this job: the other jobs' coefficients, by its description, or blind without one."""
     steps, iterations = universal(
         known,
         first_batch=seen.first_batch,
@@ -48,15 +48,15 @@ def without_run(seen: Observed, known: Sequence[KnownJob], description: JobDescr
 
 
 def goodput(seen: Observed) -> Forecast:
-    """Pollux's model of what partial sees: the law bent through what was timed, and the noise of those trainings."""
+    """Pollux's model of what `partial` sees: the law adjusted to the timed points, and the noise of those trainings."""
     return _forecast(seen, Refined(model=_overlap(seen), runs=seen.runs), bridged(seen))
 
 
 def bridged(seen: Observed) -> Callable[[float], float]:
-    """S(B) with the noise's bend between known batches.
+    """S(B) with the noise's curvature between known batches.
 
-    Each known training and its noise give a law; between two batches the two laws are mixed by the distance in ln B. At
-    a known batch that is what was measured. Where no training has a known noise: the law fitted to all.
+    Each known training and its noise give a law; between two batches the two laws are interpolated in ln B. At a known
+    batch the result is the measured value. Where no training has known noise: the law fitted to all.
     """
     laws = {b: convergence.from_noise_course(b, course) for b, course in sorted(seen.courses.items()) if course}
     if not laws:
@@ -71,7 +71,7 @@ def bridged(seen: Observed) -> Callable[[float], float]:
 
 
 def known_job(seen: Observed, description: JobDescription | None) -> KnownJob:
-    """What another job, seen whole, lends to a universal model."""
+    """What a universal model learns from another, completely observed job."""
     return KnownJob(
         first_batch=seen.first_batch,
         largest_local_batch=seen.largest_local_batch,

@@ -1,4 +1,4 @@
-"""What a mode may see of a model: brief runs at some configurations, trainings at some batches. Nothing else of it.
+"""What a mode may see of a model: brief runs at some configurations and trainings at some batches, nothing else.
 
 full     the step time of every K at three batches, and the convergence of those three
 partial  step time and convergence at the four corners and the centre
@@ -15,9 +15,9 @@ from mlcd.models.parallel import ClusterSetting, StepTime
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """The grid to predict over, which the user's bounds give, and what was seen of it.
+    """The grid to predict over, from the user's bounds, and what was observed of it.
 
-    largest_local_batch  samples that one GPU's memory holds: a bound of the user's, and no measured time
+    largest_local_batch  samples that fit one GPU's memory: a bound from the user, not a measured time
     courses  for each batch whose training is known: (steps, noise scale phi) of its stretches up to the target
     """
 
@@ -41,7 +41,7 @@ def three_batches(truth: ScavengerTruth) -> tuple[int, int, int]:
 
 
 def corners_and_centre(truth: ScavengerTruth) -> tuple[ClusterChoice, ...]:
-    """As mlcd.models.design has it, over the configurations that have a truth."""
+    """The design of mlcd.models.design, over the configurations that have a truth."""
     chosen = design.corners_and_centre([truth.setting(choice) for choice in truth.choices])
     return tuple(ClusterChoice(workers=setting.workers, batch=int(setting.batch)) for setting in chosen)
 
@@ -81,10 +81,10 @@ def observe(truth: ScavengerTruth, tried: Sequence[ClusterChoice]) -> Observed:
 
 
 def noise_course(truth: ScavengerTruth, batch: int) -> tuple[tuple[float, float], ...]:
-    """(steps, phi) an epoch of the training at `batch`, up to the target.
+    """(steps, phi) of each epoch of the training at `batch`, up to the target.
 
     The tables give the variance of a gradient of the *first* batch M0 (AdaptDL's form), so phi = M0 var / sqr. An epoch
-    whose gradient is said to be 0 has no phi: its steps go to those that have. Empty where none has.
+    with a reported gradient of 0 has no phi: its steps are added to epochs that have one. Empty where none has.
     """
     end, before = truth.iterations[batch], 0.0
     found: list[tuple[float, float]] = []

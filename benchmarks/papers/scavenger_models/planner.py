@@ -1,10 +1,10 @@
 """Goodput's receding horizon on a measured model: plan, train a stretch, learn the true step time, plan again.
 
-The training is cut into stretches, each the same share of the way to the target. Before each the planner compares what
-is left on every configuration, the restart of a change counted, and takes the least. What it learns is the step time of
-the configuration it runs; steps to the target stay those of the noise model, since the tables say nothing of a training
-that changed its batch half-way. A stretch at batch B is taken to need its share of the iterations that a whole training
-at B needs.
+The training is divided into stretches, each an equal share of the way to the target. Before each stretch the planner
+compares the remaining training on every configuration, including the restart of a change, and takes the least. It
+learns the step time of the configuration it runs; steps to the target stay those of the noise model, because the tables
+have no training that changed its batch. A stretch at batch B is assumed to need its share of the iterations of a whole
+training at B.
 """
 
 from collections.abc import Callable
@@ -16,10 +16,10 @@ from papers.scavenger_models.observed import Observed, observe
 
 STRETCHES = 20
 RESTART_SECONDS = 60.0
-"""A change of K or B: checkpoint, new processes, the first batch. Sources say 30 to 90 s."""
+"""A change of K or B: checkpoint, new processes, the first batch. Sources give 30 to 90 s."""
 
 Worth = Callable[[ClusterChoice, float], float]
-"""What is minimised: a configuration and its seconds to a number."""
+"""The objective to minimise: maps a configuration and its seconds to a number."""
 
 
 def time_worth(_: ClusterChoice, seconds: float) -> float:
@@ -34,7 +34,7 @@ def money_worth(choice: ClusterChoice, seconds: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """What came of it: the training's worth, of which `restarts_worth` for changes comes on top."""
+    """The result: the value of the training; `restarts_worth`, for changes, comes on top."""
 
     worth: float
     restarts_worth: float
@@ -44,7 +44,7 @@ class Course:
 def receding_horizon(
     truth: ScavengerTruth, seen: Observed, model: Callable[[Observed], Forecast], worth: Worth
 ) -> Course:
-    """Trains on the truth from first plan to target."""
+    """Train on the truth from the first plan to the target."""
     forecast, now = model(seen), None
     spent, restarts = 0.0, 0.0
     run: list[ClusterChoice] = []

@@ -1,4 +1,4 @@
-"""What each mode's forecast is worth against the truth, and the medians over models."""
+"""Errors of each mode's forecast against the truth, and the medians over models."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,7 +21,7 @@ TRIAL_STEPS = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One model and mode. Errors are means of |predicted/true - 1| over configurations that were not tried."""
+    """One model and mode. Errors are means of |predicted/true - 1| over untried configurations."""
 
     model: str
     mode: str
@@ -50,7 +50,7 @@ class Summary:
 def score(
     truths: Mapping[str, ScavengerTruth], *, models: Sequence[str] = (), modes: Sequence[str] = MODES
 ) -> list[Row]:
-    """A row a model and mode; `models` scores only those, while all lend their coefficients to the universal mode."""
+    """One row per model and mode; `models` limits the rows, while all models inform the universal mode."""
     for wanted, known, what in ((models, truths, "model"), (modes, (*MODES, *EXTRA_MODES), "mode")):
         for name in wanted:
             if name not in known:
@@ -84,7 +84,7 @@ def score(
 
 
 def summarise(rows: Sequence[Row]) -> list[Summary]:
-    """Medians over models, a line a mode."""
+    """Medians over models, one line per mode."""
     found = []
     for mode in dict.fromkeys(row.mode for row in rows):
         of = [row for row in rows if row.mode == mode]
@@ -127,7 +127,7 @@ def _row(truth: ScavengerTruth, mode: str, seen: Observed, model: Callable[[Obse
         step_mape=fmean(step for step, _, _ in errors),
         iterations_mape=fmean(iterations for _, iterations, _ in errors),
         time_mape=fmean(time for _, _, time in errors),
-        cost_mape=fmean(time for _, _, time in errors),  # a price by the hour: the same relative error
+        cost_mape=fmean(time for _, _, time in errors),  # the price is hourly: the same relative error
         regret_time=_whole(seconds / truth.seconds(quickest) - 1),
         regret_cost=_whole(dollars / truth.usd(cheapest) - 1),
         regret_knee=_whole(_knee_regret(truth, forecast)),
@@ -136,7 +136,7 @@ def _row(truth: ScavengerTruth, mode: str, seen: Observed, model: Callable[[Obse
 
 
 def _whole(regret: float) -> float:
-    """Without the last digits: the best choice has a regret of 0, not of -2e-16."""
+    """Rounded: the best choice has a regret of 0, not of -2e-16."""
     return round(regret, 9) + 0.0
 
 
@@ -149,7 +149,7 @@ def _errors(truth: ScavengerTruth, forecast: Forecast, choice: ClusterChoice) ->
 
 
 def _knee_regret(truth: ScavengerTruth, forecast: Forecast) -> float:
-    """What the predicted knee lacks of the true knee's depth below the chord, as a share of it."""
+    """How much less deep below the chord the predicted knee is than the true one, as a share of the latter's depth."""
     points = [(truth.seconds(c), truth.usd(c)) for c in truth.choices]
     guessed = [(forecast.seconds(c), usd(c, forecast.seconds(c))) for c in truth.choices]
     depths = depth(points)
@@ -158,7 +158,7 @@ def _knee_regret(truth: ScavengerTruth, forecast: Forecast) -> float:
 
 
 def _trial_loss(truth: ScavengerTruth, tried: Sequence[ClusterChoice], seconds: float) -> float:
-    """Seconds that brief runs take beyond what their steps would have taken in the chosen training of `seconds`."""
+    """Seconds of the brief runs beyond the time of their steps in the chosen training of `seconds`."""
     lost = 0.0
     for choice in tried:
         share = TRIAL_STEPS / truth.iterations[choice.batch]

@@ -7,7 +7,7 @@ import numpy as np
 from mlcd.asktell.arguments import positive, share, whole
 from mlcd.asktell.bounds import check_problem
 from mlcd.asktell.knobs import Knobs, Prices, Where, prices_of, space_of
-from mlcd.asktell.objective import Objective
+from mlcd.asktell.objective import SearchObjective
 from mlcd.errors import BadInput, SpecError
 from mlcd.goal import Goal
 from mlcd.jobs.resolved_job import DEFAULT_NOISE
@@ -28,7 +28,7 @@ MOST_HETERBO_ROWS = 2000
 def declared_problem(
     *,
     knobs: Knobs,
-    objective: Objective,
+    objective: SearchObjective,
     where: Where | None,
     work_samples: float | None,
     usd_per_hour: Prices,
@@ -61,7 +61,7 @@ def declared_problem(
     doubt = DEFAULT_NOISE if noise is None else share("noise", noise)
     space = space_of(knobs, where)
     prices, counts_money = prices_of(space, usd_per_hour)
-    if not counts_money and (budget is not None or objective in (Objective.COST, Objective.KNEE)):
+    if not counts_money and (budget is not None or objective in (SearchObjective.COST, SearchObjective.KNEE)):
         asked_by = "budget" if budget is not None else f"objective: {objective}"
         raise BadInput(f"{asked_by}: needs usd_per_hour: without prices, money is not counted")
     problem = _in_bounds(
@@ -88,7 +88,7 @@ def _in_bounds(problem: Problem) -> Problem:
     return problem
 
 
-def declared_strategy(text: str | None, *, seed: int, problem: Problem, objective: Objective) -> Strategy:
+def declared_strategy(text: str | None, *, seed: int, problem: Problem, objective: SearchObjective) -> Strategy:
     """The strategy of a search over declared knobs. Raises BadInput for one that cannot search them."""
     if text is not None and (not isinstance(text, str) or not text.strip()):
         raise SpecError("must be a strategy's name", field="strategy", value=text, allowed=", ".join(KNOBS))
@@ -106,7 +106,7 @@ def declared_strategy(text: str | None, *, seed: int, problem: Problem, objectiv
     return made
 
 
-def default_strategy(problem: Problem, objective: Objective) -> str:
+def default_strategy(problem: Problem, objective: SearchObjective) -> str:
     """HeterBO for throughput, of which it knows much beforehand, where the space is not too large for it."""
     return "bayesian" if objective.is_own_number or not _is_small(problem) else "heterbo"
 

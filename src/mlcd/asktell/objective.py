@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mlcd.errors import BadInput, SpecError, nearest
-from mlcd.goal import Objective as GoalObjective
+from mlcd.goal import Objective
 from mlcd.space import Config
 from mlcd.trial.trial import Learned, Measurement
 
@@ -13,7 +13,7 @@ LARGEST_VALUE = 1e100
 """Own numbers beyond this are refused: a loss that large is a trial that failed."""
 
 
-class Objective(StrEnum):
+class SearchObjective(StrEnum):
     """`maximize` and `minimize` are of the caller's own number, the others of known work."""
 
     MAXIMIZE = "maximize"
@@ -25,15 +25,15 @@ class Objective(StrEnum):
     @property
     def is_own_number(self) -> bool:
         """Whether trials are told with `value=`."""
-        return self in (Objective.MAXIMIZE, Objective.MINIMIZE)
+        return self in (SearchObjective.MAXIMIZE, SearchObjective.MINIMIZE)
 
     @property
-    def goal(self) -> GoalObjective:
+    def goal(self) -> Objective:
         """What a goal has in its place; of an own number, time, which nothing depends on."""
-        return GoalObjective.TIME if self.is_own_number else GoalObjective(str(self))
+        return Objective.TIME if self.is_own_number else Objective(str(self))
 
     @classmethod
-    def of(cls, given: object) -> "Objective":
+    def of(cls, given: object) -> "SearchObjective":
         """By its name. Raises SpecError."""
         known = [str(each) for each in cls]
         if not isinstance(given, str) or given not in known:
@@ -66,14 +66,14 @@ class Told:
     score: float
 
     @classmethod
-    def of(cls, objective: Objective, value: float) -> "Told":
+    def of(cls, objective: SearchObjective, value: float) -> "Told":
         """Raises BadInput for a value that is not finite, or too large."""
         if not abs(value) <= LARGEST_VALUE:
             raise BadInput(
                 f"tell: value: must be a finite number, at most {LARGEST_VALUE:g} (got {value!r});"
                 " tell a trial that gave none with tell_failure"
             )
-        return cls(score=value if objective is Objective.MAXIMIZE else -value)
+        return cls(score=value if objective is SearchObjective.MAXIMIZE else -value)
 
     @property
     def speed(self) -> float:
@@ -86,7 +86,7 @@ class Told:
         return (Learned(samples=0.0, metric=self.score),)
 
 
-def value_of(objective: Objective, trial: Measurement) -> float:
+def value_of(objective: SearchObjective, trial: Measurement) -> float:
     """The number that was told of a trial."""
     score = trial.learned[-1].metric
-    return score if objective is Objective.MAXIMIZE else -score
+    return score if objective is SearchObjective.MAXIMIZE else -score

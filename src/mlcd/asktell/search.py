@@ -14,7 +14,7 @@ from mlcd.asktell.bounds import check_trial
 from mlcd.asktell.declared import declared_problem, declared_strategy, default_strategy
 from mlcd.asktell.job import header_of, job_problem, job_strategy, stored_strategy
 from mlcd.asktell.knobs import Knobs, Prices, Where
-from mlcd.asktell.objective import Best, Objective, Told, value_of
+from mlcd.asktell.objective import Best, SearchObjective, Told, value_of
 from mlcd.asktell.shown import html_of, rows_of, words_of
 from mlcd.asktell.state import FORMAT, State, read, write
 from mlcd.deciders.search import SearchDecider
@@ -185,7 +185,7 @@ class Search(Generic[B]):
         if job is not None:
             raise BadInput("knobs: go without a job: give one of the two")
         _refuse_others("goes with a job; beside knobs use objective, budget and deadline", goal=goal)
-        sought = Objective.of(objective)
+        sought = SearchObjective.of(objective)
         problem, counts_money = declared_problem(
             knobs=knobs,
             objective=sought,
@@ -208,7 +208,7 @@ class Search(Generic[B]):
         problem: Problem,
         strategy: Strategy,
         *,
-        objective: Objective | None,
+        objective: SearchObjective | None,
         counts_money: bool,
         clock: Clock | None,
     ) -> None:
@@ -446,7 +446,7 @@ class Search(Generic[B]):
         return self._objective is not None and self._objective.is_own_number
 
     def _value(self, trial: Measurement) -> float:
-        return value_of(self._objective or Objective.MAXIMIZE, trial)
+        return value_of(self._objective or SearchObjective.MAXIMIZE, trial)
 
     def _seconds(self, what: str, seconds: float | None) -> float:
         nothing_counts = self._is_own_number and not self.problem.goal.is_limited and not self._counts_money

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from mlcd.asktell.objective import Objective, value_of
+from mlcd.asktell.objective import SearchObjective, value_of
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Step
 from mlcd.space import Config
@@ -12,7 +12,7 @@ from mlcd.trial.trial import Failure, Measurement
 Row = Mapping[str, object]
 
 
-def rows_of(run: SearchRun, objective: Objective | None, *, counts_money: bool) -> list[Row]:
+def rows_of(run: SearchRun, objective: SearchObjective | None, *, counts_money: bool) -> list[Row]:
     """A row a trial, in the order they were asked. A column that a trial has no number for is None.
 
     state  measured, open, or the kind of its failure
@@ -20,7 +20,7 @@ def rows_of(run: SearchRun, objective: Objective | None, *, counts_money: bool) 
     return [_row(step, objective, counts_money=counts_money) for step in run.steps]
 
 
-def _row(step: Step, objective: Objective | None, *, counts_money: bool) -> Row:
+def _row(step: Step, objective: SearchObjective | None, *, counts_money: bool) -> Row:
     trial = step.outcome if isinstance(step.outcome, Measurement | Failure) else None
     measured = trial if isinstance(trial, Measurement) else None
     row: dict[str, object] = {"number": step.number}
@@ -37,7 +37,7 @@ def _row(step: Step, objective: Objective | None, *, counts_money: bool) -> Row:
     return row
 
 
-def words_of(run: SearchRun, objective: Objective | None, best: tuple[Config, float | None] | None) -> str:
+def words_of(run: SearchRun, objective: SearchObjective | None, best: tuple[Config, float | None] | None) -> str:
     """What is searched, how far it is, and the best so far, in a line."""
     problem = run.problem
     knobs = ", ".join(knob.name for knob in problem.space.knobs)

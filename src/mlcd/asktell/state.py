@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mlcd.asktell.bounds import check_problem, check_trial
 from mlcd.asktell.knobs import MOST_CONFIGS
-from mlcd.asktell.objective import LARGEST_VALUE, Objective
+from mlcd.asktell.objective import LARGEST_VALUE, SearchObjective
 from mlcd.codec import DecodeError, encode, from_json
 from mlcd.errors import BadInput
 from mlcd.jobs.arguments import check_path
@@ -38,7 +38,7 @@ class State:
     format: int
     header: Header
     problem: Problem
-    objective: Objective | None
+    objective: SearchObjective | None
     counts_money: bool
     clock_seconds: float | None
     steps: tuple[Step, ...]

@@ -1,4 +1,4 @@
-"""One benchmark run: a workload whose truth is known, a goal derived from it, a strategy, a seed; what came of it."""
+"""One benchmark run: a workload with known truth, a goal derived from it, a strategy and a seed; and its result."""
 
 import hashlib
 import math
@@ -21,15 +21,15 @@ from mlcd.trial.outcome import Status
 from mlcd.units import HOUR, Usd
 
 DEADLINE_FACTOR = 2.5
-"""`cheapest` gets a deadline of so many times the fastest configuration's training."""
+"""The deadline of `cheapest`, as a multiple of the fastest configuration's training time."""
 BUDGET_FACTOR = 1.5
-"""`budget` gets so many times the cheapest configuration's training cost."""
+"""The budget of `budget`, as a multiple of the cheapest configuration's training cost."""
 UNFINISHED_RATIO = 3.0
-"""What a run counts at least that broke a limit or did not finish."""
+"""The least ratio that counts for a run that broke a limit or did not finish."""
 
 
 class GoalKind(StrEnum):
-    """What is asked of every workload."""
+    """The goals that each workload is run with."""
 
     FASTEST = "fastest"
     CHEAPEST = "cheapest"
@@ -38,15 +38,15 @@ class GoalKind(StrEnum):
 
 
 def is_unseen(workload: str) -> bool:
-    """Workloads whose sha256(name) is even are held out of tuning on tables; docs/bench.md says how strictly."""
+    """Whether sha256(name) is even: such workloads are held out of tuning on tables (docs/bench.md: how strictly)."""
     return int(hashlib.sha256(workload.encode()).hexdigest(), 16) % 2 == 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainTruth:
-    """A workload with everything known: seconds of the whole training for each configuration of `problem.space`.
+    """A workload with known truth: seconds of the whole training for each configuration of `problem.space`.
 
-    None where it cannot run. `problem` has no limits; `with_goal` derives them.
+    None for a configuration that cannot run. `problem` has no limits; `with_goal` derives them.
     """
 
     name: str
@@ -59,7 +59,7 @@ class TrainTruth:
         return is_unseen(self.name)
 
     def outcomes(self) -> list[tuple[float, Usd]]:
-        """(seconds, money) of every configuration that can run."""
+        """(seconds, dollars) of every configuration that can run."""
         prices = self.problem.usd_per_hour
         return [(s, p.for_seconds(s)) for s, p in zip(self.seconds, prices, strict=True) if s is not None]
 
@@ -76,7 +76,7 @@ class TrainTruth:
         return replace(self.problem, goal=goals[kind])
 
     def optimum(self, goal: Goal) -> float | None:
-        """The best configuration's training in the goal's unit, searched for free; None when none is feasible."""
+        """The best configuration's training in the goal's unit, without any search; None when none is feasible."""
         feasible = [
             goal.value(seconds, usd.dollars)
             for seconds, usd in self.outcomes()
@@ -111,14 +111,14 @@ class TrainRow:
 
     @property
     def counted_ratio(self) -> float:
-        """The ratio with unfinished and violated runs counting at least UNFINISHED_RATIO."""
+        """The ratio; at least UNFINISHED_RATIO for a run that broke a limit or did not finish."""
         if self.status == "done" and self.ratio is not None:
             return self.ratio
         return max(self.ratio or 0.0, UNFINISHED_RATIO)
 
     @property
     def probe_share(self) -> float | None:
-        """The search's part of the total, in the goal's unit; None when unfinished."""
+        """The search's share of the total, in the goal's unit; None when unfinished."""
         if self.total_seconds is None or self.total_usd is None:
             return None
         if self.goal == GoalKind.CHEAPEST:
@@ -127,7 +127,7 @@ class TrainRow:
 
 
 def search(problem: Problem, cloud: Cloud, strategy_text: str, *, seed: int, parallel: int = 1) -> SearchRun:
-    """One whole run of `mlcd train`, kept nowhere; it knows of no other run."""
+    """One whole run of `mlcd train`, not stored and without knowledge of other runs."""
     chosen = strategy(strategy_text, seed=seed)
     return search_with(chosen, problem, cloud, name=strategy_text, seed=seed, parallel=parallel)
 
@@ -135,7 +135,7 @@ def search(problem: Problem, cloud: Cloud, strategy_text: str, *, seed: int, par
 def search_with(
     chosen: Strategy, problem: Problem, cloud: Cloud, *, name: str, seed: int = 0, parallel: int = 1
 ) -> SearchRun:
-    """The same with a strategy that is there already; `name` is what the run says of it."""
+    """The same with an existing strategy object; `name` is its name in the run's header."""
     return Engine(
         run=new_run(Kind.TRAIN, problem, cloud=cloud.name, strategy=name, seed=seed, parallel=parallel),
         decider=SearchDecider(strategy=chosen, aftermath=TrainingDecider(), parallel=parallel),
@@ -146,7 +146,7 @@ def search_with(
 
 
 def row(truth: TrainTruth, run: SearchRun, *, kind: GoalKind, hours: float, optimum: float) -> TrainRow:
-    """What a run says in the benchmark's terms."""
+    """The benchmark's row for a run."""
     goal, final = run.problem.goal, run.final
     finished = final is not None and run.status in (Status.DONE, Status.OVERRAN)
     status = {Status.DONE: "done", Status.OVERRAN: "violated"}.get(run.status, "unfinished")

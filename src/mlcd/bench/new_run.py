@@ -1,4 +1,4 @@
-"""A run of a benchmark before its first step: the product's Run, which the product's Engine takes to its end."""
+"""A benchmark's run before its first step: the product's Run, to be completed by the product's Engine."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,7 +14,7 @@ from mlcd.version import __version__
 
 
 def new_run(kind: Kind, problem: P, *, cloud: str, strategy: str, seed: int = 0, parallel: int = 1) -> Run[P]:
-    """A run named `bench`; nothing keeps it. `cloud` and `strategy` are what its header says of both."""
+    """A run named `bench`, not stored. `cloud` and `strategy` are their names in its header."""
     return Run(
         header=Header(
             run_id="bench",
@@ -33,7 +33,7 @@ def new_run(kind: Kind, problem: P, *, cloud: str, strategy: str, seed: int = 0,
 
 
 def after_trials(run: SearchRun, trials: Iterable[Trial]) -> SearchRun:
-    """The run had it made these trials, one after another: for asking a decider what comes next."""
+    """The run as if it had made these trials one after another, to ask a decider what comes next."""
     steps: list[Step] = []
     elapsed = 0.0
     for number, trial in enumerate(trials, start=1):

@@ -1,4 +1,4 @@
-"""`mlcd bench suggest`: how long one suggestion takes, hyperparameters refitted, beside scikit-learn's process."""
+"""`mlcd bench suggest`: how long one suggestion takes, with refitted hyperparameters, compared with scikit-learn."""
 
 import time
 import warnings
@@ -36,10 +36,10 @@ class SuggestTimes:
 
 
 def time_suggest(*, candidates: int, observations: int, repeats: int = 15, seed: int = 0) -> SuggestTimes:
-    """Both in one run, taking turns, so that a busy machine slows both alike.
+    """Time both in turns in one process, so that other load on the machine slows both alike.
 
-    Each repeat has another random history: ours knows the fit of all trials but the last (as in a search), fits anew
-    and scores all candidates. scikit-learn fits a Matern 5/2 with a length for each feature and noise from as many
+    Each repeat has a new random history. Ours starts from the fit of all trials but the last (as in a search), refits
+    and scores all candidates. scikit-learn fits a Matern 5/2 kernel with a length per feature and noise, from as many
     starts (two), predicts all candidates and takes the largest expected improvement.
     """
     problem, cloud = _problem(candidates)
@@ -69,7 +69,7 @@ def _problem(candidates: int) -> tuple[Problem, SimCloud]:
     instances = load_catalog().select(["aws-62"], cloud="aws")
     per_type = candidates // len(instances)
     if per_type < 1:
-        raise BadInput(f"--candidates: at least {len(instances)} (got {candidates})")
+        raise BadInput(f"--candidates: must be at least {len(instances)} (got {candidates})")
     cloud = SimCloud(cloud="aws", instances={i.name: i for i in instances}, job=SimJob(model="resnet152"))
     space = deployments(instances, lambda _: tuple(range(1, per_type + 1)))
     problem = Problem(
@@ -87,7 +87,7 @@ def _history(problem: Problem, cloud: SimCloud, observations: int, seed: int) ->
     random = np.random.default_rng(seed)
     runnable = [c for c in problem.space if cloud.true_samples_per_second(c) is not None]
     if observations > len(runnable):
-        raise BadInput(f"--observations: at most {len(runnable)} (got {observations})")
+        raise BadInput(f"--observations: must be at most {len(runnable)} (got {observations})")
     trials = []
     for row in random.choice(len(runnable), size=observations, replace=False):
         speed = cloud.true_samples_per_second(runnable[row])

@@ -1,4 +1,4 @@
-"""Independent tasks of a benchmark: one after another, or in several processes."""
+"""Independent tasks of a benchmark: sequential, or in several processes."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar, TypeVarTuple
@@ -14,18 +14,18 @@ def run_tasks(
 ) -> list[Result]:
     """`function` of every task's arguments, in the order of the tasks.
 
-    jobs  processes, through joblib; 1 runs the tasks in this process and needs no joblib; -1 is one process a core
+    jobs  processes, through joblib; 1 runs the tasks in this process and needs no joblib; -1 is one process per core
 
     Raises BadInput for 0, and where joblib is needed and not installed.
     """
     if jobs == 0:
-        raise BadInput("--jobs: must be the number of processes, or -1 for one a core (got 0)")
+        raise BadInput("--jobs: must be the number of processes, or -1 for one per core (got 0)")
     if jobs == 1:
         return [function(*task) for task in tasks]
     try:
         from joblib import Parallel, delayed  # noqa: PLC0415
     except ImportError as error:
         raise BadInput(
-            f"--jobs: {jobs} needs joblib, the extra `bench`: pip install 'mlcd[bench]'; --jobs 1 does without"
+            f"--jobs: {jobs} needs joblib, the extra `bench`: pip install 'mlcd[bench]'; --jobs 1 does not need it"
         ) from error
     return list(Parallel(n_jobs=jobs)(delayed(function)(*task) for task in tasks))

@@ -21,7 +21,7 @@ Unseen = Literal["all", "only", "no"]
 class TrainComparison:
     """What to compare. `tables` None means the simulator's jobs.
 
-    run_noise  deviation of the final run from the true mean: an experiment of its own, 0 in every headline figure
+    run_noise  deviation of the final run from the true mean: a separate experiment, 0 in every headline figure
     """
 
     strategies: tuple[str, ...]
@@ -40,7 +40,7 @@ class TrainComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainSummary:
-    """Strategy by strategy; see docs/bench.md for each figure."""
+    """One strategy under one goal; docs/bench.md explains each figure."""
 
     strategy: str
     goal: str
@@ -58,9 +58,9 @@ class TrainSummary:
 
 
 def compare(comparison: TrainComparison) -> list[TrainRow]:
-    """Every run of the comparison, in order. A workload without a feasible configuration is left out."""
+    """Every run of the comparison, in order. Skips workloads without a feasible configuration."""
     for text in comparison.strategies:
-        strategy(text)  # a wrong name or option is said before the first run
+        strategy(text)  # report a wrong name or option before the first run
     sources = _sources(comparison)
     tasks = [
         (comparison, source, hours, text, comparison.first_seed + seed)
@@ -130,7 +130,7 @@ def _summary(key: tuple[str, str, float], rows: list[TrainRow]) -> TrainSummary:
 
 
 def _bootstrap(rows: list[TrainRow], draws: int = 2000) -> tuple[float, float]:
-    """95% interval of mean_ratio when the workloads are drawn anew: runs of one workload are not independent."""
+    """95% interval of mean_ratio by resampling workloads: runs of one workload are not independent."""
     by_workload: dict[str, list[float]] = {}
     for r in rows:
         by_workload.setdefault(r.workload, []).append(r.counted_ratio)
@@ -143,7 +143,7 @@ def _bootstrap(rows: list[TrainRow], draws: int = 2000) -> tuple[float, float]:
 
 
 def as_json(rows: Sequence[TrainRow]) -> dict[str, object]:
-    """Rows and summary; the held-out workloads (is_unseen) are also summarised apart."""
+    """Rows and summary, with a separate summary of the held-out workloads (is_unseen)."""
     return {
         "rows": [asdict(r) for r in rows],
         "summary": [asdict(s) for s in summarise(rows)],

@@ -1,4 +1,4 @@
-"""Where the benchmark's truths come from: measured tables, and the simulator's jobs."""
+"""The sources of the benchmark's truths: measured tables, and the simulator's jobs."""
 
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,7 +16,7 @@ from mlcd.problem import Problem, TrialPolicy
 from mlcd.units import HOUR
 
 EXACT_TRIALS = TrialPolicy(extension=0.0, watchdog_seconds=0.0)
-"""The paper's trial times and no more: a table's speed is constant, there is nothing to extend or to hang."""
+"""The paper's trial times without extension or watchdog: a table's speed is constant and its jobs never hang."""
 
 
 def table_workloads(folder: Path, pattern: str = "*") -> dict[str, ReplayWorkload]:
@@ -31,7 +31,7 @@ def sim_workloads(pattern: str = "*") -> tuple[str, ...]:
     """The simulator's jobs that match. Raises BadInput when none does."""
     found = tuple(name for name in PAPER_JOBS if fnmatchcase(name, pattern))
     if not found:
-        raise BadInput(f"no simulated job matches {pattern!r}; there are {', '.join(PAPER_JOBS)}")
+        raise BadInput(f"no simulated job matches {pattern!r}; allowed: {', '.join(PAPER_JOBS)}")
     return found
 
 
@@ -52,7 +52,7 @@ def table_truth(workload: ReplayWorkload, hours: float, noise: float) -> TrainTr
 
 
 def table_cloud(workload: ReplayWorkload, hours: float, *, noise: float, run_noise: float, seed: int) -> Cloud:
-    """The same table as a cloud, with noise on trials (and on the final run only as an experiment of its own)."""
+    """The same table as a cloud, with noise on trials (on the final run only in a separate experiment)."""
     cloud: Cloud = Noisy(ReplayCloud(workload.scaled(hours)), sigma=noise, seed=seed)
     return NoisyRun(cloud, sigma=run_noise, seed=seed) if run_noise else cloud
 

@@ -1,7 +1,7 @@
 """A model as its operators, under one set of names, whether it comes as an ONNX file or as a PyTorch module.
 
-`onnx_graph` and `torch_graph` read; `patterns` puts together what one operator was written in several; `grammar` gives
-names and sizes; `shares` says where the time goes. docs/server.md has the names.
+`onnx_graph` and `torch_graph` read a model; `patterns` merges operators that were exported as several nodes; `grammar`
+defines names and sizes; `shares` measures where the time goes. docs/server.md lists the names.
 """
 
 from mlcd.graphs.graph import Graph, GraphInput, Operator

@@ -3,16 +3,17 @@
 | operator                     | text                            | meaning                                           |
 |------------------------------|---------------------------------|---------------------------------------------------|
 | Conv, ConvTranspose          | 64x56x56>128x28x28 k3x3 s2x2 g1 | input > output, kernel, stride, groups; 1-D alike |
-| Gemm                         | 128x768x3072                    | rows an item x in x out: a product with weights   |
-| MatMul                       | 12x128x64x128                   | products an item x rows x inner x columns         |
+| Gemm                         | 128x768x3072                    | rows per item x in x out: a product with weights  |
+| MatMul                       | 12x128x64x128                   | products per item x rows x inner x columns        |
 | Attention                    | 12x128x128x64                   | heads x queries x keys x width                    |
 | LSTM, GRU, RNN               | 64x512>512 l1 d1                | steps x inputs > hidden, layers, directions       |
 | MaxPool, AveragePool, Resize | 64x112x112>64x56x56 k3x3 s2x2   | input > output; Resize has no kernel              |
-| Gather                       | 128>30522x768                   | rows an item > the table                          |
+| Gather                       | 128>30522x768                   | rows per item > the table                         |
 | GlobalAveragePool, Reduce... | 64x7x7                          | the input                                         |
 | others (Relu, Add, ...)      | 64x56x56                        | the output                                        |
 
-FLOPs count a multiply-add as two. Bytes are float32's: what one item reads and writes, and the weights once a call.
+FLOPs count a multiply-add as two. Bytes are those of float32: what one item reads and writes, and the weights once per
+call.
 """
 
 import math
@@ -37,7 +38,7 @@ _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _TWO_INPUTS = ("Add", "Sub", "Mul", "Div")
 
 KNOWN = frozenset({*_PER_ELEMENT, *_SPECIAL, "Gather"})
-"""The names whose work is known."""
+"""The operators whose FLOPs and bytes are known."""
 
 
 def text(sizes: Sizes) -> str:
@@ -84,7 +85,7 @@ def work(name: str, shape: str) -> tuple[float, float]:
 
 
 def _recurrent_work(gates: int, source: Sizes, hidden: int, options: dict[str, list[int]]) -> tuple[float, float]:
-    """A product with the input and one with the state, for every gate, layer, direction and step."""
+    """One product with the input and one with the state, for every gate, layer, direction and step."""
     steps, width = source
     (layers,), (both,) = options["l"], options["d"]
     widths = [width] + [hidden * both] * (layers - 1)

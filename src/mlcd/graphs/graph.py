@@ -7,12 +7,12 @@ from dataclasses import dataclass
 class Operator:
     """All calls of one operator with one shape.
 
-    name          canonical: ONNX's name for it, whichever way the model came
+    name          canonical: ONNX's name for it, whatever format the model was read from
     shape         its sizes for one item, as text (mlcd.graphs.grammar); equal texts are equal work
     count         how often it is called in one run of the model
     flops, bytes  of all these calls, for one item; a multiply-add is two FLOPs, a number is four bytes
-    known         whether the name is one of the grammar's; of others only the output's size is known
-    nodes         names of the nodes in the file that it stands for; empty where the model came from PyTorch
+    known         whether the grammar has the name; of other operators only the output's size is known
+    nodes         names of the nodes in the file that it represents; empty for a PyTorch module
     """
 
     name: str
@@ -25,7 +25,7 @@ class Operator:
 
     def __post_init__(self) -> None:
         if self.count < 1 or min(self.flops, self.bytes) < 0:
-            raise ValueError("an operator is called at least once, and does no negative work")
+            raise ValueError("an operator must have count >= 1 and no negative work")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class GraphInput:
 
     datatype  as the Open Inference Protocol names it: FP32, INT64, ...
     sizes     of one item, without the batch axis
-    high      whole numbers must be below this, since they choose a row of a table; None where nothing tells
+    high      whole numbers must be below this, because they index a table; None where unknown
     """
 
     name: str
@@ -59,10 +59,10 @@ class Graph:
 
     @property
     def flops(self) -> float:
-        """Of one item."""
+        """FLOPs of one item."""
         return sum(operator.flops for operator in self.operators)
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Names of operators that the grammar does not have."""
+        """Names of operators that are not in the grammar."""
         return tuple(sorted({operator.name for operator in self.operators if not operator.known}))

@@ -1,4 +1,4 @@
-"""From nodes to operators: each gets its canonical name and text, and equal ones are counted together."""
+"""From nodes to operators: each node gets its canonical name and text, and equal ones are counted together."""
 
 import math
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _BY_INPUT = (
 
 
 def operators(traced: Traced) -> tuple[Operator, ...]:
-    """The operators, those with the most work first. `traced` is simplified on the way."""
+    """The operators, those with the most work first. Simplifies `traced` in place."""
     simplify(traced)
     found: dict[tuple[str, str, bool], list[TracedNode]] = {}
     for node in traced.nodes:
@@ -45,7 +45,7 @@ def operators(traced: Traced) -> tuple[Operator, ...]:
 
 
 def _canonical(node: TracedNode, traced: Traced) -> tuple[str, str, bool]:
-    """(name, text, whether the grammar has it); without it, the text is the size of the output, as far as known."""
+    """(name, text, whether it is in the grammar); if not, the text is the size of the output, as far as known."""
     kind = _SYNONYMS.get(node.kind, node.kind)
     source, target = _in(node, traced) if node.inputs else (), _out(node, traced)
     if rule := _RULES.get(kind):
@@ -109,7 +109,7 @@ def _recurrent(node: TracedNode, traced: Traced) -> tuple[str, str]:
 
 
 def _gather(node: TracedNode, traced: Traced) -> tuple[str, str]:
-    """A look-up in a table of weights; anything else that picks with constant indices is a slice."""
+    """A look-up in a table of weights; other selections with constant indices are slices."""
     if node.inputs[0] not in traced.fixed:
         return "Slice", text(_out(node, traced))
     table = traced.sizes[node.inputs[0]]

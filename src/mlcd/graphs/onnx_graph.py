@@ -36,15 +36,15 @@ _QUANTISED: dict[str, tuple[str, tuple[int, ...]]] = {
     "QuantizeLinear": ("Cast", (0,)),
     "DequantizeLinear": ("Cast", (0,)),
 }
-"""Operators on 8-bit integers: which one each is, and where its tensors stand among its inputs."""
+"""Operators on 8-bit integers: the canonical name, and the positions of the tensors among the inputs."""
 
 
 def read_onnx(path: Path, *, sizes: Mapping[str, int] | None = None, name: str = "") -> Graph:
     """The operators of the model in a file.
 
-    The batch is axis 0 of every input and stays open; every other dynamic axis needs a size, by its name in the file
-    (`sizes`, which is `--size AXIS=N` on the command line). Raises BadInput for what is not an ONNX file, is cut off,
-    does not fit in memory, has an axis without a size, or holds no operators.
+    The batch is axis 0 of every input and stays dynamic; every other dynamic axis needs a size, by its name in the
+    file (`sizes`, which is `--size AXIS=N` on the command line). Raises BadInput for a file that is not ONNX, is cut
+    off, does not fit in memory, has an axis without a size, or has no operators.
     """
     model = _load(path)
     graph = model.graph
@@ -54,7 +54,7 @@ def read_onnx(path: Path, *, sizes: Mapping[str, int] | None = None, name: str =
     weights = {tensor.name for tensor in graph.initializer}
     inputs = [given for given in graph.input if given.name not in weights]
     if not graph.node or not inputs:
-        raise BadInput(f"{path}: holds no operators; export the model again")
+        raise BadInput(f"{path}: has no operators; export the model again")
     axes = {given.name: _axes(given, path, sizes or {}) for given in inputs}
     fixed = next((found[0] for found in axes.values() if found and found[0] > 0), None)
     batches = (fixed, fixed) if fixed else (_BATCH, 2 * _BATCH)
@@ -114,7 +114,7 @@ def _load(path: Path) -> Any:
 
 
 def _diagnosis(path: Path) -> str:
-    """Cut off, or never an ONNX file? A model is a list of fields, each with its length: the last one tells."""
+    """Whether the file is cut off or not ONNX at all, as a message. A model is a list of fields with their lengths."""
     size = path.stat().st_size
     with path.open("rb") as file:
         if size == 0:
@@ -167,7 +167,7 @@ def _axes(given: Any, path: Path, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def _domain(name: str) -> str:
-    """ONNX's own operators have two names for their domain."""
+    """The domain's canonical name: ONNX's own domain has two."""
     return "" if name == "ai.onnx" else name
 
 
@@ -199,7 +199,7 @@ def _node(node: Any, index: int) -> TracedNode:
 
 
 def _bounds(traced: Traced, inputs: set[str]) -> dict[str, int]:
-    """By input: the rows of the smallest table that it chooses from."""
+    """By input: the number of rows of the smallest table that it indexes."""
     producers = traced.producers()
     found: dict[str, int] = {}
     for node in traced.nodes:

@@ -1,7 +1,7 @@
-"""The shape of every tensor of an ONNX graph, node by node, with shape arithmetic worked out on the way.
+"""The shape of every tensor of an ONNX graph, inferred node by node, with shape arithmetic evaluated.
 
-ONNX's own inference over a whole graph gives up where a Reshape's target is computed by nodes that it does not follow;
-with every size given, all of that is constants, and each node can be asked by itself.
+ONNX's own inference over a whole graph fails where a Reshape's target is computed by nodes that it does not evaluate.
+With every size given, such targets are constants, and each node can be inferred by itself.
 """
 
 import math
@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_SMALL = 4096
-"""Constants of at most as many numbers are followed: shapes and indices are far smaller, weights far larger."""
+_MAX_EVALUATED = 4096
+"""Largest constant that is evaluated, in numbers: shapes and indices are far smaller, weights far larger."""
 
 
 class Shapes:
     """Types, sizes and small constants of the tensors of one graph, with every input's sizes given."""
 
     def __init__(self, graph: Any, opset: Mapping[str, int], inputs: Mapping[str, tuple[int, ...]]) -> None:
-        """`graph` is an onnx.GraphProto; works through its nodes."""
+        """`graph` is an onnx.GraphProto; infers all its nodes."""
         from onnx import numpy_helper  # noqa: PLC0415
 
         self.values: dict[str, NDArray[Any]] = {}
@@ -28,7 +28,7 @@ class Shapes:
         self._opset = opset
         for tensor in graph.initializer:
             self._set(tensor.name, tensor.data_type, tuple(tensor.dims))
-            if math.prod(tensor.dims) <= _SMALL and tensor.data_location == 0:
+            if math.prod(tensor.dims) <= _MAX_EVALUATED and tensor.data_location == 0:
                 self.values[tensor.name] = numpy_helper.to_array(tensor)
         for given in graph.input:
             if given.name in inputs:
@@ -62,7 +62,7 @@ class Shapes:
                 schema, node, given, data, opset_imports=[_opset(domain, v) for domain, v in self._opset.items()]
             )
         except (defs.SchemaError, shape_inference.InferenceError, RuntimeError, ValueError, KeyError):
-            found = {}  # an operator of somebody's own, or one that is not inferred: judged by its first input
+            found = {}  # a custom operator, or one without inference: assume the type of its first input
         for name in node.output:
             sizes = _sizes(found[name]) if name in found else None
             if sizes is not None:
@@ -76,7 +76,7 @@ class Shapes:
         from onnx import helper  # noqa: PLC0415
         from onnx.reference import ReferenceEvaluator  # noqa: PLC0415
 
-        if any(math.prod(self.sizes.get(name, (_SMALL + 1,))) > _SMALL for name in node.output if name):
+        if any(math.prod(self.sizes.get(name, (_MAX_EVALUATED + 1,))) > _MAX_EVALUATED for name in node.output if name):
             return
         feeds = {name: self.values[name] for name in node.input if name}
         inputs = [helper.make_value_info(name, self.types[name]) for name in feeds]
@@ -86,7 +86,7 @@ class Shapes:
         try:
             found = ReferenceEvaluator(model).run(None, feeds)
         except (NotImplementedError, RuntimeError, TypeError, ValueError, IndexError, KeyError):
-            return  # no reference for it: the sizes behind it are inferred as far as they go
+            return  # no reference implementation: later sizes are inferred as far as possible
         for value, info in zip(found, outputs, strict=True):
             if isinstance(value, np.ndarray | np.generic):
                 self._hold(info.name, np.asarray(value))

@@ -1,7 +1,7 @@
-"""One operator that was written as several nodes is put together again, as a runtime does before it runs them.
+"""Merges operators that were exported as several nodes, as a runtime does before it runs a model.
 
-What exporters write down (shape arithmetic, views, an activation in five nodes) depends on their version; what is left
-after these rules does not.
+What exporters write (shape arithmetic, views, an activation in five nodes) depends on their version; the result of
+these rules does not.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from mlcd.graphs.traced import Traced, TracedNode
 VIEWS = frozenset(
     {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Dropout", "Shape", "Constant", "Cast", "Expand"}
 )
-"""Nodes that move no numbers, or as good as none."""
+"""Nodes that move no data, or almost none."""
 
 _SCALERS = ("Div", "Mul", "Add", "Where", "Cast", "Sub")
 
@@ -23,18 +23,18 @@ def simplify(traced: Traced) -> None:
 
 
 def _drop_fixed(traced: Traced) -> None:
-    """What is computed from constants alone is computed once."""
-    left = []
+    """Drop nodes that depend on constants only: they are computed once."""
+    remaining = []
     for node in traced.nodes:
         if all(not name or name in traced.fixed for name in node.inputs) or node.kind in ("Shape", "Size"):
             traced.fixed.update(node.outputs)
         else:
-            left.append(node)
-    traced.nodes = left
+            remaining.append(node)
+    traced.nodes = remaining
 
 
 def _split_in_slices(traced: Traced) -> None:
-    """What cuts a tensor into several is a slice each."""
+    """Replace a node that splits a tensor by one slice per output."""
     nodes: list[TracedNode] = []
     for node in traced.nodes:
         if node.kind in ("Split", "Slice") and len(node.outputs) > 1:
@@ -52,7 +52,7 @@ def _drop_views(traced: Traced) -> None:
 
 
 def _fold_norms(traced: Traced) -> None:
-    """A batch normalisation right behind a convolution is part of its weights."""
+    """Fold a batch normalisation that follows a convolution into its weights."""
     producers, consumers = traced.producers(), traced.consumers()
     for node in list(traced.nodes):
         before = producers.get(node.inputs[0]) if node.kind == "BatchNormalization" else None
@@ -61,7 +61,7 @@ def _fold_norms(traced: Traced) -> None:
 
 
 def _products_with_weights(traced: Traced) -> None:
-    """MatMul with a matrix of weights is Gemm, and an Add of a bias behind it is part of it."""
+    """Turn a MatMul with a matrix of weights into Gemm, with the Add of a bias that follows it."""
     for node in traced.nodes:
         weights = [name for name in node.inputs[:2] if name in traced.fixed and len(traced.sizes.get(name, ())) == 2]
         if node.kind == "MatMul" and weights:
@@ -76,7 +76,7 @@ def _products_with_weights(traced: Traced) -> None:
 
 
 def _gated(inner: str, name: str) -> Callable[[Traced], None]:
-    """x * inner(x) is `name`."""
+    """A rule that merges x * inner(x) into `name`."""
 
     def rule(traced: Traced) -> None:
         consumers = traced.consumers()
@@ -89,7 +89,7 @@ def _gated(inner: str, name: str) -> Callable[[Traced], None]:
 
 
 def _gelu(traced: Traced) -> None:
-    """x/2 (1 + erf(x / sqrt 2)), the half before, between or behind."""
+    """Merge x/2 (1 + erf(x / sqrt 2)), with the factor 1/2 before, between or after."""
     producers, consumers = traced.producers(), traced.consumers()
     for erf in [node for node in traced.nodes if node.kind == "Erf"]:
         before, add = producers.get(erf.inputs[0]), _only(consumers, erf.outputs[0])
@@ -114,8 +114,8 @@ def _gelu(traced: Traced) -> None:
             _replace(traced, "Gelu", source, gone[:-1], gone[-1])
 
 
-def _turns_of_recurrent(traced: Traced) -> None:
-    """ONNX runs sequences with time first: turning them there and back is part of running them."""
+def _recurrent_transposes(traced: Traced) -> None:
+    """Merge the transposes around recurrent nodes: ONNX wants the time axis first."""
     producers, consumers = traced.producers(), traced.consumers()
     for node in [node for node in traced.nodes if node.kind in ("LSTM", "GRU", "RNN")]:
         before = producers.get(node.inputs[0])
@@ -132,7 +132,7 @@ def _turns_of_recurrent(traced: Traced) -> None:
 
 
 def _layer_norms(traced: Traced) -> None:
-    """(x - mean) / sqrt(variance + e), then times a weight and plus a bias, in up to nine nodes."""
+    """Merge (x - mean) / sqrt(variance + e), times a weight and plus a bias, in up to nine nodes."""
     producers, consumers = traced.producers(), traced.consumers()
     for division in [node for node in traced.nodes if node.kind == "Div" and len(node.inputs) == 2]:
         chain = [producers.get(division.inputs[1])]
@@ -156,7 +156,7 @@ def _layer_norms(traced: Traced) -> None:
 
 
 def _attention(traced: Traced) -> None:
-    """softmax(q k') v, with whatever scales and masks the scores."""
+    """Merge softmax(q k') v, with the nodes that scale and mask the scores."""
     producers, consumers = traced.producers(), traced.consumers()
     for softmax in [node for node in traced.nodes if node.kind == "Softmax"]:
         gone, scores = [softmax], producers.get(softmax.inputs[0])
@@ -172,7 +172,7 @@ def _attention(traced: Traced) -> None:
             continue
         gone.append(scores)
         queries, keys = traced.sizes[scores.inputs[0]], traced.sizes[scores.inputs[1]]
-        options = {"text": (_many(queries[:-2]), queries[-2], keys[-1], queries[-1])}
+        options = {"text": (_product(queries[:-2]), queries[-2], keys[-1], queries[-1])}
         feeds = []
         for name in scores.inputs:
             source, scaling = _before_scaling(traced, name, producers, consumers)
@@ -180,7 +180,7 @@ def _attention(traced: Traced) -> None:
             gone.extend(scaling)
         turned = producers.get(feeds[1])
         if turned and turned.kind == "Transpose" and all(node.kind != "Transpose" for node in scaling):
-            # An exporter put two turns of the keys in one; attention's own is taken out of it again.
+            # An exporter merged two transposes of the keys into one; take attention's own out of it again.
             traced.sizes[feeds[1]] = (*keys[:-2], keys[-1], keys[-2])
         values = next(name for name in after.inputs if name != gone[0].outputs[0])
         _replace(traced, "Attention", feeds[0], gone, after, extra=(feeds[1], values), options=options)
@@ -189,25 +189,25 @@ def _attention(traced: Traced) -> None:
 def _before_scaling(
     traced: Traced, name: str, producers: dict[str, TracedNode], consumers: dict[str, list[TracedNode]]
 ) -> tuple[str, list[TracedNode]]:
-    """(what is scaled or turned to become `name`, the nodes that do it)."""
+    """(the tensor that is scaled or transposed to become `name`, the nodes that do it)."""
     gone: list[TracedNode] = []
     before = producers.get(name)
-    while before and _is_scale_or_turn(traced, before) and len(consumers[name]) == 1:
+    while before and _is_scale_or_transpose(traced, before) and len(consumers[name]) == 1:
         gone.append(before)
         name = traced.changing(before)[0]
         before = producers.get(name)
     return name, gone
 
 
-def _is_scale_or_turn(traced: Traced, node: TracedNode) -> bool:
-    """A multiplication with a constant, or keys that are turned for the product: part of attention."""
+def _is_scale_or_transpose(traced: Traced, node: TracedNode) -> bool:
+    """Whether a node multiplies by a constant, or transposes the keys for the product: part of attention."""
     if node.kind in ("Mul", "Div"):
         return len(traced.changing(node)) == 1
     perm = list(node.options.get("perm", ()))
     return node.kind == "Transpose" and perm == [*range(len(perm) - 2), len(perm) - 1, len(perm) - 2]
 
 
-def _many(sizes: tuple[int, ...]) -> int:
+def _product(sizes: tuple[int, ...]) -> int:
     found = 1
     for size in sizes:
         found *= size
@@ -215,13 +215,13 @@ def _many(sizes: tuple[int, ...]) -> int:
 
 
 def _only(consumers: dict[str, list[TracedNode]], name: str) -> TracedNode | None:
-    """The only reader of a tensor."""
+    """The only reader of a tensor; None where it has several or none."""
     found = consumers.get(name, [])
     return found[0] if len(found) == 1 else None
 
 
 def _absorb(traced: Traced, node: TracedNode, gone: list[TracedNode], *, into: str) -> None:
-    """`node` does the work of those behind it, too."""
+    """Merge the nodes `gone`, which follow `node`, into it."""
     node.stands_for += tuple(name for each in gone for name in each.stands_for)
     traced.remove(gone)
     traced.rename(gone[-1].outputs[0], into)
@@ -237,7 +237,7 @@ def _replace(
     extra: tuple[str, ...] = (),
     options: Mapping[str, Sequence[int]] | None = None,
 ) -> None:
-    """`last` becomes the one node that stands for all of them."""
+    """Make `last` the one node that represents all of them."""
     last.stands_for = tuple(name for each in (*gone, last) for name in each.stands_for)
     last.kind, last.inputs, last.options = kind, (source, *extra), options or {}
     traced.remove(node for node in gone if node is not last)
@@ -252,7 +252,7 @@ _RULES: tuple[Callable[[Traced], None], ...] = (
     _gated("HardSigmoid", "HardSwish"),
     _layer_norms,
     _attention,
-    _turns_of_recurrent,
+    _recurrent_transposes,
     _split_in_slices,
     _drop_views,
 )

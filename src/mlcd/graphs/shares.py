@@ -27,12 +27,12 @@ _PARTS = {
     "ReorderInput": "Conv",
     "ReorderOutput": "Conv",
 }
-"""What ONNX Runtime calls the nodes that it makes, and the operator whose work they do."""
+"""ONNX Runtime's names for the nodes that it creates, and the operator whose work they do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Event:
-    """A node of the graph that ONNX Runtime made of the model, and its seconds in one run."""
+    """A node of ONNX Runtime's optimised graph, and its seconds in one run."""
 
     node: str
     kind: str
@@ -43,9 +43,9 @@ class _Event:
 def time_shares(path: Path, graph: Graph, *, batch: int = 1, threads: int = 1, runs: int = 5) -> dict[Operator, float]:
     """The share of the model's running time that each operator takes; they add up to 1.
 
-    The model is run `runs` times after two that do not count. A node's time goes to the operator that it stands for;
-    nodes that ONNX Runtime made out of several go to the operators of that kind, in proportion to their work. Time in
-    views and in shape arithmetic belongs to nobody and is left out. Raises BadInput where the model does not run.
+    The model runs `runs` times after two warm-up runs. A node's time counts for the operator that it represents; that
+    of nodes that ONNX Runtime fused counts for the operators of that kind, in proportion to their work. Time in views
+    and shape arithmetic is ignored. Raises BadInput where the model does not run.
     """
     seconds = dict.fromkeys(graph.operators, 0.0)
     owners = {node: operator for operator in graph.operators for node in operator.nodes}
@@ -61,7 +61,7 @@ def time_shares(path: Path, graph: Graph, *, batch: int = 1, threads: int = 1, r
 
 
 def _alike(event: _Event, operators: Sequence[Operator]) -> list[Operator]:
-    """The operators that a node of ONNX Runtime's own making may stand for: of its kind, if possible of its size."""
+    """The operators that a node created by ONNX Runtime may represent: of its kind and, if possible, of its size."""
     kind = _PARTS.get(event.kind, event.kind)
     found = [operator for operator in operators if operator.name == kind]
     if kind == "MatMul" and not found:
@@ -72,7 +72,7 @@ def _alike(event: _Event, operators: Sequence[Operator]) -> list[Operator]:
 
 
 def _work(operator: Operator) -> float:
-    """Seconds, but for a constant, on a processor that computes ten FLOPs while it moves a byte."""
+    """Proportional to the seconds on a processor that computes ten FLOPs while it moves one byte."""
     return max(operator.flops, 10 * operator.bytes, 1.0)
 
 
@@ -84,7 +84,7 @@ def _profile(path: Path, inputs: tuple[GraphInput, ...], batch: int, threads: in
     with tempfile.TemporaryDirectory() as folder:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
-        options.log_severity_level = 4  # what goes wrong is raised; its log would only be a second voice
+        options.log_severity_level = 4  # errors are raised; logging would repeat them
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(folder) / "profile")
         try:
@@ -103,7 +103,7 @@ def _profile(path: Path, inputs: tuple[GraphInput, ...], batch: int, threads: in
 
 
 def _first_line(error: Exception) -> str:
-    """What ONNX Runtime says is wrong, without its codes and the file's name, which the message has already."""
+    """ONNX Runtime's message, without its codes and the file's name, which our message already has."""
     first = next(iter(str(error).strip().splitlines()), type(error).__name__)
     first = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", first)
     first = re.sub(r"^Load model from .*? failed: ?(Fatal error: )?", "", first)
@@ -112,7 +112,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _events(profile: list[dict[str, Any]]) -> list[_Event]:
-    """One a node: the median of its times, without the first two runs. A median forgets what else the machine did."""
+    """One per node, with the median of its times without the warm-up runs; a median is robust to other load."""
     times: dict[str, list[float]] = {}
     about: dict[str, dict[str, Any]] = {}
     for event in profile:
@@ -132,7 +132,7 @@ def _events(profile: list[dict[str, Any]]) -> list[_Event]:
 
 
 def _output_sizes(about: dict[str, Any]) -> tuple[int, ...]:
-    """Of one item: the first axis is left out."""
+    """Sizes of one item: without the first axis."""
     for tensor in about.get("output_type_shape", ()):
         for sizes in tensor.values():
             return tuple(sizes[1:])

@@ -1,4 +1,4 @@
-"""A PyTorch module as its operators, through torch.export: the only file here that knows PyTorch."""
+"""A PyTorch module as its operators, through torch.export. The only file of this room that imports torch."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -97,8 +97,8 @@ def read_torch(module: Any, example: Any, *, name: str = "") -> Graph:
     """The operators of a module in evaluation mode.
 
     example  a tensor or tuple of tensors with one item each: axis 0 is the batch
-    The module is exported with two and with four items, so that the axes that follow the batch are known. Raises
-    BadInput where it cannot be exported.
+    The module is exported with two and with four items, to find the axes that depend on the batch. Raises BadInput
+    where it cannot be exported.
     """
     examples = example if isinstance(example, tuple) else (example,)
     small, large = (_export(module, examples, batch) for batch in (_BATCH, 2 * _BATCH))
@@ -128,15 +128,13 @@ def _export(module: Any, examples: Sequence[Any], batch: int) -> Any:
             return torch.export.export(module.eval(), tensors)
     except (RuntimeError, TypeError, ValueError, AssertionError, NotImplementedError, AttributeError) as error:
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise BadInput(
-            f"{type(module).__name__}: torch.export refuses it: {first}; give an ONNX file instead"
-        ) from error
+        raise BadInput(f"{type(module).__name__}: torch.export fails: {first}; give an ONNX file instead") from error
 
 
 def _trace(small: Any, large: Any) -> Traced:
     nodes, pairs = list(small.graph.nodes), list(large.graph.nodes)
     if len(nodes) != len(pairs):
-        raise BadInput("the module computes something else for another batch size; give an ONNX file instead")
+        raise BadInput("the module's graph depends on the batch size; give an ONNX file instead")
     signature = small.graph_signature
     fixed = {
         *signature.inputs_to_parameters,
@@ -177,7 +175,7 @@ def _inputs(node: Any) -> tuple[str, ...]:
 
 
 def _calls(node: Any, traced: Traced) -> list[TracedNode]:
-    """The node under ONNX's name; a recurrent one as a node a layer, as ONNX has them."""
+    """The node under ONNX's name; a recurrent one as one node per layer, as in ONNX."""
     if not hasattr(node.target, "_schema"):  # one of several outputs
         source, index = node.args if len(node.args) == 2 else (node.args[0], 0)
         key = source.name if index == 0 else f"{source.name}.{index}"

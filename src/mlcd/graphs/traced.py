@@ -8,7 +8,7 @@ Sizes = tuple[int, ...]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class TracedNode:
-    """One call. `options` has what the grammar needs beside sizes: kernel, stride, groups, hidden, directions, perm."""
+    """One call. `options` has what the grammar needs beyond sizes: kernel, stride, groups, hidden, directions, perm."""
 
     kind: str
     name: str
@@ -25,8 +25,8 @@ class TracedNode:
 class Traced:
     """The nodes in the order they run.
 
-    sizes     of every tensor: for one item where the batch multiplies it, else its own
-    fixed     tensors that are the same in every request: weights, constants and what is computed from those alone
+    sizes     of every tensor: per item where the batch multiplies it, else its own
+    fixed     tensors that are the same in every request: weights, constants and what depends on those only
     """
 
     nodes: list[TracedNode]
@@ -50,12 +50,12 @@ class Traced:
         return [name for name in node.inputs if name and name not in self.fixed]
 
     def remove(self, gone: Iterable[TracedNode]) -> None:
-        """Take nodes out; whoever read what the last of them computed must have been given another tensor."""
+        """Remove nodes; the caller must have given the readers of their outputs another tensor (`rename`)."""
         ids = {id(node) for node in gone}
         self.nodes = [node for node in self.nodes if id(node) not in ids]
 
     def rename(self, old: str, new: str) -> None:
-        """Whoever reads `old` reads `new` from now on."""
+        """Make every reader of `old` read `new`."""
         for node in self.nodes:
             if old in node.inputs:
                 node.inputs = tuple(new if name == old else name for name in node.inputs)
@@ -64,8 +64,8 @@ class Traced:
 def item_sizes(small: Sizes, large: Sizes, batch: int) -> Sizes:
     """The sizes of one item, from those with `batch` items and with twice as many.
 
-    An axis that doubles is the batch, by itself (then it is left out) or merged with another one (then its share of
-    one item is kept).
+    An axis that doubles is the batch, either alone (then it is dropped) or merged with another axis (then it is divided
+    down to one item).
     """
     found = []
     for one, two in zip(small, large, strict=True):

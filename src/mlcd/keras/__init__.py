@@ -1,9 +1,9 @@
-"""For Keras and TensorFlow scripts: reporting, saving, ending in time, and SGD noise.
+"""For Keras and TensorFlow scripts: reporting, saving, stopping in time, and SGD noise.
 
 import mlcd.keras
 model.fit(dataset, epochs=200, callbacks=[mlcd.keras.Progress(batch_size=192)])
 
-and in training steps that a script writes out under tf.distribute, where the workers' gradients are added up:
+and in custom training steps under tf.distribute, where the workers' gradients are summed:
 
 gradients = mlcd.keras.all_reduce(gradients)
 """

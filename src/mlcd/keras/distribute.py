@@ -1,37 +1,37 @@
-"""SGD noise under tf.distribute: squared norms of the replicas' gradients and of their mean, as they are added up."""
+"""SGD noise under tf.distribute: squared norms of the replicas' gradients and of their mean."""
 
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from mlcd.training.training_progress import TrainingProgress, course
+from mlcd.training.training_progress import TrainingProgress, current_progress
 
-EVERY = 10
-"""Steps from one measured step to the next, where MLCD_NOISE_EVERY says nothing."""
+DEFAULT_INTERVAL_STEPS = 10
+"""Steps from one measured step to the next, unless MLCD_NOISE_EVERY sets it."""
 
 
 def all_reduce(gradients: Sequence[Any], op: str = "SUM", *, noise: bool | None = None) -> list[Any]:
-    """The gradients added up (`op` "SUM") or averaged ("MEAN") over all replicas, for tf.distribute's replica context.
+    """The gradients summed (`op` "SUM") or averaged ("MEAN") over all replicas, for tf.distribute's replica context.
 
     As tf.distribute.get_replica_context().all_reduce(op, gradients) does. With `noise`, by default where mlcd asks for
-    it (MLCD_NOISE=1), the gradients' squared norms are reported every few steps: the replicas' own travels with the
-    gradients as one number more. "SUM" is for losses that are divided by the batch of all replicas, which have equal
-    shares. Raises ValueError for another op.
+    it (MLCD_NOISE=1), the gradients' squared norms are reported every few steps; each replica sends its own with the
+    gradients as one more number. "SUM" is for losses that are divided by the batch of all replicas; all replicas must
+    have equal shares. Raises ValueError for another op.
     """
     import tensorflow as tf  # noqa: PLC0415  keras has other backends, for which it is not there
 
     context = tf.distribute.get_replica_context()
     if op not in ("SUM", "MEAN"):
-        raise ValueError(f"mlcd.keras.all_reduce: op is SUM or MEAN (got {op!r})")
-    wanted = course().surroundings.noise if noise is None else noise
+        raise ValueError(f"mlcd.keras.all_reduce: op must be SUM or MEAN (got {op!r})")
+    wanted = current_progress().env.noise if noise is None else noise
     if not wanted:
         return list(context.all_reduce(op, list(gradients)))
     if context.num_replicas_in_sync == 1:
         _see_alone(tf, gradients)
         return list(context.all_reduce(op, list(gradients)))
     *reduced, squares = context.all_reduce(op, [*gradients, _square(tf, gradients)])
-    if course().surroundings.head:
-        # A part of a sum is a replica's own gradient over their number.
+    if current_progress().env.head:
+        # In a sum, each replica contributes its own gradient divided by the number of replicas.
         local = squares * context.num_replicas_in_sync if op == "SUM" else squares
         seen = (context.replica_id_in_sync_group, context.num_replicas_in_sync, local, _square(tf, reduced))
         tf.numpy_function(_reporter().see, seen, [], stateful=True)
@@ -59,17 +59,17 @@ def _dense(tf: Any, gradients: Sequence[Any]) -> list[Any]:
 
 
 class _Reporter:
-    """Is told of every step from inside TensorFlow's graph, and reports some when they are counted: one step later."""
+    """Called at every step from inside TensorFlow's graph; reports some of them one step later, once counted."""
 
-    def __init__(self, course: TrainingProgress) -> None:
-        self._course = course
-        self._every = course.surroundings.noise_every or EVERY
+    def __init__(self, progress: TrainingProgress) -> None:
+        self._progress = progress
+        self._every = progress.env.noise_every or DEFAULT_INTERVAL_STEPS
         self._steps = 0
         self._pending: dict[str, float] | None = None
         self._before: Any = None
 
     def see(self, replica: Any, replicas: Any, local: Any, total: Any) -> None:
-        """Of several replicas, the first one's call counts."""
+        """Count a step of several replicas; only the call of the first one counts."""
         if int(replica) != 0:
             return
         self._report(int(replicas))
@@ -78,7 +78,7 @@ class _Reporter:
             self._pending = {"local": float(local), "total": float(total)}
 
     def due(self) -> Any:
-        """Whether a single replica's gradient is looked at in this step."""
+        """Whether to measure a single replica's gradient in this step; counts the step."""
         import numpy as np  # noqa: PLC0415
 
         self._report(1)
@@ -86,9 +86,9 @@ class _Reporter:
         return np.bool_(self._steps % max(self._every, 2) < 2)
 
     def see_alone(self, now: Any) -> None:
-        """Two gradients in succession, of every so many."""
+        """Compare two successive gradients, once per interval."""
         if self._steps % max(self._every, 2) == 0:
-            self._before = now.copy()  # its memory is TensorFlow's
+            self._before = now.copy()  # TensorFlow owns its memory
         elif self._before is not None:
             before, self._before = self._before, None
             dot = {"before": before @ before, "now": now @ now, "dot": before @ now}
@@ -96,10 +96,10 @@ class _Reporter:
 
     def _report(self, replicas: int) -> None:
         if self._pending is not None:
-            self._course.noise(workers=replicas, batch=None, **self._pending)
+            self._progress.noise(workers=replicas, batch=None, **self._pending)
             self._pending = None
 
 
 @cache
 def _reporter() -> _Reporter:
-    return _Reporter(course())
+    return _Reporter(current_progress())

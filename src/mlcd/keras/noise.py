@@ -1,7 +1,7 @@
 """SGD noise in Keras' own `fit`, on one replica: squared norms and inner product of two successive gradients.
 
-The optimizer's `apply` is where they can be seen. Variables of TensorFlow keep what is seen, so that the step may be
-compiled; Python looks at them every few steps.
+They are measured in the optimizer's `apply` and kept in TensorFlow variables, so that the step may be compiled; Python
+reads the variables every few steps.
 """
 
 from collections.abc import Sequence
@@ -9,18 +9,18 @@ from typing import Any
 
 import keras
 
-from mlcd.keras.distribute import EVERY
+from mlcd.keras.distribute import DEFAULT_INTERVAL_STEPS
 from mlcd.training.training_progress import TrainingProgress
 
 
 class Pairs:
-    """Watches the gradients of a built model from now on."""
+    """Measures the gradients of a built model from now on."""
 
-    def __init__(self, model: Any, course: TrainingProgress, batch: int) -> None:
+    def __init__(self, model: Any, progress: TrainingProgress, batch: int) -> None:
         import tensorflow as tf  # noqa: PLC0415  keras has other backends, for which it is not there
 
-        self._course, self._batch = course, batch
-        self._every = max(course.surroundings.noise_every or EVERY, 2)
+        self._progress, self._batch = progress, batch
+        self._every = max(progress.env.noise_every or DEFAULT_INTERVAL_STEPS, 2)
         self._before = [
             tf.Variable(tf.zeros(variable.shape), trainable=False) for variable in model.trainable_variables
         ]
@@ -30,7 +30,7 @@ class Pairs:
         optimizer, self._tf = model.optimizer, tf
         self._apply = optimizer.apply
         optimizer.apply = self._see_and_apply
-        model.make_train_function(force=True)  # one that was made before does not know of this
+        model.make_train_function(force=True)  # an existing one would not call the new `apply`
 
     def _see_and_apply(self, grads: Any, trainable_variables: Any = None) -> Any:
         gradients = list(grads)
@@ -65,19 +65,19 @@ class Pairs:
         tf.cond(tf.equal(phase, 0), compare, pass_by)
 
     def report(self, steps: int) -> None:
-        """So many steps more are done: what was seen in them, if anything."""
-        # Counted here as well: reading a variable would wait for the device at every step.
+        """Count `steps` more steps, and report the numbers measured in them, if any."""
+        # Counted in Python too: reading a variable would wait for the device at every step.
         seen, self._done = self._done // self._every, self._done + steps
         if self._done // self._every > seen:
             before, now, dot = (float(number) for number in self._numbers.numpy())
-            self._course.noise(workers=1, batch=self._batch, before=before, now=now, dot=dot)
+            self._progress.noise(workers=1, batch=self._batch, before=before, now=now, dot=dot)
 
 
 def why_not(model: Any) -> str:
     """Why the noise of this model's `fit` cannot be measured; empty where it can."""
     if keras.backend.backend() != "tensorflow":
-        return f"Keras has the {keras.backend.backend()} backend, and only TensorFlow's can be watched"
+        return f"Keras has the {keras.backend.backend()} backend, and only TensorFlow's can be measured"
     strategy = getattr(model, "distribute_strategy", None)
     if strategy is not None and strategy.num_replicas_in_sync > 1:
-        return "in fit on several replicas it cannot be seen; write the step out, with mlcd.keras.all_reduce"
+        return "fit on several replicas hides the gradients; write a custom training step with mlcd.keras.all_reduce"
     return ""

@@ -1,9 +1,9 @@
-"""A load generator: how many requests a second a server holds, and how long they take.
+"""A load generator: how many requests a second a server sustains, and how long they take.
 
     result = measure_load("http://127.0.0.1:8000", "resnet", inputs, slo_seconds=0.05, seconds=10)
 
-runs it as a process of its own; `python -m mlcd.loadgen ADDRESS` does the same from a shell. Standard library only, so
-that it starts at once and takes little of the machine that it measures.
+runs it as a separate process; `python -m mlcd.loadgen ADDRESS` does the same from a shell. It uses the standard library
+only, so that it starts quickly and takes little of the machine that it measures.
 """
 
 from mlcd.loadgen.cores import CoreSplit, split_cores

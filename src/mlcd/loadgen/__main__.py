@@ -1,4 +1,4 @@
-"""`python -m mlcd.loadgen ADDRESS`: load a server, print what was seen as one JSON object."""
+"""`python -m mlcd.loadgen ADDRESS`: load a server, print the result as one JSON object."""
 
 import argparse
 import json
@@ -15,7 +15,7 @@ from mlcd.loadgen.plan import LoadInput, LoadPlan, Scenario
 
 
 def main() -> int:
-    """Load; returns the exit code."""
+    """Run the load test; returns the exit code."""
     arguments = _parser().parse_args()
     if arguments.until_stdin_closes:
         threading.Thread(target=_end_with_stdin, daemon=True).start()
@@ -34,18 +34,18 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m mlcd.loadgen", description="Load an Open Inference Protocol server."
     )
-    parser.add_argument("address", nargs="?", default="", help="of the server, as in http://127.0.0.1:8000")
-    parser.add_argument("--model", default="", help="to be asked")
+    parser.add_argument("address", nargs="?", default="", help="of the server, such as http://127.0.0.1:8000")
+    parser.add_argument("--model", default="", help="name of the model on the server")
     parser.add_argument("--scenario", choices=[s.value for s in Scenario], default=Scenario.SERVER.value)
-    parser.add_argument("--seconds", type=float, default=10.0, help="of the whole test")
-    parser.add_argument("--slo-ms", type=float, help="latency limit; the highest rate that keeps it is searched for")
-    parser.add_argument("--percentile", type=int, default=99, help="of the latencies that must keep it: 50, 95 or 99")
+    parser.add_argument("--seconds", type=float, default=10.0, help="duration of the whole test")
+    parser.add_argument("--slo-ms", type=float, help="latency limit; searches for the highest rate that keeps it")
+    parser.add_argument("--percentile", type=int, default=99, help="percentile that must keep the limit: 50, 95 or 99")
     parser.add_argument("--rate", type=float, help="requests a second (server)")
     parser.add_argument("--concurrency", type=int, default=32, help="requests at the same time (offline)")
     parser.add_argument("--together", type=int, default=8, help="requests of one query (multi-stream)")
-    parser.add_argument("--high", type=int, default=2, help="whole numbers are sent from 0 up to below this")
-    parser.add_argument("--size", type=int, default=1, help="of dynamic axes other than the batch")
-    parser.add_argument("--cpus", default="", help="processors to use, as in 0,1; by default all")
+    parser.add_argument("--high", type=int, default=2, help="whole numbers in requests are below this")
+    parser.add_argument("--size", type=int, default=1, help="size of dynamic axes other than the batch")
+    parser.add_argument("--cpus", default="", help="processors to use, such as 0,1; default: all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--plan", default="", help=argparse.SUPPRESS)
     parser.add_argument("--until-stdin-closes", action="store_true", help=argparse.SUPPRESS)

@@ -11,26 +11,29 @@ from mlcd.loadgen.plan import LoadPlan, Scenario
 from mlcd.loadgen.result import LoadResult, LoadStep
 from mlcd.loadgen.wire import Wire, bodies
 
-_WARM_UP = 0.1
-_CLIMB = 0.15
-_CONFIRM = 0.45
-_CONFIRMATIONS = 8
-_CLOSE_ENOUGH = 1.04
-_BUSY = 0.85
-_LEAST = 1e-9
+_WARM_UP_SHARE = 0.1
+_CLIMB_SHARE = 0.15
+_CONFIRM_SHARE = 0.45
+"""Shares of the plan's seconds."""
+_MAX_CONFIRMATIONS = 8
+_BISECTION_RATIO = 1.04
+"""Bisection ends when the lowest rate that broke the limit is less than this many times the highest that kept it."""
+_SATURATED_SHARE = 0.85
+"""Of one processor: a generator that used more may have set the result."""
+_MIN_CAPACITY = 1e-9
 
 
 def generate(plan: LoadPlan) -> LoadResult:
-    """Send what the plan says, from this process. Raises BadInput where the address cannot be one."""
+    """Run the load test in this process. Raises BadInput for a malformed address."""
     place = urllib.parse.urlsplit(plan.address)
     if place.scheme != "http" or not place.hostname or not place.port:
-        raise BadInput(f"the address must read http://HOST:PORT (got {plan.address!r})")
+        raise BadInput(f"the address must have the form http://HOST:PORT (got {plan.address!r})")
     timeout_seconds = max(10.0, 20 * (plan.slo_seconds or 0))
     requests = bodies(place.netloc, plan.model, plan.inputs, seed=plan.seed)
     wire = Wire(place.hostname, place.port, requests, timeout_seconds=timeout_seconds)
     begun = time.perf_counter()
     try:
-        closed_loop(wire, concurrency=min(plan.concurrency, 4), seconds=_WARM_UP * plan.seconds, least=8)
+        closed_loop(wire, concurrency=min(plan.concurrency, 4), seconds=_WARM_UP_SHARE * plan.seconds, least=8)
         if plan.scenario is Scenario.SERVER and plan.rate is None:
             return _search(plan, wire, begun)
         phase = _one_phase(plan, wire, plan.seconds - (time.perf_counter() - begun))
@@ -54,10 +57,11 @@ def _one_phase(plan: LoadPlan, wire: Wire, seconds: float) -> LoadPhase:
 def _search(plan: LoadPlan, wire: Wire, begun: float) -> LoadResult:
     """The highest rate of Poisson arrivals that keeps the limit, within the plan's time.
 
-    1. Climb: closed loops of 1, 2, 4, ... requests tell the capacity, beyond which no rate can be held for long.
-    2. Bisect, in the logarithm of the rate, between what was kept and what was not. A rate that fails ends early.
-    3. Confirm the highest one that was kept for longer, with other arrivals, and lower it where it fails: the highest
-       of several noisy successes is likely to have been lucky.
+    1. Climb: closed loops of 1, 2, 4, ... requests measure the capacity, which no rate can exceed for long.
+    2. Bisect, in the logarithm of the rate, between rates that kept the limit and rates that broke it. A rate that
+       fails ends early.
+    3. Confirm the highest rate that kept it, for longer and with other arrivals, and lower it where that fails: the
+       highest of several noisy successes is likely to have been lucky.
     """
     assert plan.slo_seconds is not None  # noqa: S101
     until = begun + plan.seconds
@@ -65,16 +69,16 @@ def _search(plan: LoadPlan, wire: Wire, begun: float) -> LoadResult:
     if alone.percentile(50) > plan.slo_seconds or alone.errors == alone.requests:
         return _result(plan, alone, begun, error=alone.spread())
     search = _Search(plan=plan, wire=wire)
-    step_seconds = max((until - time.perf_counter() - _CONFIRM * plan.seconds) / 6, 0.3)
+    step_seconds = max((until - time.perf_counter() - _CONFIRM_SHARE * plan.seconds) / 6, 0.3)
     rate = 0.7 * capacity
-    while time.perf_counter() + step_seconds < until - _CONFIRM * plan.seconds or not search.steps:
+    while time.perf_counter() + step_seconds < until - _CONFIRM_SHARE * plan.seconds or not search.steps:
         search.run(rate, step_seconds, spare=1)
-        if search.kept and search.broken / search.kept < _CLOSE_ENOUGH:
+        if search.kept and search.broken / search.kept < _BISECTION_RATIO:
             break
         rate = search.next_rate()
     rate = search.kept or rate
-    for _ in range(_CONFIRMATIONS):
-        if (left := until - time.perf_counter()) < 0.3 or search.run(rate, left):
+    for _ in range(_MAX_CONFIRMATIONS):
+        if (remaining := until - time.perf_counter()) < 0.3 or search.run(rate, remaining):
             break
         rate = 0.93 * rate
     return search.result(begun)
@@ -93,7 +97,7 @@ class _Search:
     def run(self, rate: float, seconds: float, *, spare: int = 0) -> bool:
         """Whether this rate kept the limit; `spare` requests may be late however few there are.
 
-        The steps on the way are short. Without a spare one, a single late request of a few dozen would decide them.
+        The bisection's steps are short. Without a spare request, one late request of a few dozen would decide them.
         """
         plan, seed = self.plan, self.plan.seed * 1000 + len(self.steps)
         slo, percent = plan.slo_seconds, plan.percentile
@@ -103,29 +107,29 @@ class _Search:
             self.kept = max(self.kept, rate)
             return True
         self.broken = min(self.broken, rate)
-        if self.kept >= self.broken:  # the longer or later test is believed
+        if self.kept >= self.broken:  # the longer or later test counts
             lower = (each.rate for each in self.steps if each.rate < self.broken and each.is_whole)
             self.kept = max(lower, default=0.0)
         return False
 
     def next_rate(self) -> float:
-        """Up by a quarter until one breaks, down by two fifths until one is kept, then between the two."""
+        """25% up until a rate breaks the limit, 40% down until one keeps it, then the geometric mean of the two."""
         if self.broken == math.inf:
             return 1.25 * self.kept
         return math.sqrt(self.kept * self.broken) if self.kept else 0.6 * self.broken
 
     def result(self, begun: float) -> LoadResult:
-        """That of the highest rate whose percentile kept the limit; where none did, of the lowest rate."""
+        """The result of the highest rate whose percentile kept the limit; where none did, of the lowest rate."""
         slo, percent = self.plan.slo_seconds, self.plan.percentile
         found = [step for step in self.steps if step.rate <= self.kept and step.keeps(slo, percent)]
         chosen = max(found, key=lambda s: (s.rate, s.seconds)) if found else min(self.steps, key=lambda s: s.rate)
-        left_open = math.log(self.broken / chosen.rate) / 2 if found and self.broken < math.inf else 0.1
-        return _result(self.plan, chosen, begun, error=max(left_open, 0.02), steps=self.steps)
+        open_interval = math.log(self.broken / chosen.rate) / 2 if found and self.broken < math.inf else 0.1
+        return _result(self.plan, chosen, begun, error=max(open_interval, 0.02), steps=self.steps)
 
 
 def _climb(plan: LoadPlan, wire: Wire) -> tuple[float, LoadPhase]:
-    """(requests a second with ever more at the same time, what one after another was like)."""
-    seconds = _CLIMB * plan.seconds / (math.log2(plan.concurrency) + 2)
+    """(the highest throughput of closed loops with growing concurrency, the phase with one request at a time)."""
+    seconds = _CLIMB_SHARE * plan.seconds / (math.log2(plan.concurrency) + 2)
     alone = closed_loop(wire, concurrency=1, seconds=2 * seconds, least=5)
     capacity, concurrency = alone.per_second, 2
     while concurrency <= plan.concurrency:
@@ -136,7 +140,7 @@ def _climb(plan: LoadPlan, wire: Wire) -> tuple[float, LoadPhase]:
         if too_slow or (not grown and concurrency >= min(plan.concurrency, 8)):
             break
         concurrency *= 2
-    return max(capacity, _LEAST), alone
+    return max(capacity, _MIN_CAPACITY), alone
 
 
 def _result(
@@ -176,9 +180,9 @@ def _as_step(phase: LoadPhase) -> LoadStep:
 
 
 def _saturation(phase: LoadPhase, slo_seconds: float | None) -> str:
-    """Why the generator may have set the result: it computed nearly all the time, or sent requests too late."""
+    """Why the generator may have limited the result: it was busy nearly all the time, or sent requests too late."""
     share = phase.processor_seconds / phase.seconds if phase.seconds > 0 else 0.0
-    if share > _BUSY:
+    if share > _SATURATED_SHARE:
         return f"the load generator used {share:.0%} of a processor"
     if phase.rate and phase.late and not phase.stopped:
         late = sorted(phase.late)[math.ceil(0.99 * len(phase.late)) - 1]

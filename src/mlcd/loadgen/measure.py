@@ -1,4 +1,4 @@
-"""A load test in a process of its own, so that it shares neither interpreter nor memory with anything else."""
+"""A load test in a separate process, so that it shares neither interpreter nor memory with anything else."""
 
 import json
 import subprocess
@@ -27,11 +27,11 @@ def measure_load(
     apart: bool = False,
     seed: int = 0,
 ) -> LoadResult:
-    """Load the server at `address` and say what was seen. See LoadPlan for the arguments.
+    """Load the server at `address` and return the result. See LoadPlan for the arguments.
 
-    apart  what the caller knows of the processors (`split_cores`), kept in the result
+    apart  whether the generator has processors of its own (`split_cores`); kept in the result
     Takes `seconds`, a start of about 0.1 s and the time of the last requests; the process is killed after three times
-    that. Raises BadInput for a plan that cannot be meant, MlcdError where the generator fails.
+    that. Raises BadInput for an invalid plan, MlcdError where the generator fails.
     """
     plan = LoadPlan(
         address=address,
@@ -51,14 +51,14 @@ def measure_load(
 
 
 def run_plan(plan: LoadPlan) -> LoadResult:
-    """The plan, in a process of its own. Raises like measure_load."""
+    """Run the plan in a separate process. Raises like measure_load."""
     command = [sys.executable, "-m", "mlcd.loadgen", "--plan", json.dumps(asdict(plan)), "--until-stdin-closes"]
     timeout_seconds = 3 * plan.seconds + 60
     with subprocess.Popen(  # noqa: S603
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
-            # communicate() would close standard input, which the generator ends with.
+            # communicate() would close standard input, and the generator ends when that closes.
             assert process.stdin is not None  # noqa: S101
             stdin, process.stdin = process.stdin, None
             with stdin:

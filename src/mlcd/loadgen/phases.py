@@ -1,4 +1,4 @@
-"""The ways requests follow each other, each one loop over a Wire."""
+"""The arrival patterns of requests; each is one loop over a Wire."""
 
 import random
 import time
@@ -12,13 +12,13 @@ _BLOCKS = 5
 
 @dataclass(kw_only=True)
 class LoadPhase:
-    """What was seen from `begun` to `ended` (time.perf_counter).
+    """What was measured from `begun` to `ended` (time.perf_counter).
 
-    latencies    seconds of the requests, or queries, without error, in the order of their ends
-    finished     when each ended
-    rate         that was offered; 0 where the server set the pace
-    late         seconds that each request was sent after it was meant to be
-    requests     that were sent and ended; errors are among them
+    latencies    seconds of each request, or query, that ended without error, in order of completion
+    finished     when each of those ended
+    rate         offered, in requests a second; 0 in closed loops
+    late         seconds from when each request was due until it was sent
+    requests     that were sent and ended, errors included
     """
 
     begun: float
@@ -49,7 +49,7 @@ class LoadPhase:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every request was answered without error, and it was not given up."""
+        """Whether every request was answered without error and the phase was not stopped early."""
         return bool(self.latencies) and not self.errors and not self.stopped
 
     def keeps(self, slo_seconds: float | None, percent: float) -> bool:
@@ -68,7 +68,7 @@ class LoadPhase:
         return float((variance / _BLOCKS) ** 0.5 / mean) if mean else 1.0
 
     def count(self, done: Done) -> None:
-        """One request that ended; its latency is added by whoever knows what a query is."""
+        """Count a request that ended; the caller adds its latency, because only it knows what a query is."""
         self.requests += 1
         self.late.append(done.sent - done.intended)
         if done.error:
@@ -76,13 +76,13 @@ class LoadPhase:
             self.first_error = self.first_error or done.error
 
     def add(self, latency: float, finished: float) -> None:
-        """The latency of a request or query without error."""
+        """Add the latency of a request or query that ended without error."""
         self.latencies.append(latency)
         self.finished.append(finished)
 
 
 def closed_loop(wire: Wire, *, concurrency: int, seconds: float, least: int = 1) -> LoadPhase:
-    """`concurrency` requests under way at any time for `seconds`, and until `least` are done; then none."""
+    """Keep `concurrency` requests in flight for `seconds` and until `least` are done; returns when all have ended."""
     phase = _begin()
     until = phase.begun + seconds
     for _ in range(concurrency):
@@ -127,12 +127,12 @@ def poisson(
     percent: float = 99,
     spare: int = 0,
 ) -> LoadPhase:
-    """Requests that arrive by chance, `rate` a second on average, and do not wait for answers.
+    """Poisson arrivals, `rate` a second on average, which do not wait for responses.
 
-    Given their count, the arrivals of a Poisson process are uniform and independent: rate x seconds of them, rounded,
-    are drawn so, which leaves the bursts and takes away the luck of a count that is off by its square root.
-    With a limit, it ends as soon as more requests are late than `percent` allows (or than `spare`, if that is more):
-    the others cannot change that.
+    Given their count, the arrivals of a Poisson process are uniform and independent. So rate x seconds arrivals,
+    rounded, are drawn uniformly: the bursts remain, but the count has no random deviation of about its square root.
+    With a limit, the phase ends as soon as more requests are late than `percent` allows (or than `spare`, if that is
+    more): the remaining requests cannot change the outcome.
     """
     rng = random.Random(seed)  # noqa: S311
     arrivals = sorted(rng.uniform(0, seconds) for _ in range(max(round(rate * seconds), 1)))

@@ -1,4 +1,4 @@
-"""What is to be sent, and how: MLPerf's scenarios under their names."""
+"""What a load test sends, and how: MLPerf's scenarios under their names."""
 
 import math
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ class Scenario(StrEnum):
 
     single-stream  one request after another
     multi-stream   queries of several requests, one query after another; a query lasts until its last request is done
-    server         Poisson arrivals, whatever the server does; latency counts from when a request was meant to be sent
-    offline        so many requests at the same time that the server is never idle
+    server         Poisson arrivals, whatever the server does; latency counts from when a request was due
+    offline        enough requests at the same time that the server is never idle
     """
 
     SINGLE_STREAM = "single-stream"
@@ -26,7 +26,7 @@ class Scenario(StrEnum):
 class LoadInput:
     """One input of a request: random numbers of `shape`, whose first axis is the batch (1 for one item).
 
-    high  whole numbers lie in [0, high): an embedding's indices must not go beyond its rows
+    high  whole numbers lie in [0, high): an embedding's indices must be less than its number of rows
     """
 
     name: str
@@ -36,7 +36,7 @@ class LoadInput:
 
     def __post_init__(self) -> None:
         if any(size < 1 for size in self.shape) or self.high < 1:
-            raise BadInput(f"input {self.name}: every size, and the bound of its numbers, must be 1 or more")
+            raise BadInput(f"input {self.name}: every size, and the upper bound of its numbers, must be 1 or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +44,11 @@ class LoadPlan:
     """One load test.
 
     seconds      of the whole test, warm-up and search included
-    slo_seconds  what `percentile` of the latencies must keep; None: nothing
-    rate         requests a second that arrive (server); None: the highest that keeps the limit is searched for
-    concurrency  requests at the same time (offline), and the most that the search for a rate begins with
+    slo_seconds  limit on `percentile` of the latencies; None: no limit
+    rate         requests a second that arrive (server); None: search for the highest that keeps the limit
+    concurrency  requests at the same time (offline), and the most that the search for a rate starts with
     together     requests of one query (multi-stream)
-    cpus         processors the generator may use; empty: all that it is given
+    cpus         processors the generator may use; empty: all that are available to it
     seed         of the arrivals and of the numbers sent
     """
 
@@ -67,18 +67,18 @@ class LoadPlan:
 
     def __post_init__(self) -> None:
         if not (0 < self.seconds < math.inf):
-            raise BadInput(f"a load test lasts more than 0 s (got {self.seconds:g})")
+            raise BadInput(f"a load test must last more than 0 s (got {self.seconds:g})")
         if self.slo_seconds is not None and not (0 < self.slo_seconds < math.inf):
             raise BadInput(f"a latency limit must be more than 0 s (got {self.slo_seconds:g})")
         if self.rate is not None and not (0 < self.rate < math.inf):
             raise BadInput(f"a rate must be more than 0 requests/s (got {self.rate:g})")
         if self.percentile not in (50, 95, 99):
-            raise BadInput(f"a latency limit is on p50, p95 or p99 (got p{self.percentile})")
+            raise BadInput(f"a latency limit must be on p50, p95 or p99 (got p{self.percentile})")
         if not 1 <= self.concurrency <= MOST_CONNECTIONS or not 1 <= self.together <= MOST_CONNECTIONS:
-            raise BadInput(f"between 1 and {MOST_CONNECTIONS} requests can be under way at the same time")
+            raise BadInput(f"between 1 and {MOST_CONNECTIONS} requests can be in flight at the same time")
         if self.scenario is Scenario.SERVER and self.rate is None and self.slo_seconds is None:
             raise BadInput("the server scenario needs a rate, or a latency limit to search for one")
 
 
 MOST_CONNECTIONS = 800
-"""select() serves 1,024 files; it is used for its microseconds, where epoll and poll wait for whole milliseconds."""
+"""select() handles 1,024 files. It is used for its timeouts in microseconds; those of epoll and poll are in ms."""

@@ -1,4 +1,4 @@
-"""What a load test saw."""
+"""The result of a load test."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ class LoadStep:
     """One rate of the search for the highest.
 
     kept     whether the latency limit was kept, without errors; one late request does not break a short step
-    stopped  whether it was given up early, since the limit could not be kept any more: percentiles are lower bounds
+    stopped  whether it ended early because the limit was already broken; its percentiles are lower bounds
     """
 
     rate: float
@@ -26,14 +26,14 @@ class LoadStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult:
-    """What a load test saw, in its last and longest part (`seconds` is of that part).
+    """The result of a load test, in its last and longest part (`seconds` is of that part).
 
-    requests_per_second  answered without error; under a limit that was not kept, still what was answered
-    offered_per_second   what was sent (server); None where the server set the pace
+    requests_per_second  answered without error, whether the limit was kept or not
+    offered_per_second   the rate that was sent (server); None for closed loops, where the server sets the pace
     kept                 whether the latency limit was kept without errors; True where there was none
-    relative_error       of requests_per_second: spread over parts of the test, or half of what the search left open
-    processor_share      of one processor, that the generator itself took
-    saturated            why the generator, and not the server, may have set the result; "" where it did not
+    relative_error       of requests_per_second: spread over parts of the test, or half of the search's last interval
+    processor_share      of one processor, used by the generator itself
+    saturated            why the generator, not the server, may have limited the result; "" where it did not
     apart                whether the generator had processors that the server could not use
     steps                the rates that were tried, in order
     """
@@ -57,7 +57,7 @@ class LoadResult:
     steps: tuple[LoadStep, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values; a percentile of no requests, which is infinite here, is null there."""
+        """Plain values; a percentile of no requests, which is infinite here, becomes null."""
         found = asdict(self)
         found["steps"] = [_without_infinity(step) for step in found["steps"]]
         return _without_infinity(found)

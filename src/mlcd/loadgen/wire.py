@@ -1,4 +1,4 @@
-"""Requests on plain sockets: written once, sent many times, answers read only as far as needed."""
+"""Requests on plain sockets: built once, sent many times, responses read only as far as needed."""
 
 import array
 import json
@@ -16,8 +16,8 @@ from mlcd.loadgen.plan import MOST_CONNECTIONS, LoadInput
 
 _CODES = {"FP32": "f", "FP64": "d", "INT8": "b", "UINT8": "B", "INT16": "h", "UINT16": "H", "INT32": "i"}
 _CODES |= {"UINT32": "I", "INT64": "q", "UINT64": "Q"}
-_BLOCK = 2**18
-_NOTHING = memoryview(b"")
+_READ_BYTES = 2**18
+_EMPTY = memoryview(b"")
 
 
 def bodies(host: str, model: str, inputs: Sequence[LoadInput], *, seed: int, count: int = 4) -> list[bytes]:
@@ -59,13 +59,13 @@ def _numbers(rng: random.Random, tensor: LoadInput) -> bytes:
     if tensor.datatype == "BOOL":
         return bytes(rng.randrange(2) for _ in range(count))
     if tensor.datatype not in _CODES:
-        raise BadInput(f"input {tensor.name}: cannot make numbers of type {tensor.datatype}")
+        raise BadInput(f"input {tensor.name}: cannot generate numbers of type {tensor.datatype}")
     return array.array(_CODES[tensor.datatype], (rng.randrange(tensor.high) for _ in range(count))).tobytes()
 
 
 @dataclass(slots=True, eq=False)
 class Done:
-    """A request that was answered, or not (error says why). Times are those of time.perf_counter."""
+    """A request that ended: answered, or failed (`error` says why). Times are of time.perf_counter."""
 
     intended: float
     sent: float
@@ -76,12 +76,12 @@ class Done:
 
 @dataclass(slots=True, eq=False)
 class _Connection:
-    """A socket, and the request that is under way on it."""
+    """A socket, and the request in flight on it; `remaining_bytes` is -1 before the response's header is read."""
 
     socket: socket.socket
-    out: memoryview = _NOTHING
+    out: memoryview = _EMPTY
     head: bytes = b""
-    left: int = -1
+    remaining_bytes: int = -1
     status: int = 0
     intended: float = 0.0
     sent: float = 0.0
@@ -89,7 +89,7 @@ class _Connection:
 
 
 class Wire:
-    """Connections to one server, opened as they are needed and kept. One thread; `wait` is where time passes."""
+    """Connections to one server, opened as needed and reused. For one thread; only `wait` blocks."""
 
     def __init__(self, host: str, port: int, requests: Sequence[bytes], *, timeout_seconds: float) -> None:
         self._place, self._requests, self._timeout_seconds = (host, port), requests, timeout_seconds
@@ -102,21 +102,21 @@ class Wire:
 
     @property
     def under_way(self) -> int:
-        """Requests that are not answered yet."""
+        """Requests that have not ended yet."""
         return len(self._busy) + len(self._failed)
 
     @property
     def oldest(self) -> float:
-        """When the oldest of them was meant to be sent; now, where there is none."""
+        """When the oldest of them was due; now, where there is none."""
         return min((connection.intended for connection in self._busy.values()), default=time.perf_counter())
 
     @property
     def has_room(self) -> bool:
-        """Whether one more may be sent now."""
+        """Whether another request may be sent now."""
         return bool(self._idle) or len(self._busy) < MOST_CONNECTIONS
 
     def send(self, intended: float, tag: int = 0) -> None:
-        """Send a request on a free connection; latency will count from `intended`."""
+        """Send a request on a free connection; its latency counts from `intended`."""
         now = time.perf_counter()
         try:
             connection = self._idle.pop() if self._idle else self._open()
@@ -126,12 +126,12 @@ class Wire:
         self._count += 1
         connection.intended, connection.sent, connection.tag = intended, now, tag
         connection.out = memoryview(self._requests[self._count % len(self._requests)])
-        connection.head, connection.left, connection.status = b"", -1, 0
+        connection.head, connection.remaining_bytes, connection.status = b"", -1, 0
         self._busy[connection.socket] = connection
         self._write(connection)
 
     def wait(self, seconds: float) -> list[Done]:
-        """The requests that end within `seconds`, at the latest when the first does."""
+        """Wait until a request ends, for `seconds` at most; returns those that ended."""
         if self._failed:
             found = list(self._failed)
             self._failed.clear()
@@ -148,7 +148,7 @@ class Wire:
         return found + self._late()
 
     def close(self) -> None:
-        """Close every connection, whatever is under way."""
+        """Close every connection, including those with requests in flight."""
         for connection in [*self._idle, *self._busy.values()]:
             connection.socket.close()
         self._idle, self._busy, self._writing = [], {}, set()
@@ -175,14 +175,14 @@ class Wire:
 
     def _read(self, connection: _Connection) -> Done | None:
         try:
-            data = connection.socket.recv(_BLOCK)
+            data = connection.socket.recv(_READ_BYTES)
         except BlockingIOError:
             return None
         except OSError as error:
             return self._end(connection, f"connection lost: {error.strerror or error}", keep=False)
         if not data:
             return self._end(connection, "the server closed the connection", keep=False)
-        if connection.left < 0:
+        if connection.remaining_bytes < 0:
             head, found, rest = (connection.head + data).partition(b"\r\n\r\n")
             if not found:
                 connection.head = head
@@ -191,10 +191,10 @@ class Wire:
             if connection.status == 0:
                 return self._end(connection, "the answer is not HTTP", keep=False)
             connection.head = rest[:300]
-            connection.left = length - len(rest)
+            connection.remaining_bytes = length - len(rest)
         else:
-            connection.left -= len(data)
-        if connection.left > 0:
+            connection.remaining_bytes -= len(data)
+        if connection.remaining_bytes > 0:
             return None
         if connection.status != 200:
             text = connection.head.decode(errors="replace")
@@ -220,7 +220,7 @@ class Wire:
 
 
 def _parse_head(head: bytes) -> tuple[int, int]:
-    """(status, length of the body); status 0 where it is not an answer with a length."""
+    """(status, length of the body); status 0 where it is not an HTTP response with a length."""
     lines = head.split(b"\r\n")
     parts = lines[0].split(b" ", 2)
     if len(parts) < 2 or not parts[0].startswith(b"HTTP/") or not parts[1].isdigit():

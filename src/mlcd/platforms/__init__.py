@@ -1,1 +1,1 @@
-"""How a job runs on its nodes; these files run there, so they use the standard library and, of mlcd, each other."""
+"""How a job runs on its nodes. These files run there, so they import the standard library and each other only."""

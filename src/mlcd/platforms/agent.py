@@ -1,10 +1,10 @@
-"""What runs on every node: starts the job's processes, and ends them when it is time or when mlcd is gone.
+"""The agent on every node: starts the job's processes, and ends them at the time limit or when mlcd is gone.
 
     python -m mlcd.platforms.agent FOLDER --lifeline=stdin|file|none [--rank R --addresses A,B,...]
 
 The agent is the node's dead-man's switch. It ends everything it started when the job's seconds are over, when its
-lifeline breaks (its standard input is closed, or FOLDER/heartbeat grows old), or when it is told to by SIGTERM; and
-what it started dies with it where the system can do that. It uses the standard library only.
+lifeline breaks (its standard input is closed, or FOLDER/heartbeat is too old), or on SIGTERM. Where the system supports
+it, the processes also die with the agent. It uses the standard library only.
 """
 
 import argparse
@@ -32,11 +32,11 @@ HEARTBEAT_SECONDS = 60.0
 """A heartbeat file older than this means that mlcd is gone."""
 POLL_SECONDS = 0.05
 CANNOT_START = 126
-"""The node's exit code when its job could not be started; the shell's for a command that cannot be run."""
-ROOM = 4096
-"""Bytes for exit.json."""
-KILL_SECONDS = 2.0
-"""Between SIGTERM and SIGKILL."""
+"""The node's exit code when its job could not be started; the shell uses it for a command that cannot be run."""
+EXIT_FILE_BYTES = 4096
+"""Size of exit.json, reserved before the job starts."""
+TERM_GRACE_SECONDS = 2.0
+"""Time between SIGTERM and SIGKILL."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 OUT_OF_MEMORY = re.compile(
@@ -48,13 +48,13 @@ OUT_OF_MEMORY = re.compile(
 
 @dataclass(frozen=True)
 class Job:
-    """What a lease's job.json holds.
+    """The content of a lease's job.json.
 
-    seconds        of the whole lease; None without a limit
-    samples        the work of the whole training; None where the job file does not say
-    base_samples   how far the checkpoint is that the job goes on from
-    checkpoints    whether MLCD_CHECKPOINT_DIR is given to the job
-    noise          whether the job is asked for its SGD noise
+    seconds        time limit of the whole lease; None without a limit
+    samples        the work of the whole training; None where the job file does not give it
+    base_samples   samples done in the checkpoint that the job continues from
+    checkpoints    whether the job gets MLCD_CHECKPOINT_DIR
+    noise          whether the job is to report its SGD noise
     learning_rate  for this batch, by the job's rule
     target         the metric at which the training is done, as JSON
     """
@@ -79,12 +79,12 @@ class Job:
     target: str = ""
 
     def to_json(self) -> str:
-        """For job.json."""
+        """The text of job.json."""
         return json.dumps(asdict(self), indent=2)
 
 
 class Child(Protocol):
-    """A process that was started: a Popen, or one forked from a warm worker."""
+    """A started process: a Popen, or one forked from a warm worker."""
 
     pid: int
 
@@ -110,17 +110,17 @@ class Agent:
         self._cut = threading.Event()
 
     def run(self) -> int:
-        """Setup, then the platform's processes, until the essential ones have ended."""
+        """Run the setup, then the platform's processes until the essential ones have ended."""
         self.own.mkdir(parents=True, exist_ok=True)
         (self.own / "agent.pid").write_text(str(os.getpid()))
         _adopt_orphans()
-        self._keep_room()
-        signal.signal(signal.SIGTERM, lambda *_: self._end("it was told to end", kind="killed"))
+        self._reserve_exit_file()
+        signal.signal(signal.SIGTERM, lambda *_: self._end("it was asked to end", kind="killed"))
         if self.lifeline == "stdin":
             threading.Thread(target=self._watch_stdin, daemon=True).start()
         try:
             code, kind, message = self._run_job()
-        except OSError as error:  # no bash, no room for the log, too many processes
+        except OSError as error:  # no bash, no disk space for the log, too many processes
             _end_all(())
             code, kind, message = CANNOT_START, "job-failed", f"node {self.placement.rank} cannot run the job: {error}"
         if self.reason:
@@ -128,10 +128,10 @@ class Agent:
         self._write_exit(code, kind, message)
         return code
 
-    # ---- what is run
+    # ---- running
 
     def _run_job(self) -> tuple[int, str, str]:
-        """(exit code, kind, message) of the setup where that fails, else of the processes."""
+        """(exit code, kind, message) of the setup if it fails, else of the processes."""
         code = self._setup()
         if self.reason:
             return code, "", ""
@@ -145,7 +145,7 @@ class Agent:
             return 0
         env = self._environment(Process(role="setup"))
         command = ["bash", "-c", self.job.setup]
-        if network := env.get("MLCD_SETUP_NETWORK"):  # nodes without a way out: what is fetched comes through the host
+        if network := env.get("MLCD_SETUP_NETWORK"):  # nodes without internet access download through the host
             command = ["nsenter", f"--net={network}", *command]
         child = self._start(command, env, self.log)
         return self._wait([(Process(role="setup"), child)])[0]
@@ -164,7 +164,7 @@ class Agent:
         if words and socket:
             from mlcd.platforms.warm import WarmFailed, run_warm  # noqa: PLC0415 - only where workers are kept warm
 
-            with suppress(WarmFailed):  # the worker is gone: a process of its own takes longer, and is all the same
+            with suppress(WarmFailed):  # the worker is gone: a new process takes longer to start but does the same
                 return run_warm(socket, argv=words, env=dict(env), cwd=str(self._cwd()), log=str(log))
         return self._start(["bash", "-c", self.job.run], env, log)
 
@@ -188,7 +188,7 @@ class Agent:
         place, job = self.placement, self.job
         env = {
             **os.environ,
-            "MLCD_CHECKPOINT_SECONDS": str(job.checkpoint_seconds),  # the job file may say otherwise
+            "MLCD_CHECKPOINT_SECONDS": str(job.checkpoint_seconds),  # the job file may override it
             **job.envs,
             "MLCD_LEASE": job.lease_id,
             "MLCD_RANK": str(place.rank),
@@ -225,15 +225,16 @@ class Agent:
     # ---- watching
 
     def _wait(self, started: Sequence[tuple[Process, Child]]) -> tuple[int, str]:
-        """Until the essential processes have ended, one has failed, or it is time; then everything is ended.
+        """Wait until the essential processes have ended, one has failed, or time is over; then end everything.
 
-        (exit code, role of who failed); a node without essential processes runs until it is ended from outside.
+        Returns (exit code, role of the process that failed). A node without essential processes runs until it is ended
+        from outside.
         """
         while True:
             codes = [(process, child.poll()) for process, child in started]
             failed = next(((code, process.role) for process, code in codes if code), None)
             if failed and (self.folder / "stop").exists():
-                failed = None if any(code == 0 for _, code in codes) else failed  # they lost the one that saved
+                failed = None if any(code == 0 for _, code in codes) else failed  # they lost the worker that saved
             essential = [code for process, code in codes if process.essential]
             over = self.reason or self._is_over()
             if failed or over or (essential and all(code == 0 for code in essential)):
@@ -246,13 +247,13 @@ class Agent:
         if self.ends_at is not None and time.monotonic() >= self.ends_at:
             self._end(f"its {self.job.seconds:.0f} s were over", kind="ended")
         if self.lifeline == "file" and _age_seconds(self.folder / "heartbeat") > HEARTBEAT_SECONDS:
-            self._end("mlcd was not heard of any more", kind="killed")
+            self._end("it lost contact with mlcd", kind="killed")
         return bool(self.reason)
 
     def _watch_stdin(self) -> None:
         while os.read(0, 4096):
             select.select([0], [], [])
-        self._end("mlcd was not heard of any more", kind="killed")
+        self._end("it lost contact with mlcd", kind="killed")
 
     def _end(self, reason: str, *, kind: str) -> None:
         if not self.reason:
@@ -267,12 +268,12 @@ class Agent:
             return "out-of-memory"
         return "killed" if code in (-signal.SIGKILL, 128 + signal.SIGKILL) else "job-failed"
 
-    def _keep_room(self) -> None:
-        """Room for the last word, so that it can be said on a disk that the job has filled."""
-        self._part.write_bytes(b" " * ROOM)
+    def _reserve_exit_file(self) -> None:
+        """Reserve the bytes of exit.json, so that it can be written on a disk that the job has filled."""
+        self._part.write_bytes(b" " * EXIT_FILE_BYTES)
 
     def _write_exit(self, code: int, kind: str, message: str) -> None:
-        data = {"code": code, "kind": kind, "message": message[: ROOM // 8], "cpu_seconds": self.cpu_seconds}
+        data = {"code": code, "kind": kind, "message": message[: EXIT_FILE_BYTES // 8], "cpu_seconds": self.cpu_seconds}
         with self._part.open("r+b") as file:
             file.write(json.dumps(data).encode())
         self._part.replace(self.own / "exit.json")
@@ -283,7 +284,7 @@ class Agent:
 
 
 def _plain_python(run: str) -> list[str]:
-    """The words of a command that is nothing but `python FILE ARGS`; empty for anything the shell has to read."""
+    """The words of a command that is just `python FILE ARGS`; empty for anything that needs a shell."""
     try:
         words = shlex.split(run)
     except ValueError:
@@ -294,7 +295,7 @@ def _plain_python(run: str) -> list[str]:
 
 
 def _adopt_orphans() -> None:
-    """Orphans of the job become this process's children, so that they can be found and ended."""
+    """Make orphans of the job children of this process, so that they can be found and ended."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -304,12 +305,12 @@ def _die_with_agent() -> None:
 
 
 def _descendants() -> list[int]:
-    """Every process below this one; found through /proc, so empty on systems without it."""
+    """All descendants of this process, found through /proc; empty on systems without it."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             text = stat.read_text()
-        except OSError:  # it ended just now
+        except OSError:  # it has just ended
             continue
         parent = int(text.rpartition(")")[2].split()[1])
         children.setdefault(parent, []).append(int(stat.parent.name))
@@ -322,7 +323,7 @@ def _descendants() -> list[int]:
 
 
 def _cpu_seconds() -> float:
-    """Processor time of everything below this process, ended or not."""
+    """Processor time of all descendants of this process, running or ended."""
     ticks = 0
     for pid in _descendants():
         try:
@@ -335,12 +336,12 @@ def _cpu_seconds() -> float:
 
 
 def _end_all(started: Sequence[tuple[Process, Child]]) -> None:
-    """SIGTERM, then SIGKILL, to every process of the job; returns when none is left."""
-    until = time.monotonic() + KILL_SECONDS
+    """Send SIGTERM, then SIGKILL, to every process of the job; returns when all have ended."""
+    until = time.monotonic() + TERM_GRACE_SECONDS
     sign = signal.SIGTERM
     while True:
         alive = [child for _, child in started if child.poll() is None]
-        below = _living(_descendants())
+        below = _running(_descendants())
         if not alive and not below:
             return
         for child in alive:
@@ -353,7 +354,7 @@ def _end_all(started: Sequence[tuple[Process, Child]]) -> None:
         _reap()
 
 
-def _living(pids: Sequence[int]) -> list[int]:
+def _running(pids: Sequence[int]) -> list[int]:
     living = []
     for pid in pids:
         try:
@@ -366,10 +367,10 @@ def _living(pids: Sequence[int]) -> list[int]:
 
 
 def _reap() -> None:
-    """Collect adopted orphans; a child that Popen waits for is left to it."""
+    """Collect adopted orphans, but not children that a Popen waits for."""
     for pid in _descendants():
         try:
-            if os.getpgid(pid) == pid:  # a process of ours leads its own group: its Popen collects it
+            if os.getpgid(pid) == pid:  # a process that the agent started leads its own group: its Popen collects it
                 continue
             os.waitpid(pid, os.WNOHANG)
         except (ChildProcessError, ProcessLookupError):
@@ -408,7 +409,7 @@ def _code_text(code: int) -> str:
 
 
 def _placement(job: Job, rank: int | None, addresses: str) -> Placement:
-    """From the command line, else from what Slurm or SkyPilot say."""
+    """From the command line, else from the variables of Slurm or SkyPilot."""
     env = os.environ
     if rank is None:
         rank = int(env.get("MLCD_RANK") or env.get("SLURM_PROCID") or env.get("SKYPILOT_NODE_RANK") or 0)

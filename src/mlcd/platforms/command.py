@@ -1,4 +1,4 @@
-"""Any command: one process a node, with the job's own MLCD_* and SKYPILOT_* variables and no others."""
+"""Any command: one process per node, with the job's own MLCD_* and SKYPILOT_* variables and no others."""
 
 from mlcd.platforms.placement import Placement, Process
 
@@ -6,5 +6,5 @@ TOPOLOGIES = ("ring", "ps")
 
 
 def processes(placement: Placement) -> tuple[Process, ...]:  # noqa: ARG001  every platform is called alike
-    """One worker; what it does with its rank and the others' addresses is its own affair."""
+    """One worker; the command itself decides how to use its rank and the other nodes' addresses."""
     return (Process(),)

@@ -1,4 +1,4 @@
-"""Which network interface has an address: libraries that look for one themselves often take the wrong one."""
+"""Which network interface has an address: libraries that choose one themselves often choose the wrong one."""
 
 import socket
 import struct
@@ -9,9 +9,9 @@ _SIOCGIFADDR = 0x8915
 
 
 def interface_of(address: str) -> str | None:
-    """The name of this machine's interface that has `address`; None where that cannot be told.
+    """The name of this machine's interface that has `address`; None where it is unknown.
 
-    Loopback addresses are told everywhere, others on Linux only, and of each interface only the first IPv4 address.
+    Loopback addresses are found on every system, others on Linux only, and only by an interface's first IPv4 address.
     """
     try:
         names = [name for _, name in socket.if_nameindex()]

@@ -1,6 +1,6 @@
-"""Where a node stands among the others, and what it runs there.
+"""A node's place among the nodes of a job, and the processes that it runs.
 
-The files of this folder run on the nodes: they use the standard library only, and of mlcd nothing but each other.
+The files of this folder run on the nodes: they import the standard library and each other only.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ class Placement:
     """One node of a job.
 
     addresses  of all nodes, in the order of their ranks; on one machine all may be 127.0.0.1
-    port       the first of PORTS that are free on every node
+    port       the first of PORTS consecutive ports that are free on every node
     topology   `ring` (all-reduce) or `ps` (parameter server)
-    gpus       of each node, 0 without any
+    gpus       of each node; 0 for none
     """
 
     rank: int
@@ -36,11 +36,11 @@ class Placement:
 
 @dataclass(frozen=True)
 class Process:
-    """The user's command once more, with these variables besides the job's own.
+    """One process that runs the user's command, with these variables in addition to the job's own.
 
     role       `worker`, `ps`, `chief`, `scheduler`, ...: in the log's name and in MLCD_ROLE
-    essential  the node has ended when its essential processes have; the others (servers) are ended then. A node
-               without any runs until the lease is released: it is the other nodes that tell when the job is done
+    essential  the node is done when its essential processes have ended; the others (servers) are ended then. A node
+               without essential processes runs until the lease is released: other nodes decide when the job is done
     """
 
     role: str = "worker"
@@ -49,4 +49,4 @@ class Process:
 
 
 PORTS = 128
-"""How many ports from `port` on belong to the job: enough for every process of one machine."""
+"""Number of consecutive ports, starting at `port`, that belong to the job: enough for all processes of a machine."""

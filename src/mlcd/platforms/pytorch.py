@@ -1,4 +1,4 @@
-"""PyTorch: torchrun's variables, one process a GPU, or one where there is none.
+"""PyTorch: torchrun's variables, one process per GPU, or one process without a GPU.
 
 Both topologies have the same variables: with `ps`, mlcd.torch.parallel sends gradients through rank 0 (MLCD_TOPOLOGY).
 """
@@ -21,7 +21,7 @@ def processes(placement: Placement) -> tuple[Process, ...]:
         "MASTER_ADDR": placement.head,
         "MASTER_PORT": str(placement.port),
     }
-    # Gloo takes the interface of the machine's host name, which need not lead to the other nodes.
+    # Gloo uses the interface of the machine's host name, which may not reach the other nodes.
     interface = interface_of(placement.addresses[placement.rank])
     if interface is not None:
         shared["GLOO_SOCKET_IFNAME"] = interface

@@ -1,4 +1,4 @@
-"""Platforms by name: what a node runs for each, and which topologies it has."""
+"""Platforms by name: the processes of a node, and the topologies of each."""
 
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -17,11 +17,11 @@ _PLATFORMS: dict[str, tuple[Processes, tuple[str, ...]]] = {
 
 NAMES = tuple(_PLATFORMS)
 TOPOLOGIES = {name: topologies for name, (_, topologies) in _PLATFORMS.items()}
-"""The topologies of each platform; the first is the one taken where none is named."""
+"""The topologies of each platform; the first is the default."""
 
 
 class UnknownPlatform(ValueError):
-    """There is no such platform; the text says which there are and which may have been meant."""
+    """There is no such platform; the text lists the platforms and suggests the nearest name."""
 
     def __init__(self, name: str) -> None:
         near = get_close_matches(name, NAMES, n=1, cutoff=0.6)
@@ -30,7 +30,7 @@ class UnknownPlatform(ValueError):
 
 
 def platform(name: str) -> Processes:
-    """The function that says what a node runs. Raises UnknownPlatform with the nearest name."""
+    """The function that gives a node's processes. Raises UnknownPlatform with the nearest name."""
     if name not in _PLATFORMS:
         raise UnknownPlatform(name)
     return _PLATFORMS[name][0]

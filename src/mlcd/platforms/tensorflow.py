@@ -1,9 +1,9 @@
 """TensorFlow: TF_CONFIG.
 
-ring   MultiWorkerMirroredStrategy: every node is a `worker`; worker 0 is the one that reports and saves
+ring   MultiWorkerMirroredStrategy: every node is a `worker`; worker 0 reports and saves
 ps     ParameterServerStrategy: every node runs a `worker`, node 0 also the `ps` and the `chief`, which coordinates.
-       Workers and parameter server serve for ever: only the chief's end means anything, so that on the other nodes
-       nothing is essential, and they run until the lease is released.
+       Workers and parameter server never end by themselves: the job is done when the chief ends. So the other nodes
+       have no essential process, and run until the lease is released.
 """
 
 import json
@@ -29,7 +29,7 @@ def processes(placement: Placement) -> tuple[Process, ...]:
 
 
 def _workers(placement: Placement, first: int) -> list[str]:
-    # Nodes that share an address (processes of one machine) take one port after the other.
+    # Nodes that share an address (processes of one machine) use consecutive ports.
     return [
         f"{address}:{first + placement.addresses[:rank].count(address)}"
         for rank, address in enumerate(placement.addresses)
@@ -40,5 +40,5 @@ def _task(cluster: dict[str, list[str]], role: str, index: int, *, essential: bo
     config = {"cluster": cluster, "task": {"type": role, "index": index}}
     env = {"TF_CONFIG": json.dumps(config)}
     if "ps" in cluster:
-        env["GRPC_FAIL_FAST"] = "use_caller"  # as TensorFlow's guide says: else a chief does not wait for its workers
+        env["GRPC_FAIL_FAST"] = "use_caller"  # TensorFlow's guide: without it, a chief does not wait for workers
     return Process(role=role, env=env, essential=essential)

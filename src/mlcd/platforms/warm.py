@@ -1,7 +1,7 @@
-"""Have a job's process forked from a warm worker: a process that has imported PyTorch already.
+"""Fork a job's process from a warm worker: a process that has already imported PyTorch.
 
-The agent's side. The other side is mlcd.platforms.warm_server; they speak one line of JSON at a time over a unix
-socket: the request, then `{"pid": N}` when the process runs, then `{"code": N}` when it has ended.
+This is the agent's side; the other side is mlcd.platforms.warm_server. They exchange lines of JSON over a Unix socket:
+the request, then `{"pid": N}` when the process runs, then `{"code": N}` when it has ended.
 """
 
 import json
@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 GROUPS_VARIABLE = "MLCD_CGROUPS"
-"""Names the files a process has to write itself into to belong to its node, separated as in PATH; may be missing."""
+"""Variable with the cgroup files that a process writes its pid to, separated as in PATH; may be missing."""
 _CONNECT_SECONDS = 30.0
 
 
@@ -21,9 +21,9 @@ class WarmFailed(OSError):
 
 
 class WarmProcess:
-    """A process of a warm worker, as subprocess.Popen has them: it leads a process group of its own.
+    """A process forked from a warm worker, used like a subprocess.Popen. It leads its own process group.
 
-    It lives no longer than this object's process: the worker ends it when the connection breaks.
+    It ends with the process that holds this object: the worker ends it when the connection breaks.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -43,7 +43,7 @@ class WarmProcess:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Until it has ended. Raises TimeoutError."""
+        """Wait until it has ended. Raises TimeoutError."""
         until = None if timeout is None else time.monotonic() + timeout
         while self.returncode is None:
             left = None if until is None else until - time.monotonic()
@@ -54,7 +54,7 @@ class WarmProcess:
         return self.returncode
 
     def kill(self) -> None:
-        """SIGKILL to it and to the processes of its group; none when it has ended."""
+        """Send SIGKILL to its process group; does nothing when it has ended."""
         if self.poll() is None:
             try:
                 os.killpg(self.pid, signal.SIGKILL)
@@ -71,7 +71,7 @@ class WarmProcess:
 
     def _read_code(self) -> None:
         answer = self._read_line()
-        # A worker that is gone took its processes with it.
+        # When the worker is gone, its processes have ended with it.
         self.returncode = -signal.SIGKILL if answer is None else answer["code"]
         self._connection.close()
 
@@ -95,8 +95,8 @@ def run_warm(
 ) -> WarmProcess:
     """Run `python FILE ARGS` (argv) from the warm worker at `socket_path`, its output added to the file `log`.
 
-    The process is put where this one is: into the network namespace `network` (this process's own by default) and
-    into the control groups that env's MLCD_CGROUPS names. Raises WarmFailed and other OSErrors.
+    The process enters the network namespace `network` (default: that of this process) and the control groups in
+    MLCD_CGROUPS of `env`. Raises WarmFailed and other OSErrors.
     """
     request = {
         "argv": list(argv),

@@ -1,13 +1,13 @@
-"""A warm worker: imports PyTorch once, then forks itself for every process of a job that is asked of it.
+"""A warm worker: imports PyTorch once, then forks itself for every requested process of a job.
 
     python -m mlcd.platforms.warm_server SOCKET MODULE...
 
-Imports those of the modules that are installed, says `ready` on its standard output, and serves SOCKET (see
-mlcd.platforms.warm). It ends, and all its processes with it, when its standard input is closed: mlcd is gone then.
+Imports those of the modules that are installed, prints `ready` on its standard output, and serves SOCKET (see
+mlcd.platforms.warm). It ends, with all its processes, when its standard input is closed, because mlcd is gone then.
 
-It stays single-threaded, since a fork carries the calling thread only: a lock that another one held would never be
-released in the child. What a module does when it is imported (reading its environment variables, above all) is done
-once, with the worker's environment.
+It stays single-threaded, because a fork copies the calling thread only: a lock that another thread held would never be
+released in the child. What a module does on import (above all, reading environment variables) happens once, with the
+worker's environment.
 """
 
 import atexit
@@ -33,12 +33,12 @@ from typing import Any, NoReturn
 _CLONE_NEWNET = 0x40000000
 _PR_SET_PDEATHSIG = 1
 _POLL_SECONDS = 0.02
-_MOST_BYTES = 2**22
+_MAX_REQUEST_BYTES = 2**22
 
 
 @dataclass
 class _Client:
-    """A connection with what was read of its request, and the process it asked for."""
+    """A connection, the part of its request read so far, and the process forked for it."""
 
     connection: socket.socket
     read: bytes = b""
@@ -47,14 +47,14 @@ class _Client:
 
 @dataclass
 class Server:
-    """The worker itself. `serve` returns in the forked processes only, with what they are to do."""
+    """The worker itself. `serve` returns in the forked processes only, with their request."""
 
     listener: socket.socket
     clients: list[_Client] = field(default_factory=list)
     ending: set[int] = field(default_factory=set)
 
     def serve(self) -> dict[str, Any]:
-        """Answer requests until standard input is closed; then the process ends here."""
+        """Answer requests until standard input is closed; then exit the process."""
         self.selector = selectors.DefaultSelector()
         self.selector.register(0, selectors.EVENT_READ)
         self.selector.register(self.listener, selectors.EVENT_READ)
@@ -83,8 +83,8 @@ class Server:
         except ConnectionResetError:
             received = b""
         client.read += received
-        if not received or len(client.read) > _MOST_BYTES:
-            self._drop(client)  # who asked is gone, and with it goes what it asked for
+        if not received or len(client.read) > _MAX_REQUEST_BYTES:
+            self._drop(client)  # the client is gone: its process ends too
             return None
         if client.pid is not None or not client.read.endswith(b"\n"):
             return None
@@ -114,7 +114,7 @@ class Server:
         self.clients.remove(client)
         if client.pid is not None:
             _kill_group(client.pid)
-            self.ending.add(client.pid)  # not waited for: a suspended node's ends when it is resumed or released
+            self.ending.add(client.pid)  # not waited for: in a suspended node it ends when that is resumed or released
 
     def _end(self) -> None:
         for client in list(self.clients):
@@ -132,12 +132,12 @@ class Server:
 def _answer(client: _Client, answer: dict[str, int]) -> None:
     try:
         client.connection.sendall(json.dumps(answer).encode() + b"\n")
-    except (BrokenPipeError, ConnectionResetError):  # noticed when it is read from
+    except (BrokenPipeError, ConnectionResetError):  # `_read` notices that the client is gone
         return
 
 
 def _set_group(pid: int) -> None:
-    """Both sides do it: whoever comes first, the group is there before anybody wants to end it."""
+    """Parent and child both call it, so that the group exists before either may signal it."""
     try:
         os.setpgid(pid, pid)
     except (PermissionError, ProcessLookupError):
@@ -152,7 +152,7 @@ def _kill_group(pid: int) -> None:
 
 
 def become(request: dict[str, Any]) -> str:
-    """Make of a forked process what the request says; returns the script it is to run."""
+    """Set up a forked process as the request says; returns the script to run."""
     _set_group(0)
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -171,7 +171,7 @@ def become(request: dict[str, Any]) -> str:
     extra = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path not in sys.path]
     sys.path[:1] = [str(script.resolve().parent), *extra]
     importlib.invalidate_caches()
-    _as_if_just_imported()
+    _reset_shared_state()
     return str(Path.cwd() / script)
 
 
@@ -186,8 +186,8 @@ def _redirect(log: str) -> None:
         stream.reconfigure(line_buffering=True, write_through=True)  # type: ignore[union-attr]
 
 
-def _as_if_just_imported() -> None:
-    """Undo what forked processes would share and fresh ones would not."""
+def _reset_shared_state() -> None:
+    """Reset state that forked processes would share and new ones would not."""
     if (numpy_random := sys.modules.get("numpy.random")) is not None:
         numpy_random.seed()
     if (torch := sys.modules.get("torch")) is not None:
@@ -198,8 +198,8 @@ def _as_if_just_imported() -> None:
 def run_script(script: str) -> NoReturn:
     """Run it as `python SCRIPT` does, and end the process with its exit code.
 
-    Nothing the script made is taken down, neither its module nor what it raised: that would copy the pages which are
-    shared with the worker (a second on a small node), and PyTorch may block for ever in the destructor of a
+    Nothing that the script made is destroyed, neither its module nor its exception: that would copy the pages shared
+    with the worker (a second on a small node), and PyTorch may block forever in the destructor of a
     DistributedDataParallel, which waits for a thread that waits for Python's lock.
     """
     module = types.ModuleType("__main__")
@@ -210,14 +210,14 @@ def run_script(script: str) -> NoReturn:
     try:
         exec(compile(Path(script).read_bytes(), script, "exec"), module.__dict__)  # noqa: S102 - the user's own script
     except SystemExit as end:
-        _leave(_code_of(end), kept)
-    except BaseException:  # as Python does with whatever a script raises
+        _exit(_code_of(end), kept)
+    except BaseException:  # print it, as Python does for an uncaught exception
         sys.excepthook(*sys.exc_info())
-        _leave(1, kept)
-    _leave(0, kept)
+        _exit(1, kept)
+    _exit(0, kept)
 
 
-def _leave(code: int, _kept: list[types.ModuleType]) -> NoReturn:
+def _exit(code: int, _kept: list[types.ModuleType]) -> NoReturn:
     """Wait for the script's threads, run its exit handlers, and end."""
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
@@ -244,16 +244,16 @@ def warm_up(modules: Sequence[str]) -> None:
             importlib.import_module(name)
     threads = len(list(Path("/proc/self/task").iterdir()))
     if threads != 1:
-        sys.exit(f"a warm worker must have one thread; importing {', '.join(modules)} made it {threads}")
+        sys.exit(f"a warm worker must have one thread; importing {', '.join(modules)} started more (got {threads})")
     gc.collect()
-    gc.freeze()  # the collector would copy the pages the forked processes share
+    gc.freeze()  # garbage collection would copy the pages that forked processes share
 
 
 def main() -> None:
-    """The worker's program, and that of all its processes."""
+    """The entry point of the worker, and of every process that it forks."""
     path, *modules = sys.argv[1:]
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    old = os.umask(0o177)  # who can connect runs what they like as this user
+    old = os.umask(0o177)  # anyone who can connect can run code as this user
     listener.bind(path)
     os.umask(old)
     warm_up(modules)

@@ -24,7 +24,7 @@ REFRESHES_PER_SECOND = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class RunningStatus:
     """What runs now, as the last event told it; the clock goes on from there.
 
     at               when the event came, in seconds of time.monotonic
@@ -118,7 +118,7 @@ class LiveLine:
             legacy_windows=False,
         )
         self._live: Live | None = None
-        self._status: Status | None = None
+        self._status: RunningStatus | None = None
 
     def __call__(self, event: Event) -> None:
         """Shows one event; what is particular to a kind of job is shown by its own class."""
@@ -135,7 +135,7 @@ class LiveLine:
 
     @property
     def now(self) -> float:
-        """What `Status.at` is counted in."""
+        """What `RunningStatus.at` is counted in."""
         return self._clock()
 
     def line(self, *pieces: str | tuple[str, Style]) -> None:
@@ -152,7 +152,7 @@ class LiveLine:
         for part in rendered([Line(text)], width=self.limit).split("\n"):
             self.line((part, style))
 
-    def show(self, status: Status) -> None:
+    def show(self, status: RunningStatus) -> None:
         """The status from now on; nothing where lines cannot be drawn anew."""
         if not self.is_live:
             return

@@ -4,7 +4,7 @@ from typing import TextIO
 
 from mlcd.events import Event, RunProgress, SearchEnded, StepEnded, StepStarted
 from mlcd.problem import Problem
-from mlcd.report.live import LiveLine, Pace, Status
+from mlcd.report.live import LiveLine, Pace, RunningStatus
 from mlcd.report.text import Style
 from mlcd.report.wording import short_seconds, shortened, speed_text
 from mlcd.run.findings import EXACT, Z95
@@ -74,7 +74,7 @@ class RunningSteps:
     ) -> None:
         budget = None if self._problem is None else self._problem.goal.budget
         self._live.show(
-            Status(
+            RunningStatus(
                 what=what,
                 at=self._live.now,
                 elapsed_seconds=money.elapsed_seconds,

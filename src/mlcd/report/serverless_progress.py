@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from mlcd.events import Event, StepEnded, StepStarted
-from mlcd.report.live import LiveLine, Pace, Status
+from mlcd.report.live import LiveLine, Pace, RunningStatus
 from mlcd.report.text import Style
 from mlcd.report.wording import shortened
 from mlcd.trial.epoch import Epoch
@@ -54,7 +54,7 @@ class EpochProgress(LiveLine):
         self._epochs.tell(number - 1, self._elapsed_seconds)
         loss = "" if self._loss is None else f", loss {self._loss:.4g} of {self._target:.4g}"
         self.show(
-            Status(
+            RunningStatus(
                 what=f"Epoch {number}: {event.step.fleet}{loss}",
                 at=self.now,
                 elapsed_seconds=self._elapsed_seconds,

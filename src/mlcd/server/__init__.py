@@ -3,7 +3,7 @@
     python -m mlcd.server MODEL.onnx --batch 8 --threads 1 --replicas 2 --port 0
 
 Its parts, from the wire to the model: `app` (the endpoints), `protocol` (tensors on the wire), `batching` (requests
-become batches), `model` (ONNX Runtime). `process` starts one as a process of its own and ends it for sure.
+become batches), `model` (ONNX Runtime). `process` starts a server as a separate process and makes sure that it ends.
 """
 
 from mlcd.server.options import Precision, ServerOptions

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Serve; returns the exit code. Prints one line of JSON on standard output once requests are answered."""
+    """Serve; returns the exit code. Prints one line of JSON on standard output once it can answer requests."""
     begun = time.monotonic()
     arguments = _parser().parse_args()
     try:
@@ -42,20 +42,20 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m mlcd.server", description="Serve one ONNX model over HTTP.")
     parser.add_argument("model", type=Path, metavar="MODEL.onnx")
-    parser.add_argument("--name", default="", help="of the model in the address; by default that of the file")
-    parser.add_argument("--batch", type=int, default=1, help="the most items that are run together")
-    parser.add_argument("--threads", type=int, default=1, help="of one run of the model")
+    parser.add_argument("--name", default="", help="name of the model in the URL; default: the file's name")
+    parser.add_argument("--batch", type=int, default=1, help="the most items in one batch")
+    parser.add_argument("--threads", type=int, default=1, help="threads of one run of the model")
     parser.add_argument("--replicas", type=int, default=1, help="batches that run at the same time")
     parser.add_argument("--precision", choices=[p.value for p in Precision], default="fp32")
-    parser.add_argument("--delay-ms", type=float, default=1.0, help="how long a request waits for others")
+    parser.add_argument("--delay-ms", type=float, default=1.0, help="how long a request waits for a full batch")
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0, help="0 chooses a free one")
-    parser.add_argument("--cpus", default="", help="processors to use, as in 0,1; by default all")
+    parser.add_argument("--port", type=int, default=0, help="0 chooses a free port")
+    parser.add_argument("--cpus", default="", help="processors to use, such as 0,1; default: all")
     parser.add_argument("--size", action="append", default=[], metavar="AXIS=N", help="size of a dynamic axis")
-    parser.add_argument("--queue", type=int, default=4096, help="requests that may wait")
-    parser.add_argument("--request-bytes", type=int, default=64 * 2**20, help="the longest body that is read")
-    parser.add_argument("--cache", type=Path, help="where quantised models are kept")
-    parser.add_argument("--until-stdin-closes", action="store_true", help="end with whoever holds standard input")
+    parser.add_argument("--queue", type=int, default=4096, help="the most requests that may wait")
+    parser.add_argument("--request-bytes", type=int, default=64 * 2**20, help="the longest body that is accepted")
+    parser.add_argument("--cache", type=Path, help="folder for quantised models")
+    parser.add_argument("--until-stdin-closes", action="store_true", help="exit when standard input is closed")
     return parser
 
 
@@ -64,11 +64,11 @@ def _options(arguments: argparse.Namespace) -> ServerOptions:
     for text in arguments.size:
         axis, _, size = text.rpartition("=")
         if not axis or not size.isdigit():
-            raise BadInput(f"--size: must read AXIS=N, as in sequence=128 (got {text!r})")
+            raise BadInput(f"--size: must have the form AXIS=N, such as sequence=128 (got {text!r})")
         sizes[axis] = int(size)
     cpus = arguments.cpus.split(",") if arguments.cpus else []
     if not all(cpu.isdigit() for cpu in cpus):
-        raise BadInput(f"--cpus: must be numbers with commas between them (got {arguments.cpus!r})")
+        raise BadInput(f"--cpus: must be comma-separated numbers (got {arguments.cpus!r})")
     return ServerOptions(
         model=arguments.model,
         name=arguments.name,
@@ -88,29 +88,31 @@ def _options(arguments: argparse.Namespace) -> ServerOptions:
 
 
 def _pin(cpus: tuple[int, ...]) -> None:
-    """Before any thread is started: they all inherit it."""
+    """Restrict this process to `cpus`. Must be called before any thread starts: threads inherit it."""
     if not cpus:
         return
     if not hasattr(os, "sched_setaffinity"):
-        raise BadInput("--cpus: this system does not let a process choose its processors; leave it out")
+        raise BadInput("--cpus: this system cannot pin a process to processors; omit it")
     if unknown := set(cpus) - os.sched_getaffinity(0):
-        raise BadInput(f"--cpus: not to be had here: {sorted(unknown)}; allowed: {sorted(os.sched_getaffinity(0))}")
+        raise BadInput(
+            f"--cpus: not available here (got {sorted(unknown)}); allowed: {sorted(os.sched_getaffinity(0))}"
+        )
     os.sched_setaffinity(0, cpus)
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Bound before the model is read: a port in use costs no waiting."""
+    """A bound socket. Binding comes before the model is read, so that a port in use is reported at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named, since asyncio switches off Nagle's algorithm only where it reads TCP: 40 ms a request.
+    # asyncio disables Nagle's algorithm only if the protocol is given as TCP; otherwise a request takes 40 ms more.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
+        problem = os.strerror(error.errno or 0)
         raise BadInput(
-            f"--port: {port} on {host} cannot be used: {os.strerror(error.errno or 0)};"
-            " choose another, or 0 for a free one"
+            f"--port: {port} on {host} cannot be used: {problem}; choose another, or 0 for a free one"
         ) from error
     return listener
 
@@ -139,7 +141,7 @@ def _serve(
     class Announced(uvicorn.Server):
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
-            """Ctrl-C and SIGTERM end it in order, and then it has ended as it should: with code 0."""
+            """Shut down cleanly on Ctrl-C and SIGTERM, with exit code 0; uvicorn would raise the signal again."""
             before = {sign: signal.signal(sign, self.handle_exit) for sign in (signal.SIGINT, signal.SIGTERM)}
             yield
             for sign, handler in before.items():
@@ -149,8 +151,8 @@ def _serve(
             await super().startup(sockets)
             print(json.dumps(ready), flush=True)  # noqa: T201
 
-    # The thread that reads requests and those that run the model share the interpreter; the default of 5 ms between
-    # their turns would be seen in every latency.
+    # The thread that reads requests and those that run the model share the interpreter; its default switch interval of
+    # 5 ms would show in every latency.
     sys.setswitchinterval(0.0005)
     server = Announced(
         uvicorn.Config(

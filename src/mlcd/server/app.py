@@ -47,7 +47,7 @@ def make_app(options: ServerOptions, model: OnnxModel) -> "Starlette":
 
 
 class _Endpoints:
-    """What each address answers."""
+    """The handlers of the endpoints."""
 
     def __init__(self, options: ServerOptions, model: OnnxModel) -> None:
         self._options, self._model = options, model
@@ -113,7 +113,7 @@ class _Endpoints:
     def _check_model(self, request: "Request") -> None:
         given, name = request.path_params, self._options.model_name
         if given["model"] != name:
-            raise BadRequest(f"no model {given['model'][:100]!r} is served here; it is {name!r}", status=404)
+            raise BadRequest(f"no model {given['model'][:100]!r} is served here; this server has {name!r}", status=404)
         if given.get("version", "1") != "1":
             raise BadRequest(f"model {name} has version 1 only", status=404)
 
@@ -141,12 +141,12 @@ async def _no_such(request: "Request", error: "HTTPException") -> "Response":
 
 
 async def _body(request: "Request", limit: int) -> bytes:
-    """The whole body, as long as it keeps the limit. Raises BadRequest."""
+    """The whole body. Raises BadRequest where it is longer than `limit` bytes, compressed or incomplete."""
     from starlette.requests import ClientDisconnect  # noqa: PLC0415
 
     if request.headers.get("content-encoding", "identity") != "identity":
-        raise BadRequest("compressed bodies are not read; send it as it is", status=415)
-    too_long = BadRequest(f"the body is longer than {limit} bytes", status=413)
+        raise BadRequest("compressed bodies are not accepted; send it uncompressed", status=415)
+    too_long = BadRequest(f"the body is longer than the limit of {limit} bytes", status=413)
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > limit:
         raise too_long
@@ -158,5 +158,5 @@ async def _body(request: "Request", limit: int) -> bytes:
             if length > limit:
                 raise too_long
     except ClientDisconnect:
-        raise BadRequest("the client left before its request was complete") from None
+        raise BadRequest("the client disconnected before its request was complete") from None
     return b"".join(parts)

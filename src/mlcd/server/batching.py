@@ -1,4 +1,4 @@
-"""Requests become batches: whoever waits while every replica is busy is run together with the others."""
+"""Requests become batches: requests that arrive while every replica is busy run together."""
 
 import asyncio
 import time
@@ -30,7 +30,7 @@ class _Waiting:
 
 @dataclass(slots=True)
 class Counts:
-    """What happened since the start, and what waits now."""
+    """Totals since the start, and the number of requests and batches that wait and run now."""
 
     requests: int = 0
     rows: int = 0
@@ -48,7 +48,7 @@ class Batcher:
     """A queue of requests in front of `replicas` threads that run the model.
 
     A batch starts when a replica is free and either `max_rows` items wait, or the first has waited `delay_seconds`.
-    Only requests of equal shapes share a batch, in the order of their arrival. Lives in one event loop.
+    Only requests of equal shapes share a batch, in order of arrival. Must be used from one event loop.
     """
 
     def __init__(self, run: Run, *, max_rows: int, replicas: int, delay_seconds: float, limit: int) -> None:
@@ -62,10 +62,10 @@ class Batcher:
         self._executor = ThreadPoolExecutor(replicas, thread_name_prefix="replica")
 
     async def submit(self, feeds: Feeds, rows: int) -> list[Array]:
-        """The model's outputs for these items. Raises BadRequest: too many wait (503), or the model refuses (400)."""
+        """The model's outputs for these items. Raises BadRequest: queue full (503), or refused by the model (400)."""
         if len(self._waiting) >= self._limit:
             self.counts.turned_away += 1
-            raise BadRequest(f"{self._limit} requests are waiting already; try again later", status=503)
+            raise BadRequest(f"{self._limit} requests are already waiting; try again later", status=503)
         shapes = tuple(array.shape[1:] for _, array in sorted(feeds.items()))
         answer: asyncio.Future[list[Array]] = self._loop.create_future()
         waiting = _Waiting(feeds, rows, shapes, time.monotonic(), answer)
@@ -76,7 +76,7 @@ class Batcher:
         return await answer
 
     def close(self) -> None:
-        """Let what runs finish and end the threads; what still waits is answered 503."""
+        """Finish the running batches and end the threads; requests still in the queue are answered 503."""
         for waiting in self._waiting:
             if not waiting.answer.done():
                 waiting.answer.set_exception(BadRequest("the server is shutting down", status=503))
@@ -84,7 +84,7 @@ class Batcher:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
     def _pump_soon(self, seconds: float) -> None:
-        """At the end of this turn of the loop, when all that has arrived is in the queue; or when a wait is over."""
+        """Call `_pump` after `seconds`; with 0, after this turn of the event loop, when all arrivals are queued."""
         if self._pumping is not None:
             if seconds > 0:
                 return
@@ -107,9 +107,9 @@ class Batcher:
                 running.add_done_callback(partial(self._done, replica, batch))
 
     def _take(self) -> list[_Waiting]:
-        """The first request and those like it behind it, as many as fit; requests whose sender left are dropped."""
+        """The first request and as many of equal shape behind it as fit; drops requests whose client disconnected."""
         taken: list[_Waiting] = []
-        left: deque[_Waiting] = deque()
+        skipped: deque[_Waiting] = deque()
         rows, now = 0, time.monotonic()
         while self._waiting and rows < self._max_rows:
             waiting = self._waiting.popleft()
@@ -120,18 +120,18 @@ class Batcher:
                 rows += waiting.rows
                 self.counts.wait_seconds += now - waiting.since
             else:
-                left.append(waiting)
-        self._waiting.extendleft(reversed(left))
+                skipped.append(waiting)
+        self._waiting.extendleft(reversed(skipped))
         self.counts.waiting -= len(taken)
         return taken
 
     def _work(self, replica: int, batch: list[_Waiting]) -> tuple[list[list[Array] | BadRequest], float]:
-        """(the answers, the seconds that took), on a thread of the executor."""
+        """(the answers, the seconds it took), on a thread of the executor."""
         begun = time.monotonic()
         return self._answers(replica, batch), time.monotonic() - begun
 
     def _answers(self, replica: int, batch: list[_Waiting]) -> list[list[Array] | BadRequest]:
-        """An answer a request. A batch that the model refuses is run again one by one: only the faulty are refused."""
+        """One answer per request. If the model refuses a batch, each request runs alone: only the faulty ones fail."""
         if len(batch) == 1:
             try:
                 return [self._run(replica, batch[0].feeds)]
@@ -151,7 +151,7 @@ class Batcher:
         self.counts.running -= 1
         self.counts.batches += 1
         answers: list[list[Array] | BaseException]
-        if (error := done.exception()) is not None:  # a fault of the server: each is told, and it goes on
+        if (error := done.exception()) is not None:  # a bug in the server: clients get the error
             answers = [error] * len(batch)
         else:
             given, seconds = done.result()

@@ -1,4 +1,4 @@
-"""A model in ONNX Runtime: the only file here that knows it."""
+"""A model in ONNX Runtime; serving imports it only here."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -38,14 +38,14 @@ _ORT_TYPES = {
 
 
 class ModelRefused(Exception):
-    """The model would not compute what it was given, with the runtime's reason."""
+    """The model rejected its inputs; the text is ONNX Runtime's reason."""
 
 
 class OnnxModel:
     """A loaded model that runs `replicas` batches at the same time.
 
-    With one thread a run computes on the thread that called it, and one session serves all replicas, with one copy of
-    the weights. With more, every replica has a session of its own: a session's threads are shared by its runs.
+    With one thread, a run computes on the calling thread, so that all replicas share one session and one copy of the
+    weights. With more threads, every replica has its own session, because the runs of a session share its threads.
     """
 
     def __init__(self, options: ServerOptions) -> None:
@@ -79,7 +79,7 @@ class OnnxModel:
             )
 
     def _warm_up(self) -> None:
-        """Every session runs the batches it will see: memory is taken, kernels are chosen, bad models are refused."""
+        """Run the smallest and the largest batch in every session: allocates memory, chooses kernels, tests it."""
         for rows in sorted(
             {1 if -1 in {spec.shape[0] for spec in self.inputs} else self.options.batch, self.options.batch}
         ):
@@ -93,7 +93,7 @@ class OnnxModel:
                 if rows > 1 and output.shape[:1] != (rows,):
                     raise BadInput(
                         f"{self.options.model}: output {spec.name} does not have the batch as its first axis, so that"
-                        " batches cannot be taken apart; serve the model with --batch 1"
+                        " batches cannot be split; serve the model with --batch 1"
                     )
 
     def _zeros(self, spec: TensorSpec, rows: int) -> Array:
@@ -134,7 +134,7 @@ def _session(path: Path, options: ServerOptions) -> Any:
     settings.inter_op_num_threads = 1
     settings.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     settings.log_severity_level = 3
-    # A thread that spins while it waits takes the processor from the one that reads requests.
+    # A thread that spins while it waits takes processor time from the thread that reads requests.
     settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         with _refusals():
@@ -152,7 +152,7 @@ def _spec(node: Any, path: Path) -> TensorSpec:
 
 @contextmanager
 def _refusals() -> "Iterator[None]":
-    """ONNX Runtime's errors, which have no class in common, as ModelRefused with the first line of their text."""
+    """Raise ONNX Runtime's errors, which have no common base class, as ModelRefused with their first line."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state  # noqa: PLC0415
 
     try:

@@ -18,16 +18,16 @@ class Precision(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """One way to serve a model. Raises BadInput for what cannot be meant.
+    """One way to serve a model. Raises BadInput for values out of range.
 
-    batch          the most items that are run together; requests wait for each other up to `delay_seconds`
+    batch          the most items in one batch; requests wait for each other up to `delay_seconds`
     threads        of one run of the model (ONNX Runtime's intra-op threads)
     replicas       batches that run at the same time
-    cpus           the processors the server may use; empty: all that it is given
-    sizes          of dynamic axes other than the batch, by their name: what the server warms up with
+    cpus           the processors the server may use; empty: all that are available to it
+    sizes          of dynamic axes other than the batch, by name: the server warms up with them
     queue          requests that may wait; one more is answered 503
-    request_bytes  the longest body that is read; a longer one is answered 413
-    name           of the model in the address; "" is the file's name without its ending
+    request_bytes  the longest body that is accepted; a longer one is answered 413
+    name           of the model in the URL; "" is the file's name without its suffix
     cache          where quantised models are kept; None is $MLCD_HOME/quantised, else ~/.mlcd/quantised
     """
 
@@ -61,11 +61,11 @@ class ServerOptions:
 
     @property
     def model_name(self) -> str:
-        """What the model is called in the address."""
+        """The model's name in the URL."""
         return self.name or self.model.stem
 
     def arguments(self) -> list[str]:
-        """The command line of `python -m mlcd.server` that means the same."""
+        """The equivalent command line of `python -m mlcd.server`."""
         found = [str(self.model), "--name", self.model_name, "--batch", str(self.batch), "--threads", str(self.threads)]
         found += ["--replicas", str(self.replicas), "--precision", self.precision.value]
         found += ["--delay-ms", f"{self.delay_seconds * 1000:g}", "--host", self.host, "--port", str(self.port)]

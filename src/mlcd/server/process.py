@@ -1,4 +1,4 @@
-"""A server as a process of its own, that ends with whoever started it."""
+"""A server as a separate process, which ends with the process that started it."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ from mlcd.server.tensors import TensorSpec
 class RunningServer:
     """A server that answers requests.
 
-    startup_seconds  from the order to the first request that could be answered
+    startup_seconds  from the call of start_server until the server could answer requests
     """
 
     options: ServerOptions
@@ -38,21 +38,22 @@ class RunningServer:
         return self.process.poll() is None
 
     def stats(self) -> dict[str, Any]:
-        """What the server says of itself (`mlcd.server.stats`). Raises OSError when it does not answer."""
+        """The server's own statistics (`mlcd.server.stats`). Raises OSError when it does not answer."""
         with urllib.request.urlopen(f"{self.address}/v2/models/{self.model}/stats", timeout=10) as answer:  # noqa: S310
             found: dict[str, Any] = json.load(answer)
         return found
 
     def stop(self, *, grace_seconds: float = 6.0) -> None:
-        """End it: by the end of its standard input, by SIGTERM, at last by SIGKILL. Returns when it is gone."""
+        """End it: close its standard input, then SIGTERM, finally SIGKILL. Returns when the process has ended."""
         end(self.process, grace_seconds=grace_seconds)
 
 
 @contextlib.contextmanager
 def start_server(options: ServerOptions, *, timeout_seconds: float = 120.0) -> Iterator[RunningServer]:
-    """A server while the `with` lasts. Raises BadInput with its message where it refuses, MlcdError where it dies.
+    """Run a server for the duration of the `with` block.
 
-    The server also ends when this process does, however that happens: its standard input is ours to close.
+    Raises BadInput with the server's message where it rejects its options, MlcdError where it crashes. The server
+    also ends when this process ends, however that happens, because this process holds its standard input.
     """
     command = [sys.executable, "-m", "mlcd.server", *options.arguments(), "--until-stdin-closes"]
     begun = time.monotonic()
@@ -97,7 +98,7 @@ def end(process: "subprocess.Popen[bytes]", *, grace_seconds: float = 6.0) -> No
 
 
 def _first_line(process: "subprocess.Popen[bytes]", timeout_seconds: float) -> bytes | None:
-    """The ready line; empty when the process ended before it, None when time is up."""
+    """The ready line; empty when the process ended before it, None after the timeout."""
     found: list[bytes] = []
     assert process.stdout is not None  # noqa: S101
     reader = threading.Thread(target=lambda out: found.append(out.readline()), args=(process.stdout,), daemon=True)

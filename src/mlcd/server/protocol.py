@@ -1,8 +1,8 @@
 """Tensors on the wire: the Open Inference Protocol's JSON and its extension for binary tensors.
 
-A request is a JSON object; with the extension, the tensors' bytes follow it in the body, the length of the JSON stands
-in the header `Inference-Header-Content-Length`, and an input says `"parameters": {"binary_data_size": N}` in place of
-its `data`. Outputs come back as bytes where the request asks for them: `binary_data` of an output, or
+A request is a JSON object. With the extension, the tensors' bytes follow it in the body, the header
+`Inference-Header-Content-Length` gives the length of the JSON, and an input has `"parameters": {"binary_data_size": N}`
+in place of its `data`. Outputs are returned as bytes where the request asks for that: `binary_data` of an output, or
 `binary_data_output` of the request.
 """
 
@@ -21,7 +21,7 @@ HEADER = "Inference-Header-Content-Length"
 
 
 class BadRequest(Exception):
-    """A request that cannot be answered, with the status and one line for whoever sent it."""
+    """A request that cannot be answered, with the HTTP status and one line for the client."""
 
     def __init__(self, problem: str, *, status: int = 400) -> None:
         super().__init__(problem)
@@ -30,7 +30,7 @@ class BadRequest(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """An output that is asked for, and whether as bytes."""
+    """A requested output, and whether it is returned as bytes."""
 
     name: str
     binary: bool
@@ -38,7 +38,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferRequest:
-    """What a request asks: every input of the model, `rows` items each, and the outputs that are to come back."""
+    """A checked request: every input of the model, `rows` items each, and the outputs to return."""
 
     id: str
     feeds: Mapping[str, Array]
@@ -112,7 +112,7 @@ def _feeds(given: list[Any], tail: memoryview, specs: Mapping[str, TensorSpec]) 
 
 
 def _shape(tensor: dict[str, Any], spec: TensorSpec) -> tuple[int, ...]:
-    """The shape that the request gives a tensor, which must be one that the model takes."""
+    """The shape of a tensor in the request. Raises BadRequest where the model does not accept it."""
     if tensor.get("datatype") != spec.datatype:
         raise BadRequest(
             f"inputs: {spec.name}: datatype must be {spec.datatype} (got {str(tensor.get('datatype'))[:40]})"
@@ -127,7 +127,7 @@ def _shape(tensor: dict[str, Any], spec: TensorSpec) -> tuple[int, ...]:
 
 def _from_bytes(data: memoryview, spec: TensorSpec, shape: tuple[int, ...]) -> Array:
     dtype = np.dtype(DATATYPES[spec.datatype])
-    # Sizes are Python's integers: a product of made-up ones does not wrap around.
+    # Sizes are Python integers: the product of absurdly large ones does not overflow.
     needed = dtype.itemsize * _product(shape)
     if len(data) != needed:
         raise BadRequest(f"inputs: {spec.name}: shape {list(shape)} needs {needed} bytes (got {len(data)})")
@@ -135,7 +135,7 @@ def _from_bytes(data: memoryview, spec: TensorSpec, shape: tuple[int, ...]) -> A
 
 
 def _from_json(data: Any, spec: TensorSpec, shape: tuple[int, ...]) -> Array:
-    """Numbers, flat or nested by rows. No text becomes a number, no number is cut to fit its type."""
+    """Numbers, flat or nested by rows. Text is not converted to numbers; numbers are not truncated to their type."""
     if not isinstance(data, list):
         raise BadRequest(f"inputs: {spec.name}: needs data, a list of numbers, or binary_data_size")
     try:
@@ -195,7 +195,7 @@ def _product(shape: tuple[int, ...]) -> int:
 def answer(
     request: InferRequest, outputs: Mapping[str, Array], specs: Sequence[TensorSpec], model: str
 ) -> tuple[bytes, int | None]:
-    """The body of the answer, and the length of its JSON where bytes follow it."""
+    """The body of the response, and the length of its JSON where bytes follow it, else None."""
     datatypes = {spec.name: spec.datatype for spec in specs}
     tensors: list[dict[str, Any]] = []
     tail: list[bytes] = []

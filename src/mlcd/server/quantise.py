@@ -1,4 +1,4 @@
-"""Weights as 8-bit integers: ONNX Runtime's dynamic quantisation, done once a model and kept."""
+"""Weights as 8-bit integers: ONNX Runtime's dynamic quantisation, done once per model and cached."""
 
 import hashlib
 import os
@@ -9,10 +9,11 @@ from mlcd.errors import BadInput
 
 
 def quantised(path: Path, cache: Path | None = None) -> Path:
-    """The model with 8-bit weights, made now or before.
+    """The path of the model with 8-bit weights; quantises the model unless the cache has it.
 
-    The file bears the hash of the model and the version of ONNX Runtime; it is written beside its place and moved
-    there, so that a process that is killed leaves no half of one. Raises BadInput where the model cannot be quantised.
+    The file's name contains the hash of the model and the version of ONNX Runtime. The file is written to a temporary
+    folder and moved into place, so that a killed process leaves no partial file. Raises BadInput where the model
+    cannot be quantised.
     """
     import onnxruntime  # noqa: PLC0415
 
@@ -35,7 +36,7 @@ def _quantise(path: Path, made: Path) -> None:
     from onnxruntime.quantization import QuantType, quantize_dynamic  # noqa: PLC0415
 
     quiet, before = logging.getLogger(), logging.getLogger().level
-    quiet.setLevel(logging.ERROR)  # it advises a preprocessing that dynamic quantisation does without
+    quiet.setLevel(logging.ERROR)  # it recommends a preprocessing step that dynamic quantisation does not need
     try:
         quantize_dynamic(path, made, weight_type=QuantType.QInt8, extra_options={"DefaultTensorType": 1})
     except (
@@ -61,7 +62,7 @@ def _digest(path: Path, version: str) -> str:
 
 
 def _weights_beside(path: Path) -> list[Path]:
-    """Files that hold weights of the model outside of it."""
+    """Files next to the model that hold its weights."""
     import onnx  # noqa: PLC0415
     from google.protobuf.message import DecodeError  # noqa: PLC0415
 

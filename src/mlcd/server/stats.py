@@ -1,4 +1,4 @@
-"""What the server says about itself: counts, queue and memory."""
+"""The server's statistics: counts, queue and memory."""
 
 import time
 from pathlib import Path
@@ -9,7 +9,7 @@ from mlcd.server.options import ServerOptions
 
 
 def memory_bytes() -> dict[str, int]:
-    """(now, most) resident memory of this process; empty where the system does not tell."""
+    """(current, peak) resident memory of this process; empty where the system does not report it."""
     status = Path("/proc/self/status")
     if not status.exists():
         return {}
@@ -47,7 +47,7 @@ _COUNTERS = {
     "items": "Items that were run",
     "batches": "Batches that were run",
     "refused_by_model": "Requests that the model refused",
-    "turned_away": "Requests that found the queue full",
+    "turned_away": "Requests turned away because the queue was full",
     "run_seconds": "Seconds that batches ran",
     "wait_seconds": "Seconds that requests waited in the queue",
     "processor_seconds": "Processor time of the server",

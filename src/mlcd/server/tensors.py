@@ -1,4 +1,4 @@
-"""What goes into a model and what comes out, under the protocol's names of types."""
+"""A model's inputs and outputs, with the protocol's type names."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,7 @@ DATATYPES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorSpec:
-    """One input or output of a model; -1 stands for a size that may change, and axis 0 is the batch."""
+    """One input or output of a model; -1 is a size that may vary, and axis 0 is the batch."""
 
     name: str
     datatype: str

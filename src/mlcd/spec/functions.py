@@ -12,7 +12,7 @@ from mlcd.spec.node import Bounds, YamlNode
 from mlcd.spec.parse import job_name, strategy
 from mlcd.spec.quantity import line_of_text, number, whole
 from mlcd.spec.record import Field, FieldTable
-from mlcd.spec.serverless import FunctionResources, FunctionSearch, FunctionWorkload, ServerlessSpec
+from mlcd.spec.serverless import FunctionResources, FunctionSearch, ServerlessSpec, WorkloadSpec
 from mlcd.units import parse_seconds
 
 MOST_FUNCTIONS = 100_000
@@ -87,7 +87,7 @@ _RESOURCES = FieldTable(
 )
 
 _WORKLOAD = FieldTable(
-    make=FunctionWorkload,
+    make=WorkloadSpec,
     fields={
         "model": Field(read=model, required=True, allowed=_MODEL_FORM),
         "data": Field(read=line_of_text),

@@ -21,7 +21,7 @@ class FunctionResources:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionWorkload:
+class WorkloadSpec:
     """What is trained.
 
     model        a built-in name, MODULE:FUNCTION of the user's own file, or a simulated workload's name
@@ -61,7 +61,7 @@ class ServerlessSpec(PlacedSpec):
     """A whole job file of `mlcd serverless`."""
 
     name: str
-    workload: FunctionWorkload
+    workload: WorkloadSpec
     goal: Goal
     functions: tuple[int, ...] = tuple(range(1, 65))
     memory_mb: tuple[int, ...] = (512, 1024, 1769, 3008)

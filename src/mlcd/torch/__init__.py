@@ -1,4 +1,4 @@
-"""For PyTorch scripts: the process group, DistributedDataParallel, the global batch and checkpoints, a line each.
+"""For PyTorch scripts: process group, DistributedDataParallel, global batch and checkpoints, in one line each.
 
     import mlcd.torch
     mlcd.torch.init()
@@ -8,7 +8,7 @@
     for images, labels in mlcd.steps(loader, batch_size=192, total=epochs * len(dataset)):
         ...
 
-Each may be left out for PyTorch's own; by hand, without any variables, all of it works with one process.
+Each can be replaced by PyTorch's own. Run by hand, without mlcd's variables, all of it works with one process.
 """
 
 from mlcd.torch.group import device, init, parallel

@@ -1,4 +1,4 @@
-"""How the workers' gradients become their mean: communication hooks of DistributedDataParallel."""
+"""Averaging of the workers' gradients: communication hooks of DistributedDataParallel."""
 
 from collections.abc import Callable
 
@@ -7,17 +7,17 @@ import torch.distributed as dist
 from torch.distributed import GradBucket  # type: ignore[attr-defined]  # public, but not re-exported
 
 Exchange = Callable[[dist.ProcessGroup, GradBucket], torch.futures.Future[torch.Tensor]]
-"""Called for one bucket of gradients after another, on all workers in the same order."""
+"""Called for each bucket of gradients in turn, in the same order on all workers."""
 
 
 def alone(_: object, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """With one worker: its gradients are the mean."""
+    """For one worker: its gradients are the mean."""
     return _done(bucket.buffer())
 
 
 def by_all_reduce(group: dist.ProcessGroup, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """What DistributedDataParallel does by itself: every worker has the mean, and no one link carries it all."""
-    # Divided first, so that half precision does not overflow.
+    """As DistributedDataParallel by default: every worker gets the mean, and the traffic spreads over all links."""
+    # Divide first, so that half precision does not overflow.
     parts = bucket.buffer().div_(dist.get_world_size(group))
     work = dist.all_reduce(parts, group=group, async_op=True)
     assert work is not None  # noqa: S101  it is None only outside the group
@@ -26,9 +26,9 @@ def by_all_reduce(group: dist.ProcessGroup, bucket: GradBucket) -> torch.futures
 
 
 def by_parameter_server(_: object, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Every worker of the job sends its gradients to rank 0 and has the mean back from there.
+    """Every worker of the job sends its gradients to rank 0 and receives the mean from it.
 
-    All of it passes through rank 0's link, as with a parameter server; a collective reduce would spread it.
+    All traffic passes through rank 0's link, as with a parameter server; a collective reduce would spread it.
     """
     mean, others = bucket.buffer(), range(1, dist.get_world_size())
     if dist.get_rank() == 0:

@@ -1,4 +1,4 @@
-"""The workers of a job: how they meet, and the model whose gradients they share."""
+"""The workers of a job: their process group, and the model whose gradients they average."""
 
 import os
 from typing import Any
@@ -10,13 +10,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from mlcd.torch.exchange import alone, by_all_reduce, by_parameter_server
 from mlcd.torch.noise import NoiseWatch, claim, watched
-from mlcd.training.training_progress import course
+from mlcd.training.training_progress import current_progress
 
 
 def init() -> int:
-    """Join the other workers, by NCCL where each has a GPU and Gloo elsewhere; returns this one's rank.
+    """Join the other workers, with NCCL on GPUs and Gloo elsewhere; returns this worker's rank.
 
-    Nothing happens where the script joined them already; a single process forms a group of its own.
+    Does nothing where the script has already joined them; a single process forms its own group.
     """
     if dist.is_initialized():
         return dist.get_rank()
@@ -26,13 +26,13 @@ def init() -> int:
     backend = "nccl" if gpu else "gloo"
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         dist.init_process_group(backend)
-    else:  # no one to meet: no address and no port are needed
+    else:  # a single process needs no address and no port
         dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
     return dist.get_rank()
 
 
 def device() -> torch.device:
-    """Where this worker's model and batches belong."""
+    """The device for this worker's model and batches."""
     if torch.cuda.is_available():
         return torch.device("cuda", torch.cuda.current_device())
     return torch.device("cpu")
@@ -43,20 +43,20 @@ def parallel(model: torch.nn.Module, *, noise: bool | None = None, **options: An
 
     By all-reduce, or through rank 0 where the job's topology is `ps`. With `noise`, by default where mlcd asks for it
     (MLCD_NOISE=1), the gradients' squared norms are reported every few steps. Raises ValueError where `noise` is True
-    for a second model of this process: their norms would be mixed.
+    for a second model of this process, because the norms would be mixed.
     """
     init()
-    here = course()
-    wanted = here.surroundings.noise if noise is None else noise
+    here = current_progress()
+    wanted = here.env.noise if noise is None else noise
     if wanted:
-        # A hook divides the buckets in a pass of their own, which PyTorch else does as it copies: so no copies.
+        # A hook divides the buckets in a separate pass; PyTorch would do that while copying. Views avoid the copies.
         options = {"gradient_as_bucket_view": True, **options}
     made = DistributedDataParallel(model.to(device()), **options)
     workers = dist.get_world_size(made.process_group)
     through_one = os.environ.get("MLCD_TOPOLOGY") == "ps" and dist.get_world_size() > 1
     if wanted and claim(made, insist=noise is True):
         exchange = by_parameter_server if through_one else by_all_reduce if workers > 1 else alone
-        watch = NoiseWatch(here, exchange, made.process_group, here.surroundings.noise_every)
+        watch = NoiseWatch(here, exchange, made.process_group, here.env.noise_every)
         made.register_comm_hook(watch, watched)
     elif through_one:
         made.register_comm_hook(None, by_parameter_server)

@@ -1,12 +1,12 @@
-"""SGD noise, seen in the gradient exchange: squared norms of the workers' gradients and of their mean.
+"""SGD noise, measured in the gradient exchange: squared norms of the workers' gradients and of their mean.
 
-In a measured step each worker takes the squared norm of every bucket before it is exchanged, and the first worker that
-of the mean as well. When the last bucket is on its way, a sum over the workers of two numbers follows it. It is looked
-at in the next step, when it has long arrived: no worker waits for it. A single worker has no one to compare with: it
-keeps the gradient of one step and compares the next one's, although the weights have moved in between. (Two halves of
-a batch would be cleaner, but the backward pass is the script's own.)
+In a measured step each worker computes the squared norm of every bucket before the exchange; the first worker also
+computes that of the mean. After the last bucket has been sent, two numbers are summed over the workers. The sum is read
+in the next step, when it has long arrived, so that no worker waits for it. A single worker has no other gradient to
+compare with: it keeps the gradient of one step and compares it with the next one, although the weights have changed in
+between. (Two halves of a batch would be cleaner, but the script controls the backward pass.)
 
-What is reported are squared norms; what they say of the noise is worked out by mlcd and not here.
+Only squared norms are reported; mlcd computes the noise scale from them elsewhere.
 """
 
 import gc
@@ -27,68 +27,68 @@ from torch.nn.parallel import DistributedDataParallel
 from mlcd.torch.exchange import Exchange
 from mlcd.training.training_progress import TrainingProgress
 
-SHARE = 0.01
-"""Of the time, that measuring may take by its own count. The aim is 3%, and it does not see all of its cost."""
-KNOWN_AFTER = 5
-"""Measured steps after which the cost is known, by their median."""
-RARELY = 100
-"""Steps between two measured ones, at most, unless the user says otherwise."""
+MAX_TIME_SHARE = 0.01
+"""The share of the time that measuring may take by its own count. The aim is 3%; the count misses part of the cost."""
+COST_STEPS = 5
+"""Number of measured steps whose median is the cost of measuring."""
+MAX_INTERVAL_STEPS = 100
+"""The most steps from one measured step to the next, unless the user sets another interval."""
 
 _claimed: "weakref.ref[DistributedDataParallel] | None" = None
 
 
 def claim(model: DistributedDataParallel, *, insist: bool) -> bool:
-    """Whether this model is the one to watch: the first of the process. Raises ValueError for others that insist."""
+    """Whether to measure this model: only the first of the process. Raises ValueError for another if `insist`."""
     global _claimed  # noqa: PLW0603  a process has one progress file, so it has one watched model
     if _claimed is not None and _claimed() is not None:
-        gc.collect()  # a model that is gone may still hang together by its own cycles
+        gc.collect()  # a deleted model may still be alive in reference cycles
     if _claimed is not None and _claimed() is not None:
-        text = "mlcd.torch.parallel: the noise of another model of this process is measured already"
+        text = "mlcd.torch.parallel: this process already measures the noise of another model"
         if insist:
             raise ValueError(text)
-        print(f"{text}; of this one it is not", file=sys.stderr)  # noqa: T201
+        print(f"{text}; this one is not measured", file=sys.stderr)  # noqa: T201
         return False
     _claimed = weakref.ref(model)
     return True
 
 
 class NoiseWatch:
-    """Measures some steps of one model, the same on all workers; the head reports.
+    """Measures some steps of one model, the same steps on all workers; the head reports.
 
-    every  steps from one measured step to the next. None: the least for which measuring takes SHARE of the time
+    every  steps from one measured step to the next. None: the least that keeps measuring below MAX_TIME_SHARE
     """
 
     def __init__(
-        self, course: TrainingProgress, exchange: Exchange, group: dist.ProcessGroup, every: int | None
+        self, progress: TrainingProgress, exchange: Exchange, group: dist.ProcessGroup, every: int | None
     ) -> None:
-        self._course, self._exchange, self._group, self._every = course, exchange, group, every
+        self._progress, self._exchange, self._group, self._every = progress, exchange, group, every
         self._workers = dist.get_world_size(group)
         self._head = dist.get_rank(group) == 0
         self._step = -1
-        # Buckets are laid out anew after the first step, and a single worker has to keep one gradient first.
+        # PyTorch rearranges the buckets after the first step, and a single worker has to keep one gradient first.
         self._next = 1 if self._workers > 1 else 2
         self._squares: list[torch.Tensor] = []
         self._others: list[torch.Tensor] = []
         self._kept: dict[tuple[int, ...], torch.Tensor] = {}
         self._arriving: tuple[dist.Work | None, torch.Tensor] | None = None
         self._cost = 0.0
-        self._costs: deque[float] = deque(maxlen=KNOWN_AFTER)
-        self._seconds: deque[float] = deque(maxlen=4 * KNOWN_AFTER)
+        self._costs: deque[float] = deque(maxlen=COST_STEPS)
+        self._seconds: deque[float] = deque(maxlen=4 * COST_STEPS)
         self._begun = time.perf_counter()
 
     def mean(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        """The bucket's mean over the workers, by the exchange."""
+        """The bucket's mean over the workers, from the exchange."""
         if bucket.index() == 0:
             self._begin()
         if self._step == self._next:
             exchanged = self._measure(bucket)
         else:
             if self._workers == 1 and self._step == self._next - 1:
-                with self._paid():
+                with self._count_cost():
                     self._kept[_layout(bucket)] = bucket.buffer().clone()
             exchanged = self._exchange(self._group, bucket)
         if bucket.is_last() and self._step == self._next:
-            with self._paid():
+            with self._count_cost():
                 self._send()
         return exchanged
 
@@ -99,14 +99,14 @@ class NoiseWatch:
         self._begun = now
         self._step += 1
         if self._arriving is not None:
-            with self._paid():
+            with self._count_cost():
                 self._take(*self._arriving)
             self._arriving = None
             self._costs.append(self._cost)
             self._cost = 0.0
 
     def _measure(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        with self._paid():
+        with self._count_cost():
             mine = bucket.buffer()
             self._squares.append(_square(mine))
             if self._workers == 1:
@@ -115,8 +115,8 @@ class NoiseWatch:
         return exchanged.then(self._see) if self._head and self._workers > 1 else exchanged
 
     def _see(self, exchanged: torch.futures.Future[torch.Tensor]) -> torch.Tensor:
-        # May run beside the backward pass, in the exchange's own thread: appending is all that both do.
-        with self._paid():
+        # May run in the exchange's own thread, concurrently with the backward pass: both only append.
+        with self._count_cost():
             mean = exchanged.value()
             self._others.append(_square(mean))
         return mean
@@ -128,18 +128,18 @@ class NoiseWatch:
 
     def _send(self) -> None:
         mine = torch.stack(self._squares).sum()
-        # The head's wish rides along, since all have to measure the same steps.
-        numbers = torch.stack([mine, torch.full_like(mine, self._wish() if self._head else 0.0)])
+        # The head's interval is sent along, because all workers have to measure the same steps.
+        numbers = torch.stack([mine, torch.full_like(mine, self._wanted_interval() if self._head else 0.0)])
         work = dist.all_reduce(numbers, group=self._group, async_op=True) if self._workers > 1 else None
         self._arriving = (work, numbers)
 
-    def _wish(self) -> int:
+    def _wanted_interval(self) -> int:
         if self._every is not None:
             return self._every
-        if len(self._costs) < KNOWN_AFTER:
+        if len(self._costs) < COST_STEPS:
             return 1
         share = statistics.median(self._costs) / statistics.median(self._seconds)
-        return min(RARELY, max(1, math.ceil(share / SHARE)))
+        return min(MAX_INTERVAL_STEPS, max(1, math.ceil(share / MAX_TIME_SHARE)))
 
     def _take(self, work: "dist.Work | None", numbers: torch.Tensor) -> None:
         if work is not None:
@@ -149,17 +149,17 @@ class NoiseWatch:
         buckets, others = len(self._squares), self._others
         self._squares, self._others = [], []
         self._kept.clear()
-        if not self._head or len(others) < buckets:  # a bucket without its like in the step before
+        if not self._head or len(others) < buckets:  # a bucket without a counterpart in the step before
             return
         seen = torch.stack(others).sum(0)
         if self._workers > 1:
-            self._course.noise(local=square / self._workers, total=seen.item(), workers=self._workers)
+            self._progress.noise(local=square / self._workers, total=seen.item(), workers=self._workers)
         else:
             before, dot = seen.tolist()
-            self._course.noise(before=before, now=square, dot=dot, workers=1)
+            self._progress.noise(before=before, now=square, dot=dot, workers=1)
 
     @contextmanager
-    def _paid(self) -> Iterator[None]:
+    def _count_cost(self) -> Iterator[None]:
         begun = time.perf_counter()
         yield
         self._cost += time.perf_counter() - begun
@@ -171,7 +171,7 @@ def watched(watch: NoiseWatch, bucket: GradBucket) -> torch.futures.Future[torch
 
 
 def _layout(bucket: GradBucket) -> tuple[int, ...]:
-    """Which parameters lie in it, in which order."""
+    """The parameters in the bucket, in order."""
     return tuple(id(parameter) for parameter in bucket.parameters())
 
 
@@ -180,6 +180,6 @@ def _square(gradients: torch.Tensor) -> torch.Tensor:
 
 
 def _product(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    if one.dtype in (torch.float16, torch.bfloat16):  # their squares do not fit
+    if one.dtype in (torch.float16, torch.bfloat16):  # their squares overflow
         one, other = one.float(), other.float()
     return torch.dot(one, other).double()

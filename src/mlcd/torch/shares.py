@@ -1,4 +1,4 @@
-"""Global batches: the same whatever the number of workers, and each worker's share of them."""
+"""Global batches, which do not depend on the number of workers, and each worker's share of them."""
 
 from collections.abc import Iterator, Sized
 from typing import Any
@@ -6,17 +6,17 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from mlcd.training.training_progress import course
+from mlcd.training.training_progress import current_progress
 
 
 def loader(dataset: Dataset[Any], *, batch_size: int | None = None, seed: int = 0, **options: Any) -> DataLoader[Any]:
-    """This worker's share of each global batch, shuffled anew each epoch; `options` are DataLoader's own.
+    """This worker's share of each global batch, reshuffled each epoch; `options` are DataLoader's own.
 
-    The global batches are the same however many workers there are: strong scaling changes the speed only. A last batch
-    that is not full is left out. Raises ValueError where a batch is larger than the dataset or smaller than the
-    number of workers.
+    The global batches are the same for any number of workers: strong scaling changes the speed only. An incomplete
+    last batch is dropped. Raises ValueError where a batch is larger than the dataset or smaller than the number of
+    workers.
     """
-    here = course().surroundings
+    here = current_progress().env
     batch = here.batch if batch_size is None else batch_size
     if batch is None:
         raise ValueError("mlcd.torch.loader: give batch_size=, the batch of all workers together")
@@ -25,12 +25,12 @@ def loader(dataset: Dataset[Any], *, batch_size: int | None = None, seed: int = 
 
 
 class _Shares(Sampler[list[int]]):
-    """The indices of this worker's share of each global batch of an epoch."""
+    """The indices of this worker's share of each global batch of an epoch, as a batch sampler."""
 
     def __init__(self, dataset: object, *, batch: int, rank: int, workers: int, seed: int) -> None:
         if not isinstance(dataset, Sized):
             raise TypeError(
-                "mlcd.torch.loader: the dataset has no length; share its stream yourself (mlcd.share_of_batch)"
+                "mlcd.torch.loader: the dataset has no length; divide its stream yourself (mlcd.share_of_batch)"
             )
         self.size, self.batch, self.rank, self.workers, self.seed = len(dataset), batch, rank, workers, seed
         if not workers <= batch <= self.size:

@@ -1,4 +1,4 @@
-"""Checkpoints of whatever has a state_dict."""
+"""Checkpoints of objects with a state_dict."""
 
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -9,21 +9,21 @@ from torch.nn.parallel import DistributedDataParallel
 
 from mlcd.torch.group import device
 from mlcd.training import checkpoints
-from mlcd.training.training_progress import course
+from mlcd.training.training_progress import current_progress
 
 _STATE = "state.pt"
 _RATES = "mlcd.learning_rates"
 
 
 def checkpoint(**things: Any) -> int:
-    """Restore model, optimizer, scheduler and the like, and have them saved; returns the samples already done.
+    """Restore model, optimizer, scheduler and the like, and save them from now on; returns the samples already done.
 
     Takes anything with state_dict and load_state_dict, by a name of your own: model=..., optimizer=... A parallel model
-    is saved without its wrapper. Call it on every worker, after init where there are several: the first one reads the
-    checkpoint and the others are given what it read, so that they need not share any files.
+    is saved without its wrapper. Call it on every worker, after init where there are several: the first worker reads
+    the checkpoint and sends it to the others, so that they need not share any files.
 
-    An optimizer's learning rate goes on as it was, times what it was made with now over what it was made with then: a
-    training that goes on with another batch takes the rate of that batch, and a schedule keeps its place.
+    An optimizer's learning rate is restored, times the ratio of its initial rate now to its initial rate then. So a
+    training that continues with another batch uses the rate of that batch, and a schedule keeps its position.
     """
     for name, thing in things.items():
         if not isinstance(thing, _HasState):
@@ -33,7 +33,7 @@ def checkpoint(**things: Any) -> int:
     }
 
     rates = {
-        name: [g.get("initial_lr", g["lr"]) for g in thing.param_groups]  # a schedule may begin at 0
+        name: [g.get("initial_lr", g["lr"]) for g in thing.param_groups]  # a schedule may start at 0
         for name, thing in bare.items()
         if isinstance(thing, torch.optim.Optimizer)
     }
@@ -44,18 +44,18 @@ def checkpoint(**things: Any) -> int:
         with (folder / _STATE).open("wb") as file:
             try:
                 torch.save(state, file)
-            except RuntimeError as error:  # PyTorch's writer says so when the disk is full
+            except RuntimeError as error:  # raised by PyTorch's writer when the disk is full
                 raise OSError(f"writing {_STATE} failed ({error})") from error
 
-    here = course()
-    found = _newest_state(here.surroundings.checkpoint_folder)
+    here = current_progress()
+    found = _newest_state(here.env.checkpoint_folder)
     if found is not None:
         samples, state = found
         for name, thing in bare.items():
             thing.load_state_dict(state[name])
         _rescale(bare, rates, state.get(_RATES, {}))
         here.restored(samples)
-    here.save_by(save)
+    here.save_with(save)
     return here.samples
 
 

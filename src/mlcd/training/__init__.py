@@ -1,4 +1,4 @@
-"""What a training script calls. It runs on the nodes, so it uses the standard library only, and of mlcd its errors.
+"""The functions that a training script calls. They run on the nodes: standard library and mlcd's errors only.
 
-Outside a job of mlcd none of it does anything but iterate: a script with these calls runs by hand as before.
+Outside a job of mlcd they only iterate: a script with these calls runs by hand as before.
 """

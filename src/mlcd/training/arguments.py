@@ -1,4 +1,4 @@
-"""Checks of what a training script hands over; each raises BadInput that names the call and the argument."""
+"""Checks of a training script's arguments; each raises BadInput that names the call and the argument."""
 
 from collections.abc import Iterable
 from typing import SupportsIndex
@@ -7,13 +7,13 @@ from mlcd.errors import BadInput
 
 
 def check_count(call: str, name: str, value: SupportsIndex | None) -> None:
-    """Refuses what is neither a whole number nor None."""
+    """Raises BadInput unless `value` is a whole number or None."""
     if value is not None and (isinstance(value, bool) or not hasattr(value, "__index__")):
         raise _wrong(call, name, "must be a whole number", value)
 
 
 def check_number(call: str, name: str, value: object) -> None:
-    """Refuses what cannot be taken for one number; arrays and tensors with one element can."""
+    """Raises BadInput unless float() accepts `value`, as it does arrays and tensors with one element."""
     try:
         if isinstance(value, str | bytes | bool):
             raise TypeError
@@ -23,15 +23,15 @@ def check_number(call: str, name: str, value: object) -> None:
 
 
 def check_function(call: str, name: str, value: object) -> None:
-    """Refuses what cannot be called."""
+    """Raises BadInput unless `value` can be called."""
     if not callable(value):
         raise _wrong(call, name, "must be a function", value)
 
 
 def check_loader(call: str, value: Iterable[object]) -> None:
-    """Refuses what cannot be iterated over."""
+    """Raises BadInput unless `value` can be iterated over."""
     if not (hasattr(value, "__iter__") or hasattr(value, "__getitem__")):
-        raise _wrong(call, "loader", "must be something to iterate over, such as a DataLoader", value)
+        raise _wrong(call, "loader", "must be an iterable, such as a DataLoader", value)
 
 
 def _wrong(call: str, name: str, problem: str, value: object) -> BadInput:

@@ -1,7 +1,7 @@
-"""A folder of checkpoints: one folder each, whole or not there.
+"""A folder of checkpoints: one folder each, complete or absent.
 
 step-SAMPLES/mlcd.json   {"samples": SAMPLES}, written last
-step-SAMPLES/...         what the training saved
+step-SAMPLES/...         the files that the training saved
 .step-SAMPLES.partial/   one that is being written
 """
 
@@ -19,22 +19,22 @@ _MARK = "mlcd.json"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One that is whole: `samples` of the training had been done."""
+    """A complete checkpoint, saved after `samples` of the training."""
 
     path: Path
     samples: int
 
 
 def newest(folder: Path) -> Checkpoint | None:
-    """The whole checkpoint with the most samples, or None."""
+    """The complete checkpoint with the most samples, or None."""
     found = sorted(_whole(folder), key=lambda checkpoint: checkpoint.samples)
     return found[-1] if found else None
 
 
 def write(folder: Path, samples: int, save: Callable[[Path], None]) -> Checkpoint:
-    """Have `save` fill a new checkpoint; the older ones go only when it is whole.
+    """Let `save` fill a new checkpoint; older ones are deleted only when it is complete.
 
-    Raises whatever `save` raises, OSError where the disk is full; the folder is then as it was.
+    Raises whatever `save` raises, OSError where the disk is full; the folder is then unchanged.
     """
     final, partial = folder / f"step-{samples}", folder / f".step-{samples}.partial"
     folder.mkdir(parents=True, exist_ok=True)
@@ -48,10 +48,10 @@ def write(folder: Path, samples: int, save: Callable[[Path], None]) -> Checkpoin
         shutil.rmtree(final, ignore_errors=True)
         partial.rename(final)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)  # there only where it did not become whole
+        shutil.rmtree(partial, ignore_errors=True)  # exists only if the checkpoint is incomplete
     for checkpoint in older:
         shutil.rmtree(checkpoint.path, ignore_errors=True)
-    for left in folder.glob(".step-*.partial"):  # of a process that was killed while it saved
+    for left in folder.glob(".step-*.partial"):  # of a process that was killed while saving
         shutil.rmtree(left, ignore_errors=True)
     return Checkpoint(final, samples)
 
@@ -68,7 +68,7 @@ def _whole(folder: Path) -> list[Checkpoint]:
 
 
 def _reach_the_disk(folder: Path) -> None:
-    # Renamed but empty files after a power cut would look like a whole checkpoint.
+    # Without it, a power cut could leave renamed but empty files that look like a complete checkpoint.
     for path in folder.rglob("*"):
         if path.is_file():
             with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""The job's own report: JSON lines that mlcd reads while the job runs."""
+"""The job's progress file: JSON lines that mlcd reads while the job runs."""
 
 import json
 import sys
@@ -9,9 +9,9 @@ from typing import TextIO
 
 
 class ProgressFile:
-    """Appends lines to `path`; with None it says nothing.
+    """Appends lines to `path`; with None it writes nothing.
 
-    A line that cannot be written (a full disk) is left out and said once on standard error: the training goes on.
+    A line that cannot be written (a full disk) is dropped, with one message on standard error; the training continues.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -19,10 +19,10 @@ class ProgressFile:
         self._file: TextIO | None = None
         self._failed = False
         self.last_written = 0.0
-        """When the last line was written, by time.monotonic()."""
+        """When the last line was written, in time.monotonic()."""
 
     def write(self, **fields: float | str | Mapping[str, float | None]) -> None:
-        """One line with the time and these fields, at once on its way to the reader."""
+        """Write one line with the time and these fields, and flush it."""
         if self._path is None:
             return
         self.last_written = time.monotonic()
@@ -34,7 +34,7 @@ class ProgressFile:
             self._file.write(line)
             self._file.flush()
         except OSError as error:
-            # A fresh file object next time: this one would write its half-kept line again and again.
+            # Open the file anew next time: this object would try to write its buffered line again and again.
             self._file = None
             if not self._failed:
                 self._failed = True

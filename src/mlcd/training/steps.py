@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from mlcd.training.arguments import check_count, check_function, check_loader, check_number
-from mlcd.training.training_progress import TrainingProgress, course
+from mlcd.training.training_progress import TrainingProgress, current_progress
 
 Batch = TypeVar("Batch")
 
@@ -13,25 +13,25 @@ Batch = TypeVar("Batch")
 def steps(loader: Iterable[Batch], *, batch_size: int | None = None, total: int | None = None) -> Iterator[Batch]:
     """The loader's batches; each counts as `batch_size` samples once its step is done.
 
-    batch_size  the global batch: of all workers together. By default the job file's `batch`
-    total       samples of the whole training: goes over the loader again and again until they are done, telling its
-                sampler the epoch. Without it one pass over the loader, as the loader itself would give; the work's end
-                is then that of the job file, and a script's own loop over epochs runs empty from there
+    batch_size  the global batch, of all workers together. Default: the job file's `batch`
+    total       samples of the whole training: repeats the loader until they are done, and sets its sampler's epoch.
+                Without it, one pass over the loader; the training then ends at the job file's samples, after which
+                the passes of a script's own loop over epochs are empty
 
-    Counts go on from the checkpoint that was restored and from the loops before. In the middle of a job of mlcd it
-    saves through what mlcd.checkpoint was given, and raises SystemExit(0) when mlcd asked for the end of a trial.
-    Raises ValueError where the batch is not known but needed, and when the loader gives nothing although work is left;
-    BadInput for arguments of the wrong type, as all functions here do.
+    Counting continues from the restored checkpoint and from earlier loops. In a job of mlcd it saves with the function
+    given to mlcd.checkpoint, and raises SystemExit(0) when mlcd has asked for the end of a trial. Raises ValueError
+    where the batch is unknown but needed, and when the loader gives no batch before the work is done; BadInput for
+    arguments of the wrong type, as all functions here do.
     """
     check_loader("steps", loader)
     check_count("steps", "batch_size", batch_size)
     check_count("steps", "total", total)
-    here = course()
-    batch = here.surroundings.batch if batch_size is None else batch_size
-    needed = total is not None or here.surroundings.progress_file is not None
+    here = current_progress()
+    batch = here.env.batch if batch_size is None else batch_size
+    needed = total is not None or here.env.progress_file is not None
     if batch is None and needed:
         raise ValueError(
-            "mlcd.steps: how many samples is one step? give batch_size=, the batch of all workers together"
+            "mlcd.steps: the samples of one step are unknown; give batch_size=, the batch of all workers together"
         )
     if (batch is not None and batch < 1) or (total is not None and total < 0):
         raise ValueError(f"mlcd.steps: batch_size must be at least 1 and total no less than 0 (got {batch}, {total})")
@@ -39,7 +39,7 @@ def steps(loader: Iterable[Batch], *, batch_size: int | None = None, total: int 
 
 
 def _steps(here: TrainingProgress, loader: Iterable[Batch], batch: int, total: int | None) -> Iterator[Batch]:
-    end = here.surroundings.samples if total is None else total
+    end = here.env.samples if total is None else total
     here.begin(total)
     epoch = _epochs_done(here.samples, loader, batch)
     while not here.reached and (end is None or here.samples < end):
@@ -61,43 +61,43 @@ def _steps(here: TrainingProgress, loader: Iterable[Batch], batch: int, total: i
 
 
 def checkpoint(*, save: Callable[[Path], None], load: Callable[[Path], None]) -> int:
-    """Restore the training, and have it saved from now on; returns the samples already done, 0 at the start.
+    """Restore the training, and save it from now on; returns the samples already done, 0 at the start.
 
-    save  is given an empty folder and fills it; called by the first worker only, between two steps
-    load  is given such a folder; called at once, by every worker, when there is a checkpoint to go on from
+    save  gets an empty folder and fills it; called by the first worker only, between two steps
+    load  gets such a folder; called immediately, by every worker, when there is a checkpoint to continue from
 
-    Outside mlcd, or when the job file says no `checkpoints: true`, neither is ever called.
+    Outside mlcd, or without `checkpoints: true` in the job file, neither is ever called.
     """
     check_function("checkpoint", "save", save)
     check_function("checkpoint", "load", load)
-    return course().go_on_from(load, save)
+    return current_progress().restore_newest(load, save)
 
 
 def score(**metrics: float) -> bool:
-    """Tell how good the model is now, by the names of your metrics; True when that is the job's `target`.
+    """Report the model's metrics, by names of your own; returns whether they meet the job's `target`.
 
-    Call it on every worker with the same numbers, inside the loop of `mlcd.steps`: where the target is met, that loop
-    ends after this step, on all of them. Numbers that are none are left out, with a warning.
+    Call it on every worker with the same numbers, inside the loop of `mlcd.steps`: when the target is met, that loop
+    ends after this step, on all workers. Values that are not finite are ignored, with a warning.
     """
     for name, value in metrics.items():
         check_number("score", name, value)
-    return course().report(metrics)
+    return current_progress().report(metrics)
 
 
 def learning_rate(default: float) -> float:
-    """The learning rate that the job file's rule gives for this job's batch; `default` where there is none."""
+    """The learning rate for this job's batch by the job file's rule; `default` without a rule."""
     check_number("learning_rate", "default", default)
-    given = course().surroundings.learning_rate
+    given = current_progress().env.learning_rate
     return default if given is None else given
 
 
 def share_of_batch(batch_size: int | None = None) -> int:
-    """This worker's part of the global batch (by default the job file's): parts differ by one sample at most.
+    """This worker's share of the global batch (default: the job file's); shares differ by one sample at most.
 
-    Raises ValueError where the batch is not known or too small for every worker to have a sample.
+    Raises ValueError where the batch is unknown, or too small for every worker to have a sample.
     """
     check_count("share_of_batch", "batch_size", batch_size)
-    here = course().surroundings
+    here = current_progress().env
     batch = here.batch if batch_size is None else batch_size
     if batch is None:
         raise ValueError("mlcd.share_of_batch: give batch_size=, the batch of all workers together")
@@ -110,7 +110,7 @@ def _epochs_done(samples: int, loader: object, batch: int) -> int:
     length = getattr(loader, "__len__", None)
     try:
         passes = 0 if length is None else int(length())
-    except TypeError:  # a loader over a stream has __len__ and refuses it
+    except TypeError:  # a loader over a stream has a __len__ that raises
         return 0
     return samples // (passes * batch) if passes else 0
 

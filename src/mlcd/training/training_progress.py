@@ -1,4 +1,4 @@
-"""How far the training of this process is: counting, reporting, saving, and ending when asked to."""
+"""The progress of this process's training: counting, reporting, saving, and ending when asked to."""
 
 import atexit
 import math
@@ -15,57 +15,57 @@ from mlcd.training.progress import ProgressFile
 from mlcd.training.worker_env import WorkerEnv
 
 REPORT_SECONDS = 0.1
-"""Between two progress lines, at least."""
+"""The least time between two progress lines."""
 
-PATIENCE_SECONDS = 10.0
-"""How long a process that was asked to stop may take to clean up after itself."""
+CLEANUP_SECONDS = 10.0
+"""How long a process that was asked to stop may take to clean up."""
 
 Save = Callable[[Path], None]
 
 
 class TrainingProgress:
-    """The samples of the whole training that are done, those of the restored checkpoint included.
+    """Counts the samples done in the whole training, including those of the restored checkpoint.
 
-    One for each process: several loops go on counting where the last one stopped. Only the head reports and saves.
+    One per process: a further loop continues the count of the previous one. Only the head reports and saves.
     """
 
-    def __init__(self, surroundings: WorkerEnv) -> None:
-        self.surroundings = surroundings
+    def __init__(self, env: WorkerEnv) -> None:
+        self.env = env
         self.samples = 0
-        self._progress = ProgressFile(surroundings.progress_file if surroundings.head else None)
+        self._progress = ProgressFile(env.progress_file if env.head else None)
         self._reported: int | None = None
         self._save: Save | None = None
         self._saved: int | None = None
         self._save_next = 0.0
-        self._step_samples = surroundings.batch
+        self._step_samples = env.batch
         self._diverged = False
         self.reached = False
-        """Whether the job's target was met: the loop ends, and a trial that goes on from here has nothing to do."""
+        """Whether the job's target was met: the loop ends, and a trial that continues from here has nothing to do."""
 
-    def go_on_from(self, load: Save, save: Save) -> int:
-        """Have `load` restore the newest checkpoint, where there is one; `save` is called from now on.
+    def restore_newest(self, load: Save, save: Save) -> int:
+        """Restore the newest checkpoint, if any, with `load`; `save` is called from now on.
 
         Returns the samples done so far.
         """
-        folder = self.surroundings.checkpoint_folder
+        folder = self.env.checkpoint_folder
         found = checkpoints.newest(folder) if folder is not None else None
         if found is not None:
             load(found.path)
             self.restored(found.samples)
-        self.save_by(save)
+        self.save_with(save)
         return self.samples
 
     def restored(self, samples: int) -> None:
-        """The training goes on from a checkpoint with this many samples."""
+        """Note that the training continues from a checkpoint with this many samples."""
         self.samples = self._saved = samples
 
-    def save_by(self, save: Save) -> None:
-        """Save by this function, every so often and before the end."""
+    def save_with(self, save: Save) -> None:
+        """Save with this function, every `checkpoint_seconds` and before the end."""
         self._save = save
-        self._save_next = time.monotonic() + self.surroundings.checkpoint_seconds
+        self._save_next = time.monotonic() + self.env.checkpoint_seconds
 
     def begin(self, total: int | None = None) -> None:
-        """A loop starts; `total` is the work of the whole training where the script says it."""
+        """Note that a loop starts; `total` is the work of the whole training where the script gives it."""
         if self._reported is None:
             atexit.register(self._report)
             self._reported = self.samples
@@ -73,13 +73,13 @@ class TrainingProgress:
             self._progress.write(samples=self.samples, **extra)
 
     def advance(self, samples: int) -> None:
-        """One step more is done. Raises SystemExit(0) when the stop file is there, once all is saved."""
+        """Count one more step. When the stop file exists, saves and raises SystemExit(0)."""
         self.samples += samples
         self._step_samples = samples
-        if not self.surroundings.head:
+        if not self.env.head:
             return
         now = time.monotonic()
-        stop = self.surroundings.stop_file
+        stop = self.env.stop_file
         if stop is not None and stop.exists():
             self._end()
         if now >= self._progress.last_written + REPORT_SECONDS:
@@ -88,10 +88,10 @@ class TrainingProgress:
             self.save()
 
     def noise(self, *, workers: int, batch: int | None = None, **norms: float) -> None:
-        """Report squared norms of the gradients of the step done last, by `workers` with `batch` samples in all.
+        """Report squared norms of the last step's gradients, of `workers` with `batch` samples together.
 
-        Where the batch is not given it is what `advance` counts for a step, or the job file's. Numbers that are none
-        are reported as null, with a warning when they begin.
+        The default batch is what `advance` counts for a step, or the job file's. Values that are not finite are
+        reported as null, with a warning for the first of them.
         """
         finite = all(math.isfinite(value) for value in norms.values())
         if not finite and not self._diverged:
@@ -104,8 +104,8 @@ class TrainingProgress:
         self._progress.write(samples=self.samples, noise={**squares, "workers": workers, "batch": samples_a_step})
 
     def report(self, metrics: Mapping[str, float]) -> bool:
-        """Report how good the model is now; True when that is the job's target, at which the loop ends."""
-        target = self.surroundings.target
+        """Report metrics of the model now; returns whether they meet the job's target, at which the loop ends."""
+        target = self.env.target
         finite = {name: float(value) for name, value in metrics.items() if math.isfinite(value)}
         for name in metrics.keys() - finite.keys():
             self.warn(f"the {name} at {self.samples} samples is not a number")
@@ -116,17 +116,17 @@ class TrainingProgress:
         return self.reached
 
     def finish(self) -> None:
-        """The work is done."""
+        """Report and save at the end of the work."""
         self._report()
         self.save()
 
     def save(self) -> None:
-        """Save now, where the script said how and this process is the head; nothing new, nothing saved.
+        """Save now, if the script gave a function for it, this process is the head and there are new samples.
 
-        A full disk is told and survived: the last checkpoint stays, the training goes on.
+        On a full disk it warns: the last checkpoint stays and the training continues.
         """
-        folder = self.surroundings.checkpoint_folder
-        if self._save is None or folder is None or not self.surroundings.head or self._saved == self.samples:
+        folder = self.env.checkpoint_folder
+        if self._save is None or folder is None or not self.env.head or self._saved == self.samples:
             return
         try:
             checkpoints.write(folder, self.samples, self._save)
@@ -135,10 +135,10 @@ class TrainingProgress:
         else:
             self._saved = self.samples
             self._progress.write(checkpoint=self.samples)
-        self._save_next = time.monotonic() + self.surroundings.checkpoint_seconds
+        self._save_next = time.monotonic() + self.env.checkpoint_seconds
 
     def warn(self, text: str) -> None:
-        """Something is wrong and the training goes on."""
+        """Report a problem that does not stop the training."""
         print(f"mlcd: {text}", file=sys.stderr)  # noqa: T201
         self._progress.write(warning=text)
 
@@ -150,19 +150,19 @@ class TrainingProgress:
     def _end(self) -> None:
         self._report()
         self.save()
-        # What the script does on its way out may wait for the other workers, which are not told to stop.
-        threading.Thread(target=_leave, daemon=True, name="mlcd-stop").start()
+        # The script's own cleanup may wait for the other workers, which are not asked to stop.
+        threading.Thread(target=_exit_after_cleanup, daemon=True, name="mlcd-stop").start()
         raise SystemExit(0)
 
 
-def _leave() -> None:
-    time.sleep(PATIENCE_SECONDS)
+def _exit_after_cleanup() -> None:
+    time.sleep(CLEANUP_SECONDS)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
 @cache
-def course() -> TrainingProgress:
-    """This process's course, by its variables as they are at the first call."""
+def current_progress() -> TrainingProgress:
+    """The progress of this process, made from its environment variables at the first call."""
     return TrainingProgress(WorkerEnv.read(os.environ))

@@ -1,4 +1,4 @@
-"""What the agent told this process by its variables: its place among the others and where to report."""
+"""The environment variables that the agent sets for this process: its rank, and where to report."""
 
 import json
 from collections.abc import Mapping
@@ -17,19 +17,19 @@ class TargetEnv:
     higher: bool = True
 
     def is_met_by(self, value: float) -> bool:
-        """Whether this is as good, or better."""
+        """Whether `value` is as good or better."""
         return value >= self.value if self.higher else value <= self.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerEnv:
-    """The place of this process in the job; outside mlcd a job of one process that reports nowhere.
+    """The place of this process in the job; outside mlcd, the only process of a job that reports nowhere.
 
-    head                whether this is the process that reports, saves and looks for the stop file
+    head                whether this process reports, saves and checks for the stop file
     rank, workers       among the processes that train
     batch, samples      of the whole job: the global batch and the work to do, where the job file has them
-    noise, noise_every  whether the gradients' norms are wanted, and every how many steps, where that is said
-    learning_rate       what the job's rule gives for its batch
+    noise, noise_every  whether to report the gradients' norms, and every how many steps, where the user set that
+    learning_rate       for the job's batch, by its rule
     target              the metric at which the training is done
     """
 
@@ -49,10 +49,10 @@ class WorkerEnv:
 
     @classmethod
     def read(cls, env: Mapping[str, str]) -> "WorkerEnv":
-        """From the variables of torchrun, mlcd or Slurm. Raises ValueError naming the one that is no number."""
+        """From the variables of torchrun, mlcd or Slurm. Raises ValueError that names a malformed one."""
         every = _first(env, "MLCD_NOISE_EVERY")
         if every is not None and every < 1:
-            raise ValueError(f"MLCD_NOISE_EVERY: at least 1 (got {every})")
+            raise ValueError(f"MLCD_NOISE_EVERY: must be at least 1 (got {every})")
         rank = _first(env, "RANK", "MLCD_RANK", "SLURM_PROCID") or 0
         return cls(
             head=rank == 0 and env.get("MLCD_ROLE", "worker") in ("worker", "chief") and _is_chief(env),
@@ -78,7 +78,7 @@ def _number(env: Mapping[str, str], name: str) -> float | None:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"{name}: not a number (got {text!r})") from None
+        raise ValueError(f"{name}: must be a number (got {text!r})") from None
 
 
 def _first(env: Mapping[str, str], *names: str) -> int | None:
@@ -91,7 +91,7 @@ def _path(env: Mapping[str, str], name: str) -> Path | None:
 
 
 def _is_chief(env: Mapping[str, str]) -> bool:
-    # TensorFlow's parameter-server cluster has a chief beside worker 0, on the same node.
+    # TensorFlow's parameter-server cluster has a chief in addition to worker 0, on the same node.
     if not env.get("TF_CONFIG"):
         return True
     config = json.loads(env["TF_CONFIG"])

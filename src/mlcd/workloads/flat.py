@@ -11,13 +11,13 @@ from mlcd.workloads.model import Floats
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """Where each array of a model lies in its parameter vector."""
+    """The position of each array of a model in its parameter vector."""
 
     shapes: Mapping[str, tuple[int, ...]]
 
     @property
     def size(self) -> int:
-        """How many numbers there are in all."""
+        """Total number of parameters."""
         return sum(math.prod(shape) for shape in self.shapes.values())
 
     def views(self, vector: Floats) -> dict[str, Floats]:

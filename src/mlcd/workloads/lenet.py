@@ -1,4 +1,4 @@
-"""LeNet over grey pictures of 20 x 20, in numpy: two convolutions with pooling, then two full layers."""
+"""LeNet on greyscale images of 20 x 20, in numpy: two convolutions with max pooling, then two dense layers."""
 
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ FLAT = Flat(
 
 
 class _Pass(NamedTuple):
-    """What the way back needs of the way there."""
+    """Values of the forward pass that the backward pass needs."""
 
     patches1: Floats
     conv1: Floats
@@ -37,7 +37,7 @@ class _Pass(NamedTuple):
 
 
 class LeNet:
-    """After LeCun et al. 1998, with rectified units and the greatest of 2 x 2 in place of tanh and means.
+    """After LeCun et al. 1998, with ReLU and 2 x 2 max pooling in place of tanh and average pooling.
 
     x  (B, 400) or (B, 20, 20), 0 to 255
     y  (B,) 0 to 9
@@ -96,7 +96,7 @@ def _patches(pictures: Floats) -> Floats:
 
 
 def _spread(patches: Floats, side: int) -> Floats:
-    """The transpose of `_patches`: (B, h, w, 5, 5, C) added up onto (B, side, side, C)."""
+    """The transpose of `_patches`: (B, h, w, 5, 5, C) summed into (B, side, side, C)."""
     count, high, wide, _, _, channels = patches.shape
     pictures = np.zeros((count, side, side, channels), dtype=np.float32)
     for row in range(5):
@@ -106,14 +106,14 @@ def _spread(patches: Floats, side: int) -> Floats:
 
 
 def _pool(maps: Floats) -> Floats:
-    """The greatest of each 2 x 2."""
+    """2 x 2 max pooling."""
     count, high, wide, channels = maps.shape
     found: Floats = maps.reshape(count, high // 2, 2, wide // 2, 2, channels).max(axis=(2, 4))
     return found
 
 
 def _unpool(up: Floats, maps: Floats, pooled: Floats) -> Floats:
-    """The gradient to where the greatest was; to each of them where several are equal, in equal parts."""
+    """The gradient of `_pool`: goes to the maximum of each 2 x 2, in equal parts where several are equal."""
     count, high, wide, channels = maps.shape
     split = maps.reshape(count, high // 2, 2, wide // 2, 2, channels)
     at = split == pooled[:, :, None, :, None, :]

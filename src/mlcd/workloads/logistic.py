@@ -1,4 +1,4 @@
-"""Logistic regression over hashed features: what click-through rates are predicted with."""
+"""Logistic regression over hashed features, as used to predict click-through rates."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,13 +6,13 @@ from numpy.typing import NDArray
 from mlcd.workloads.model import Floats, Rows
 
 BUCKETS = 16_384
-"""Features are hashed into so many weights; one more is the bias."""
+"""Number of weights that features are hashed into; one more weight is the bias."""
 
 
 class Logistic:
     """p(click) = sigmoid(w0 + sum of w[i] over the row's feature numbers i); log loss.
 
-    x  (B, K) feature numbers; those beyond BUCKETS fall onto the first ones again
+    x  (B, K) feature numbers; taken modulo BUCKETS
     y  (B,) 0 or 1
     """
 

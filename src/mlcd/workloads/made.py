@@ -1,4 +1,4 @@
-"""Data made from a seed, the same on every machine: clicks, digits, short reviews. Nothing is downloaded."""
+"""Synthetic data from a seed, the same on every machine: clicks, digits, short reviews. Nothing is downloaded."""
 
 from typing import Any
 
@@ -22,11 +22,11 @@ _GLYPHS = (
     "01110 10001 10001 01110 10001 10001 01110",
     "01110 10001 10001 01111 00001 00010 01100",
 )
-"""The digits on a grid of 5 x 7, as on any small display."""
+"""The digits as 5 x 7 bitmaps."""
 
 
 def clicks(rows: int = 12_000, seed: int = 0) -> Arrays:
-    """Click-through data: 12 fields of very unequal sizes, values as frequent as 1/rank, hashed; about 1 in 5 clicks.
+    """Click-through data: 12 fields of very unequal sizes, value frequencies of 1/rank, hashed; about 1 in 5 clicks.
 
     x  (rows, 12) uint16 feature numbers below 16,384
     y  (rows,) uint8
@@ -45,7 +45,7 @@ def clicks(rows: int = 12_000, seed: int = 0) -> Arrays:
 
 
 def digits(rows: int = 4_000, seed: int = 0) -> Arrays:
-    """Digits drawn large on 20 x 20, each shifted, slanted, stretched and dimmed by chance, under noise.
+    """Digits on 20 x 20 pixels, each randomly shifted, slanted, stretched and dimmed, with noise.
 
     x  (rows, 400) uint8
     y  (rows,) uint8
@@ -66,10 +66,10 @@ def digits(rows: int = 4_000, seed: int = 0) -> Arrays:
 
 
 def reviews(rows: int = 6_000, seed: int = 0) -> Arrays:
-    """Short reviews of 24 word numbers: praise and blame among filler, each turned round by a `not` before it.
+    """Short reviews of 24 word numbers: praise and blame among filler; a `not` before a word reverses it.
 
-    x  (rows, 24) uint16 below 2,000; 1 is `not`, 2..61 praise, 62..121 blame, the rest says nothing
-    y  (rows,) uint8; one in twenty-five is labelled wrongly
+    x  (rows, 24) uint16 below 2,000; 1 is `not`, 2..61 praise, 62..121 blame, the rest filler
+    y  (rows,) uint8; 1 in 25 has the wrong label
     """
     random = np.random.default_rng([seed, 3])
     frequent = 1.0 / np.arange(1, WORDS - 122 + 1)
@@ -88,4 +88,4 @@ def reviews(rows: int = 6_000, seed: int = 0) -> Arrays:
 
 
 MADE = {"logistic": clicks, "lenet": digits, "text-cnn": reviews}
-"""The data of each built-in model where a job names none."""
+"""The default data of each built-in model."""

@@ -1,4 +1,4 @@
-"""The seam between a function and what it trains: three methods over one flat vector of parameters."""
+"""The interface between a function and the model it trains: three methods over one flat vector of parameters."""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,9 +13,9 @@ Rows = NDArray[Any]
 
 @runtime_checkable
 class Model(Protocol):
-    """What a user's `make_model()` returns. Parameters are one flat float32 vector: they travel and add up as such.
+    """What a user's `make_model()` returns. Parameters are one flat float32 vector, which functions send and add.
 
-    A function that dies is called again with the same arguments, so that no method may keep state.
+    A function that dies is called again with the same arguments, so no method may keep state.
     """
 
     def start(self, seed: int) -> Floats:
@@ -23,7 +23,7 @@ class Model(Protocol):
         ...
 
     def gradient(self, parameters: Floats, x: Rows, y: Rows) -> Floats:
-        """(P,) of the mean loss over the rows of a mini-batch. Must not change `parameters`."""
+        """(P,) gradient of the mean loss over the rows of a mini-batch. Must not change `parameters`."""
         ...
 
     def loss(self, parameters: Floats, x: Rows, y: Rows) -> float:
@@ -32,15 +32,15 @@ class Model(Protocol):
 
 
 class NotAModel(Exception):
-    """What was named as a model is none; the text says why, for the user."""
+    """What the user named is not a model; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltIn:
     """A model that comes with mlcd.
 
-    rate        of a step, unless the job says otherwise: chosen on its own made data
-    parameters  how many there are
+    rate        default learning rate, chosen on the model's synthetic data
+    parameters  number of parameters
     """
 
     module: str
@@ -63,14 +63,14 @@ BUILT_IN = {
         attribute="LeNet",
         rate=0.08,
         parameters=8_882,
-        summary="LeNet over grey pictures of 20 x 20",
+        summary="LeNet on greyscale images of 20 x 20",
     ),
     "text-cnn": BuiltIn(
         module="mlcd.workloads.text_cnn",
         attribute="TextCnn",
         rate=0.4,
         parameters=34_501,
-        summary="a convolution over words, with the greatest over time",
+        summary="a convolution over words with max pooling over time",
     ),
 }
 
@@ -83,7 +83,7 @@ def built_in(name: str) -> Model:
 
 
 def checked(made: object, name: str) -> Model:
-    """`made`, when it has the three methods. Raises NotAModel."""
+    """`made`, if it has the three methods. Raises NotAModel."""
     if not isinstance(made, Model):
         missing = [method for method in ("start", "gradient", "loss") if not callable(getattr(made, method, None))]
         raise NotAModel(f"{name} made a {type(made).__name__}, which has no {' and no '.join(missing)}")

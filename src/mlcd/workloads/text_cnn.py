@@ -1,4 +1,4 @@
-"""A convolution over words with the greatest over time (Kim 2014), in numpy; one logit: good or bad."""
+"""A convolution over words with max pooling over time (Kim 2014), in numpy; one logit: good or bad."""
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -16,11 +16,11 @@ FLAT = Flat(
         "out_bias": (1,),
     }
 )
-_FIRST_SPREAD = 0.25
+_INITIAL_DEVIATION = 0.25
 
 
 class TextCnn:
-    """Words to vectors, windows of 3 words through 50 filters, the greatest of each filter, one logit; log loss.
+    """Word vectors, windows of 3 words through 50 filters, the maximum of each filter, one logit; log loss.
 
     x  (B, 24) word numbers below 2,000
     y  (B,) 0 or 1
@@ -30,7 +30,7 @@ class TextCnn:
         """(34501,)."""
         vector = FLAT.start(seed)
         words = FLAT.views(vector)["words"]
-        words[...] = np.random.default_rng(seed).normal(0.0, _FIRST_SPREAD, words.shape)
+        words[...] = np.random.default_rng(seed).normal(0.0, _INITIAL_DEVIATION, words.shape)
         return vector
 
     def gradient(self, parameters: Floats, x: Rows, y: Rows) -> Floats:
@@ -59,7 +59,7 @@ class TextCnn:
 
 
 def _forward(p: dict[str, Floats], x: Rows) -> tuple[Floats, Floats, Floats, Rows, Floats]:
-    """(windows, feature maps, the greatest of each, where it is, logits)."""
+    """(windows, feature maps, the maximum of each, its position, logits)."""
     words = p["words"][x.astype(np.int64)]
     windows = np.ascontiguousarray(sliding_window_view(words, REACH, axis=1).transpose(0, 1, 3, 2))
     windows = windows.reshape(len(x), LENGTH - REACH + 1, REACH * WIDTH)

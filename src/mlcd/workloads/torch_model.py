@@ -1,4 +1,4 @@
-"""A PyTorch module as a model of functions. The only file of this room that imports torch."""
+"""A PyTorch module as a model for functions. The only file of this room that imports torch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,13 +9,13 @@ from mlcd.workloads.model import Floats, Rows
 
 
 class TorchModel:
-    """What `make_model()` of one's own file returns to train a `torch.nn.Module` on functions.
+    """Returned by a user's `make_model()` to train a `torch.nn.Module` on functions.
 
     make    builds the module, untrained
-    loss    (output, target) to the mean loss, such as torch.nn.functional.cross_entropy
-    inputs  rows of x and of y to tensors; by default float32 and int64
+    loss    maps (output, target) to the mean loss, such as torch.nn.functional.cross_entropy
+    inputs  converts rows of x and of y to tensors; default: float32 and int64
 
-    Buffers such as those of batch normalisation are not parameters: they are not trained here.
+    Buffers, such as those of batch normalisation, are not parameters and are not trained.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class TorchModel:
         self._module = make()
 
     def start(self, seed: int) -> Floats:
-        """(P,) as PyTorch initialises the module after this seed."""
+        """(P,) as PyTorch initialises the module with this seed."""
         self._torch.manual_seed(seed)
         return self._flat(self._make().parameters())
 

@@ -1,1 +1,1 @@
-"""How well Scavenger's modes predict time and cost over cluster and batch, on measured trainings."""
+"""How well Scavenger's modes predict time and cost by cluster size and batch, on measured trainings."""

@@ -1,8 +1,8 @@
-"""What was known of the six measured jobs before anyone ran them: from published scripts and models, not from tables.
+"""Descriptions of the six measured jobs that need no run: from published scripts and models, not from the tables.
 
-Scripts: petuum/adaptdl, branch osdi21-artifact, benchmark/models (network, data set, epochs). Operations are those of
-the forward pass three times, two for each multiply and add; where a script does not state them they are counted from
-the network's layers.
+Scripts: petuum/adaptdl, branch osdi21-artifact, benchmark/models (network, data set, epochs). Operations are three
+times those of the forward pass, two for each multiply-add; where a script does not state them they are counted from the
+network's layers.
 """
 
 from mlcd.models.universal import JobDescription

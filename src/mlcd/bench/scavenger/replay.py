@@ -1,8 +1,8 @@
-"""A measured training as a cloud: jobs that take the tables' step times, report their noise and metric, and end.
+"""A measured training as a cloud: jobs with the tables' step times that report noise and metric, and end.
 
 The state of a training is its progress u from 0 to 1, the target. A step at batch B adds 1/iterations(B), whatever
-batch came before: the tables say nothing of a training that changed its batch half-way. A lease starts from the last
-checkpoint and saves one when it is finished, as jobs with `mlcd.checkpoint` do.
+the batch was before: the tables have no training that changed its batch. A lease starts from the last checkpoint and
+saves one when it finishes, as jobs with `mlcd.checkpoint` do.
 """
 
 import math
@@ -17,9 +17,9 @@ from mlcd.space import Config
 
 METRIC = "metric"
 START_SECONDS = 60.0
-"""Of a lease before its first sample: checkpoint, new processes, the first batch. Sources say 30 to 90 s."""
-POINTS = 100
-"""Reports of a whole training; in a trial every step or every second, whichever is longer."""
+"""From a lease's start to its first sample: checkpoint, new processes, the first batch. Sources give 30 to 90 s."""
+REPORTS_PER_TRAINING = 100
+"""Number of reports of a whole training; a trial reports every step or every second, whichever is longer."""
 
 
 def choice_of(config: Config) -> ClusterChoice:
@@ -29,11 +29,11 @@ def choice_of(config: Config) -> ClusterChoice:
 
 @dataclass(kw_only=True)
 class MeasuredTraining:
-    """One training of a model, from its first weights to its target.
+    """One training of a model, from its initial weights to its target.
 
-    simulated  False: the engine ends a simulated training where its own count of the work ends; this job ends itself,
-               at the tables' target, as real ones do
-    progress   u at the last checkpoint; `samples` those processed until then
+    simulated  False: the engine ends a simulated training by its own count of the work; this job ends by itself at the
+               tables' target, as real jobs do
+    progress   u at the last checkpoint; `samples` are those processed until then
     """
 
     truth: ScavengerTruth
@@ -54,7 +54,7 @@ class MeasuredTraining:
 
 @dataclass(kw_only=True)
 class MeasuredLease:
-    """A job on K GPUs with batch B, from the last checkpoint on; it is `Listening`, too."""
+    """A job on K GPUs with batch B that continues from the last checkpoint; it is also `Listening`."""
 
     training: MeasuredTraining
     order: Order
@@ -78,7 +78,7 @@ class MeasuredLease:
         truth, choice = self.training.truth, self.choice
         step = truth.step_seconds(choice)
         needed = max(1 - self.training.progress, 0.0) * truth.iterations[choice.batch]
-        every = 1.0 if self.order.purpose is Purpose.TRIAL else max(needed * step / POINTS, 1.0)
+        every = 1.0 if self.order.purpose is Purpose.TRIAL else max(needed * step / REPORTS_PER_TRAINING, 1.0)
         stride = max(math.ceil(every / step), 1)
         yield JobProgress(START_SECONDS, 0.0)
         while self._steps < needed:
@@ -87,14 +87,14 @@ class MeasuredLease:
             yield JobProgress(START_SECONDS + self._steps * step, self._steps * choice.batch)
 
     def finish(self, at: JobProgress) -> Settled:
-        """See Lease: the checkpoint is of the last step reported."""
+        """See Lease. The checkpoint is at the last reported step."""
         training, choice = self.training, self.choice
         training.progress += self._steps / training.truth.iterations[choice.batch]
         training.samples += self._steps * choice.batch
         return Settled(seconds=at.seconds, reached_samples=training.samples)
 
     def _report(self, before: float, *, ended: bool) -> None:
-        """The epochs of the table that ended since `before` steps, and the gradients' norms of now."""
+        """Report the table's epochs that ended since step `before`, and the current norms of the gradients."""
         training, batch = self.training, self.choice.batch
         truth = training.truth
         done = training.progress * truth.iterations[batch]
@@ -113,7 +113,7 @@ class MeasuredLease:
 
 
 def norms_of(noise_scale: float, choice: ClusterChoice) -> GradientNorms:
-    """What a job with this noise scale reports in the mean, with |G|^2 = 1 (see mlcd.models.noise)."""
+    """The expected report of a job with this noise scale, with |G|^2 = 1 (see mlcd.models.noise)."""
     workers, batch = choice.workers, choice.batch
     total = 1 + noise_scale / batch
     if workers == 1:

@@ -35,8 +35,8 @@ from mlcd.units import Usd
 
 MODES = ("full", "partial", "universal", "goodput")
 INSTANCE = "g4dn.12xlarge"
-TRIALS = TrialPolicy(seconds=2 * START_SECONDS, extra_seconds_per_3_nodes=0.0)
-"""Two minutes, of which one is the start; half as long again where the speed is not sure by then."""
+TRIAL_POLICY = TrialPolicy(seconds=2 * START_SECONDS, extra_seconds_per_3_nodes=0.0)
+"""Two minutes, one of which is the start; extended by half where the speed is still uncertain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +44,12 @@ class ScavengerRow:
     """One model and mode.
 
     trials       of the run for the least time; `restarts` of its training, to change K or B
-    *_mape       means of |predicted/true - 1| of the rest of the training when the search ended, over configurations
-                 that were not tried; None where there are none, or no training was left
-    regret_*     what the training alone takes or costs over the best there is, each from a run with that goal; the
-                 knee's is the share of its depth that is missing
-    overhead     all other time of the run for the least time, over its training's
-    total_ratio  all of that run's time over the best training's: what a user waits for
+    *_mape       mean of |predicted/true - 1| for the rest of the training when the search ended, over untried
+                 configurations; None where there are none, or the training was done
+    regret_*     time or cost of the training alone relative to the optimum, minus 1, each from a run with that goal;
+                 for the knee, the missing share of its depth
+    overhead     all other time of the run for the least time, relative to its training's
+    total_ratio  all of that run's time relative to the optimal training's: what a user waits for
     """
 
     model: str
@@ -69,7 +69,7 @@ class ScavengerRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScavengerSummary:
-    """Medians over models; errors over those that have one."""
+    """Medians over models; for errors, over the models that have them."""
 
     mode: str
     median_time_mape: float | None
@@ -81,10 +81,10 @@ class ScavengerSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trained:
-    """A run, and how far the training was when its search ended.
+class ReplayedTraining:
+    """A run, and the progress of the training when its search ended.
 
-    errors  (step, iterations, time) of each configuration that was not tried, at that moment
+    errors  (step, iterations, time) of each untried configuration at that moment
     """
 
     truth: ScavengerTruth
@@ -94,33 +94,33 @@ class Trained:
 
     @property
     def choice(self) -> ClusterChoice:
-        """What was chosen. Raises ValueError where nothing was."""
+        """The chosen configuration. Raises ValueError where there is none."""
         if self.run.choice is None:
             raise ValueError(f"{self.truth.name}: {self.run.stopped}")
         return choice_of(self.run.choice.config)
 
     @property
     def seconds(self) -> float:
-        """A whole training as this one went after the search, starts not counted."""
+        """Seconds of a whole training at the rate of this one after the search, without starts."""
         return self._whole(lambda _: 1.0, self.truth.seconds(self.choice))
 
     @property
     def usd(self) -> float:
-        """Its money."""
+        """Its cost in dollars."""
         price = self.run.problem.price
         return self._whole(lambda config: price(config).dollars / 3600, self.truth.usd(self.choice))
 
     def _whole(self, per_second: Callable[[Config], float], alone: float) -> float:
         remaining = 1 - self.progress
         if remaining < 1e-3:
-            return alone  # the trials trained to the end: as if it had been on the choice
+            return alone  # the trials completed the training: count it as if it had run on the choice
         return sum((a.seconds - START_SECONDS) * per_second(a.config) for a in self.run.attempts) / remaining
 
 
 def score(
     truths: Mapping[str, ScavengerTruth], *, models: Sequence[str] = (), modes: Sequence[str] = MODES, jobs: int = 1
 ) -> list[ScavengerRow]:
-    """A row a model and mode; `models` scores only those, while all are earlier runs for the universal mode.
+    """One row per model and mode; `models` limits the rows, while all truths are earlier runs for the universal mode.
 
     jobs  processes; see run_tasks
     """
@@ -133,7 +133,7 @@ def score(
                 )
     lent: dict[str, KnownJob | None] = {}
     if "universal" in modes:
-        lent = dict(zip(truths, run_tasks(_lent, [(truth,) for truth in truths.values()], jobs=jobs), strict=True))
+        lent = dict(zip(truths, run_tasks(_known_job, [(truth,) for truth in truths.values()], jobs=jobs), strict=True))
     tasks = []
     for name in models or truths:
         others = tuple(job for other, job in lent.items() if other != name and job is not None)
@@ -141,13 +141,13 @@ def score(
     return run_tasks(_row, tasks, jobs=jobs)
 
 
-def _lent(truth: ScavengerTruth) -> KnownJob | None:
-    """What an earlier run of this model has shown, as `mlcd train` reads it from the store."""
+def _known_job(truth: ScavengerTruth) -> KnownJob | None:
+    """The knowledge from an earlier run of this model, as `mlcd train` reads it from the store."""
     return known_job(train(truth, "partial", Objective.TIME).run)
 
 
-def train(truth: ScavengerTruth, mode: str, minimize: Objective, known: tuple[KnownJob, ...] = ()) -> Trained:
-    """One run of `mlcd train` with this mode's strategy. `known` is what earlier runs have shown of other jobs."""
+def train(truth: ScavengerTruth, mode: str, minimize: Objective, known: tuple[KnownJob, ...] = ()) -> ReplayedTraining:
+    """One run of `mlcd train` with this mode's strategy. `known` is the knowledge from earlier runs of other jobs."""
     chosen = strategy(f"scavenger-{mode}", jobs=known)
     if not isinstance(chosen, GridStrategy):
         raise TypeError(f"scavenger-{mode} predicts no step times")
@@ -168,11 +168,11 @@ def train(truth: ScavengerTruth, mode: str, minimize: Objective, known: tuple[Kn
         observer=seen,
         clock=SimulatedClock(),
     )
-    return Trained(truth=truth, run=engine.drive(), progress=progress, errors=errors)
+    return ReplayedTraining(truth=truth, run=engine.drive(), progress=progress, errors=errors)
 
 
 def problem_of(truth: ScavengerTruth, minimize: Objective) -> Problem:
-    """The question as a job file would put it: the target, batches, AdaScale's rule and, where known, the epochs."""
+    """The problem as from a job file: the target, batches, AdaScale's rule and, where known, the epochs."""
     configs = tuple(
         Config((("instance", INSTANCE), ("nodes", choice.workers), ("batch", choice.batch))) for choice in truth.choices
     )
@@ -189,7 +189,7 @@ def problem_of(truth: ScavengerTruth, minimize: Objective) -> Problem:
         space=Space(knobs, configs),
         goal=Goal(minimize=minimize),
         usd_per_hour=tuple(Usd.of(USD_PER_NODE_HOUR / GPUS_PER_NODE * c.nodes) for c in configs),
-        trial=TRIALS,
+        trial=TRIAL_POLICY,
         max_trials=len(configs) + 10,
         keeps_work=True,
         batching=Batching(reference=truth.batches[0]),
@@ -198,7 +198,7 @@ def problem_of(truth: ScavengerTruth, minimize: Objective) -> Problem:
 
 
 def summarise(rows: Sequence[ScavengerRow]) -> list[ScavengerSummary]:
-    """Medians over models, a line a mode."""
+    """Medians over models, one line per mode."""
     found = []
     for mode in dict.fromkeys(row.mode for row in rows):
         of = [row for row in rows if row.mode == mode]
@@ -238,7 +238,7 @@ def _row(truth: ScavengerTruth, mode: str, known: tuple[KnownJob, ...]) -> Scave
         step_mape=step,
         iterations_mape=iterations,
         time_mape=seconds,
-        cost_mape=seconds,  # a price by the hour: the same relative error
+        cost_mape=seconds,  # the price is hourly: the same relative error
         regret_time=_whole(by_time.seconds / quickest - 1),
         regret_cost=_whole(by_money.usd / cheapest - 1),
         regret_knee=_whole(_knee_regret(truth, by_knee.choice)),
@@ -250,7 +250,7 @@ def _row(truth: ScavengerTruth, mode: str, known: tuple[KnownJob, ...]) -> Scave
 def _errors(
     truth: ScavengerTruth, progress: float, decider: SearchDecider, chosen: GridStrategy, run: SearchRun
 ) -> tuple[tuple[float, float, float], ...]:
-    """What the strategy expects of the rest of the training, against the tables."""
+    """Errors of the strategy's predictions for the rest of the training, against the tables."""
     account = decider.accounts.at(run, run.step_seconds)
     remaining, problem, history = 1 - progress, account.remaining, account.history
     if remaining < 1e-3:
@@ -275,12 +275,12 @@ def _errors(
 
 
 def _whole(regret: float) -> float:
-    """Without the last digits: the best choice has a regret of 0, not of -2e-16."""
+    """Rounded: the best choice has a regret of 0, not of -2e-16."""
     return round(regret, 9) + 0.0
 
 
 def _knee_regret(truth: ScavengerTruth, chosen: ClusterChoice) -> float:
-    """What the chosen knee lacks of the true knee's depth below the chord, as a share of it."""
+    """How much less deep below the chord the chosen knee is than the true one, as a share of the latter's depth."""
     points = [(truth.seconds(c), truth.usd(c)) for c in truth.choices]
     depths = depth(points)
     best = depths[knee(points)]

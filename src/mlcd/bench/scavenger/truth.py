@@ -1,9 +1,9 @@
-"""A measured training: step times, convergence at each batch, and so the time and cost of every (K, B).
+"""A measured training: step times and convergence at each batch, which give the time and cost of every (K, B).
 
 A model is a folder with two tables, in the form of shared/measured/pollux:
 
     steps.csv        nodes, gpus, local_batch, step_seconds, sync_seconds: one training step
-    convergence.csv  batch, iteration, metric, grad_sqr, grad_var: one row an epoch of a full training
+    convergence.csv  batch, iteration, metric, grad_sqr, grad_var: one row per epoch of a full training
 
 K is the number of GPUs on g4dn.12xlarge nodes of 4: K = 1, 2, 3 is a share of one node, above 4 every node is full.
 """
@@ -23,7 +23,7 @@ GPUS_PER_NODE = 4
 USD_PER_NODE_HOUR = 3.912
 """g4dn.12xlarge, us-east-1, on demand; the price that the tables' description states."""
 TARGET_SHARE = 0.02
-"""The target is this share short of the best metric of the batch that ends worst, so that all may get there."""
+"""The target falls short of the worst batch's best metric by this share, so that all batches may reach it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class ClusterChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class ScavengerTruth:
-    """One model's tables and all that follows from them."""
+    """One model's tables and everything derived from them."""
 
     name: str
     steps: Mapping[int, tuple[StepRow, ...]]
@@ -63,24 +63,24 @@ class ScavengerTruth:
 
     @cached_property
     def batches(self) -> tuple[int, ...]:
-        """The global batches that reach the target, smallest first. One that does not has no time to it."""
+        """The global batches that reach the target, smallest first; others have no time to target."""
         return tuple(sorted(self.iterations))
 
     @cached_property
     def higher_is_better(self) -> bool:
-        """Whether the metric rises in training, in the mean over batches."""
+        """Whether the metric rises during training, on average over batches."""
         return sum(rows[-1].metric - rows[0].metric for rows in self.epochs.values()) > 0
 
     @cached_property
     def target(self) -> float:
-        """98% of the best metric of the batch that ends worst; 102% where lower is better."""
+        """98% of the best metric of the worst batch; 102% where lower is better."""
         sign = 1 if self.higher_is_better else -1
         worst = min(self.epochs.values(), key=lambda rows: sign * rows[-1].metric)
         return (1 - sign * TARGET_SHARE) * max((row.metric for row in worst), key=lambda metric: sign * metric)
 
     @cached_property
     def choices(self) -> tuple[ClusterChoice, ...]:
-        """Every (K, B) whose local batch is at least the smallest measured: there is no truth below it."""
+        """Every (K, B) whose local batch is at least the smallest measured; below it there is no truth."""
         return tuple(
             ClusterChoice(workers=workers, batch=batch)
             for workers in sorted(self.steps)
@@ -95,13 +95,13 @@ class ScavengerTruth:
         return {batch: steps for batch, steps in found.items() if steps is not None}
 
     def setting(self, choice: ClusterChoice) -> ClusterSetting:
-        """The choice with the pieces its local batch is cut into: as few as fit under the largest measured one."""
+        """The choice with its number of accumulation pieces: the fewest that fit the largest measured local batch."""
         largest = self.steps[choice.workers][-1].local_batch
         pieces = math.ceil(choice.batch / choice.workers / largest - 1e-9)
         return ClusterSetting(workers=choice.workers, batch=choice.batch, pieces=pieces)
 
     def step_seconds(self, choice: ClusterChoice) -> float:
-        """One step: interpolated in the local batch; pieces before the last are not synchronised."""
+        """Seconds of one step, interpolated in the local batch; only the last piece is synchronised."""
         setting, rows = self.setting(choice), self.steps[choice.workers]
         piece = setting.local_batch / setting.pieces
         if len(rows) == 1 or piece <= rows[0].local_batch:
@@ -115,17 +115,17 @@ class ScavengerTruth:
         return step + (setting.pieces - 1) * (step - sync)
 
     def seconds(self, choice: ClusterChoice) -> float:
-        """The training to the target."""
+        """Seconds of the training to the target."""
         return self.iterations[choice.batch] * self.step_seconds(choice)
 
     def usd(self, choice: ClusterChoice) -> float:
-        """What it costs."""
+        """Dollars of the training to the target."""
         return usd(choice, self.seconds(choice))
 
     def _crossing(self, rows: tuple[MeasuredEpoch, ...]) -> float | None:
-        """The iteration where the metric first reaches the target, between epochs; the first epoch's own if there.
+        """The iteration at which the metric first reaches the target, interpolated between epochs.
 
-        None where it never does.
+        The first epoch's own iteration if it is reached there; None where it never is.
         """
         before: MeasuredEpoch | None = None
         for row in rows:
@@ -140,22 +140,22 @@ class ScavengerTruth:
 
 
 def usd(choice: ClusterChoice, seconds: float) -> float:
-    """Money of so many seconds on `choice`: whole nodes by the hour, a share of one below 4 GPUs."""
+    """Dollars for `seconds` on `choice`: whole nodes by the hour, a share of one below 4 GPUs."""
     return seconds / 3600 * choice.workers / GPUS_PER_NODE * USD_PER_NODE_HOUR
 
 
 def load_truths(folder: Path) -> dict[str, ScavengerTruth]:
     """The models of a folder, by name. Raises BadInput where there is none or a table cannot be read."""
     if not folder.is_dir():
-        raise BadInput(f"{folder}: no such folder; --tables wants one with a folder a model")
+        raise BadInput(f"{folder}: no such folder; --tables needs one with a folder per model")
     found = {path.parent.name: load_truth(path.parent) for path in sorted(folder.glob("*/convergence.csv"))}
     if not found:
-        raise BadInput(f"{folder}: no model here; each is a folder with steps.csv and convergence.csv")
+        raise BadInput(f"{folder}: has no models; each is a folder with steps.csv and convergence.csv")
     return found
 
 
 def load_truth(folder: Path) -> ScavengerTruth:
-    """One model. Where a placement was measured on several clusters, the first named counts."""
+    """One model. Where a placement was measured on several clusters, the first one counts."""
     steps: dict[int, list[StepRow]] = defaultdict(list)
     for line in _rows(folder / "steps.csv", ("nodes", "gpus", "local_batch", "step_seconds", "sync_seconds")):
         nodes, workers = int(line["nodes"]), int(line["gpus"])
@@ -184,7 +184,7 @@ def load_truth(folder: Path) -> ScavengerTruth:
 
 
 def _rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, float]]:
-    """The columns as numbers. Raises BadInput that names the line."""
+    """The columns as numbers. Raises BadInput with the line number."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
@@ -195,7 +195,7 @@ def _rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, float]]:
                 try:
                     found.append({name: float(line[name]) for name in columns})
                 except (TypeError, ValueError) as error:
-                    raise BadInput(f"{path}:{at}: a number is missing or cannot be read") from error
+                    raise BadInput(f"{path}:{at}: a number is missing or malformed") from error
             return found
     except OSError as error:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""The tables that `mlcd bench serve` can search in."""
+"""The test beds of `mlcd bench serve`."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -7,14 +7,14 @@ from typing import Any
 
 from mlcd.bench.serve.case import Bed
 
-# Each is a function in a file of its own, imported when it is asked for: the tables are large.
+# (module, function), imported on demand because the tables are large.
 _MEASURED = ("mlcd.known.h200", "h200")
 _PAPER = ("mlcd.bench.serve.paper_space", "paper_bed")
 _TABLES = ("mlcd.bench.serve.ribbon", "ribbon_beds")
 
 
 def beds(*, sim: bool = False, tables: Path | None = None) -> tuple[Bed, ...]:
-    """The paper's simulated space, tables of ribbon's form, or without either what was measured for mlcd on an H200."""
+    """The paper's simulated space, tables of ribbon's form, or by default mlcd's own measurements on an H200."""
     if sim:
         paper: Callable[[], Bed] = _load(*_PAPER)
         return (paper(),)

@@ -1,4 +1,4 @@
-"""One search in a table of measured configurations: a model left out, a latency limit, a seed.
+"""One search in a table of measured configurations: a held-out model, a latency limit, a seed.
 
 A search is a run of `mlcd serve` whose trials are read from the table.
 """
@@ -32,7 +32,7 @@ from mlcd.trial.trial import Failure, FailureKind, Load, Measurement, Trial
 from mlcd.units import Usd
 
 Floats = NDArray[np.float64]
-Leave = Literal["model", "family"]
+LeaveOut = Literal["model", "family"]
 
 REQUESTS = 1e6
 VERIFY_SECONDS = 60.0
@@ -40,11 +40,11 @@ VERIFY_SECONDS = 60.0
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Bed:
-    """A table to search in, and the models of it that are searched for.
+    """A test bed: a table to search in, and those of its models that are searched for.
 
-    targets       their names
-    fixed         True where the targets never are sources (the paper's 18 and 12); False: each is left out in its turn
-    trial_seconds what one trial takes
+    targets       names of the models that are searched for
+    fixed         True: targets are never sources (the paper's 18 and 12); False: leave one out at a time
+    trial_seconds duration of one trial
     """
 
     name: str
@@ -55,15 +55,15 @@ class Bed:
 
     @property
     def has_operators(self) -> bool:
-        """Whether methods that look at operators apply."""
+        """Whether methods that use operators apply."""
         return bool(self.known.curves) and all(model.target.operators for model in self.known.models)
 
     def model(self, name: str) -> KnownModel:
-        """The target of that name, with the truth about it."""
+        """The target of that name, with its true latencies."""
         return next(model for model in self.known.models if model.name == name)
 
-    def sources(self, name: str, leave: Leave = "model") -> Known:
-        """What a search for `name` may know: not it, and not its whole family when that is left out."""
+    def sources(self, name: str, leave: LeaveOut = "model") -> Known:
+        """What a search for `name` may know: the other models, without its family if `leave` is `family`."""
         if self.fixed:
             return self.known.without(*self.targets)
         family = self.model(name).family
@@ -75,13 +75,13 @@ Rows = NDArray[np.intp]
 
 
 def measured_rows(model: KnownModel) -> Rows:
-    """The rows of the table where the model was measured, or ran out of memory: all that can be searched."""
+    """The rows of the table where the model was measured or ran out of memory: all that can be searched."""
     return np.flatnonzero(~np.isnan(model.latency_seconds))
 
 
 @lru_cache(maxsize=64)
 def space_of(known: Known, rows: tuple[int, ...]) -> Space:
-    """These of the table's configurations: numbers are counts, names are choices, a feature an option."""
+    """The space of these rows' configurations: numbers become counts, names choices, features options."""
     return Space(_knobs(known), tuple(known.configs[row] for row in rows))
 
 
@@ -99,9 +99,9 @@ def _knobs(known: Known) -> tuple[Knob, ...]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Case:
-    """A target under a latency limit, with everything known of it; trials of it are read from the table.
+    """A target under a latency limit, with its truth; its trials are read from the table.
 
-    rows    (N,) for each configuration of the problem its row in the table; what was not measured is no configuration
+    rows    (N,) row in the table of each configuration of the problem; it has only configurations that were measured
     values  (N,) requests per dollar of each configuration of the problem; 0 where the limit is broken
     noise   relative deviation of a trial's latency, keyed by (seed, model, row)
     """
@@ -116,7 +116,7 @@ class Case:
 
     @classmethod
     def of(cls, bed: Bed, name: str, slo_seconds: float, *, noise: float, max_trials: int) -> "Case | None":
-        """The case, or None when no configuration keeps the limit. Worth: requests per dollar."""
+        """The case, or None when no configuration keeps the limit. Configurations are valued by requests per dollar."""
         known, target = bed.known, bed.model(name)
         rows = measured_rows(target)
         values = known.per_dollar(target, slo_seconds)[rows]
@@ -143,11 +143,11 @@ class Case:
         return float(self.values.max())
 
     def accuracy(self, config: Config | None) -> float:
-        """The true value of what was chosen over the best; 0 for nothing, and for what breaks the limit after all."""
+        """True value of the choice divided by the best; 0 for no choice, and for one that truly breaks the limit."""
         return 0.0 if config is None else float(self.values[self.problem.space.index[config]]) / self.best
 
     def trial(self, config: Config, seed: int) -> Trial:
-        """What the table says: a load test, whether it keeps the limit or not, or a failure for want of memory."""
+        """The trial from the table: a load test, whether it keeps the limit or not, or an out-of-memory failure."""
         row = int(self.rows[self.problem.space.index[config]])
         latency = float(self.target.latency_seconds[row])
         seconds = self.problem.trial.seconds
@@ -176,28 +176,28 @@ def _normal(seed: int, name: str, row: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walk:
-    """How a search went: accuracy and money after each trial, from the first on."""
+    """The course of a search: accuracy and dollars after each trial."""
 
     accuracies: tuple[float, ...]
     usd: tuple[float, ...]
     configs: tuple[Config, ...]
 
     def accuracy_after(self, trials: int) -> float:
-        """Of what would be chosen after so many trials; a search that ended earlier keeps its choice."""
+        """Accuracy of the choice after this many trials; a search that ended earlier keeps its choice."""
         return self.accuracies[min(trials, len(self.accuracies)) - 1] if self.accuracies and trials else 0.0
 
     def usd_after(self, trials: int) -> float:
-        """Spent on the first so many."""
+        """Dollars spent on the first `trials`."""
         return sum(self.usd[:trials])
 
     def trials_to(self, accuracy: float) -> int | None:
-        """Trials until the choice was that good for the first time; None if it never was."""
+        """Number of trials until the choice first had this accuracy; None if it never did."""
         return next((at for at, seen in enumerate(self.accuracies, start=1) if seen >= accuracy), None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TablePerformer:
-    """Answers load tests from a table. `seed` is that of their noise."""
+    """Answers load tests from a table, with noise by `seed`."""
 
     case: Case
     seed: int
@@ -211,16 +211,16 @@ class TablePerformer:
         return self.case.trial(step.config, self.seed)
 
     def lost(self, step: Step, situation: Situation[Problem], *, interrupted: bool) -> Trial:  # noqa: ARG002
-        """It can be read again."""
+        """A table can be read again: repeat the step."""
         return self.perform(step, situation)
 
     def calls(self) -> tuple[FunctionCall, ...]:
-        """A table makes none."""
+        """A table makes no calls."""
         return ()
 
 
 def walk(case: Case, searcher: Strategy, *, seed: int) -> Walk:
-    """A whole run of `mlcd serve` without the final verification, and what it would have chosen after each trial."""
+    """A whole run of `mlcd serve` without the final verification, with its choice after each trial."""
     decider = SearchDecider(strategy=searcher, aftermath=VerificationDecider(seconds=0.0), guarded=True)
     accuracies: list[float] = []
 
@@ -244,5 +244,5 @@ def walk(case: Case, searcher: Strategy, *, seed: int) -> Walk:
 
 
 def searcher(text: str, case: Case, sources: Known, *, seed: int) -> Strategy:
-    """The strategy of that description, knowing `sources` and the operators of the case's model."""
+    """The strategy of this description, with knowledge of `sources` and of the operators of the case's model."""
     return strategy(text, seed=seed, known=sources, target=case.target.target)

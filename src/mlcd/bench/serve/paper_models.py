@@ -1,16 +1,15 @@
 """The 30 models of Falcon's paper (18 sources, 12 targets), described well enough to be simulated.
 
-Nobody published what these models took on the paper's machines. What stands here are round figures of the size that
-public model cards and vendors' pages give (parameters, milliseconds an item on a V100 in fp32), and estimates of how
-the time divides among the operators whose latencies were measured. They are the simulator's: no figure made from them
-is a measurement.
+The latencies of these models on the paper's machines were not published. These are round figures of the size that
+public model cards and vendors' pages give (parameters, milliseconds per item on a V100 in fp32), and estimates of each
+measured operator's share of the time. They are inputs of the simulator: no figure derived from them is a measurement.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 Shape = tuple[str, str]
-"""An operator of the measured tables and the size it was measured at."""
+"""An operator of the measured tables, and the size at which it was measured."""
 
 CONV_LARGE, CONV, CONV_SMALL = ("conv2d", "128x128"), ("conv2d", "64x64"), ("conv2d", "32x32")
 DENSE, DENSE_SMALL = ("dense", "128"), ("dense", "32")
@@ -27,11 +26,11 @@ SUBTRACT = ("subtract", "128x128")
 class PaperModel:
     """A model of the paper.
 
-    item_ms         of an item in a large batch on a V100 at full power, the GPU's part
-    kernels         launches a batch, whatever its size
+    item_ms         GPU time of one item of a large batch on a V100 at full power
+    kernels         launches per batch of any size
     weights_mib     fp32
     activation_mib  for each item of a batch
-    host_ms         of one CPU core, for each item: decoding, tokenising, looking up
+    host_ms         time of one CPU core for each item: decoding, tokenising, looking up
     shares          of `item_ms`, by operator and size
     """
 
@@ -45,7 +44,7 @@ class PaperModel:
 
     def __post_init__(self) -> None:
         if abs(sum(self.shares.values()) - 1) > 1e-6:
-            raise ValueError("the operators' shares add up to 1")
+            raise ValueError("the operators' shares must add up to 1")
 
 
 def _model(family: str, sizes: tuple[float, int, float, float, float], shares: Mapping[Shape, float]) -> PaperModel:
@@ -108,7 +107,7 @@ SOURCES: Mapping[str, PaperModel] = {
         "detection", (4.2, 260, 81, 16.0, 2.6), {CONV_LARGE: 0.42, CONV: 0.3, SIGMOID: 0.13, MULTIPLY: 0.11, ADD: 0.04}
     ),
 }
-"""The 18 of which everything is known beforehand."""
+"""The 18 models that are fully known in advance."""
 
 TARGETS: Mapping[str, PaperModel] = {
     "mobilenet-v2": _model("cnn", (0.5, 155, 14, 3.5, 1.1), {**_MOBILE, SIGMOID_SMALL: 0.01, RELU: 0.16}),
@@ -126,6 +125,6 @@ TARGETS: Mapping[str, PaperModel] = {
         "speech", (6.5, 1900, 107, 5.0, 0.3), {**_LSTM, DENSE_SMALL: 0.3, CONV_SMALL: 0.15, TANH_SMALL: 0.1, RELU: 0.02}
     ),
 }
-"""The 12 that are served without having been seen."""
+"""The 12 models to serve that are not known in advance."""
 
 PAPER_MODELS: Mapping[str, PaperModel] = {**SOURCES, **TARGETS}

@@ -1,22 +1,22 @@
-"""The paper's space of 1,440 configurations, simulated on operator latencies that were really measured.
+"""The paper's space of 1,440 configurations, simulated from measured operator latencies.
 
 What is measured: how long an operator takes by GPU and batch, in tables of the form of shared/measured/falcon
-(operators.csv.gz: instance, operator, shape, batch, seconds). What is simulated: how models are made up of operators
-(paper_models.py), the host's part, memory, and what a power limit does. A batch of b items on c cores takes
+(operators.csv.gz: instance, operator, shape, batch, seconds). What is simulated: how models are composed of operators
+(paper_models.py), the host's time, memory, and the effect of a power limit. A batch of b items on c cores takes
 
     host_ms b / c^0.9  +  kernels launch(gpu) (1 + 0.3 / c)  +  sum over operators of count x curve(gpu, b) / power^e
 
-with e = 0.35 for conv2d and dense and 0.1 for the rest, all times a misfit that is the model's own (fused operators,
-cache, clocks): without it an additive model of operators would be right by construction. It runs out of memory where
+with e = 0.35 for conv2d and dense and 0.1 for the rest, all times a misfit specific to the model (fused operators,
+cache, clocks); without it an additive model of operators would be exact by construction. It runs out of memory where
 
     weights + activations x b + 0.25 GiB > the GPU memory given to it,
 
-and slows down by up to a quarter on the way there.
+and slows down by up to a quarter as it approaches that limit.
 
-Five of the tables' fifteen operators are others' times 1.02 (concat, split, transpose, conv1d, batch_norm): no
-measurements, and not used; nor is strided_slice, whose times leap up and down with the batch. The rest share a floor of
-about 3 ms, the call of the runtime, which is taken off; what remains is scaled by one factor for all, since a tuned
-kernel that leaves its data on the GPU is that much faster.
+Five of the tables' fifteen operators are copies of others times 1.02 (concat, split, transpose, conv1d, batch_norm);
+they are not measurements and are not used. Nor is strided_slice, whose times jump up and down with the batch. The rest
+share a floor of about 3 ms, the runtime's call, which is subtracted; the remainder is scaled by one factor for all,
+because a tuned kernel that leaves its data on the GPU is that much faster.
 """
 
 import csv
@@ -43,7 +43,7 @@ Floats = NDArray[np.float64]
 
 OPERATORS = Path("../shared/measured/falcon")
 TRIAL_SECONDS = 900.0
-"""A trial of the paper: six take an hour and a half."""
+"""Duration of a trial in the paper: six take an hour and a half."""
 
 CPUS = (1, 2, 3, 4, 5)
 GPUS = ("M60", "T4", "K80", "V100")
@@ -57,13 +57,13 @@ PRICED_BY = {"M60": "g3s.xlarge", "T4": "g4dn.xlarge", "K80": "p2.xlarge", "V100
 CORE_PRICED_BY = "c5.xlarge"
 
 KERNEL_SCALE = 1 / 400
-"""All tabled times by this: ResNet-50's share of convolutions then takes on a V100 what is published for it."""
+"""Factor on all tabled times; with it, ResNet-50's convolutions take their published time on a V100."""
 LEAST_SHARE = 0.01
-"""No batch takes less than this share of the largest: what a small one takes beyond the call is lost in its noise."""
+"""Least time of a batch, as a share of the largest batch's: the net time of small batches is below the noise."""
 LAUNCH_US = {"M60": 11.0, "T4": 7.0, "K80": 13.0, "V100": 7.0}
 CONTEXT_GIB = 0.25
 MISFIT = {"operator": 0.1, "gpu": 0.08, "cell": 0.03}
-"""Standard deviations of the logarithms: of an operator in a model, a model on a GPU, both at one batch."""
+"""Standard deviations of the logarithms: per operator in a model, per model on a GPU, per both and batch."""
 
 _MEASURED_AS = {
     "conv2d": "nn.conv2d",
@@ -82,33 +82,33 @@ _REFERENCE = Config.of({"cpus": 4, "gpu": "V100", "gpu_memory": 2.4, "batch": 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One operator at one size: seconds of a batch net of the call, (GPU, batch) in the order of GPUS and BATCHES."""
+    """One operator at one size: seconds of a batch without the call, (GPU, batch) in the order of GPUS and BATCHES."""
 
     seconds: Floats
     flops: float
     bytes: float
 
     def at(self, config: Config) -> float:
-        """In one configuration, power included."""
+        """Seconds in one configuration, including the effect of its power limit."""
         operator_seconds = self.seconds[GPUS.index(str(config["gpu"])), BATCHES.index(int(config["batch"]))]
         return float(operator_seconds * self.slowed(float(config["power"])))
 
     def slowed(self, power: float) -> float:
-        """What a power limit makes of its time: arithmetic feels it, moving data hardly."""
+        """Factor on its time under a power limit: large for arithmetic, small for data movement."""
         return float(power ** -(0.35 if self.flops > 10 * self.bytes / 4 else 0.1))
 
 
 def paper_bed(folder: Path | None = None) -> Bed:
-    """The 12 targets to be searched for, the 18 sources known. Raises BadInput where the operators' tables are missing.
+    """The test bed of the 12 targets and 18 sources. Raises BadInput where the operators' tables are missing.
 
-    They are looked for in `folder`, else in $MLCD_OPERATORS, else in OPERATORS.
+    The tables are in `folder`, else in $MLCD_OPERATORS, else in OPERATORS.
     """
     known = paper_space(folder or Path(os.environ.get("MLCD_OPERATORS") or OPERATORS))
     return Bed(name="falcon-space", known=known, targets=tuple(TARGETS), fixed=True, trial_seconds=TRIAL_SECONDS)
 
 
 def paper_configs() -> tuple[Config, ...]:
-    """All 1,440."""
+    """All 1,440 configurations."""
     return tuple(
         Config.of({"cpus": cpus, "gpu": gpu, "gpu_memory": memory, "batch": batch, "power": power})
         for cpus, gpu, memory, batch, power in product(CPUS, GPUS, GPU_MEMORY, BATCHES, POWER)
@@ -144,10 +144,10 @@ def paper_space(folder: Path, models: Mapping[str, PaperModel] = PAPER_MODELS) -
 
 
 def prices(configs: tuple[Config, ...]) -> Floats:
-    """(N,) USD per hour of a slice of a GPU, and of CPU cores at the price of a CPU instance's.
+    """(N,) USD per hour of a slice of a GPU plus CPU cores, the cores at the price of a CPU instance.
 
-    The GPU's price is that of its instance less the instance's cores. A slice of 2.4 GiB at full power is as much of it
-    as of the memory; a smaller or weaker one pays half by memory and half by power.
+    The GPU's price is that of its instance less the instance's cores. A slice of 2.4 GiB at full power costs its share
+    of the GPU's memory; a smaller or weaker one is priced half by memory and half by power.
     """
     by_name = {i.name: i for i in load_catalog().instances if i.cloud == "aws"}
     core = by_name[CORE_PRICED_BY].usd_per_hour.dollars / by_name[CORE_PRICED_BY].vcpus
@@ -173,7 +173,7 @@ def read_operators(folder: Path) -> dict[Shape, Measured]:
         with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
     except FileNotFoundError as error:
-        raise BadInput(f"{path} is missing: the paper's space is composed of the latencies in it") from error
+        raise BadInput(f"{path} is missing: the paper's space is simulated from its latencies") from error
     except (OSError, UnicodeDecodeError, EOFError) as error:
         raise BadInput(f"{path}: cannot be read as gzipped CSV: {error}") from error
     names = {tabled: name for name, tabled in _MEASURED_AS.items()}
@@ -192,7 +192,7 @@ def read_operators(folder: Path) -> dict[Shape, Measured]:
 
 
 def _size(operator: str, text: str) -> tuple[str, float]:
-    """The size of one item as text, and what brings the row to it: dense was measured with 42 to 60 outputs."""
+    """The size of one item as text, and the factor that scales the row to it: dense has 42 to 60 outputs."""
     numbers = [int(n) for n in re.findall(r"\d+", text.split("/")[2])]
     if operator == "dense":
         return str(numbers[1]), _OUTPUTS / numbers[2]
@@ -202,7 +202,7 @@ def _size(operator: str, text: str) -> tuple[str, float]:
 
 def _measured(shape: Shape, cell: Mapping[tuple[str, int], float], floors: Mapping[str, float]) -> Measured:
     net = np.array([[cell[i, b] - floors[i] for b in BATCHES] for i in (MEASURED_ON[gpu] for gpu in GPUS)])
-    # A larger batch of the same operator takes no less time: single measurements that say so are spikes.
+    # A larger batch of the same operator takes no less time; a measurement to the contrary is a spike.
     rising = np.minimum.accumulate(np.maximum(net, 0.0)[:, ::-1], axis=1)[:, ::-1]
     operator, size = shape
     elements = float(np.prod([int(n) for n in size.split("x")]))
@@ -268,5 +268,5 @@ def _host_seconds(model: PaperModel, configs: tuple[Config, ...]) -> Floats:
 
 
 def _misfit(kind: str, *key: object) -> float:
-    """exp of a normal deviate, always the same for the same key."""
+    """exp of a normal deviate, deterministic for each key."""
     return float(np.exp(MISFIT[kind] * generator("falcon-space", kind, *key).gauss()))

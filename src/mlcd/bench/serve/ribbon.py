@@ -1,8 +1,8 @@
-"""Measured latencies of whole models by instance and batch, read as tables to search in: no operators.
+"""Measured latencies of whole models by instance and batch, read as test beds without operators.
 
 A folder in the form of shared/measured/ribbon: `instances.csv` (instance, usd_per_hour), and for each model a CSV with
-instance, batch, mean_ms. Models that were measured in the same configurations are known together; what was measured
-elsewhere tells nothing of them.
+instance, batch, mean_ms. Models that were measured in the same configurations form one test bed; measurements in
+other configurations are not used for them.
 """
 
 import csv
@@ -22,7 +22,7 @@ Cells = dict[Config, float]
 
 
 def ribbon_beds(folder: Path) -> tuple[Bed, ...]:
-    """A bed for each group of models with the same configurations, the larger first; a model alone has no bed.
+    """One test bed for each group of models with the same configurations, the largest first; single models are ignored.
 
     Raises BadInput where the folder is not of this form, or no two models can be compared.
     """
@@ -41,7 +41,7 @@ def _bed(folder: Path, names: list[str], tables: dict[str, Cells], prices: dict[
     configs = tuple(tables[names[0]])
     unpriced = sorted({config.instance for config in configs} - set(prices))
     if unpriced:
-        raise BadInput(f"{folder / INSTANCES}: no price of {', '.join(unpriced)}")
+        raise BadInput(f"{folder / INSTANCES}: no price for {', '.join(unpriced)}")
     models = tuple(
         KnownModel(
             target=TargetModel(name=name, operators=()),
@@ -74,7 +74,7 @@ def _cells(path: Path) -> Cells:
             raise BadInput(f"{path}: batch: not a whole number (got {row['batch']!r})")
         config = Config.of({"instance": row["instance"], "batch": int(batch)})
         if config in cells:
-            raise BadInput(f"{path}: {config} is there twice")
+            raise BadInput(f"{path}: {config} appears twice")
         cells[config] = _positive(path, row, "mean_ms") / 1000
     if not cells:
         raise BadInput(f"{path}: no rows")

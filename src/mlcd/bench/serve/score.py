@@ -1,4 +1,4 @@
-"""Strategies side by side: leave one model out, search for it, compare what was chosen with the best there is."""
+"""Strategies side by side: hold one model out, search for it, compare the choice with the optimum."""
 
 import hashlib
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from mlcd.bench.case import is_unseen
-from mlcd.bench.serve.case import Bed, Case, Leave, searcher, walk
+from mlcd.bench.serve.case import Bed, Case, LeaveOut, searcher, walk
 from mlcd.bench.tasks import run_tasks
 from mlcd.errors import BadInput
 from mlcd.search.registry import strategy_class
@@ -18,7 +18,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class ServeComparison:
-    """What to compare. `noise` is on every trial; the choice is judged by the table itself."""
+    """What to compare. Every trial has `noise`; the choice is judged by the table's true values."""
 
     strategies: tuple[str, ...]
     trials: tuple[int, ...] = (1, 3, 6, 15, 30)
@@ -26,16 +26,16 @@ class ServeComparison:
     seeds: int = 5
     first_seed: int = 0
     noise: float = 0.01
-    leave: Leave = "model"
+    leave: LeaveOut = "model"
     targets: str = "*"
     jobs: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeRow:
-    """One search: what would have been chosen after each of the counts of trials that were asked for.
+    """One search: its choice after each of the requested numbers of trials.
 
-    trials_to_95, trials_to_99  None where the choice never was that good
+    trials_to_95, trials_to_99  None where the choice never reached 95% (99%)
     """
 
     bed: str
@@ -54,9 +54,9 @@ class ServeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSummary:
-    """Means over targets and seeds; the interval is of mean_accuracy at 95%, had other targets been drawn.
+    """Means over targets and seeds; `interval` is the 95% bootstrap interval of mean_accuracy over targets.
 
-    A search that never got to 95% (99%) counts as one trial more than the most that could be made.
+    A search that never reached 95% (99%) counts as one trial more than the most allowed.
     """
 
     strategy: str
@@ -71,7 +71,7 @@ class ServeSummary:
 
 
 def applicable(comparison: ServeComparison, bed: Bed) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(those that can work on the table, those that cannot since it has no operators). Raises BadInput."""
+    """(strategies that apply to the table, those that do not because it has no operators). Raises BadInput."""
     able: list[str] = []
     unable: list[str] = []
     for text in comparison.strategies:
@@ -81,7 +81,7 @@ def applicable(comparison: ServeComparison, bed: Bed) -> tuple[tuple[str, ...], 
 
 
 def compare(comparison: ServeComparison, beds: Sequence[Bed]) -> list[ServeRow]:
-    """Every search, in order. A target without a configuration that keeps the limit is left out under that limit."""
+    """Every search, in order. Skips a target under a limit that none of its configurations keeps."""
     tasks = [
         (comparison, bed, name, text)
         for bed in beds
@@ -100,7 +100,7 @@ def _in_worker(comparison: ServeComparison, bed: Bed, name: str, text: str) -> l
 
 
 _BEDS: dict[tuple[str, str], Bed] = {}
-"""The beds that this process has searched in: each task brings a copy, and what was worked out is kept by identity."""
+"""The beds that this process has searched in: each task brings a copy, and caches are keyed by identity."""
 
 
 def _resident(bed: Bed) -> Bed:
@@ -111,7 +111,7 @@ def _resident(bed: Bed) -> Bed:
 
 
 def _searches(comparison: ServeComparison, bed: Bed, name: str, text: str) -> list[ServeRow]:
-    """All limits and seeds of one target: what is worked out beforehand serves them all."""
+    """The searches for one target under all limits and seeds, which share the precomputed data."""
     sources, most = bed.sources(name, comparison.leave), max(comparison.trials)
     rows = []
     for slo_ms in comparison.slo_ms:
@@ -140,7 +140,7 @@ def _searches(comparison: ServeComparison, bed: Bed, name: str, text: str) -> li
 
 
 def summarise(rows: Sequence[ServeRow]) -> list[ServeSummary]:
-    """A line for each (strategy, limit, count of trials), in the order they appear."""
+    """One summary for each (strategy, limit, number of trials), in the order they appear."""
     groups: dict[tuple[str, float], list[ServeRow]] = {}
     for row in rows:
         groups.setdefault((row.strategy, row.slo_ms), []).append(row)
@@ -163,7 +163,7 @@ def _summary(key: tuple[str, float], count: int, rows: list[ServeRow]) -> ServeS
 
 
 def _bootstrap(rows: list[ServeRow], count: int, draws: int = 2000) -> Interval:
-    """The targets are drawn anew: searches for one target are not independent."""
+    """95% interval of the mean accuracy by resampling targets: searches for one target are not independent."""
     by_target: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         by_target.setdefault((row.bed, row.target), []).append(row.accuracy[count])
@@ -175,7 +175,7 @@ def _bootstrap(rows: list[ServeRow], count: int, draws: int = 2000) -> Interval:
 
 
 def as_json(rows: Sequence[ServeRow], beds: Sequence[Bed]) -> dict[str, object]:
-    """What was searched, the rows and the summary; the held-out targets (is_unseen) are also summarised apart."""
+    """The test beds, the rows and the summary, with a separate summary of the held-out targets (is_unseen)."""
     return {
         "tables": [
             {"name": bed.name, "source": bed.known.source, "simulated": bed.known.simulated, "targets": bed.targets}

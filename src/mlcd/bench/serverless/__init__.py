@@ -1,1 +1,1 @@
-"""How schedulers of functions compare, simulated."""
+"""Comparison of schedulers of functions, in simulation."""

@@ -25,15 +25,15 @@ from mlcd.schedulers.scheduler import Scheduler
 from mlcd.trial.outcome import Status
 from mlcd.units import Usd
 
-RIVALS = ("static-n", "static", "siren", "mpc", "oracle")
-EXTRA = ("mpc-first", "mpc-again", "oracle-whole")
-"""mpc as if the workload were trained for the first time, and as if four earlier trainings of it were known: on every
-workload, whatever `mpc` itself knows of it. The oracle of whole epochs: the limit of what Siren decides."""
+DEFAULT_SCHEDULERS = ("static-n", "static", "siren", "mpc", "oracle")
+EXTRA_SCHEDULERS = ("mpc-first", "mpc-again", "oracle-whole")
+"""`mpc-first` and `mpc-again` are mpc without and with knowledge of four earlier trainings of the workload, on every
+workload. `oracle-whole` is the oracle limited to whole epochs: an upper bound for Siren's decisions."""
 
 
 @dataclass(frozen=True, slots=True)
 class LawsOfRun:
-    """A run's own laws as the oracle asks for them: for many numbers of functions at once."""
+    """The laws of a run in the form that the oracle needs: for many numbers of functions at once."""
 
     laws: FunctionLaws
 
@@ -62,7 +62,7 @@ class LawsOfRun:
 
 
 SEEN = (PAPER.name,)
-"""Workloads that the policy was trained on, and of which mpc knows earlier trainings."""
+"""Workloads that the policy was trained on, and whose earlier trainings mpc knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class ServerlessComparison:
     """What to compare."""
 
     workloads: tuple[str, ...] = (PAPER.name,)
-    schedulers: tuple[str, ...] = RIVALS
+    schedulers: tuple[str, ...] = DEFAULT_SCHEDULERS
     budgets: tuple[float, ...] = (50.0, 100.0, 200.0, 300.0)
     seeds: int = 20
     first_seed: int = 0
@@ -79,11 +79,11 @@ class ServerlessComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerlessRow:
-    """One training. `seconds` and `usd` are what was used, target reached or not.
+    """One training. `seconds` and `usd` are the total, whether the target was reached or not.
 
-    status               done | infeasible: answered with the smallest budget that would suffice, as far as it can tell
-    smallest_budget_usd  that budget
-    violated             more was spent than the budget
+    status               done | infeasible, with an estimate of the smallest budget that would suffice
+    smallest_budget_usd  that estimate
+    violated             whether it spent more than the budget
     functions, memory_mb  least and most in any epoch
     """
 
@@ -104,7 +104,7 @@ class ServerlessRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerlessSummary:
-    """A scheduler under a budget; means are over the trainings that reached their target, None where none did."""
+    """A scheduler under a budget; means are over trainings that reached their target, None without any."""
 
     scheduler: str
     budget_usd: float
@@ -117,7 +117,7 @@ class ServerlessSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versus:
-    """A scheduler's time over another's, less 1, on the trainings that both finished; paired by workload and seed."""
+    """A scheduler's time divided by another's, minus 1, over trainings that both finished (pairs: workload, seed)."""
 
     scheduler: str
     budget_usd: float
@@ -129,7 +129,7 @@ class Versus:
 
 
 def workload_names(text: str) -> tuple[str, ...]:
-    """`paper`, `unseen` (all of them), or names with commas between. Raises BadInput."""
+    """`paper`, `unseen` (all of them), or comma-separated names. Raises BadInput."""
     found: list[str] = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         found += [f"unseen-{index}" for index in range(UNSEEN_COUNT)] if part == "unseen" else [workload(part).name]
@@ -139,8 +139,8 @@ def workload_names(text: str) -> tuple[str, ...]:
 
 
 def scheduler_names(text: str) -> tuple[str, ...]:
-    """Names with commas between. Raises BadInput with the nearest name."""
-    known = (*RIVALS, *EXTRA)
+    """Comma-separated names. Raises BadInput with the nearest name."""
+    known = (*DEFAULT_SCHEDULERS, *EXTRA_SCHEDULERS)
     found = tuple(piece.strip() for piece in text.split(",") if piece.strip())
     for name in found:
         if name not in known:
@@ -214,7 +214,7 @@ def _grid(name: str, budget: float, memory_mb: tuple[int, ...]) -> Scheduler | N
 
 
 def _scheduler(scheduler: str, name: str, budget: float, cloud: SimFunctionCloud) -> Scheduler | None:
-    """As it is compared; None where its grid search finds nothing."""
+    """The scheduler as it is compared; None where its grid search finds nothing."""
     match scheduler:
         case "static-n":
             return _grid(name, budget, (_grid_memory(cloud.problem),))
@@ -235,12 +235,12 @@ def _scheduler(scheduler: str, name: str, budget: float, cloud: SimFunctionCloud
 
 
 def _grid_memory(problem: FunctionProblem) -> int:
-    """The one size of the paper's grid search, 1,536 MB; where a workload has no such size, the nearest."""
+    """The memory size of the paper's grid search, 1,536 MB, or the nearest that the workload has."""
     return min(problem.memory_mb, key=lambda memory_mb: abs(memory_mb - REFERENCE_MB))
 
 
 def _refused(name: str, scheduler: str, budget: float, seed: int) -> ServerlessRow:
-    """A grid search without an answer: nothing is run, and the smallest budget is where the grid finds one."""
+    """The row of a grid search without a fleet: nothing runs; the smallest budget is the least that gives one."""
     problem = _setting(name, budget)[1]
     sizes = (_grid_memory(problem),) if scheduler == "static-n" else problem.memory_mb
     return ServerlessRow(
@@ -272,7 +272,7 @@ def _smallest_grid_budget(name: str, memory_mb: tuple[int, ...]) -> float:
 
 
 def summarise(rows: Sequence[ServerlessRow]) -> list[ServerlessSummary]:
-    """A line a scheduler and budget, in the order they appear."""
+    """One summary per scheduler and budget, in the order they appear."""
     found = []
     for scheduler, budget in dict.fromkeys((row.scheduler, row.budget_usd) for row in rows):
         of = [row for row in rows if (row.scheduler, row.budget_usd) == (scheduler, budget)]
@@ -292,7 +292,7 @@ def summarise(rows: Sequence[ServerlessRow]) -> list[ServerlessSummary]:
 
 
 def versus(rows: Sequence[ServerlessRow]) -> list[Versus]:
-    """How the schedulers compare, a line a scheduler and budget."""
+    """How the schedulers compare: one line per scheduler and budget."""
     times = {
         (row.scheduler, row.budget_usd, row.workload, row.seed): row.seconds for row in rows if row.status == "done"
     }
@@ -321,7 +321,7 @@ def versus(rows: Sequence[ServerlessRow]) -> list[Versus]:
 
 
 def smallest_budgets(rows: Sequence[ServerlessRow]) -> dict[tuple[str, float], float]:
-    """(scheduler, budget) to the largest of the budgets that its infeasible runs say would suffice."""
+    """(scheduler, budget) to the largest smallest_budget_usd of its infeasible runs."""
     found: dict[tuple[str, float], float] = {}
     for row in rows:
         if row.status == "infeasible" and row.smallest_budget_usd is not None:

@@ -1,10 +1,10 @@
-"""Training on functions as a Gymnasium environment, `mlcd/ServerlessTraining-v0`: where Siren's policy learns.
+"""Training on functions as a Gymnasium environment, `mlcd/ServerlessTraining-v0`: used to train Siren's policy.
 
     import gymnasium, mlcd.bench.serverless.environment
     env = gymnasium.make("mlcd/ServerlessTraining-v0")
 
 One episode is one simulated run of `mlcd serverless`, one step one epoch: the agent takes the scheduler's place, and
-EpochDecider authorises what it asks for. So an episode ends where the run would, and never overspends.
+EpochDecider authorises its requests. So an episode ends where the run would, and never overspends.
 """
 
 import math
@@ -36,12 +36,12 @@ from mlcd.units import Usd
 
 ENVIRONMENT = "mlcd/ServerlessTraining-v0"
 COUNTS, SIZES = 200, 10
-"""Numbers of functions and memory sizes in an episode: a choice of the 138,000 that keeps a step short."""
+"""Numbers of functions and memory sizes in an episode: a sample of the 138,000 that keeps a step short."""
 
 
 @dataclass(slots=True)
 class _Agent:
-    """The scheduler of an episode: it decides on the fleet that the last action meant. `asked`: whether it was."""
+    """The scheduler of an episode: it returns the last action's fleet. `asked`: whether the decider asked."""
 
     name: ClassVar[str] = "agent"
     fleet: Fleet | None = None
@@ -52,7 +52,7 @@ class _Agent:
         return self.fleet
 
     def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> str:  # noqa: ARG002
-        return "the action means no fleet that what is left pays for"
+        return "the remaining budget pays for no fleet of this action"
 
     def smallest_budget(
         self,
@@ -68,8 +68,8 @@ class ServerlessTraining(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]
 
     Reward, as the paper's: r_t = -beta P_t; at the end also +C at the target, -C otherwise, with beta = 10 over the
     time of a plain fixed fleet and C = 10.
-    workload  for all episodes; without it, drawn anew each time: the paper's in 3 of 10, else a training one
-    budget    in US dollars; without it, drawn between 1.45 and 6 times the cheapest training's price
+    workload  of all episodes; without it, drawn for each: the paper's in 3 of 10, else a training workload
+    budget    in US dollars; without it, drawn between 1.45 and 6 times the cost of the cheapest training
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - as Gymnasium declares it
@@ -109,7 +109,7 @@ class ServerlessTraining(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]
         return self._observe(), {}
 
     def step(self, action: NDArray[np.float32]) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """One epoch, or a part of one, with the fleet that the action means."""
+        """Run one epoch, or a part of one, with the action's fleet."""
         engine, agent = self._engine, self._agent
         problem, before = engine.run.problem, engine.run.step_seconds
         agent.fleet = choose(problem, self._left, self._state, np.asarray(action, dtype=np.float64))
@@ -122,7 +122,7 @@ class ServerlessTraining(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]
         return self._observe(), reward, ended, False, info
 
     def _end(self) -> Status | None:
-        """How the run has ended; None where another action is wanted."""
+        """How the run ended; None where it needs another action."""
         run, agent = self._engine.run, self._agent
         if run.status.is_final:
             return run.status
@@ -150,7 +150,7 @@ def _choice(max_functions: int, prices: str) -> tuple[tuple[int, ...], tuple[int
 
 
 def plain_seconds(workload: SimWorkload, budget: float) -> float:
-    """What a fixed fleet of the largest memory takes that spends the budget on average: the reward's unit of time."""
+    """Time of a fixed fleet with the largest memory that spends the budget on average: the reward's unit of time."""
     laws, prices = workload.laws, function_prices(workload.prices)
     memory = prices.memory_sizes[-1]
     price = float(prices.usd_per_second(memory))

@@ -1,4 +1,4 @@
-"""The grid search that gives `static-n` and `static` their fleets: on the workload itself, and not paid for."""
+"""The grid search that gives `static-n` and `static` their fleets: on the workload itself, at no cost."""
 
 import math
 
@@ -8,20 +8,20 @@ from mlcd.clouds.functions.sim.laws import FunctionLaws
 from mlcd.functions import Floats, FunctionProblem
 from mlcd.trial.epoch import Fleet
 
-LATE = 1.12
-"""The ledger must pay for a last epoch that takes this much longer than its mean."""
+LONG_EPOCH_FACTOR = 1.12
+"""The ledger must be able to pay for a last epoch that takes this many times its mean."""
 
 
 def grid_search(problem: FunctionProblem, laws: FunctionLaws, *, memory_mb: tuple[int, ...]) -> Fleet | None:
     """The fixed fleet that reaches the target soonest within the budget; None when none does.
 
-    As the paper's, which sweeps every number of functions at one memory size; but it fits in a slow run too (19 of
-    20), with the ledger's reserve for the last epoch: a fleet that just fits on average would be stopped before its end
-    in every other run. Without chance (laws.chance is CALM) there is no such reserve.
+    Like the paper's, which sweeps every number of functions at one memory size. Here the fleet must also fit in slow
+    runs (19 of 20), with the ledger's reserve for the last epoch: a fleet that fits only on average would be stopped
+    early in every other run. Without randomness (laws.chance is CALM) there is no such reserve.
     """
     counts, budget, chance = problem.functions_array[:, 0], problem.goal.budget, laws.chance
     epochs = _epochs(laws, counts)
-    late = LATE if chance.weather else 1.0
+    late = LONG_EPOCH_FACTOR if chance.weather else 1.0
     calls = counts + np.ceil(problem.repeat_share * counts - 1e-9)
     slow = np.exp(1.645 * np.hypot(chance.run, chance.weather / np.sqrt(epochs)))
     shared = laws.work_seconds / counts
@@ -49,7 +49,7 @@ def grid_search(problem: FunctionProblem, laws: FunctionLaws, *, memory_mb: tupl
 
 
 def _epochs(laws: FunctionLaws, counts: Floats) -> Floats:
-    """(F,) epochs to the target with each fixed number of functions, without chance."""
+    """(F,) epochs to the target with each fixed number of functions, without randomness."""
     done, epochs = np.zeros_like(counts), np.zeros_like(counts)
     together = counts / (counts + laws.half_gain_functions)
     while True:

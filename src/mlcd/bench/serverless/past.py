@@ -1,4 +1,4 @@
-"""Earlier trainings of a workload: runs of a grid search, as `static` is chosen by one; `mpc` may learn from them."""
+"""Earlier trainings of a workload, which `mpc` may learn from: runs of a grid search like the one for `static`."""
 
 from mlcd.bench.serverless.training import train
 from mlcd.clouds.functions.sim import SimFunctionCloud
@@ -10,12 +10,12 @@ from mlcd.schedulers.static import Static
 from mlcd.trial.epoch import Epoch, Fleet
 
 PAST_FLEETS = (Fleet(138, 1536), Fleet(482, 1536), Fleet(828, 1536), Fleet(482, 3008))
-"""The paper's three grid rows, and one of them with all the memory."""
+"""The paper's three grid rows, and one of them with the largest memory."""
 PAST_SEED = 1_000_000
 
 
 def past_runs(workload: SimWorkload) -> list[tuple[Epoch, ...]]:
-    """The epochs of one whole training with each fleet; seeds that no benchmark uses."""
+    """The epochs of one whole training with each fleet, with seeds that no benchmark uses."""
     problem = workload.problem(Goal(minimize=Objective.TIME))
     return [
         train(

@@ -1,4 +1,4 @@
-"""One whole training on a cloud of functions: a run of `mlcd serverless` that nothing keeps."""
+"""One whole training on a cloud of functions: a run of `mlcd serverless` that is not stored."""
 
 from mlcd.bench.new_run import new_run
 from mlcd.clouds.functions.provider import FunctionCloud
