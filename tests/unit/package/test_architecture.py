@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md names what there is: its picture, its table of floors and every path in it."""
+"""ARCHITECTURE.md names what there is: its picture, its floors and every path in it. Tests mirror the rooms."""
 
 import re
 from dataclasses import fields
@@ -17,6 +17,25 @@ PICTURE = TEXT.split("```text\n")[1].split("```")[0]
 VALUES = {"Prepared": Prepared, "Run": Run, "Start": decision.Start, "Conclude": decision.Conclude, "End": decision.End}
 OUTSIDE_FLOORS = {"version"}
 """Everyone may import it."""
+TESTS = Path(__file__).resolve().parents[1]
+WHOLE_PACKAGE = "package"
+"""The folder of tests that are about all rooms, like these."""
+DECIDE_OR_SPEND = {
+    "deciders",
+    "engine",
+    "epoch_ledger",
+    "findings",
+    "functions",
+    "ledger",
+    "relaxation",
+    "run",
+    "schedulers",
+    "search",
+    "spec",
+    "store",
+    "trial",
+}
+"""The rooms that scripts/coverage_gate.py looks at."""
 
 
 def rooms() -> set[str]:
@@ -89,3 +108,25 @@ def test_the_floors_are_those_of_the_import_contract() -> None:
     layers = project.split("layers = [")[1].split("]")[0]
     contract = [sorted(re.findall(r"\w+", line)) for line in re.findall(r'"([^"]+)"', layers)]
     assert contract == [sorted(names) for _, names in floors()]
+
+
+def test_every_folder_of_tests_is_a_room() -> None:
+    folders = {path.name for path in TESTS.iterdir() if path.is_dir() and any(path.rglob("*.py"))}
+    assert folders - rooms() == {WHOLE_PACKAGE}
+    assert [path.name for path in TESTS.glob("*.py")] == [], "they lie in the folder of their room"
+
+
+def test_every_room_that_decides_or_spends_has_tests() -> None:
+    assert rooms() >= DECIDE_OR_SPEND
+    assert [room for room in sorted(DECIDE_OR_SPEND) if not any((TESTS / room).rglob("test_*.py"))] == []
+
+
+def test_the_coverage_gate_looks_at_the_rooms_that_decide_or_spend() -> None:
+    gate = (SOURCE.parents[1] / "scripts" / "coverage_gate.py").read_text(encoding="utf-8")
+    named = re.findall(r'"(\w+)(?:/|\.py)"', gate.split("ROOMS = (")[1].split(")")[0])
+    assert set(named) == DECIDE_OR_SPEND
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    names = [path.name for path in TESTS.parent.rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names)), "pytest takes the second for the first"
