@@ -12,6 +12,21 @@ ROOMS = ("spec/", "ledger.py", "trial/", "search/", "engine/")
 LEAST = 0.95
 
 
+def read(path: Path) -> Mapping[str, Any]:
+    """What `coverage json` wrote, with branches. Raises ValueError, which says why, where it is not that."""
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+    files = report.get("files") if isinstance(report, dict) else None
+    if not isinstance(files, dict):
+        raise ValueError(f"{path} is not a report of `coverage json`")
+    bare = [name for name, file in files.items() if "num_branches" not in file.get("summary", {})]
+    if bare:
+        raise ValueError(f"{path} has no branches of {bare[0]}: measure with --branch")
+    return report
+
+
 def shares(report: Mapping[str, Any], room: str) -> tuple[float, float]:
     """The covered shares of statements and branches, 1 where there are none. Raises KeyError without any file."""
     found = [
@@ -37,7 +52,7 @@ def main(arguments: list[str]) -> int:
             print(f"coverage: no file of {room} in the report")
             short.append(room)
             continue
-        print(f"coverage: {room:<12} statements {lines:6.1%}  branches {branches:6.1%}")
+        print(f"coverage: {room:<15} statements {lines:6.1%}  branches {branches:6.1%}")
         if min(lines, branches) < LEAST:
             short.append(room)
     if short:

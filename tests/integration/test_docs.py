@@ -136,7 +136,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_the_coverage_gate_can_fail(tmp_path: Path) -> None:
     gate = script("coverage_gate")
-    rooms = ("spec/a.py", "ledger.py", "trial/b.py", "search/c.py", "engine/d.py")
+    rooms = tuple(f"{room}a.py" if room.endswith("/") else room for room in gate.ROOMS)
 
     def verdict(branches: int, names: tuple[str, ...] = rooms) -> int:
         summary = {"num_statements": 100, "covered_lines": 100, "num_branches": 100, "covered_branches": branches}
@@ -147,4 +147,28 @@ def test_the_coverage_gate_can_fail(tmp_path: Path) -> None:
 
     assert verdict(95) == 0
     assert verdict(94) == 1
-    assert verdict(100, rooms[:4]) == 1
+    assert verdict(100, rooms[1:]) == 1
+    assert verdict(100, tuple(room for room in rooms if room != "ledger.py")) == 1, "epoch_ledger.py is another room"
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        (None, "cannot be read"),
+        ('{"files": {', "cannot be read"),
+        ("[]", "is not a report"),
+        ('{"files": {"src/mlcd/ledger.py": {"summary": {"num_statements": 1}}}}', "no branches of src/mlcd/ledger.py"),
+    ],
+)
+def test_the_coverage_gate_fails_on_a_file_that_it_cannot_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], written: str | None, says: str
+) -> None:
+    if written is not None:
+        (tmp_path / "c.json").write_text(written)
+    assert script("coverage_gate").main([str(tmp_path / "c.json")]) == 1
+    assert says in capsys.readouterr().out
+
+
+def test_the_coverage_gate_knows_every_room() -> None:
+    for room in script("coverage_gate").ROOMS:
+        assert (Path(mlcd.__file__).parent / room).exists(), room

@@ -1,7 +1,7 @@
 """Leases through SkyPilot on a moto server: nodes reach running and go again, whatever happens to mlcd.
 
 No machine stands behind moto's addresses, so the job never starts there: what runs on a node is tested elsewhere
-(tests/unit/test_skypilot_parts.py runs the very command that a node gets, on this machine).
+(tests/unit/clouds/test_skypilot_parts.py runs the very command that a node gets, on this machine).
 """
 
 import json

@@ -1,0 +1,317 @@
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from tests.rendered import plot_of, verdict_of
+from tests.report_samples import (
+    SAMPLES,
+    all_failed_run,
+    both_limits_run,
+    budget_run,
+    no_limit_run,
+    overran_run,
+    replayed_run,
+    with_choice,
+    with_trials,
+)
+
+from mlcd.events import RunProgress, SearchEnded, StepEnded, StepStarted
+from mlcd.findings import shown
+from mlcd.findings.rejected import listed
+from mlcd.report.progress import ProgressLines
+from mlcd.report.wording import assurance_text, percent_text, short_seconds, shortened, speed_text
+from mlcd.run.findings import AccountStep
+from mlcd.run.money import Money
+from mlcd.run.run import SearchRun
+from mlcd.run.step import Step
+from mlcd.space import Config
+from mlcd.units import ZERO, Usd
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1234.5, "1,230"), (452.0, "452"), (45.64, "45.6"), (0.01234, "0.0123"), (999.9, "1,000")]
+)
+def test_speeds_have_three_digits(value: float, text: str) -> None:
+    assert speed_text(value) == text
+
+
+def test_small_words() -> None:
+    assert [percent_text(f) for f in (0.124, 0.034, 0.0004, -0.5)] == ["12%", "3.4%", "under 0.1%", "50%"]
+    assert [assurance_text(a) for a in (0.999999, 0.95)] == ["99.9999%", "95%"]
+    assert [short_seconds(s) for s in (8.2, 725, 11520, 190800, -60)] == ["8.2s", "12m05s", "3h12m", "2d05h", "-1m00s"]
+    assert [listed("abcdef"[:n], "type", width=7) for n in (1, 2, 4, 6)] == [
+        "a",
+        "a and b",
+        "a, b, c and 1 more type",
+        "a, b, c and 3 more types",
+    ]
+    assert shortened("50 x Standard_ND96amsr_A100_v4", 20) == "50 x Stand…r_A100_v4"
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_verdict_is_never_wide_nor_empty(name: str) -> None:
+    text = verdict_of(SAMPLES[name]())
+    assert text
+    assert max(len(line) for line in text.splitlines()) <= 120
+    assert "nan" not in text.lower().split()
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_plain_verdict_is_ascii(name: str) -> None:
+    assert verdict_of(SAMPLES[name](), plain=True).isascii()
+
+
+def test_the_verdict_says_the_numbers() -> None:
+    run = budget_run()
+    text = verdict_of(run)
+    assert text.startswith("SIMULATED: ")
+    for part in (
+        "20 x p2.xlarge",
+        "$50.53",
+        "2 h 48 min",
+        "$53.49",
+        "$24.35",
+        "$74.88",
+        "$85.00",
+        "$10.12",
+        "99.9999%",
+    ):
+        assert part in text
+    assert "most popular type" in text
+    assert "most expensive type" in text
+    assert "mlcd report resnet-cifar10-7f3a9c" in text
+    assert "138 other node counts of c5.xlarge, c5n.4xlarge and p2.xlarge: not tried\n" in text
+
+
+def test_a_real_run_does_not_say_simulated() -> None:
+    assert "SIMULATED" not in verdict_of(no_limit_run())
+
+
+def test_a_replayed_run_says_so_and_speaks_of_the_jobs_time() -> None:
+    text = verdict_of(replayed_run())
+    assert text.startswith("REPLAYED: times and prices are those of the measured table scout;")
+    assert "SIMULATED" not in text
+    assert "samples/s" not in text
+    assert "Job time over nodes" in text
+    assert "20 x p2.xlarge   2 h 46 min" in text
+    assert "2 h 46 min, $49.78: measured without noise" in text
+
+
+def test_a_choice_that_was_not_measured_has_no_bound() -> None:
+    untried = SAMPLES["untried-choice"]()
+    assert untried.choice
+    exact = replace(untried.choice, worst_seconds=untried.choice.seconds, worst_usd=untried.choice.usd)
+    assert "predicted, not measured" in verdict_of(with_choice(untried, exact))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("infeasible", "Nothing can fit these limits; nothing was trained."),
+        ("nothing-fits", "Nearest way out among measured deployments: needs $131, or 7 h 40 min"),
+        ("infeasible", "Nearest way out: needs $24.03"),
+        ("run-failed", "The training failed before its work was done (why); what it cost is on the receipt."),
+        ("run-failed", "run (failed)"),
+        ("run-failed", "chosen; its training failed"),
+        ("lost", "  training lost with mlcd            20 min    $4.20\n  run "),
+        (
+            "given-up",
+            "Nothing measured fits what is left after 12 trials and 1 training that did not end; no training was",
+        ),
+        ("all-failed", "Every trial failed (4 of 4)"),
+        ("interrupted", "Go on with: mlcd resume resnet-cifar10-7f3a9c"),
+        ("overran", "Search and training together broke the limit: $90.94 over the budget."),
+        ("both-limits", "fastest within 8 h for at most $85.00"),
+    ],
+)
+def test_every_ending_has_its_words(name: str, words: str) -> None:
+    assert words in verdict_of(SAMPLES[name]())
+
+
+def test_a_failed_training_saved_nothing() -> None:
+    assert "Saved" not in verdict_of(SAMPLES["run-failed"]())
+
+
+def test_a_naive_choice_that_would_break_a_limit_is_marked() -> None:
+    text = verdict_of(both_limits_run())
+    assert "1 x c5.xlarge (most popular type): 8 d 13 h, $34.84\n" in text
+    assert "; it would break the deadline\n" in text
+    assert "would break" not in verdict_of(no_limit_run())
+
+
+def test_a_naive_choice_that_was_not_measured_is_about() -> None:
+    run = both_limits_run()
+    naive = replace(run.naive[1], measured=False)
+    untried = with_trials(run, [step for step in run.trials if step.trial.config != naive.plan.config])
+    text = verdict_of(with_choice(untried, run.choice, (naive,)))
+    assert "1 x p2.xlarge (most expensive type, predicted): ~24 h 5 min, ~$21.67\n" in text
+    assert "\n      95%: 23 h 31 min .. 24 h 39 min, $21.17 .. $22.19\n" in text
+    assert "; it would probably break the deadline" in text
+    assert re.search(r"\n      ~19 h.* saved, ~\$\d+\.\d\d more;", text)
+    bare = replace(naive, plan=replace(naive.plan, worst_seconds=naive.plan.seconds))
+    assert "predicted): ~24 h 5 min, ~$21.67\n" in verdict_of(with_choice(untried, run.choice, (bare,)))
+
+
+def test_the_overrun_is_the_difference() -> None:
+    run = overran_run()
+    assert str(run.total_usd - Usd.of(85)) == "$90.94"
+
+
+def test_failures_are_grouped() -> None:
+    text = verdict_of(all_failed_run())
+    assert "2 x job-failed: it ended with exit code 1\n      1 x c5n.4xlarge, 1 x p2.xlarge" in text
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_plot_is_small(name: str) -> None:
+    lines = plot_of(SAMPLES[name]())
+    assert len(lines) <= 15
+    assert all(len(line) <= 100 for line in lines)
+
+
+def test_the_plot_marks_choice_and_failures() -> None:
+    lines = plot_of(budget_run())
+    assert sum(line.count("★") for line in lines) == 2  # in the plot and in its legend
+    assert sum(line.count("✗") for line in lines) == 3
+
+
+def paid_steps(run: SearchRun) -> list[tuple[Step, AccountStep]]:
+    """Each trial with the account once it was paid."""
+    return [*zip(run.trials, shown(run).train_findings.account, strict=True)]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def played(run: SearchRun, stream: io.StringIO, *, color: bool = False, replayed: bool = False, since: int = 0) -> str:
+    """The run's events, as the engine would tell them; those `since` a resume."""
+    observer, goal = ProgressLines(stream, color, replayed=replayed), run.problem.goal
+    money = Money(spent=ZERO, reserved=ZERO, left=None, elapsed_seconds=0, reserved_seconds=0, seconds_left=None)
+    for trial, step in paid_steps(run)[since:]:
+        money = Money(
+            spent=step.spent,
+            reserved=step.reserved,
+            left=None if goal.budget is None else goal.budget - step.spent - step.reserved,
+            elapsed_seconds=step.elapsed_seconds,
+            reserved_seconds=step.reserved_seconds,
+            seconds_left=goal.deadline_seconds and goal.deadline_seconds - step.elapsed_seconds - step.reserved_seconds,
+        )
+        observer(StepStarted(step=replace(trial, outcome=None), money=money))
+        observer(StepEnded(step=trial, incumbent=step.incumbent, money=money))
+    observer(SearchEnded(stopped=run.stopped, choice=run.choice, money=money))
+    if run.choice:
+        for percent in range(0, 101, 2):
+            observer(RunProgress(config=run.choice.config, fraction=percent / 100, money=money))
+    return stream.getvalue()
+
+
+def test_a_line_a_trial_with_speed_money_and_best() -> None:
+    lines = played(budget_run(), io.StringIO()).splitlines()
+    seventh = next(line for line in lines if line.startswith("  7 "))
+    assert seventh.split() == [
+        *("7", "20", "x", "p2.xlarge", "452", "±2.4%"),
+        *("$10.02", "$53.49", "$21.49", "2h48m", "$50.53", "#7"),
+    ]
+    assert all(len(line) <= 100 for line in lines)
+    assert sum(line.startswith("Training on") for line in lines) == 5
+
+
+def test_columns_of_trials_line_up() -> None:
+    lines = [line for line in played(both_limits_run(), io.StringIO()).splitlines() if re.match(r" +\d+ ", line)]
+    assert len({line.index("#") for line in lines[3:]}) == 1
+    assert all(len(line) <= 100 for line in lines)
+
+
+def test_free_is_explained_once_where_there_is_a_limit() -> None:
+    text = played(both_limits_run(), io.StringIO())
+    lines = text.splitlines()
+    assert lines[0].startswith("free: neither spent, promised to running trials, nor reserved")
+    assert lines[1].split()[-8:] == ["spent", "reserved", "free", "free", "time", "best", "so", "far"]
+    assert text.count("free:") == 1
+    assert not re.search(r"\bfree\b", played(no_limit_run(), io.StringIO()))
+    assert all(" left, " in line for line in lines if line.startswith("Training on"))
+
+
+def test_after_a_resume_the_best_is_named_and_columns_line_up() -> None:
+    lines = played(budget_run(), io.StringIO(), since=8).splitlines()
+    rows = [line for line in lines if re.match(r" +\d+ ", line)]
+    assert rows[0].endswith(" 2h48m   $50.53 20 x p2.xlarge")
+    assert len({line.index(" 2h48m") for line in rows}) == 1
+
+
+def played_as(name: str, stream: io.StringIO) -> str:
+    """The trials of `budget_run`, all of a type with this name."""
+    run = budget_run()
+    observer = ProgressLines(stream, False)
+    for trial, step in paid_steps(run):
+        money = Money(
+            spent=step.spent,
+            reserved=step.reserved,
+            left=Usd.of(1),
+            elapsed_seconds=1,
+            reserved_seconds=1,
+            seconds_left=None,
+        )
+        config = Config.deployment(name, trial.config.nodes)
+        begun = replace(trial, authorisation=replace(trial.authorisation, choice=config), reason="r" * 99, outcome=None)
+        observer(StepStarted(step=begun, money=money))
+        observer(StepEnded(step=begun.ended(replace(trial.trial, config=config)), incumbent=None, money=money))
+    return stream.getvalue()
+
+
+def test_a_long_name_is_never_cut_and_keeps_the_columns() -> None:
+    name = "Standard_ND96amsr_A100_v4"
+    text = played_as(name, io.StringIO())
+    assert f"  4 8 x {name}\n" in text
+    assert len({line.index(" none fits yet") for line in text.splitlines() if "none fits" in line}) == 1
+    assert all(len(line) <= 100 for line in text.splitlines())
+    assert played_as(name, Terminal()).count(name) >= 2 * len(budget_run().trials)  # at its start and its end
+
+
+def test_a_name_a_little_too_long_borrows_from_the_next_column() -> None:
+    text = played_as("Standard_NC12s_v3x", io.StringIO())
+    assert re.search(r"^  7 20 x Standard_NC12s_v3x +452 ±2.4% +\$10.02", text, re.M)
+    assert len({line.index(" none fits yet") for line in text.splitlines() if "none fits" in line}) == 1
+
+
+def test_a_replayed_job_shows_its_time_without_a_spread() -> None:
+    text = played(replayed_run(), io.StringIO(), replayed=True)
+    assert re.search(r"configuration +job time +spent", text)
+    assert re.search(r"  7 20 x p2.xlarge +2h46m +\$10.02", text)
+    assert "±" not in text
+    assert "Chosen: 20 x p2.xlarge, 2 h 46 min and $49.78 expected\n" in text
+
+
+def test_a_failure_shows_kind_and_message() -> None:
+    text = played(budget_run(), io.StringIO())
+    assert re.search(r"8 24 x c5.xlarge +out-of-memory", text)
+    assert "needs 9.1 GiB a node, 8 GiB there" in text
+
+
+def test_on_a_terminal_lines_are_overwritten() -> None:
+    text = played(budget_run(), Terminal())
+    assert re.search(r"\r(\x1b\[2K)?Training on 20 x p2.xlarge", text)
+    assert "greatest expected gain" in text
+    assert text.count("\n") - text.count("\x1b[1A") < 20  # lines that stay
+
+
+def test_colour_only_on_request() -> None:
+    assert "\x1b" not in played(budget_run(), io.StringIO())
+    assert "\x1b[31m" in played(budget_run(), io.StringIO(), color=True)
+
+
+def test_a_poor_encoding_gets_ascii() -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    observer = ProgressLines(stream, False)
+    run = budget_run()
+    trial, step = paid_steps(run)[0]
+    money = Money(
+        spent=step.spent, reserved=step.reserved, left=None, elapsed_seconds=1, reserved_seconds=1, seconds_left=None
+    )
+    observer(StepEnded(step=trial, incumbent=step.incumbent, money=money))
+    observer(RunProgress(config=trial.config, fraction=0.5, money=money))
+    assert b"6.10 +-2.4%" in raw.getvalue()
