@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mlcd.clouds.workspace import Workspace, bring, copy_workdir, furthest
+from mlcd.clouds.workspace import Workspace, copy_or_move, copy_workdir, furthest
 
 
 def checkpoint(folder: Path, samples: int, *, mark: bool = True) -> Path:
@@ -45,11 +45,11 @@ def test_the_furthest_whole_checkpoint_counts(tmp_path: Path) -> None:
 
 
 def test_a_lease_goes_on_from_what_the_last_one_saved(space: Workspace) -> None:
-    assert space.lend_checkpoint(space.lease("a") / "checkpoint") == 0.0
+    assert space.copy_checkpoint(space.lease("a") / "checkpoint") == 0.0
     checkpoint(space.lease("a") / "checkpoint", 100)
     space.adopt(space.lease("a") / "checkpoint")
     assert space.reached_samples() == 100.0
-    assert space.lend_checkpoint(space.lease("b") / "checkpoint") == 100.0
+    assert space.copy_checkpoint(space.lease("b") / "checkpoint") == 100.0
     assert (space.lease("b") / "checkpoint" / "step-100" / "weights").read_text() == "100"
 
 
@@ -110,8 +110,8 @@ def test_outputs_are_copied_or_moved(tmp_path: Path) -> None:
     (tmp_path / "model").write_text("m")
     home = tmp_path / "home"
     for name in ("logs", "model"):
-        bring(tmp_path / name, home / "deep" / name)
-        bring(tmp_path / name, home / "deep" / name)  # again, over what is there
+        copy_or_move(tmp_path / name, home / "deep" / name)
+        copy_or_move(tmp_path / name, home / "deep" / name)  # again, over what is there
         assert (tmp_path / name).exists()
     assert (home / "deep" / "logs" / "a.txt").read_text() == "a"
     assert (home / "deep" / "model").read_text() == "m"
@@ -124,7 +124,7 @@ def test_outputs_are_moved_where_the_disk_is_full(tmp_path: Path, full: None) ->
     (tmp_path / "home" / "logs").mkdir(parents=True)
     (tmp_path / "home" / "logs" / "half").touch()
     for name in ("logs", "model"):
-        bring(tmp_path / name, tmp_path / "home" / name)
+        copy_or_move(tmp_path / name, tmp_path / "home" / name)
         assert not (tmp_path / name).exists()
     assert [path.name for path in (tmp_path / "home" / "logs").iterdir()] == ["a.txt"]
     assert (tmp_path / "home" / "model").read_text() == "m"

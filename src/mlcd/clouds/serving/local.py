@@ -115,7 +115,7 @@ class LocalServer:
             )
             if hasattr(os, "sched_setaffinity"):
                 os.sched_setaffinity(self._keeper.pid, self.own_cpus)  # before it has started the server
-            self._write_down()
+            self._write_lease_file()
         except OSError as error:
             raise LeaseFailed(FailureKind.LAUNCH, f"the server did not start: {error}", seconds=0.0) from error
 
@@ -201,7 +201,7 @@ class LocalServer:
                         shares_cpus=self._shares,
                     )
 
-    def _write_down(self) -> None:
+    def _write_lease_file(self) -> None:
         data = {
             "cloud": self.cloud.name,
             "owner": [os.getpid(), processes.started_at(os.getpid())],
