@@ -24,7 +24,7 @@ from pathlib import Path
 from mlcd.clouds.minicloud.cgroup import Group, kill_all
 from mlcd.clouds.minicloud.cloud import end_abandoned
 from mlcd.clouds.minicloud.facilities import missing
-from mlcd.clouds.minicloud.leased import end_lease, entering
+from mlcd.clouds.minicloud.leased import end_lease, node_command
 from mlcd.clouds.minicloud.network import free_subnet, limit, make_network, run_command
 from mlcd.clouds.minicloud.record import LeaseRecord, link_tag, machine_lock, namespace_name, read_records
 from mlcd.clouds.nodes import PREFIX
@@ -203,7 +203,7 @@ def _start(cluster: Cluster, stack: ExitStack) -> None:
     for node in cluster.nodes:
         (cluster.folder / f"spool-{node.name}").mkdir()
         slurmd = ["slurmd", "-D", "-N", node.name]
-        inside = entering(cluster.record.lease_id, node.rank, cluster.group(node.name), slurmd)
+        inside = node_command(cluster.record.lease_id, node.rank, cluster.group(node.name), slurmd)
         daemons.append((node.name, _daemon(cluster, *inside)))
     wanted = len(cluster.nodes)
     give_up = time.monotonic() + PATIENCE

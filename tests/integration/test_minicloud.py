@@ -220,7 +220,7 @@ def test_a_lease_id_must_not_be_used_twice_at_once(bench: Bench) -> None:
     order = NodeOrder(
         lease_id=held.record.lease_id, instance="m.small", count=1, seconds=9, folder=Path(held.record.folder)
     )
-    with pytest.raises(ValueError, match="is leased already"):
+    with pytest.raises(ValueError, match="is already leased"):
         bench.cloud.start(order)
     assert held.state() is NodesState.RUNNING
 
@@ -230,7 +230,7 @@ def test_nodes_that_cannot_be_made_are_a_failed_launch_and_leave_nothing(bench: 
         lease_id="mlcd-test-nowhere", instance="m.small", count=1, seconds=9, folder=bench.folder / "nowhere"
     )
     bench.lease("true").release()  # there is room
-    with pytest.raises(LeaseFailed, match="the nodes could not be made") as failed:
+    with pytest.raises(LeaseFailed, match="the nodes could not be created") as failed:
         bench.cloud.start(order)
     assert failed.value.kind is FailureKind.LAUNCH
     assert not failed.value.billed
