@@ -30,7 +30,7 @@ from mlcd.clouds.minicloud.record import LeaseRecord, link_tag, machine_lock, na
 from mlcd.clouds.nodes import PREFIX
 
 COMMANDS = ("slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo", "scontrol")
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 """Seconds until a cluster that does not come up is given up."""
 INSTANCE = "slurm-cluster"
 """What the machine's record of leases calls the nodes of a cluster."""
@@ -206,13 +206,13 @@ def _start(cluster: Cluster, stack: ExitStack) -> None:
         inside = node_command(cluster.record.lease_id, node.rank, cluster.group(node.name), slurmd)
         daemons.append((node.name, _daemon(cluster, *inside)))
     wanted = len(cluster.nodes)
-    give_up = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         states = _states()
         if len(states) == wanted and set(states) == {"idle"}:
             return
         dead = [name for name, daemon in daemons if daemon.poll() is not None]
-        if dead or time.monotonic() > give_up:
+        if dead or time.monotonic() > deadline:
             logs = "\n".join(f"{log.name}:\n{log.read_text()[-2000:]}" for log in cluster.folder.glob("*.log"))
             raise RuntimeError(f"the Slurm cluster is not up (ended: {dead}, states: {states})\n{logs}")
         time.sleep(0.1)

@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 PRICES = {"small": Usd.of("0.10"), "large": Usd.of("0.50")}
-PATIENCE = 90.0  # how long to wait before a test is given up; no assertion depends on it
+TIMEOUT_SECONDS = 90.0  # after which a test gives up; no assertion depends on it
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +62,9 @@ def order(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., NodeO
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    give_up = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
-        assert time.monotonic() < give_up, f"waited in vain: {what}"
+        assert time.monotonic() < deadline, f"waited in vain: {what}"
         time.sleep(0.1)
 
 
@@ -218,7 +218,7 @@ def test_a_suspended_job_stands_still(engine: Slurm, order: Callable[..., NodeOr
 
 
 def test_more_nodes_than_there_are_are_no_capacity_and_unpaid(engine: Slurm, order: Callable[..., NodeOrder]) -> None:
-    with pytest.raises(LeaseFailed, match="gives a job 2 nodes at most, not 3") as refused:
+    with pytest.raises(LeaseFailed, match=r"allows a job at most 2 nodes \(got 3\)") as refused:
         engine.start(order("true", count=3))
     assert (refused.value.kind, refused.value.billed) == (FailureKind.CAPACITY, False)
     with pytest.raises(ProviderError, match="no partition 'nope'"):

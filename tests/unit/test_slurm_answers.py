@@ -15,7 +15,7 @@ from mlcd.clouds.provider import LeaseFailed
 from mlcd.clouds.slurm import Slurm
 from mlcd.clouds.slurm import job as slurm_job
 from mlcd.clouds.slurm import nodes as slurm_nodes
-from mlcd.clouds.slurm.commands import SlurmSilent
+from mlcd.clouds.slurm.commands import SlurmUnreachable
 from mlcd.clouds.slurm.engine import missing
 from mlcd.clouds.slurm.nodes import SlurmNodes
 from mlcd.clouds.slurm.partitions import parse_gpus, parse_minutes, parse_partitions
@@ -77,7 +77,7 @@ def order(tmp_path: Path) -> NodeOrder:
 def nodes(order: NodeOrder, commands: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> SlurmNodes:
     monkeypatch.setattr(slurm_nodes, "POLL_SECONDS", 0.0)
     monkeypatch.setattr(slurm_nodes, "FILES_SECONDS", 0.0)
-    return SlurmNodes(order, "17", is_cut=False)
+    return SlurmNodes(order, "17", is_limited_by_partition=False)
 
 
 def wrote(nodes: SlurmNodes, rank: int, code: int | None = None) -> None:
@@ -142,9 +142,9 @@ def test_an_offer_has_the_users_prices_and_the_catalogs_gpus(commands: Callable[
     assert gpu.accelerator_tflops == 312
     notes = " ".join(engine.notes)
     assert "no partition 'typo'" in notes
-    assert "old is left out" in notes
+    assert "old is skipped" in notes
     assert "several sizes" in notes
-    assert "without a price and left out: debug" in notes
+    assert "skipped, because they have no price: debug" in notes
     with pytest.raises(ProviderError, match="no partition can be used"):
         Slurm({"old": Usd.of(1)}).offer()
     with pytest.raises(ProviderError, match="more than"):
@@ -218,7 +218,7 @@ def test_a_refusal_for_want_of_nodes_is_no_capacity(
 def test_any_other_refusal_is_the_providers_own_sentence(commands: Callable[..., None], order: NodeOrder) -> None:
     said = "Invalid account or account/partition combination specified"
     commands("sbatch", error=f"sbatch: error: Batch job submission failed: {said}\n", code=1)
-    with pytest.raises(ProviderError, match=f"Slurm's sbatch says: {said}"):
+    with pytest.raises(ProviderError, match=f"Slurm's sbatch failed: {said}"):
         Slurm({}).start(order)
 
 
@@ -232,7 +232,7 @@ def test_a_job_of_which_nothing_is_known_is_withdrawn(
     squeue.write_text(  # the job is there until it is cancelled
         f"#!/bin/sh\ntest -e {tmp_path}/bin/scancel.calls || echo '23|PENDING|mlcd-run-1a2b|/x'\n"
     )
-    with pytest.raises(SlurmSilent, match="Socket timed out"):
+    with pytest.raises(SlurmUnreachable, match="Socket timed out"):
         Slurm({}).start(order)
     assert calls("scancel") == "23\n"
 
@@ -263,7 +263,7 @@ def test_slurm_knows_best_why_a_job_ended(
 
 
 def test_a_partitions_time_limit_is_an_interruption(commands: Callable[..., None], nodes: SlurmNodes) -> None:
-    cut = SlurmNodes(nodes.order, "17", is_cut=True)
+    cut = SlurmNodes(nodes.order, "17", is_limited_by_partition=True)
     commands("squeue", "TIMEOUT|TimeLimit\n")
     assert failed(cut).kind is FailureKind.INTERRUPTED
 
@@ -324,7 +324,7 @@ def test_a_job_that_ended_without_its_agents_word(commands: Callable[..., None],
     commands("squeue", error="slurm_load_jobs error: Invalid job id specified\n", code=1)
     error = failed(nodes)
     assert error.kind is FailureKind.LOST
-    assert "nothing came from node 1" in error.message
+    assert "node 1 left no exit.json" in error.message
 
 
 def test_a_silent_controller_is_forgiven_for_a_while(
@@ -336,7 +336,7 @@ def test_a_silent_controller_is_forgiven_for_a_while(
     assert nodes.state() is NodesState.RUNNING
     commands("squeue", error="slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n", code=1)
     assert nodes.state() is NodesState.RUNNING
-    monkeypatch.setattr(slurm_nodes, "SILENCE_SECONDS", 0.0)
+    monkeypatch.setattr(slurm_nodes, "CONTROLLER_LOST_SECONDS", 0.0)
     assert failed(nodes).kind is FailureKind.LOST
 
 
