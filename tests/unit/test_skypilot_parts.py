@@ -455,7 +455,7 @@ class PlayedWorker:
             "status": [{"name": "mlcd-n", "state": "UP", "on_cloud": None, "region": None}],
             "job": "RUNNING",
             "down": True,
-            "said": "",
+            "request_log": "",
             **answers,
         }
 
@@ -468,7 +468,7 @@ class PlayedWorker:
 
 
 def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worker: PlayedWorker, **settings: object) -> SkyNodes:
-    for name in ("POLL_SECONDS", "SYNC_SECONDS", "LOOK_SECONDS"):
+    for name in ("POLL_SECONDS", "SYNC_SECONDS", "STATUS_SECONDS"):
         monkeypatch.setattr(f"mlcd.clouds.skypilot.nodes.{name}", 0.01)
     folder = tmp_path / "lease"
     folder.mkdir()
@@ -569,6 +569,6 @@ def test_files_of_healthy_nodes_that_cannot_be_had_are_an_error(
     while not nodes._hosts:
         assert time.monotonic() < give_up
     monkeypatch.setattr("mlcd.clouds.skypilot.transport.fetch", lambda *_, **__: "disk full")
-    with pytest.raises(ProviderError, match="could not be brought home: disk full"):
+    with pytest.raises(ProviderError, match="could not be fetched: disk full"):
         nodes.fetch(["workdir/model.pt"])
     nodes.release()
