@@ -179,7 +179,7 @@ def test_wrong_credentials_are_the_providers_error(home: Path, monkeypatch: pyte
         "aws": {"region": "us-east-1", "access_key_id": "no", "secret_access_key": "no"},
         "aws_lambda": {"execution_role": "arn:aws:iam::1:role/none"},
     }
-    with pytest.raises(ProviderError, match=r"lithops/aws_lambda cannot be used: .*; see that ~/.aws/credentials"):
+    with pytest.raises(ProviderError, match=r"lithops/aws_lambda cannot be used: .*; check that ~/.aws/credentials"):
         Invoker("aws_lambda", most_calls=1, settings=settings)
     with pytest.raises(ProviderError, match="execution_role"):
         Invoker("aws_lambda", most_calls=1, settings={"aws": {"region": "us-east-1"}, "aws_lambda": {"x": 1}})

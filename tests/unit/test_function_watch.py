@@ -10,7 +10,7 @@ from mlcd.clouds.functions.lithops import watch as watching
 from mlcd.clouds.functions.lithops.call import CallOrder, CallReport, ShardSource, Sync
 from mlcd.clouds.functions.lithops.invoker import Answer
 from mlcd.clouds.functions.lithops.objects import EpochTry
-from mlcd.clouds.functions.lithops.watch import Broken, CallWatch, TooManyFailures
+from mlcd.clouds.functions.lithops.watch import CallWatch, TooManyFailures, UntrainableModel
 from mlcd.workloads.data import Layout
 
 LAYOUT = Layout(dtype="|u1", row_shape=())
@@ -19,7 +19,7 @@ SOURCE = ShardSource(x_key="x", y_key="y", x=LAYOUT, y=LAYOUT, rows=8, held=1, m
 
 def order(shard: int) -> CallOrder:
     return CallOrder(
-        trial=EpochTry(run_id="r", epoch=1, token="t"),
+        epoch_try=EpochTry(run_id="r", epoch=1, token="t"),
         source=SOURCE,
         shard=shard,
         shards=4,
@@ -126,7 +126,7 @@ def test_what_never_answers_is_waited_for_until_the_deadline() -> None:
 
 def test_a_mistake_in_the_model_is_not_tried_again() -> None:
     seen, made = watch({(0, 1): Answer(value=report(order(0), done=False, broken="NameError"))})
-    with pytest.raises(Broken, match="NameError"):
+    with pytest.raises(UntrainableModel, match="NameError"):
         seen.until_done(lambda: False)
     assert len(made) == 4
 

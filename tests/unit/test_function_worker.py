@@ -92,7 +92,7 @@ def storage() -> FakeStorage:
 
 def order(shards: int, *, shard: int = 0, sync: Sync = Sync.HSP, **changes: Any) -> CallOrder:
     base = CallOrder(
-        trial=EpochTry(run_id="r", epoch=1, token="t"),
+        epoch_try=EpochTry(run_id="r", epoch=1, token="t"),
         source=ShardSource(
             x_key="x",
             y_key="y",
@@ -167,8 +167,8 @@ def test_a_part_of_an_epoch_has_its_share_of_the_steps(storage: FakeStorage, syn
 def test_parts_of_epochs_come_to_see_all_samples() -> None:
     seen: set[int] = set()
     for epoch in range(1, 60):
-        trial = EpochTry(run_id="r", epoch=epoch, token="t")
-        first, last = part_rows(order(3, share=0.2, trial=trial), 1)
+        epoch_try = EpochTry(run_id="r", epoch=epoch, token="t")
+        first, last = part_rows(order(3, share=0.2, epoch_try=epoch_try), 1)
         assert last - first == math.ceil(0.2 * (ROWS * 2 // 3 - ROWS // 3))
         seen |= set(range(first, last))
     start, end = rows_of_shard(ROWS, 3, 1)
@@ -189,7 +189,7 @@ def test_asp_ends_when_all_steps_were_made_by_whomever(storage: FakeStorage) -> 
 def test_a_call_that_dies_is_gone_on_with_and_nothing_is_applied_twice(storage: FakeStorage) -> None:
     faults = Faults(fail_share=1.0)
     first = [train_shard(order(4, shard=index, faults=faults, pushes=4), storage) for index in range(4)]
-    assert all("on purpose" in report.failed for report in first)
+    assert all("injected failure" in report.failed for report in first)
     assert not ends(storage)
     for index in range(4):
         train_shard(order(4, shard=index, faults=faults, attempt=2), storage)
@@ -245,8 +245,8 @@ def test_functions_start_from_the_parameters_of_the_epoch_before(storage: FakeSt
         (b"import nothing_like_it\n", "ModuleNotFoundError: No module named 'nothing_like_it'"),
         (b"x = 1\n", "AttributeError"),
         (b"def make_model(:\n", "SyntaxError"),
-        (COUNTER.replace(b"np.full(1, -1.0", b"np.full(2, -1.0"), r"gradient\(\) gave the shape \(2,\)"),
-        (COUNTER.replace(b"np.zeros(1", b"np.zeros((1, 1)"), "parameters are one flat vector"),
+        (COUNTER.replace(b"np.full(1, -1.0", b"np.full(2, -1.0"), r"gradient\(\) returned the shape \(2,\)"),
+        (COUNTER.replace(b"np.zeros(1", b"np.zeros((1, 1)"), "parameters must be one flat vector"),
     ],
 )
 def test_a_model_that_cannot_be_trained_says_why(storage: FakeStorage, code: bytes, reason: str) -> None:
@@ -265,9 +265,9 @@ def test_a_call_never_asks_more_of_the_storage_than_was_authorised(storage: Fake
     report = train_shard(order(1, most_puts=3), storage)
     assert "more than the 3 PUTs and listings" in report.failed
     assert report.puts == 3
-    shelf = ObjectStore(storage, most_gets=0)
+    store = ObjectStore(storage, most_gets=0)
     with pytest.raises(OutOfRequests):
-        shelf.get("x")
+        store.get("x")
 
 
 def test_too_little_memory_fails_the_call_where_this_machine_plays_the_cloud(storage: FakeStorage) -> None:
@@ -301,7 +301,7 @@ def test_a_frame_tells_whole_from_torn() -> None:
 
 
 def test_of_two_attempts_that_are_equally_far_all_take_the_first() -> None:
-    trial = EpochTry(run_id="r", epoch=1, token="t")
-    keys = [trial.part(ShardUpdate(0, 4, attempt)) for attempt in (2, 1, 3)]
-    assert EpochListing(trial, keys).furthest[0] == ShardUpdate(0, 4, 1)
+    epoch_try = EpochTry(run_id="r", epoch=1, token="t")
+    keys = [epoch_try.part(ShardUpdate(0, 4, attempt)) for attempt in (2, 1, 3)]
+    assert EpochListing(epoch_try, keys).furthest[0] == ShardUpdate(0, 4, 1)
     assert ShardUpdate.named(ShardUpdate(3, 12, 1).name) == ShardUpdate(3, 12, 1)

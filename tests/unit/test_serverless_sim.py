@@ -143,11 +143,11 @@ def test_training_and_unseen_workloads_differ_and_are_fixed() -> None:
 def test_laws_cannot_be_built_wrong() -> None:
     with pytest.raises(ValueError, match="more than 0"):
         FunctionLaws(work_seconds=0.0, round_seconds=1.0)
-    with pytest.raises(ValueError, match="waiting must not be negative"):
+    with pytest.raises(ValueError, match="epoch_seconds: must not be negative"):
         replace(PAPER.laws, call_seconds=-1.0)
-    with pytest.raises(ValueError, match="training lowers"):
+    with pytest.raises(ValueError, match="first_loss: must be more than floor_loss"):
         replace(PAPER.laws, floor_loss=1.0)
-    with pytest.raises(ValueError, match="a chance lies"):
+    with pytest.raises(ValueError, match="straggler: must be in"):
         Chance(failure=0.6)
     with pytest.raises(ValueError, match="never has a loss"):
         PAPER.laws.progress(0.1)

@@ -1,4 +1,4 @@
-"""`sim/lambda`: functions that train in simulated time; the laws were fixed before any policy was trained on them."""
+"""`sim/lambda`: functions that train in simulated time. The laws were fixed before any policy was trained on them."""
 
 from mlcd.clouds.functions.sim.cloud import SimFunctionCloud
 from mlcd.clouds.functions.sim.laws import CALM, Chance, FunctionLaws
