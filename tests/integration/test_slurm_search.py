@@ -117,7 +117,7 @@ def test_a_search_and_its_training_go_through_sbatch(cluster: Cluster, tmp_path:
     assert squeue() == ""
 
 
-def test_what_a_killed_run_left_is_ended_by_mlcd_down(cluster: Cluster, tmp_path: Path) -> None:
+def test_mlcd_down_ends_what_a_killed_run_left_running(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "train.py").write_text(SLOW_SCRIPT)
     (tmp_path / "job.yaml").write_text(SLOW_JOB)

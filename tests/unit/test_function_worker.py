@@ -164,7 +164,7 @@ def test_a_part_of_an_epoch_has_its_share_of_the_steps(storage: FakeStorage, syn
     assert all(parameters[0] == header["steps"] >= steps for header, parameters in ends(storage))
 
 
-def test_parts_of_epochs_come_to_see_all_samples() -> None:
+def test_parts_of_epochs_cover_all_samples_over_time() -> None:
     seen: set[int] = set()
     for epoch in range(1, 60):
         epoch_try = EpochTry(run_id="r", epoch=epoch, token="t")
@@ -176,7 +176,7 @@ def test_parts_of_epochs_come_to_see_all_samples() -> None:
     assert len(seen) >= 0.8 * (end - start)  # a rest that is no whole block is left out
 
 
-def test_asp_ends_when_all_steps_were_made_by_whomever(storage: FakeStorage) -> None:
+def test_asp_ends_when_all_steps_were_made_by_any_function(storage: FakeStorage) -> None:
     faults = Faults(slow_shards=(2,), pause_seconds=0.3)
     reports = side_by_side(storage, [order(4, shard=n, sync=Sync.ASP, faults=faults, pushes=4) for n in range(4)])
     header, parameters = ends(storage)[0]
@@ -186,7 +186,7 @@ def test_asp_ends_when_all_steps_were_made_by_whomever(storage: FakeStorage) -> 
     assert reports[2].steps < slow  # the others made up for it
 
 
-def test_a_call_that_dies_is_gone_on_with_and_nothing_is_applied_twice(storage: FakeStorage) -> None:
+def test_a_call_that_dies_is_continued_and_nothing_is_applied_twice(storage: FakeStorage) -> None:
     faults = Faults(fail_share=1.0)
     first = [train_shard(order(4, shard=index, faults=faults, pushes=4), storage) for index in range(4)]
     assert all("injected failure" in report.failed for report in first)
@@ -214,7 +214,7 @@ def test_a_call_whose_time_is_up_hands_its_shard_over(storage: FakeStorage, monk
     assert ends(storage)[0][1][0] == ROWS // 4
 
 
-def test_an_object_that_is_still_being_written_is_not_read_as_whole(storage: FakeStorage) -> None:
+def test_an_object_that_is_still_being_written_is_not_read(storage: FakeStorage) -> None:
     for index in range(2):
         train_shard(order(3, shard=index), storage)
     done = EpochTry(run_id="r", epoch=1, token="t").part(ShardUpdate(0, shard_steps(order(3), 0), 1))
@@ -226,7 +226,7 @@ def test_an_object_that_is_still_being_written_is_not_read_as_whole(storage: Fak
     assert ends(storage)[0][1][0] == all_steps(3)
 
 
-def test_functions_that_are_told_to_stop_do(storage: FakeStorage) -> None:
+def test_functions_stop_when_the_stop_key_exists(storage: FakeStorage) -> None:
     storage.objects[EpochTry(run_id="r", epoch=1, token="t").stop] = b"stop"
     report = train_shard(order(1), storage)
     assert (report.steps, report.closed) == (0, False)
@@ -249,7 +249,7 @@ def test_functions_start_from_the_parameters_of_the_epoch_before(storage: FakeSt
         (COUNTER.replace(b"np.zeros(1", b"np.zeros((1, 1)"), "parameters must be one flat vector"),
     ],
 )
-def test_a_model_that_cannot_be_trained_says_why(storage: FakeStorage, code: bytes, reason: str) -> None:
+def test_a_model_that_cannot_be_trained_reports_why(storage: FakeStorage, code: bytes, reason: str) -> None:
     storage.objects["model.py"] = code
     report = train_shard(order(1), storage)
     assert pytest.approx(0) == report.compute_seconds or report.steps == 0
@@ -261,7 +261,7 @@ def test_a_full_storage_fails_the_call_with_its_reason(storage: FakeStorage) -> 
     assert "No space left on device" in train_shard(order(1), storage).failed
 
 
-def test_a_call_never_asks_more_of_the_storage_than_was_authorised(storage: FakeStorage) -> None:
+def test_a_call_never_makes_more_storage_requests_than_authorised(storage: FakeStorage) -> None:
     report = train_shard(order(1, most_puts=3), storage)
     assert "more than the 3 PUTs and listings" in report.failed
     assert report.puts == 3
@@ -270,11 +270,11 @@ def test_a_call_never_asks_more_of_the_storage_than_was_authorised(storage: Fake
         store.get("x")
 
 
-def test_too_little_memory_fails_the_call_where_this_machine_plays_the_cloud(storage: FakeStorage) -> None:
+def test_too_little_memory_fails_the_call_on_localhost(storage: FakeStorage) -> None:
     assert "MemoryError" in train_shard(order(1, memory_mb=1, processor_share=1.0), storage).failed
 
 
-def test_parts_may_be_told_in_any_order_and_any_number_of_times() -> None:
+def test_parts_may_arrive_in_any_order_and_any_number_of_times() -> None:
     random = np.random.default_rng(0)
     start = random.normal(size=5).astype(np.float32)
     parts = {(shard, steps): np.float32(shard * 10 + steps) * np.ones(5, np.float32)
@@ -290,7 +290,7 @@ def test_parts_may_be_told_in_any_order_and_any_number_of_times() -> None:
     assert np.allclose(closed(start, [parts[shard, 3] for shard in range(1, 4)]), wanted)
 
 
-def test_a_frame_tells_whole_from_torn() -> None:
+def test_a_frame_distinguishes_complete_from_torn() -> None:
     data = frame({"loss": 1.5}, np.arange(3, dtype=np.float32))
     header, vector = unframe(data)
     assert header == {"loss": 1.5}
@@ -300,7 +300,7 @@ def test_a_frame_tells_whole_from_torn() -> None:
             unframe(spoilt)
 
 
-def test_of_two_attempts_that_are_equally_far_all_take_the_first() -> None:
+def test_of_two_equally_far_attempts_the_first_is_used() -> None:
     epoch_try = EpochTry(run_id="r", epoch=1, token="t")
     keys = [epoch_try.part(ShardUpdate(0, 4, attempt)) for attempt in (2, 1, 3)]
     assert EpochListing(epoch_try, keys).furthest[0] == ShardUpdate(0, 4, 1)

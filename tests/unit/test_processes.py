@@ -57,7 +57,7 @@ def test_what_has_no_environment_is_not_waited_for(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("take", [processes.tagged, lambda lease: processes.all_tagged().get(lease, [])])
-def test_only_the_living_bear_a_lease(take: Callable[[str], list[int]]) -> None:
+def test_only_running_processes_carry_a_lease(take: Callable[[str], list[int]]) -> None:
     lease = f"mlcd-living-{os.getpid()}"
     with subprocess.Popen(["sleep", "60"], env={processes.TAG: lease}) as started:
         try:

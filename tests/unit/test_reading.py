@@ -40,7 +40,7 @@ def samples(readings: list[Reading]) -> list[float | None]:
     return [reading.samples for reading in readings]
 
 
-def test_only_whole_and_new_lines_are_read(tmp_path: Path) -> None:
+def test_only_complete_new_lines_are_read(tmp_path: Path) -> None:
     file = tmp_path / "log.txt"
     tail = Tail(file)
     assert tail.lines() == []
@@ -63,7 +63,7 @@ def test_a_progress_bar_is_read_while_it_moves(tmp_path: Path, clock: Clock) -> 
     assert samples(reader.new_readings()) == [30.0]
 
 
-def test_lines_of_the_helper(tmp_path: Path, clock: Clock) -> None:
+def test_lines_of_mlcd_steps(tmp_path: Path, clock: Clock) -> None:
     reader = source(ProgressRule(), tmp_path, clock)
     lines = [
         {"time": 10.5, "samples": 0, "total": 100},

@@ -41,7 +41,7 @@ def test_a_job_is_scaled_to_hours(tmp_path: Path) -> None:
     assert workload.seconds == {D("a", 2): pytest.approx(14_400), D("a", 4): pytest.approx(7200), D("b", 2): None}
 
 
-def test_a_table_without_status_is_all_well(tmp_path: Path) -> None:
+def test_rows_without_a_status_succeeded(tmp_path: Path) -> None:
     workload = load_workloads(folder(tmp_path, job="instance,nodes,seconds\na,1,10\n"))["job"]
     assert workload.seconds == {D("a", 1): 10.0}
 

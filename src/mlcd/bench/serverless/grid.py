@@ -17,7 +17,7 @@ def grid_search(problem: FunctionProblem, laws: FunctionLaws, *, memory_mb: tupl
 
     As the paper's, which sweeps every number of functions at one memory size; but it fits in a slow run too (19 of
     20), with the ledger's reserve for the last epoch: a fleet that just fits on average would be stopped before its end
-    in every other run. Without chance (laws.chance is CALM) there is no such reserve.
+    in every other run. Without chance (laws.chance is NO_DEVIATION) there is no such reserve.
     """
     counts, budget, chance = problem.functions_array[:, 0], problem.goal.budget, laws.chance
     epochs = _epochs(laws, counts)

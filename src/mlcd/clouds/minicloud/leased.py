@@ -126,8 +126,8 @@ class MiniNodes:
         if network_is_gone(self.record.lease_id, rank):
             raise self._failed(FailureKind.LOST, f"node {rank}'s network is gone")
         if self._agents[rank].poll() is not None and not (self._folder / f"node-{rank}" / "exit.json").exists():
-            said = (self._folder / f"node-{rank}" / "agent.txt").read_text(errors="replace").strip().splitlines()
-            last = f": {said[-1]}" if said else ""
+            output = (self._folder / f"node-{rank}" / "agent.txt").read_text(errors="replace").strip().splitlines()
+            last = f": {output[-1]}" if output else ""
             code = self._agents[rank].returncode
             raise self._failed(FailureKind.LOST, f"the agent of node {rank} ended (exit code {code}){last}")
 

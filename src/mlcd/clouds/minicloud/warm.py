@@ -68,9 +68,9 @@ class WarmWorkers:
             start_new_session=True,
         )
         if self._process.stdout is None or self._process.stdout.readline() != b"ready\n":
-            _, said = self._process.communicate()
+            _, errors = self._process.communicate()
             self._close()
-            lines = said.decode(errors="replace").strip().splitlines()
+            lines = errors.decode(errors="replace").strip().splitlines()
             raise ProviderError(f"the warm worker did not start: {lines[-1] if lines else 'no output'}")
 
     def _close(self) -> None:

@@ -41,7 +41,7 @@ class Rates:
             raise ValueError(f"rates: each must be in [0, 1) (got {self})")
 
 
-CALM = Rates(launch=0.0, capacity=0.0, straggler=0.0, hang=0.0, spot=0.0)
+NO_FAILURES = Rates(launch=0.0, capacity=0.0, straggler=0.0, hang=0.0, spot=0.0)
 """Nothing ever goes wrong."""
 
 

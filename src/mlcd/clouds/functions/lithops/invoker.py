@@ -76,7 +76,7 @@ class Invoker:
         try:
             pickle.dumps((function, list(orders)))
         except (pickle.PicklingError, TypeError, AttributeError) as error:
-            raise BadInput(f"cannot be sent to functions: {error}") from error
+            raise BadInput(f"workload: cannot be sent to functions: {error}") from error
         quiet = io.StringIO()
         try:
             with redirect_stdout(quiet):

@@ -39,7 +39,7 @@ class Chance:
             raise ValueError("run, weather, cold_seconds, progress: must not be negative; slowness: must be at least 1")
 
 
-CALM = Chance(run=0.0, weather=0.0, straggler=0.0, failure=0.0, cold_seconds=0.0, progress=0.0)
+NO_DEVIATION = Chance(run=0.0, weather=0.0, straggler=0.0, failure=0.0, cold_seconds=0.0, progress=0.0)
 """No deviation from the laws."""
 
 
