@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from mlcd.clouds.functions import EpochOrder
-from mlcd.clouds.functions.sim import CALM, SimFunctionCloud
+from mlcd.clouds.functions.sim import NO_DEVIATION, SimFunctionCloud
 from mlcd.clouds.functions.sim.workloads import training_workload
 from mlcd.goal import Goal, Objective
 from mlcd.models.epochs import REFERENCE_MB
@@ -28,7 +28,7 @@ def main() -> None:
     work, update, powers, contentions, epochs, floors, rows, gains = [], [], [], [], [], [], [], []
     for index in range(WORKLOADS):
         made = training_workload(index)
-        laws = replace(made.laws, chance=CALM)
+        laws = replace(made.laws, chance=NO_DEVIATION)
         problem = made.problem(Goal(minimize=Objective.TIME))
         cloud = SimFunctionCloud(problem=problem, laws=laws)
         seen, before, number = [], 0.0, 1

@@ -24,13 +24,13 @@ from pathlib import Path
 from mlcd.clouds.minicloud.cgroup import Group, kill_all
 from mlcd.clouds.minicloud.cloud import end_abandoned
 from mlcd.clouds.minicloud.facilities import missing
-from mlcd.clouds.minicloud.leased import end_lease, entering
+from mlcd.clouds.minicloud.leased import end_lease, node_command
 from mlcd.clouds.minicloud.network import free_subnet, limit, make_network, run_command
 from mlcd.clouds.minicloud.record import LeaseRecord, link_tag, machine_lock, namespace_name, read_records
 from mlcd.clouds.nodes import PREFIX
 
 COMMANDS = ("slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo", "scontrol")
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 """Seconds until a cluster that does not come up is given up."""
 INSTANCE = "slurm-cluster"
 """What the machine's record of leases calls the nodes of a cluster."""
@@ -203,16 +203,16 @@ def _start(cluster: Cluster, stack: ExitStack) -> None:
     for node in cluster.nodes:
         (cluster.folder / f"spool-{node.name}").mkdir()
         slurmd = ["slurmd", "-D", "-N", node.name]
-        inside = entering(cluster.record.lease_id, node.rank, cluster.group(node.name), slurmd)
+        inside = node_command(cluster.record.lease_id, node.rank, cluster.group(node.name), slurmd)
         daemons.append((node.name, _daemon(cluster, *inside)))
     wanted = len(cluster.nodes)
-    give_up = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         states = _states()
         if len(states) == wanted and set(states) == {"idle"}:
             return
         dead = [name for name, daemon in daemons if daemon.poll() is not None]
-        if dead or time.monotonic() > give_up:
+        if dead or time.monotonic() > deadline:
             logs = "\n".join(f"{log.name}:\n{log.read_text()[-2000:]}" for log in cluster.folder.glob("*.log"))
             raise RuntimeError(f"the Slurm cluster is not up (ended: {dead}, states: {states})\n{logs}")
         time.sleep(0.1)

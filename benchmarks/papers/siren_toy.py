@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, replace
 
 from mlcd.catalog.functions import function_prices
 from mlcd.clouds.functions.provider import EpochOrder
-from mlcd.clouds.functions.sim import CALM, SimFunctionCloud
+from mlcd.clouds.functions.sim import NO_DEVIATION, SimFunctionCloud
 from mlcd.clouds.functions.sim.workloads import TOY
 from mlcd.goal import Goal, Objective
 from mlcd.trial.epoch import Epoch, Fleet
@@ -53,7 +53,7 @@ def as_json() -> dict[str, object]:
 
 def _functions(what: str, numbers: tuple[int, ...], paper: tuple[float, float, float]) -> ToyRow:
     problem = TOY.problem(Goal(minimize=Objective.TIME))
-    cloud = SimFunctionCloud(problem=problem, laws=replace(TOY.laws, chance=CALM))
+    cloud = SimFunctionCloud(problem=problem, laws=replace(TOY.laws, chance=NO_DEVIATION))
     epochs = []
     for number, functions in enumerate(numbers, start=1):
         fleet = Fleet(functions, MEMORY_MB)

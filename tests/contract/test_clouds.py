@@ -8,7 +8,7 @@ from mlcd.catalog import load_catalog
 from mlcd.clouds.provider import Cloud, Lease, Order
 from mlcd.clouds.replay import ReplayCloud, ReplayInstance, ReplayWorkload
 from mlcd.clouds.sim import SimCloud, SimJob
-from mlcd.clouds.sim.cloud import CALM
+from mlcd.clouds.sim.cloud import NO_FAILURES
 from mlcd.clouds.wrappers import Delayed, Flaky, Noisy, NoisyRun, Wrapped
 from mlcd.space import Config
 from mlcd.testing import CloudContract
@@ -30,7 +30,7 @@ class TestSim(CloudContract):
 
     def make(self, seed: int) -> Cloud:
         aws = load_catalog().for_cloud("aws")
-        return SimCloud(cloud="aws", instances=aws, job=SimJob(model="resnet152"), seed=seed, rates=CALM)
+        return SimCloud(cloud="aws", instances=aws, job=SimJob(model="resnet152"), seed=seed, rates=NO_FAILURES)
 
 
 class TestSimOutOfMemory(CloudContract):
@@ -40,7 +40,7 @@ class TestSimOutOfMemory(CloudContract):
 
     def make(self, seed: int) -> Cloud:
         aws = load_catalog().for_cloud("aws")
-        return SimCloud(cloud="aws", instances=aws, job=SimJob(model="zero-8b"), seed=seed, rates=CALM)
+        return SimCloud(cloud="aws", instances=aws, job=SimJob(model="zero-8b"), seed=seed, rates=NO_FAILURES)
 
 
 class TestReplay(CloudContract):

@@ -114,7 +114,7 @@ def test_calls_that_die_are_repeated_and_no_step_counts_twice(home: Path) -> Non
     assert counted.tolist() == [steps] * 3
 
 
-def test_what_the_users_model_does_wrong_ends_the_epoch_with_its_words(home: Path) -> None:
+def test_an_error_in_the_users_model_ends_the_epoch_with_its_message(home: Path) -> None:
     broken = cloud(home, model="mine:make", module=b"def make():\n    return undefined_name\n")
     try:
         with pytest.raises(EpochFailed, match="NameError: name 'undefined_name' is not defined") as caught:
@@ -125,12 +125,14 @@ def test_what_the_users_model_does_wrong_ends_the_epoch_with_its_words(home: Pat
     assert caught.value.usd.micros > 0
 
 
-def test_a_loss_that_is_no_number_ends_the_training_and_is_paid(home: Path) -> None:
+def test_a_loss_of_nan_ends_the_training_and_is_paid(home: Path) -> None:
     lost = COUNTER.replace(b"return float(-parameters[0])", b"return float('nan')")
     assert lost != COUNTER
     diverged = cloud(home, model="mine:make_model", module=lost)
     try:
-        with pytest.raises(EpochFailed, match=r"the loss is nan after epoch 1; a smaller workload\.rate") as failure:
+        with pytest.raises(
+            EpochFailed, match=r"the loss is nan after epoch 1; try a smaller workload\.rate"
+        ) as failure:
             diverged.run_epoch(order(1, 2))
     finally:
         diverged.close()
@@ -164,7 +166,7 @@ def test_an_epoch_that_takes_too_long_is_ended_and_paid(home: Path) -> None:
     assert Usd(0) < caught.value.usd <= Usd.of(1)
 
 
-def test_what_cannot_be_sent_is_refused(home: Path) -> None:
+def test_a_workload_that_cannot_be_pickled_is_refused(home: Path) -> None:
     invoker = Invoker("localhost", most_calls=1)
     try:
         with pytest.raises(BadInput, match="cannot be sent to functions"):
@@ -179,7 +181,7 @@ def test_wrong_credentials_are_the_providers_error(home: Path, monkeypatch: pyte
         "aws": {"region": "us-east-1", "access_key_id": "no", "secret_access_key": "no"},
         "aws_lambda": {"execution_role": "arn:aws:iam::1:role/none"},
     }
-    with pytest.raises(ProviderError, match=r"lithops/aws_lambda cannot be used: .*; see that ~/.aws/credentials"):
+    with pytest.raises(ProviderError, match=r"lithops/aws_lambda cannot be used: .*; check that ~/.aws/credentials"):
         Invoker("aws_lambda", most_calls=1, settings=settings)
     with pytest.raises(ProviderError, match="execution_role"):
         Invoker("aws_lambda", most_calls=1, settings={"aws": {"region": "us-east-1"}, "aws_lambda": {"x": 1}})
@@ -209,7 +211,7 @@ def mlcd(*args: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
 RUN = "from mlcd.cli.main import main; main()"
 
 
-def test_the_command_trains_and_the_other_commands_know_the_run(home: Path, tmp_path: Path) -> None:
+def test_the_command_trains_and_the_other_commands_show_the_run(home: Path, tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
     job.write_text(JOB)
     done = mlcd("serverless", str(job), "-o", "json", "--picture", str(tmp_path / "a.svg"))
@@ -233,7 +235,7 @@ def test_the_command_trains_and_the_other_commands_know_the_run(home: Path, tmp_
 
 
 @pytest.mark.extra
-def test_a_run_that_is_killed_goes_on_and_pays_nothing_twice(home: Path, tmp_path: Path) -> None:
+def test_a_killed_run_continues_and_pays_nothing_twice(home: Path, tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
     job.write_text(JOB.replace("0.45", "0.40"))
     process = subprocess.Popen(

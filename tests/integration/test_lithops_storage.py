@@ -83,15 +83,15 @@ def settings(s3: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[s
 def test_objects_ranges_and_listings_on_s3(settings: dict[str, Any]) -> None:
     invoker = Invoker("localhost", most_calls=1, settings=settings)
     try:
-        shelf = ObjectStore(invoker.storage)
-        shelf.put("mlcd/a/one", b"0123456789")
-        shelf.put("mlcd/a/two", b"x")
-        assert shelf.get("mlcd/a/one", (2, 4)) == b"234"
-        assert shelf.get("mlcd/a/none") is None
-        assert shelf.keys("mlcd/a/") == ["mlcd/a/one", "mlcd/a/two"]
-        shelf.delete(["mlcd/a/one", "mlcd/a/two"])
-        assert shelf.keys("mlcd/a/") == []
-        assert (shelf.puts, shelf.gets) == (4, 2)
+        store = ObjectStore(invoker.storage)
+        store.put("mlcd/a/one", b"0123456789")
+        store.put("mlcd/a/two", b"x")
+        assert store.get("mlcd/a/one", (2, 4)) == b"234"
+        assert store.get("mlcd/a/none") is None
+        assert store.keys("mlcd/a/") == ["mlcd/a/one", "mlcd/a/two"]
+        store.delete(["mlcd/a/one", "mlcd/a/two"])
+        assert store.keys("mlcd/a/") == []
+        assert (store.puts, store.gets) == (4, 2)
     finally:
         invoker.close()
 

@@ -45,7 +45,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
 
 
 @pytest.mark.together("an undisturbed run")
-def test_searches_trains_and_brings_the_model_home(undisturbed: Undisturbed) -> None:
+def test_searches_trains_and_fetches_the_model(undisturbed: Undisturbed) -> None:
     toy, said = undisturbed.toy, undisturbed.said
     record = toy.record()
     assert record.status is Status.DONE
@@ -66,7 +66,7 @@ def test_searches_trains_and_brings_the_model_home(undisturbed: Undisturbed) -> 
 
 
 @pytest.mark.together("an undisturbed run")
-def test_trials_are_work_and_not_waste(undisturbed: Undisturbed) -> None:
+def test_the_work_of_trials_counts_for_the_training(undisturbed: Undisturbed) -> None:
     toy = undisturbed.toy
     first, second, last = toy.leases()
     assert json.loads((first / "job.json").read_text())["base_samples"] == 0
@@ -80,7 +80,7 @@ def test_trials_are_work_and_not_waste(undisturbed: Undisturbed) -> None:
 
 
 @pytest.mark.extra
-def test_what_a_trial_beside_it_leaves_no_room_for_is_tried_again(toy: Toy) -> None:
+def test_a_trial_without_free_cpus_is_retried(toy: Toy) -> None:
     if len(usable_cpus()) != 2:
         pytest.skip("made for a machine with two processors")
     search = "noise: 0.02, assurance: 0.99, parallel: 2, strategy: exhaustive"
@@ -93,14 +93,14 @@ def test_what_a_trial_beside_it_leaves_no_room_for_is_tried_again(toy: Toy) -> N
 
 
 @pytest.mark.extra
-def test_without_checkpoints_every_lease_begins_anew(toy: Toy) -> None:
+def test_without_checkpoints_every_lease_starts_from_the_beginning(toy: Toy) -> None:
     assert toy.run("train", toy.job_file(checkpoints=False, samples=4000)).wait() == 0
     assert [json.loads((lease / "job.json").read_text())["base_samples"] for lease in toy.leases()] == [0, 0, 0]
     assert toy.samples(toy.newest()) == 4000
 
 
 @pytest.mark.parametrize("where", ["trial", "training"])
-def test_a_killed_run_leaves_nothing_and_goes_on(toy: Toy, where: str) -> None:
+def test_a_killed_run_leaves_nothing_running_and_can_be_resumed(toy: Toy, where: str) -> None:
     with toy.mlcd("train", toy.job_file()) as run:
         lease = toy.await_trial(run, 2) if where == "trial" else toy.await_training(run)
         toy.until(run, lambda: bool(list((lease / "checkpoint").glob("step-*/mlcd.json"))))
@@ -188,7 +188,7 @@ def test_a_training_that_slows_down_is_stopped_before_the_budget_breaks(toy: Toy
 
 
 @pytest.mark.extra
-def test_a_deadline_in_danger_is_said_in_time(toy: Toy) -> None:
+def test_a_deadline_at_risk_is_reported_in_time(toy: Toy) -> None:
     with toy.mlcd("train", toy.job_file(samples=9000, nodes="1", budget="9 USD", deadline="25 s")) as run:
         toy.await_training(run)
         toy.tell("slow-1", 4)
@@ -204,7 +204,7 @@ def test_a_deadline_in_danger_is_said_in_time(toy: Toy) -> None:
     assert "deadline" in run.said
 
 
-def test_a_worker_that_dies_in_the_training_is_begun_again_from_its_checkpoint(toy: Toy) -> None:
+def test_a_training_whose_worker_dies_restarts_from_its_checkpoint(toy: Toy) -> None:
     with toy.mlcd("train", toy.job_file()) as run:
         lease = toy.await_training(run)
         toy.until(run, lambda: any("checkpoint" in line for line in lines_of(lease / "progress.jsonl")))
@@ -220,7 +220,7 @@ def test_a_worker_that_dies_in_the_training_is_begun_again_from_its_checkpoint(t
 
 
 @pytest.mark.extra
-def test_a_training_that_hangs_is_begun_again(toy: Toy) -> None:
+def test_a_training_that_hangs_is_restarted(toy: Toy) -> None:
     with toy.mlcd("train", toy.job_file()) as run:
         toy.await_training(run)
         toy.tell("hang")
@@ -240,7 +240,9 @@ def test_a_training_that_hangs_is_begun_again(toy: Toy) -> None:
         ("hang", FailureKind.HANG, "no progress for"),
     ],
 )
-def test_a_trial_that_breaks_is_measured_as_that(toy: Toy, what: str, kind: FailureKind, says: str) -> None:
+def test_a_failing_trial_is_recorded_with_its_kind_of_failure(
+    toy: Toy, what: str, kind: FailureKind, says: str
+) -> None:
     long_enough = "minutes: 0.2, watchdog_minutes: 0.06"
     with toy.mlcd("train", toy.job_file(nodes="1", samples=30_000, trial=long_enough)) as run:
         toy.await_trial(run)

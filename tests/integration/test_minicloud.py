@@ -220,24 +220,24 @@ def test_a_lease_id_must_not_be_used_twice_at_once(bench: Bench) -> None:
     order = NodeOrder(
         lease_id=held.record.lease_id, instance="m.small", count=1, seconds=9, folder=Path(held.record.folder)
     )
-    with pytest.raises(ValueError, match="is leased already"):
+    with pytest.raises(ValueError, match="is already leased"):
         bench.cloud.start(order)
     assert held.state() is NodesState.RUNNING
 
 
-def test_nodes_that_cannot_be_made_are_a_failed_launch_and_leave_nothing(bench: Bench) -> None:
+def test_nodes_that_cannot_be_created_are_a_failed_launch_and_leave_nothing(bench: Bench) -> None:
     order = NodeOrder(
         lease_id="mlcd-test-nowhere", instance="m.small", count=1, seconds=9, folder=bench.folder / "nowhere"
     )
     bench.lease("true").release()  # there is room
-    with pytest.raises(LeaseFailed, match="the nodes could not be made") as failed:
+    with pytest.raises(LeaseFailed, match="the nodes could not be created") as failed:
         bench.cloud.start(order)
     assert failed.value.kind is FailureKind.LAUNCH
     assert not failed.value.billed
     assert not remains("mlcd-test-nowhere")
 
 
-def test_a_process_that_entered_by_itself_is_ended_too(bench: Bench) -> None:
+def test_a_process_that_joined_a_namespace_on_its_own_is_ended_too(bench: Bench) -> None:
     leased = bench.lease("sleep 30")
     lease_id = leased.record.lease_id
     guest = subprocess.Popen(["nsenter", f"--net=/run/netns/{lease_id}.0", "sleep", "30"])
@@ -246,7 +246,7 @@ def test_a_process_that_entered_by_itself_is_ended_too(bench: Bench) -> None:
     assert guest.wait() == -signal.SIGKILL
 
 
-def test_out_of_memory_is_told(bench: Bench) -> None:
+def test_out_of_memory_is_reported(bench: Bench) -> None:
     leased = bench.lease("sleep 0.5; python job.py", script="held = [b'x' * (1 << 24) for _ in range(128)]")
     memory = groups_of(leased.record.lease_id)[0].folder("memory")
     assert int((memory / "memory.limit_in_bytes").read_text()) == 1 << 30
@@ -269,7 +269,7 @@ for number in itertools.count():
 """
 
 
-def test_suspended_nodes_stand_still_and_go_on(bench: Bench) -> None:
+def test_suspended_nodes_pause_and_resume(bench: Bench) -> None:
     leased = bench.lease("python job.py", script=COUNT)
     assert isinstance(leased, Suspendable)
     log = bench.node(leased, 0) / "log.txt"
@@ -287,7 +287,7 @@ def test_suspended_nodes_stand_still_and_go_on(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("how", ["namespace", "link", "down"])
-def test_a_lost_network_is_told(bench: Bench, how: str) -> None:
+def test_a_lost_network_is_reported(bench: Bench, how: str) -> None:
     leased = bench.lease("sleep 30", nodes=2)
     lease_id = leased.record.lease_id
     assert leased.state() is NodesState.RUNNING
@@ -305,7 +305,7 @@ def test_a_lost_network_is_told(bench: Bench, how: str) -> None:
     assert not remains(lease_id)
 
 
-def test_a_killed_agent_is_told(bench: Bench) -> None:
+def test_a_killed_agent_is_reported(bench: Bench) -> None:
     leased = bench.lease("sleep 30")
     pid_file = bench.node(leased, 0) / "agent.pid"
     await_true(lambda: pid_file.exists() and bool(pid_file.read_text()))
@@ -410,7 +410,7 @@ def warm() -> Iterator[MiniCloud]:
     cloud.close()
 
 
-def test_a_warm_process_is_like_a_cold_one(bench: Bench, warm: MiniCloud) -> None:
+def test_a_warm_process_behaves_like_a_cold_one(bench: Bench, warm: MiniCloud) -> None:
     for argument, code in (("three", 3), ("text", 1)):
         told = {}
         for cloud in (bench.cloud, warm):

@@ -13,7 +13,7 @@ import pytest
 from tests.integration.test_platform_examples import EXAMPLES, engine_python, free_ports
 from tests.torch_workers import TorchWorkers
 
-from mlcd.clouds.reading import Reading, source_of, wall_clock
+from mlcd.clouds.reading import Reading, progress_source, wall_clock
 from mlcd.platforms.placement import Placement
 from mlcd.platforms.registry import platform
 from mlcd.profiler.noise import noise_scale
@@ -166,8 +166,8 @@ def truths(said: str) -> list[Any]:
 
 
 def readings(folder: Path) -> list[Reading]:
-    source = source_of(ProgressRule(), folder, batch=None, base_samples=0.0, clock=wall_clock)
-    return source.news()
+    source = progress_source(ProgressRule(), folder, batch=None, base_samples=0.0, clock=wall_clock)
+    return source.new_readings()
 
 
 @pytest.mark.parametrize("form", ["ring", "ps"])

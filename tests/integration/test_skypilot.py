@@ -98,7 +98,7 @@ def test_two_nodes_reach_running_and_are_torn_down(moto: SkyMoto, engine: SkyPil
     assert not any(SECRET.encode() in file.read_bytes() for file in kept)
 
 
-def test_a_lease_has_spot_nodes_and_gives_them_back_when_it_is_left_by_an_error(
+def test_a_lease_has_spot_nodes_and_gives_them_back_after_an_error(
     moto: SkyMoto, engine: SkyPilotEngine, tmp_path: Path
 ) -> None:
     spot = make_engine(moto, tmp_path / "state", use_spot=True)
@@ -128,7 +128,7 @@ def test_a_lease_has_spot_nodes_and_gives_them_back_when_it_is_left_by_an_error(
 
 
 @pytest.mark.parametrize("code", ["InsufficientInstanceCapacity", "VcpuLimitExceeded"])
-def test_no_room_and_no_quota_are_capacity_and_unpaid(
+def test_no_capacity_and_no_quota_are_capacity_failures_and_unpaid(
     code: str, moto: SkyMoto, engine: SkyPilotEngine, tmp_path: Path
 ) -> None:
     moto.refused["c5.large"] = code
@@ -223,7 +223,7 @@ def test_killed_right_after_the_order_when_no_node_is_known_yet(
     assert moto.instances() == []
 
 
-def test_credentials_that_are_missing_are_said_with_the_command(
+def test_missing_credentials_are_reported_with_the_sky_command(
     moto: SkyMoto, engine: SkyPilotEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = moto.home / ".aws" / "credentials"

@@ -35,7 +35,7 @@ print("trained", os.environ["MLCD_RANK"])
 """
 
 
-def test_a_job_runs_on_two_nodes_reports_and_brings_its_outputs_home(
+def test_a_job_runs_on_two_nodes_reports_and_returns_its_outputs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = tmp_path / "job" / "train.py"

@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 PRICES = {"small": Usd.of("0.10"), "large": Usd.of("0.50")}
-PATIENCE = 90.0  # how long to wait before a test is given up; no assertion depends on it
+TIMEOUT_SECONDS = 90.0  # after which a test gives up; no assertion depends on it
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +62,9 @@ def order(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., NodeO
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    give_up = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
-        assert time.monotonic() < give_up, f"waited in vain: {what}"
+        assert time.monotonic() < deadline, f"waited in vain: {what}"
         time.sleep(0.1)
 
 
@@ -98,7 +98,7 @@ def test_the_offer_is_the_priced_partitions(engine: Slurm) -> None:
     assert engine.most_nodes("small") == 2
 
 
-def test_what_has_no_price_is_left_out_and_said(cluster: Cluster) -> None:
+def test_partitions_without_a_price_are_skipped_and_reported(cluster: Cluster) -> None:
     engine = Slurm({"large": Usd.of(1)})
     assert [instance.name for instance in engine.offer()] == ["large"]
     assert "small" in " ".join(engine.notes)
@@ -152,7 +152,7 @@ def test_the_nodes_reach_each_other(engine: Slurm, order: Callable[..., NodeOrde
     assert (wanted.folder / "node-0" / "log.txt").read_text().split() == ["hello"]
 
 
-def test_a_job_that_waits_is_starting_and_says_why(engine: Slurm, order: Callable[..., NodeOrder]) -> None:
+def test_a_job_that_waits_is_starting_and_reports_why(engine: Slurm, order: Callable[..., NodeOrder]) -> None:
     first = engine.start(order("sleep 600", count=2, name="a"))
     reaches(first, NodesState.RUNNING)
     second = engine.start(order("sleep 600", count=1, name="b"))
@@ -192,7 +192,7 @@ def test_a_job_stops_when_it_is_asked(engine: Slurm, order: Callable[..., NodeOr
     nodes.release()
 
 
-def test_a_suspended_job_stands_still(engine: Slurm, order: Callable[..., NodeOrder]) -> None:
+def test_a_suspended_job_makes_no_progress(engine: Slurm, order: Callable[..., NodeOrder]) -> None:
     wanted = order("while :; do echo >> beats; sleep 0.1; done")
     beats = wanted.folder / "workdir" / "beats"
 
@@ -217,8 +217,10 @@ def test_a_suspended_job_stands_still(engine: Slurm, order: Callable[..., NodeOr
     assert queue() == ""
 
 
-def test_more_nodes_than_there_are_are_no_capacity_and_unpaid(engine: Slurm, order: Callable[..., NodeOrder]) -> None:
-    with pytest.raises(LeaseFailed, match="gives a job 2 nodes at most, not 3") as refused:
+def test_more_nodes_than_the_partition_has_is_a_capacity_failure_and_unpaid(
+    engine: Slurm, order: Callable[..., NodeOrder]
+) -> None:
+    with pytest.raises(LeaseFailed, match=r"allows a job at most 2 nodes \(got 3\)") as refused:
         engine.start(order("true", count=3))
     assert (refused.value.kind, refused.value.billed) == (FailureKind.CAPACITY, False)
     with pytest.raises(ProviderError, match="no partition 'nope'"):
@@ -226,7 +228,7 @@ def test_more_nodes_than_there_are_are_no_capacity_and_unpaid(engine: Slurm, ord
     assert queue() == ""
 
 
-def test_what_slurm_will_never_start_is_no_capacity(engine: Slurm, order: Callable[..., NodeOrder]) -> None:
+def test_a_job_that_slurm_never_starts_is_a_capacity_failure(engine: Slurm, order: Callable[..., NodeOrder]) -> None:
     first = engine.start(order("sleep 600", count=2, name="a"))
     reaches(first, NodesState.RUNNING)
     second = engine.start(order("true", name="b"))  # waits, so there is time to hold it
@@ -239,7 +241,7 @@ def test_what_slurm_will_never_start_is_no_capacity(engine: Slurm, order: Callab
     assert queue() == ""
 
 
-def test_the_partitions_limit_is_asked_for_where_more_was_authorised(
+def test_the_partitions_limit_is_requested_where_more_was_authorised(
     engine: Slurm, order: Callable[..., NodeOrder]
 ) -> None:
     nodes = engine.start(order("sleep 600", seconds=7200.0))
@@ -318,7 +320,7 @@ def test_a_node_that_dies_is_lost(order: Callable[..., NodeOrder]) -> None:
         assert failed.billed
 
 
-def test_nothing_of_a_cluster_is_left() -> None:
+def test_nothing_of_a_cluster_remains() -> None:
     with slurm_cluster({"brief": NodeKind(count=1)}) as cluster:
         lease_id, folder = cluster.record.lease_id, cluster.folder
         pids = cluster.group("brief0").pids()

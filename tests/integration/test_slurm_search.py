@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-PATIENCE = 900.0  # until the test is given up; no assertion depends on it
+TIMEOUT_SECONDS = 900.0  # after which the test gives up; no assertion depends on it
 
 JOB = f"""\
 name: digits-on-slurm
@@ -94,7 +94,7 @@ def test_a_search_and_its_training_go_through_sbatch(cluster: Cluster, tmp_path:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
@@ -117,7 +117,7 @@ def test_a_search_and_its_training_go_through_sbatch(cluster: Cluster, tmp_path:
     assert squeue() == ""
 
 
-def test_what_a_killed_run_left_is_ended_by_mlcd_down(cluster: Cluster, tmp_path: Path) -> None:
+def test_mlcd_down_ends_what_a_killed_run_left_running(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "train.py").write_text(SLOW_SCRIPT)
     (tmp_path / "job.yaml").write_text(SLOW_JOB)
@@ -125,10 +125,10 @@ def test_what_a_killed_run_left_is_ended_by_mlcd_down(cluster: Cluster, tmp_path
     env = {**os.environ, "MLCD_HOME": str(home)}
     run = subprocess.Popen(mlcd("train", "job.yaml", "-y"), cwd=tmp_path, env=env, stderr=subprocess.DEVNULL)
     try:
-        give_up = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while not any(file.stat().st_size for file in home.glob("work/*/leases/*/progress.jsonl")):
             assert run.poll() is None, "mlcd ended before its trial made progress"
-            assert time.monotonic() < give_up, "no progress"
+            assert time.monotonic() < deadline, "no progress"
             time.sleep(0.1)
     finally:
         run.kill()

@@ -1,4 +1,4 @@
-"""Randomness fixed by what is asked: the same question gets the same answer in any process."""
+"""Deterministic randomness: the same arguments give the same draw in any process."""
 
 import hashlib
 import random
@@ -9,7 +9,7 @@ def _digest(parts: tuple[object, ...]) -> int:
 
 
 def share(*parts: object) -> float:
-    """A number in [0, 1), fixed by `parts`."""
+    """A number in [0, 1) that depends on `parts` alone."""
     return (_digest(parts) >> 11) / (1 << 53)
 
 

@@ -1,4 +1,4 @@
-"""A user's real job as a Cloud: on whatever nodes an engine gives, watched by what the job writes."""
+"""A user's real job as a Cloud: it runs on an engine's nodes, and its progress is read from what it writes."""
 
 import contextlib
 import json
@@ -15,8 +15,8 @@ from typing import Self
 
 from mlcd.clouds.nodes import PREFIX, Closable, NodeEngine, NodeOrder, Nodes, NodesState, RemoteFiles
 from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
-from mlcd.clouds.reading import Reading, source_of, wall_clock
-from mlcd.clouds.workspace import Workspace, bring, copy_workdir
+from mlcd.clouds.reading import Reading, progress_source, wall_clock
+from mlcd.clouds.workspace import Workspace, copy_or_move, copy_workdir
 from mlcd.errors import ProviderError
 from mlcd.platforms.agent import Job
 from mlcd.platforms.placement import PORTS
@@ -27,31 +27,32 @@ from mlcd.trial.trial import FailureKind
 
 POLL_SECONDS = 0.05
 REPORT_SECONDS = 1.0
-"""A job that says nothing is reported on this often, so that a hang can be ended."""
-GATHER_SECONDS = 1.0
-"""After a node failed the others' ends are awaited for so long: the first to end is often not the one to blame."""
-SPARE_SECONDS = 3.0
-"""What is kept of the authorised time to give the nodes back: a job that does not heed SIGTERM takes two of them."""
+"""The interval at which a job without news is reported, so that a hang can be ended."""
+OTHER_EXITS_SECONDS = 1.0
+"""How long to wait for the other nodes' exits after one failed: the first to end is often not the cause."""
+RELEASE_SECONDS = 3.0
+"""The part of the authorised time kept for giving the nodes back: a job that ignores SIGTERM takes 2 s of it."""
 SAVE_SECONDS = 120.0
-"""A job that was asked to save and end has so long: one that hangs would use up all that was authorised."""
+"""How long a job may take to save once asked to: a hanging one would otherwise use up all the authorised time."""
 
-_KINDS = {
+_FAILURE_OF_EXIT = {
     "out-of-memory": FailureKind.OUT_OF_MEMORY,
     "killed": FailureKind.LOST,
     "ended": FailureKind.HANG,
     "job-failed": FailureKind.ERROR,
 }
-_BLAME = ("out-of-memory", "killed", "ended", "job-failed")
-"""Who is to blame when several nodes failed: a process that lost its peer fails too."""
+_LIKELY_CAUSE_ORDER = ("out-of-memory", "killed", "ended", "job-failed")
+"""Kinds of exit, most likely cause first: when several nodes failed, a process that lost its peer fails too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealJob:
-    """What is run: the job file's fields, resolved.
+    """The job to run: the job file's fields, resolved.
 
-    samples   of the whole training; batch the global one
-    outputs   paths in the working folder that are brought home at the end of the training
-    noise     whether the job is asked for its SGD noise
+    samples   of the whole training
+    batch     the global batch size
+    outputs   paths in the working folder that are fetched at the end of the training
+    noise     whether the job is asked to report the noise of its gradients
     """
 
     run: str
@@ -70,12 +71,12 @@ class RealJob:
     noise: bool = False
 
     def batch_at(self, config: Config) -> int | None:
-        """The global batch: the configuration's where it is chosen."""
+        """The global batch size: the configuration's where batch is a knob, else the job's."""
         return int(config["batch"]) if "batch" in dict(config.values) else self.batch
 
 
 class JobCloud:
-    """A real cloud: the job on an engine's nodes, its folders under `home`."""
+    """A real cloud: runs the job on an engine's nodes and keeps its folders under `home`."""
 
     simulated = False
 
@@ -90,20 +91,20 @@ class JobCloud:
 
     @property
     def noise(self) -> float:
-        """The user's word, else the engine's."""
+        """The user's value, else the engine's."""
         return self._noise
 
     def lease(self, order: Order) -> Lease:
-        """Nothing is started before the lease is entered. Raises ProviderError."""
+        """Starts nothing until the lease is entered. Raises ProviderError."""
         return JobLease(self, order)
 
     def close(self) -> None:
-        """Let go what the engine keeps between leases."""
+        """Close what the engine keeps between leases."""
         if isinstance(self.engine, Closable):
             self.engine.close()
 
     def reached_samples(self, run_id: str) -> float:
-        """How far the training of a run is saved, whatever became of the leases that saved it."""
+        """Samples of the run's training that are checkpointed, whatever happened to the leases that saved them."""
         return Workspace(self.home, run_id).reached_samples() if self.job.checkpoints else 0.0
 
 
@@ -120,15 +121,15 @@ class JobLease:
         self.nodes: Nodes | None = None
         self.total_samples: float | None = None
         self.heard: list[Reading] = []
-        """What the job has said so far of its noise and of how good the model is."""
+        """The job's reports so far on gradient noise and model quality, and its warnings."""
         self._began = self._began_at = 0.0
 
-    # ---- the lease's ends
+    # ---- start and end of the lease
 
     def __enter__(self) -> Self:
         self._began, self._began_at = time.monotonic(), wall_clock()
         try:
-            self._furnish()
+            self._prepare_folder()
             self.nodes = self.cloud.engine.start(
                 NodeOrder(
                     lease_id=self.lease_id,
@@ -150,25 +151,25 @@ class JobLease:
     ) -> None:
         if self.nodes is not None:
             try:
-                self._bring_home()
+                self._fetch_results()
             finally:
                 self.nodes.release()
                 self.nodes = None
-        # The copies were for the nodes; what was asked for is home, and the logs stay.
+        # The copies were for the nodes. Outputs and checkpoint have been fetched; the logs stay.
         shutil.rmtree(self.folder / "workdir", ignore_errors=True)
         if self.space.has(self.folder / "checkpoint"):
             shutil.rmtree(self.folder / "checkpoint", ignore_errors=True)
 
     @property
     def elapsed_seconds(self) -> float:
-        """Since the order."""
+        """Seconds since the order."""
         return time.monotonic() - self._began
 
     # ---- watching
 
     def progress(self) -> Iterator[JobProgress]:
-        """See mlcd.clouds.provider.Lease; ends when node 0 has ended well."""
-        source = source_of(
+        """See mlcd.clouds.provider.Lease; ends when node 0 has succeeded."""
+        source = progress_source(
             self.job.progress,
             self.folder,
             batch=self.job.batch_at(self.order.config),
@@ -180,7 +181,7 @@ class JobLease:
         while True:
             ended = self._has_ended()
             late = last.samples
-            for reading in source.news():
+            for reading in source.new_readings():
                 self.total_samples = reading.total or self.total_samples
                 if reading.noise is not None or reading.metrics or reading.warning:
                     self.heard.append(reading)
@@ -193,7 +194,7 @@ class JobLease:
                     yield last
                 late = max(late, point.samples)
             if late > last.samples:
-                # Files of nodes elsewhere come in batches, after their time has been told of: the last one counts now.
+                # Files of remote nodes arrive in batches, late: count the furthest reading as of now.
                 last = JobProgress(max(self.elapsed_seconds, last.seconds + POLL_SECONDS), late)
                 yield last
             if ended:
@@ -206,21 +207,21 @@ class JobLease:
                 yield last
             time.sleep(POLL_SECONDS)
 
-    def finish(self, at: JobProgress) -> Settled:  # noqa: ARG002 - a real job knows itself how far it is
-        """Ask it to save, wait for that within what was authorised, bring everything home, give the nodes back."""
+    def finish(self, at: JobProgress) -> Settled:  # noqa: ARG002 - a real job knows its own progress
+        """Ask the job to save, wait for that within the authorised time, fetch everything, give the nodes back."""
         if self.nodes is None:
             raise RuntimeError("the lease is over")
         if self.job.checkpoints and not self._exit(0):
-            with contextlib.suppress(OSError):  # a full disk: it is not asked, then
+            with contextlib.suppress(OSError):  # the disk is full: do not ask, then
                 self.nodes.ask_to_stop()
-            until = min(self.order.seconds - SPARE_SECONDS, self.elapsed_seconds + SAVE_SECONDS)
+            until = min(self.order.seconds - RELEASE_SECONDS, self.elapsed_seconds + SAVE_SECONDS)
             while not self._exit(0) and self.elapsed_seconds < until:
                 with contextlib.suppress(LeaseFailed):
                     if self.nodes.state() is NodesState.ENDED:
                         break
                 time.sleep(POLL_SECONDS)
         used, elapsed = self.nodes.used_seconds(), self.elapsed_seconds
-        self._bring_home()
+        self._fetch_results()
         self.nodes.release()
         self.nodes = None
         return Settled(
@@ -232,13 +233,13 @@ class JobLease:
 
     # ---- inside
 
-    def _furnish(self) -> None:
-        """The lease's folder, as the nodes need it."""
+    def _prepare_folder(self) -> None:
+        """Create the lease's folder with all that the nodes need."""
         job, order = self.job, self.order
         self.folder.mkdir(parents=True)
         if job.checkpoints:
             self.space.reached_samples()
-            self.base_samples = self.space.lend_checkpoint(self.folder / "checkpoint")
+            self.base_samples = self.space.copy_checkpoint(self.folder / "checkpoint")
         copy_workdir(job.workdir, self.folder / "workdir")
         for rank in range(order.config.nodes):
             (self.folder / f"node-{rank}").mkdir()
@@ -266,31 +267,36 @@ class JobLease:
         (self.folder / "job.json").write_text(described.to_json())
 
     def _has_ended(self) -> bool:
-        """Whether node 0 ended well. Raises LeaseFailed where it or another did not."""
+        """Whether node 0 has succeeded. Raises LeaseFailed where it or another node failed."""
         if self.nodes is None:
             raise RuntimeError("the lease is over")
-        self._look(self.nodes)
+        self._state_of(self.nodes)
         exits = self._exits()
         if 0 in exits and exits[0].code == 0:
             return True
         if not any(end.code for end in exits.values()):
             return False
-        until = time.monotonic() + GATHER_SECONDS
+        until = time.monotonic() + OTHER_EXITS_SECONDS
         while time.monotonic() < until and len(self._exits()) < self.order.config.nodes:
             time.sleep(POLL_SECONDS)
-        self._look(self.nodes)  # a node that ran out of memory says so better than the process that was ended
+        self._state_of(self.nodes)  # the engine reports out of memory more precisely than the process that was killed
         failed_ends = [end for end in self._exits().values() if end.code]
-        end = min(failed_ends, key=lambda e: _BLAME.index(e.kind) if e.kind in _BLAME else len(_BLAME))
-        raise self._failed(_KINDS.get(end.kind, FailureKind.ERROR), self._blame(end))
+        end = min(
+            failed_ends,
+            key=lambda e: (
+                _LIKELY_CAUSE_ORDER.index(e.kind) if e.kind in _LIKELY_CAUSE_ORDER else len(_LIKELY_CAUSE_ORDER)
+            ),
+        )
+        raise self._failed(_FAILURE_OF_EXIT.get(end.kind, FailureKind.ERROR), self._exit_message(end))
 
-    def _look(self, nodes: Nodes) -> NodesState:
+    def _state_of(self, nodes: Nodes) -> NodesState:
         try:
             return nodes.state()
         except LeaseFailed as failed:
             raise self._failed(failed.kind, failed.message, billed=failed.billed) from failed
 
-    def _blame(self, end: "_Exit") -> str:
-        """What the node says of its end, with the last line of its output where the job failed by itself."""
+    def _exit_message(self, end: "_Exit") -> str:
+        """The node's exit message, with the last line of its output where the job itself failed."""
         try:
             lines = (self.folder / f"node-{end.rank}" / "log.txt").read_text(errors="replace").splitlines()
         except OSError:
@@ -309,8 +315,8 @@ class JobLease:
                 found[rank] = _Exit(rank, int(data["code"]), str(data.get("kind", "")), str(data.get("message", "")))
         return found
 
-    def _bring_home(self) -> None:
-        """Checkpoint and outputs, before the nodes go."""
+    def _fetch_results(self) -> None:
+        """Fetch checkpoint and outputs; call before the nodes are released."""
         if isinstance(self.nodes, RemoteFiles):
             wanted = ["checkpoint"] if self.job.checkpoints else []
             self.nodes.fetch([*wanted, *(f"workdir/{name}" for name in self.job.outputs)])
@@ -319,11 +325,11 @@ class JobLease:
         if self.order.purpose is Purpose.RUN:
             for name in self.job.outputs:
                 if (self.folder / "workdir" / name).exists():
-                    bring(self.folder / "workdir" / name, self.space.outputs / name)
+                    copy_or_move(self.folder / "workdir" / name, self.space.outputs / name)
 
     def _failed(self, kind: FailureKind, message: str, *, billed: bool = True) -> LeaseFailed:
         with contextlib.suppress(OSError):
-            self._bring_home()
+            self._fetch_results()
         return LeaseFailed(
             kind,
             message,
@@ -347,10 +353,10 @@ class _Exit:
 
 
 def _free_ports() -> int:
-    """The first of PORTS ports that are free on this machine now; a job on other machines takes the same."""
+    """The first of PORTS consecutive ports that are free on this machine; jobs on other machines use the same."""
     random = SystemRandom()
     for _ in range(50):
-        port = random.randrange(20_000, 32_000)  # below what systems give out for outgoing connections
+        port = random.randrange(20_000, 32_000)  # below the range that systems use for outgoing connections
         with contextlib.ExitStack() as stack:
             try:
                 for number in range(port, port + 16):
@@ -359,4 +365,4 @@ def _free_ports() -> int:
             except OSError:
                 continue
         return port
-    raise ProviderError(f"no {PORTS} free ports in a row were found on this machine")
+    raise ProviderError(f"no {PORTS} consecutive free ports were found on this machine")

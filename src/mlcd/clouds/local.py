@@ -1,4 +1,4 @@
-"""`local`: nodes are processes of this machine, each pinned to processors of its own. No root, any system."""
+"""`local`: nodes are processes of this machine, each pinned to its own CPUs. Needs no root; runs on any system."""
 
 import json
 import os
@@ -18,14 +18,14 @@ from mlcd.trial.trial import FailureKind
 from mlcd.units import Usd
 
 USD_PER_CPU_HOUR = 0.0425
-"""Nominal, so that time and money can be weighed: what a vCPU of a c5 costs on demand (the catalog's c5.xlarge)."""
+"""Nominal, so that time can be traded against money: a c5 vCPU's on-demand price (the catalog's c5.xlarge)."""
 
 NETWORK_GBPS = 20.0
-"""Nominal: loopback; of the order that gloo moves between two processes of one machine."""
+"""Nominal, for loopback: about what gloo moves between two processes of one machine."""
 
 
 class Local:
-    """Types are `local.N`: nodes with N processors. No more nodes at once than the machine has processors for."""
+    """Types are `local.N`: nodes with N CPUs. At most as many nodes at once as the machine has CPUs for."""
 
     name = "local"
     noise = 0.08
@@ -39,7 +39,7 @@ class Local:
         self._swept = False
 
     def offer(self) -> tuple[Instance, ...]:
-        """1, 2, 4, ... processors a node, and all of them."""
+        """Types with 1, 2, 4, ... CPUs a node, and with all of them."""
         count = len(self.cpus)
         sizes = sorted({2**power for power in range(count.bit_length()) if 2**power <= count} | {count})
         memory = _memory_gib() / count
@@ -56,32 +56,32 @@ class Local:
         )
 
     def most_nodes(self, instance: str) -> int:
-        """As many as have processors of their own."""
-        return len(self.cpus) // _size(instance)
+        """As many as can have their own CPUs."""
+        return len(self.cpus) // _cpus_of(instance)
 
     def start(self, order: NodeOrder) -> Nodes:
-        """One agent a node. Raises LeaseFailed when the machine's processors are taken.
+        """Start one agent per node. Raises LeaseFailed when the machine's CPUs are taken.
 
-        The first start ends what killed mlcd processes left behind: it would take the processors from these nodes.
+        The first start ends what killed mlcd processes left running: it would take CPU time from these nodes.
         """
         if not self._swept:
             self._swept = True
             for leftover in self.leftovers():
                 if not leftover.owned:
                     self.end(leftover)
-        cpus = self._take(order)
-        size = _size(order.instance)
+        cpus = self._take_cpus(order)
+        size = _cpus_of(order.instance)
         try:
             return LocalNodes(self, order, [cpus[i * size : (i + 1) * size] for i in range(order.count)])
         except OSError as error:
-            self._give_back(order.lease_id)
+            self._release_cpus(order.lease_id)
             raise LeaseFailed(FailureKind.LAUNCH, f"a node did not start: {error}", seconds=0.0) from error
 
     def leftovers(self) -> tuple[Leftover, ...]:
         """What leases under this home left running."""
         found, tagged = [], processes.all_tagged()
         for file in sorted(self.home.glob("work/*/leases/*/lease.json")):
-            data = _lease(file)
+            data = _read_lease_file(file)
             if data is None or data.get("cloud") != self.name:
                 continue
             alive = _processes(data, tagged.get(file.parent.name, []))
@@ -94,33 +94,33 @@ class Local:
     def end(self, leftover: Leftover) -> None:
         """End its processes."""
         for file in self.home.glob(f"work/*/leases/{leftover.lease_id}/lease.json"):
-            data = _lease(file)
+            data = _read_lease_file(file)
             while data is not None and (alive := _processes(data, processes.tagged(leftover.lease_id))):
                 processes.end(alive)
 
-    def _take(self, order: NodeOrder) -> tuple[int, ...]:
-        wanted = order.count * _size(order.instance)
+    def _take_cpus(self, order: NodeOrder) -> tuple[int, ...]:
+        wanted = order.count * _cpus_of(order.instance)
         with self._lock:
             taken = {cpu for cpus in self._taken.values() for cpu in cpus}
             free = [cpu for cpu in self.cpus if cpu not in taken]
             if wanted > len(free):
                 problem = (
-                    f"{order.count} x {order.instance} need {wanted} processors; {len(free)} of this machine's"
+                    f"{order.count} x {order.instance} need {wanted} CPUs; {len(free)} of this machine's"
                     f" {len(self.cpus)} are free"
                 )
-                # What only a trial beside it leaves no room for is tried again; what the machine has not, never.
+                # Retry what only a concurrent trial leaves no room for; never what exceeds the machine.
                 kind = FailureKind.CAPACITY if wanted > len(self.cpus) else FailureKind.LAUNCH
                 raise LeaseFailed(kind, problem, seconds=0.0, billed=False)
             self._taken[order.lease_id] = tuple(free[:wanted])
             return self._taken[order.lease_id]
 
-    def _give_back(self, lease_id: str) -> None:
+    def _release_cpus(self, lease_id: str) -> None:
         with self._lock:
             self._taken.pop(lease_id, None)
 
 
 class LocalNodes:
-    """Agents of one lease, each with a pipe whose end tells it that mlcd died."""
+    """The agents of one lease, each with a pipe that closes when mlcd dies."""
 
     def __init__(self, engine: Local, order: NodeOrder, cpus: list[tuple[int, ...]]) -> None:
         self.engine, self.order = engine, order
@@ -140,7 +140,7 @@ class LocalNodes:
                 self.agents.append(agent)
                 if hasattr(os, "sched_setaffinity"):
                     os.sched_setaffinity(agent.pid, own)  # before it has started anything: the job inherits it
-            self._write_down()
+            self._write_lease_file()
         except OSError:
             self.release()
             raise
@@ -162,14 +162,14 @@ class LocalNodes:
         (self.order.folder / "stop").touch()
 
     def used_seconds(self) -> float | None:
-        """Summed over the lease's living processes, and what ended nodes said."""
-        total, told = 0.0, 0
+        """See mlcd.clouds.nodes.Nodes: from the exits of ended nodes and the lease's running processes."""
+        total, reported = 0.0, 0
         for rank in range(self.order.count):
             with suppress(OSError, ValueError, KeyError):
                 exit_file = self.order.folder / f"node-{rank}" / "exit.json"
                 total += float(json.loads(exit_file.read_text())["cpu_seconds"])
-                told += 1
-        if told == self.order.count:
+                reported += 1
+        if reported == self.order.count:
             return total
         alive = processes.tagged(self.order.lease_id)
         return total + sum(map(processes.cpu_seconds, alive)) if alive else None
@@ -195,13 +195,13 @@ class LocalNodes:
                 agent.stdin.close()
         while alive := [*processes.tagged(self.order.lease_id), *(a.pid for a in self.agents if a.poll() is None)]:
             processes.end(alive)
-        self.engine._give_back(self.order.lease_id)
+        self.engine._release_cpus(self.order.lease_id)
 
     def _job_processes(self) -> list[int]:
         agents = {agent.pid for agent in self.agents}
         return [pid for pid in processes.tagged(self.order.lease_id) if pid not in agents]
 
-    def _write_down(self) -> None:
+    def _write_lease_file(self) -> None:
         data = {
             "cloud": self.engine.name,
             "owner": [os.getpid(), processes.started_at(os.getpid())],
@@ -211,37 +211,37 @@ class LocalNodes:
 
 
 def usable_cpus() -> tuple[int, ...]:
-    """The processors this process may use."""
+    """The CPUs this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
 
 
 def _environment(order: NodeOrder, threads: int) -> dict[str, str]:
-    # `python` is mlcd's own, as long as the job does not say otherwise.
+    # `python` is mlcd's own unless the job changes PATH.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     env = {**os.environ, "PATH": path, processes.TAG: order.lease_id}
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         env[name] = str(threads)
-    # Threads that wait should sleep: on a machine with other work, spinning ones slow each other down tenfold.
+    # Waiting threads should sleep: on a busy machine, spinning threads slow each other down tenfold.
     env.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if sys.platform == "linux":
         env["GLOO_SOCKET_IFNAME"] = "lo"
     return env
 
 
-def _size(instance: str) -> int:
+def _cpus_of(instance: str) -> int:
     return int(instance.removeprefix("local."))
 
 
 def _memory_gib() -> float:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    except (ValueError, OSError, AttributeError):  # a system that does not tell
+    except (ValueError, OSError, AttributeError):  # the system does not report it
         return 8.0
 
 
-def _lease(file: Path) -> dict[str, Any] | None:
+def _read_lease_file(file: Path) -> dict[str, Any] | None:
     try:
         data = json.loads(file.read_text())
     except (OSError, ValueError):

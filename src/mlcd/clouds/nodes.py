@@ -1,19 +1,19 @@
-"""The seam between a real job's lease and whatever gives it nodes: this machine, namespaces, Slurm, SkyPilot.
+"""The interface between a real job's lease and what provides its nodes: this machine, namespaces, Slurm, SkyPilot.
 
 A lease has a folder on this machine. The lease writes there, before the nodes start:
 
     job.json          what each node's agent runs (mlcd.platforms.agent.Job)
     workdir/          a copy of the user's folder: where `setup` and `run` run
-    checkpoint/       what the job goes on from, and saves to
+    checkpoint/       the checkpoint the job continues from; it saves new ones here
 
 and reads there, while they run:
 
     node-R/log.txt    output of node R (its setup and its processes)
     node-R/exit.json  how node R ended: {"code", "message", "kind", "cpu_seconds"}; absent while it runs
     progress.jsonl    what rank 0 reports: {"time", "samples"} or {"time", "checkpoint"} a line
-    stop              made to ask the job to save and end
+    stop              created to ask the job to save and end
 
-Nodes that share this machine's files use the folder itself; an engine whose nodes do not keeps it in step.
+Nodes that share this machine's files use the folder itself. An engine whose nodes do not must synchronise it.
 """
 
 import sys
@@ -26,15 +26,15 @@ from typing import Protocol, runtime_checkable
 from mlcd.catalog import Instance
 
 PREFIX = "mlcd-"
-"""Everything mlcd starts anywhere has a name that begins so: `mlcd down` finds it by that."""
+"""The prefix of the name of everything that mlcd starts, by which `mlcd down` finds it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOrder:
-    """Nodes for one lease.
+    """A request for the nodes of one lease.
 
     lease_id  PREFIX, the run's name and a random part: the tag on everything that is started
-    seconds   after which every node ends itself, whether mlcd is heard of or not
+    seconds   after which every node ends itself, even if mlcd is gone
     folder    the lease's folder, as above
     """
 
@@ -46,7 +46,7 @@ class NodeOrder:
 
 
 class NodesState(StrEnum):
-    """STARTING until the agent of every node runs; ENDED when every node wrote its exit.json or was given back."""
+    """STARTING until the agent runs on every node; ENDED when every node wrote its exit.json or was given back."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -57,45 +57,45 @@ class Nodes(Protocol):
     """The nodes of one lease, with the job's agent on each."""
 
     def state(self) -> NodesState:
-        """How they are; quick, and brings the lease's folder up to date.
+        """The current state; returns quickly, and brings the lease's folder up to date.
 
-        Raises LeaseFailed when they could not be had (CAPACITY, unpaid; LAUNCH) or one of them went away (INTERRUPTED,
-        LOST); its seconds are not looked at.
+        Raises LeaseFailed when the nodes could not be obtained (CAPACITY, unpaid; LAUNCH) or one of them is gone
+        (INTERRUPTED, LOST). Callers ignore the `seconds` of that error.
         """
         ...
 
     def ask_to_stop(self) -> None:
-        """Ask the job to save and end, by the file `stop`; returns at once."""
+        """Ask the job to save and end, through the file `stop`; returns at once."""
         ...
 
     def used_seconds(self) -> float | None:
-        """Processor seconds used by all nodes so far, where the engine can tell."""
+        """CPU seconds used by all nodes so far; None where the engine cannot measure them."""
         ...
 
     def release(self) -> None:
-        """End everything and give the nodes back: idempotent, and nothing is left when it returns."""
+        """End everything and give the nodes back. Idempotent; nothing is running when it returns."""
         ...
 
 
 @runtime_checkable
 class Suspendable(Protocol):
-    """Nodes that can be stopped and started again with the job on them."""
+    """Nodes that can be paused and resumed with the job on them."""
 
     def suspend(self) -> None:
-        """The job stands still and uses no processor."""
+        """Pause the job: it uses no CPU."""
         ...
 
     def resume(self) -> None:
-        """It goes on."""
+        """Let the job continue."""
         ...
 
 
 @runtime_checkable
 class Closable(Protocol):
-    """An engine that keeps something between leases: warm workers, a process of SkyPilot's."""
+    """An engine that keeps something between leases: warm workers, a SkyPilot process."""
 
     def close(self) -> None:
-        """Let it go; the next lease would start it again."""
+        """Close it; the next lease would start it again."""
         ...
 
 
@@ -104,16 +104,16 @@ class RemoteFiles(Protocol):
     """Nodes that do not share this machine's files."""
 
     def fetch(self, paths: Sequence[str]) -> None:
-        """Bring these paths of node 0's lease folder into the lease's folder here; what is not there is left out."""
+        """Copy these paths of node 0's lease folder into the lease's folder here; missing ones are skipped."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """Something that mlcd started and that is still there.
+    """Something that mlcd started and that still exists.
 
     what   for the user: "2 processes", "namespace mlcd-...-0", "job 17"
-    owned  a living mlcd process works with it
+    owned  whether a running mlcd process uses it
     """
 
     cloud: str
@@ -123,7 +123,7 @@ class Leftover:
 
 
 class NodeEngine(Protocol):
-    """Who gives nodes. `name` is as in `resources.infra`; `noise` as in Cloud."""
+    """A provider of nodes. `name` is as in `resources.infra`; `noise` as in Cloud."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -131,32 +131,32 @@ class NodeEngine(Protocol):
     def noise(self) -> float: ...  # noqa: D102
 
     def offer(self) -> tuple[Instance, ...]:
-        """The types that can be had here, with their prices. Raises ProviderError that says what is missing."""
+        """The instance types available here, with their prices. Raises ProviderError that states what is missing."""
         ...
 
     def most_nodes(self, instance: str) -> int | None:
-        """How many nodes of a type can be had at once; None where only the provider knows."""
+        """The most nodes of a type available at once; None where only the provider knows."""
         ...
 
     def start(self, order: NodeOrder) -> Nodes:
-        """Order the nodes and have the agent started on each; returns soon. Raises LeaseFailed, ProviderError."""
+        """Order the nodes and start the agent on each; does not wait for them. Raises LeaseFailed, ProviderError."""
         ...
 
     def leftovers(self) -> tuple[Leftover, ...]:
-        """All that mlcd ever started here and that still is there. Raises ProviderError."""
+        """Everything that mlcd ever started here and that still exists. Raises ProviderError."""
         ...
 
     def end(self, leftover: Leftover) -> None:
-        """End it for good; nothing of it is left when this returns."""
+        """End it; nothing of it exists when this returns."""
         ...
 
 
 def agent_command(folder: Path, rank: int | None = None, addresses: Sequence[str] = (), *, lifeline: str) -> list[str]:
     """The command that runs one node's agent, for engines whose nodes have this Python and this machine's files.
 
-    rank, addresses  left out where the node knows them by SLURM_* or SKYPILOT_* variables
-    lifeline         `stdin`: the agent ends the job when its standard input is closed (mlcd died); `file`: when
-                     `folder/heartbeat` has not been touched for a minute; `none`: only when its seconds are over
+    rank, addresses  omitted where the node knows them from SLURM_* or SKYPILOT_* variables
+    lifeline         when the agent ends the job early. `stdin`: when its standard input is closed (mlcd died); `file`:
+                     when `folder/heartbeat` has not been touched for a minute; `none`: only when its time is over
     """
     command = [sys.executable, "-m", "mlcd.platforms.agent", str(folder), f"--lifeline={lifeline}"]
     if rank is not None:

@@ -1,4 +1,4 @@
-"""What a cloud that a plug-in offers must have: one method that turns a job into instance types and a `Cloud`."""
+"""The interface of a plug-in's cloud: one method that turns a job into instance types and a `Cloud`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class CloudJob:
     seed      of everything random that is simulated
     folder    where the plug-in may keep files, in a folder of its own name; not created yet
     model     `job.model`, None where the job file has none
-    samples   of the whole training; None where the job file does not say
+    samples   of the whole training; None where the job file does not state them
     run, setup, envs, workdir   what to run on the nodes, and the folder with the user's files (None: none)
     """
 
@@ -42,10 +42,10 @@ class CloudOffer:
     """What a job can choose from, and the cloud that leases it.
 
     instances   the instance types, with their prices
-    most_nodes  at most so many nodes of a type at once; types that are not in it have no limit
-    charged     whether somebody pays for leases; then mlcd asks the user before it starts
+    most_nodes  the most nodes of a type at once; types that are not in it have no limit
+    charged     whether leases cost real money; then mlcd asks the user before it starts
     notes       what the user should know, one sentence each
-    trial       how long a trial takes where the job file does not say
+    trial       the rules of a trial where the job file does not set them
 
     Raises ValueError where nothing is offered, or a type twice.
     """
@@ -66,13 +66,14 @@ class CloudOffer:
 
 
 class CloudPlugin(Protocol):
-    """A cloud by name, in the group of entry points `mlcd.clouds`; or the object given as `mlcd.train(on=...)`."""
+    """A cloud named in the entry-point group `mlcd.clouds`, or the object given as `mlcd.train(on=...)`."""
 
     def prepare(self, job: CloudJob) -> CloudOffer | NodeEngine:
         """What is offered for `job`. Starts nothing and spends nothing. Raises BadInput, ProviderError.
 
-        A CloudOffer brings its own `Cloud`, which runs the job as it likes. A NodeEngine only starts nodes: mlcd then
-        copies the user's files there, runs the job, watches its progress and brings its checkpoints and outputs back.
-        `mlcd down` asks with a job without a name, to find what earlier runs left: return the same NodeEngine then.
+        A CloudOffer brings its own `Cloud`, which runs the job in its own way. A NodeEngine only starts nodes: mlcd
+        then copies the user's files there, runs the job, watches its progress and fetches its checkpoints and outputs.
+        `mlcd down` calls this with a job without a name, to find what earlier runs left running: return the same
+        NodeEngine then.
         """
         ...

@@ -1,4 +1,4 @@
-"""Processes on this machine that bear a lease's name: found, told apart from later ones of the same number, ended."""
+"""Processes on this machine that carry a lease's name: found, told apart from later ones with the same pid, ended."""
 
 import os
 import signal
@@ -9,14 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 
 TAG = "MLCD_LEASE"
-"""The variable in the environment of everything that a lease starts."""
+"""The environment variable that every process of a lease carries."""
 EXEC_SECONDS = 1.0
-"""How long a process that is just becoming another program is waited for; it takes less than a millisecond of one."""
+"""How long to wait for a process in the middle of exec(); exec() takes less than a millisecond of CPU time."""
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD of linux/sched.h, in field 9 of /proc/PID/stat
 
 
 def started_at(pid: int) -> str:
-    """When the process was started, as the system writes it; "" when there is none. A pid with it names a process."""
+    """When the process started, as the system writes it; "" where it does not run. With the pid it is unique."""
     stat = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():
         try:
@@ -29,17 +29,17 @@ def started_at(pid: int) -> str:
 
 
 def is_alive(pid: int, start: str) -> bool:
-    """Whether the very process that was started then still runs."""
+    """Whether the process `pid` that started at `start` still runs."""
     return bool(start) and started_at(pid) == start
 
 
 def tagged(lease_id: str) -> list[int]:
-    """Living processes whose environment bears the lease; none are found on systems without /proc."""
+    """Running processes that carry the lease's name; none are found on systems without /proc."""
     return all_tagged().get(lease_id, [])
 
 
 def all_tagged() -> dict[str, list[int]]:
-    """Living processes that bear any lease, by lease; none are found on systems without /proc."""
+    """Running processes that carry any lease's name, by lease; none are found on systems without /proc."""
     found: dict[str, list[int]] = {}
     for environ in Path("/proc").glob("[0-9]*/environ"):
         pid = int(environ.parent.name)
@@ -54,10 +54,10 @@ def all_tagged() -> dict[str, list[int]]:
 
 
 def _variables(pid: int) -> list[bytes]:
-    """The environment of a process; none where it is gone, or somebody else's.
+    """The environment of a process; empty where the process is gone or belongs to another user.
 
-    The system shows none between the moment at which a process has become another program and the one at which that
-    has its variables: such a process is waited for, since it would be left behind otherwise.
+    During exec() the system shows an empty environment for a moment. This waits for such a process, which would be
+    missed otherwise.
     """
     until = time.monotonic() + EXEC_SECONDS
     file = Path(f"/proc/{pid}/environ")
@@ -65,7 +65,7 @@ def _variables(pid: int) -> list[bytes]:
         text, may_come = file.read_bytes(), True
         while not text and may_come:
             may_come = _has_no_environment_yet(pid) and time.monotonic() < until
-            text = file.read_bytes()  # after the question: it may have been given them meanwhile
+            text = file.read_bytes()  # after the check: they may have been set meanwhile
             if not text and may_come:
                 time.sleep(0.001)
     except OSError:
@@ -74,7 +74,7 @@ def _variables(pid: int) -> list[bytes]:
 
 
 def _has_no_environment_yet(pid: int) -> bool:
-    """Whether a living process was not given its place for variables; a kernel's thread never has one."""
+    """Whether a running process has no environment yet; a kernel thread never has one."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -84,7 +84,7 @@ def _has_no_environment_yet(pid: int) -> bool:
 
 
 def end(pids: Iterable[int], *, grace_seconds: float = 3.0) -> None:
-    """SIGTERM, then SIGKILL; returns when none of them runs."""
+    """Send SIGTERM, then SIGKILL after `grace_seconds`; returns when none of them runs."""
     waiting = {pid: start for pid in pids if (start := started_at(pid))}
     until = time.monotonic() + grace_seconds
     sign = signal.SIGTERM
@@ -100,7 +100,7 @@ def end(pids: Iterable[int], *, grace_seconds: float = 3.0) -> None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time of a process and its ended children; 0 where it is gone or the system does not tell."""
+    """CPU time of a process and its ended children; 0 where it is gone or the system does not report it."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -109,12 +109,12 @@ def cpu_seconds(pid: int) -> float:
 
 
 def freeze(pids: Iterable[int]) -> None:
-    """Stop processes where they are."""
+    """Pause processes (SIGSTOP)."""
     _send(pids, signal.SIGSTOP)
 
 
 def thaw(pids: Iterable[int]) -> None:
-    """Let stopped processes go on."""
+    """Let paused processes continue (SIGCONT)."""
     _send(pids, signal.SIGCONT)
 
 

@@ -1,4 +1,4 @@
-"""The seam between the profiler and whatever runs a job: order nodes, watch progress, finish, release."""
+"""The interface between the profiler and whatever runs a job: order nodes, watch progress, finish, release."""
 
 import math
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from mlcd.trial.trial import FailureKind
 
 
 class Purpose(StrEnum):
-    """What nodes are leased for. Simulated noise is on trials only; the final run takes the true mean."""
+    """What nodes are leased for. Simulated noise applies to trials only; the final run has the true mean speed."""
 
     TRIAL = "trial"
     RUN = "run"
@@ -20,11 +20,11 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is wanted of a cloud.
+    """A request for nodes with the job on them.
 
-    seconds  the most that was authorised: real nodes end themselves soon after, heard from or not
-    run_id   whose it is; everything started bears this name
-    noise_scale  of the job's gradients as known so far: a learning rate may follow it
+    seconds      the most that was authorised: real nodes end themselves soon after, even if mlcd is gone
+    run_id       the run that orders; everything started carries this name
+    noise_scale  the noise scale of the job's gradients as known so far; a learning rate may depend on it
     """
 
     config: Config
@@ -37,7 +37,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How far a job is: `samples` processed in this lease, `seconds` after the nodes were ordered."""
+    """A job's progress: `samples` processed in this lease, `seconds` after the nodes were ordered."""
 
     seconds: float
     samples: float
@@ -45,12 +45,12 @@ class JobProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """What is left of a lease once its job was ended.
+    """The result of a lease whose job was ended.
 
-    seconds          from the order until the nodes were given back: what is paid for
-    reached_samples  how far the whole training is by the last checkpoint brought home; 0 where there is none
-    utilisation      share of the nodes' processors that was used, where the cloud can tell
-    total_samples    the work of the whole training, where the job itself says so
+    seconds          from the order until the nodes were given back: the time that is paid for
+    reached_samples  samples of the whole training covered by the last checkpoint fetched; 0 where there is none
+    utilisation      share of the nodes' CPU time that was used; None where the cloud cannot measure it
+    total_samples    the work of the whole training, where the job itself reports it
     """
 
     seconds: float
@@ -60,9 +60,9 @@ class Settled:
 
 
 class LeaseFailed(Exception):
-    """The nodes or the job on them failed, `seconds` after the order; `billed` is False where no node was had.
+    """The nodes or the job on them failed, `seconds` after the order; `billed` is False where no node was obtained.
 
-    `reached_samples` is as in Settled: what a checkpoint saved before the failure is not lost.
+    `reached_samples` is as in Settled: work that was checkpointed before the failure is not lost.
     """
 
     def __init__(
@@ -77,15 +77,15 @@ class Lease(AbstractContextManager["Lease"], Protocol):
     """Nodes that run the job. Leaving the context releases them, whatever happened."""
 
     def progress(self) -> Iterator[JobProgress]:
-        """The job's progress, in rising order of seconds: without end where it is simulated, else until it succeeded.
+        """The job's progress, in increasing order of seconds: endless where simulated, else until the job succeeds.
 
         Yields at least every few seconds of the cloud's time even when no sample was processed, so that the watcher
-        can end a hang. Raises LeaseFailed when the job or its nodes fail.
+        can end a job that hangs. Raises LeaseFailed when the job or its nodes fail.
         """
         ...
 
     def finish(self, at: JobProgress) -> Settled:
-        """End the job after its last progress `at`: let it save, bring home what it has, give the nodes back."""
+        """End the job after its last progress `at`: let it save, fetch its results, give the nodes back."""
         ...
 
 
@@ -93,8 +93,8 @@ class Cloud(Protocol):
     """Somewhere a job can run.
 
     name       as in `resources.infra`
-    simulated  whether time and money there are not real; said in every result
-    noise      relative deviation between two runs of one configuration, as far as the cloud knows it
+    simulated  whether time and money there are not real; every result states it
+    noise      relative standard deviation between two runs of one configuration, as far as the cloud knows it
     """
 
     @property
@@ -110,7 +110,7 @@ class Cloud(Protocol):
 
 
 class KnownTruth(Protocol):
-    """A simulated cloud can tell what it would take forever to measure; for benchmarks only, never for a search."""
+    """A simulated cloud that can report its true mean speeds; for benchmarks only, never for a search."""
 
     def true_samples_per_second(self, config: Config) -> float | None:
         """The mean speed, or None where the job cannot run."""

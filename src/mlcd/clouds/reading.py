@@ -1,4 +1,4 @@
-"""How far a real job is, by what it writes: the helper's lines, a pattern over its output, or its own file."""
+"""A real job's progress, read from what it writes: mlcd.steps' lines, a pattern over its output, or its own file."""
 
 import json
 import math
@@ -16,8 +16,8 @@ from mlcd.spec.real import PROGRESS_KEYS, ProgressRule
 class GradientNorms:
     """Squared norms of one step's gradients, of `workers` with `batch` samples in all; None where the job diverged.
 
-    local, total      of several workers: the mean of theirs, and that of their mean
-    before, now, dot  of a single one: those of two successive steps, and their inner product
+    local, total      with several workers: the mean of their squared norms, and the squared norm of their mean
+    before, now, dot  with a single one: the squared norms of two successive steps, and their inner product
     """
 
     workers: int
@@ -31,13 +31,13 @@ class GradientNorms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One line's news; `seconds` since 1970.
+    """What one line reports; `seconds` since 1970.
 
-    samples     of the whole training so far
-    total       of the whole training in all, where the script says so
-    checkpoint  samples up to which it was saved
+    samples     processed so far in the whole training
+    total       samples of the whole training, where the script reports them
+    checkpoint  samples up to which the training was saved
     noise       the gradients' norms at `samples`, where the job reports them
-    metrics     how good the model is at `samples`, where the job reports it
+    metrics     the model's quality at `samples`, where the job reports it
     """
 
     seconds: float
@@ -51,57 +51,57 @@ class Reading:
 
 @runtime_checkable
 class Listening(Protocol):
-    """A lease whose job says more than how far it is."""
+    """A lease whose job reports more than its progress."""
 
     heard: list[Reading]
 
 
 class ReportSource(Protocol):
-    """Where readings come from: what is new since it was asked last."""
+    """A source of readings."""
 
-    def news(self) -> list[Reading]:
-        """In the order written."""
+    def new_readings(self) -> list[Reading]:
+        """The readings since the last call, in the order they were written."""
         ...
 
 
-def source_of(
+def progress_source(
     rule: ProgressRule, folder: Path, *, batch: int | None, base_samples: float, clock: Callable[[], float]
 ) -> ReportSource:
-    """The reader of a lease's folder that the job file asks for."""
+    """The reader of a lease's folder that the job file's progress rule asks for."""
     if rule.pattern:
-        return _Lines(folder / "node-0" / "log.txt", _matches(rule.pattern), batch, base_samples, clock)
+        return _LineReader(folder / "node-0" / "log.txt", _matches(rule.pattern), batch, base_samples, clock)
     if rule.file:
-        return _Lines(folder / "workdir" / rule.file, _fields, batch, base_samples, clock)
-    return _Helper(folder / "progress.jsonl")
+        return _LineReader(folder / "workdir" / rule.file, _fields, batch, base_samples, clock)
+    return _StepsReader(folder / "progress.jsonl")
 
 
 class Tail:
-    """The whole lines that were added to a file since it was read last; none while there is no file."""
+    """Reads the complete lines added to a file since the last read; none while the file does not exist."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.offset = path, 0
 
     def lines(self) -> list[str]:
-        """New whole lines, without their ends."""
+        """New complete lines, without their line ends."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self.offset)
                 data = file.read()
         except FileNotFoundError:
             return []
-        # A progress bar ends its lines with a carriage return, and may go on so for an hour.
+        # A progress bar ends its lines with a carriage return, possibly for an hour.
         whole = data[: max(data.rfind(b"\n"), data.rfind(b"\r")) + 1]
         self.offset += len(whole)
         return whole.decode(errors="replace").splitlines()
 
 
-class _Helper:
-    """Lines of mlcd.steps."""
+class _StepsReader:
+    """Reads the lines of mlcd.steps."""
 
     def __init__(self, path: Path) -> None:
         self.tail = Tail(path)
 
-    def news(self) -> list[Reading]:
+    def new_readings(self) -> list[Reading]:
         found = []
         for line in self.tail.lines():
             data = _json(line)
@@ -121,8 +121,8 @@ class _Helper:
         return found
 
 
-class _Lines:
-    """Lines that carry a number of samples, of steps, or a rate; their time is when they are seen."""
+class _LineReader:
+    """Reads lines with a number of samples, a number of steps, or a rate; a line's time is when it is read."""
 
     def __init__(
         self,
@@ -136,13 +136,13 @@ class _Lines:
         self.samples = base_samples
         self.rate_seen: float | None = None
 
-    def news(self) -> list[Reading]:
+    def new_readings(self) -> list[Reading]:
         found = []
         for line in self.tail.lines():
             for key, value in self.read(line):
                 now = self.clock()
                 if key == "rate":
-                    # The first rate only starts the clock: what went before it is warm-up nobody has counted.
+                    # The first rate only starts the clock: samples before it are warm-up and not counted.
                     self.samples += 0.0 if self.rate_seen is None else value * (now - self.rate_seen)
                     self.rate_seen = now
                 else:
@@ -166,7 +166,7 @@ def _fields(line: str) -> Iterable[tuple[str, float]]:
 
 
 def _numbers(data: "dict[str, object] | dict[str, str]") -> list[tuple[str, float]]:
-    """The first of PROGRESS_KEYS that is there with a number."""
+    """The first of PROGRESS_KEYS that is present with a number."""
     for key in PROGRESS_KEYS:
         value = _number(data.get(key))
         if value is not None:
@@ -213,5 +213,5 @@ def _json(line: str) -> dict[str, object]:
 
 
 def wall_clock() -> float:
-    """Seconds since 1970, as the job's own lines have them."""
+    """Seconds since 1970, the clock of the job's own lines."""
     return time.time()

@@ -1,7 +1,7 @@
-"""A cloud that answers from a table of real measurements: the known truth for comparing searches.
+"""A cloud that replays a table of real measurements: the known truth for comparing searches.
 
 A folder holds `instances.csv` (what each instance is and costs) and one CSV a workload with the columns `instance`,
-`nodes`, `seconds` and perhaps `status`. Repeated rows are averaged; a configuration is failed when all its rows are.
+`nodes`, `seconds` and optionally `status`. Repeated rows are averaged; a configuration failed if all its rows did.
 A table with the columns batch, learning_rate, mode and samples is a family of workloads, one for each
 (batch, learning rate, mode), at the largest `samples`.
 """
@@ -21,12 +21,12 @@ from mlcd.trial.trial import FailureKind
 from mlcd.units import Usd
 
 STEP_SECONDS = 60.0
-"""How often a replayed job reports progress: its speed is constant, so seldom is enough."""
+"""The interval at which a replayed job reports progress; its speed is constant, so it can be long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayInstance:
-    """An instance as the table's folder describes it. Columns that are missing there are None."""
+    """An instance type as the table's folder describes it. Missing columns are None."""
 
     name: str
     usd_per_hour: Usd
@@ -35,7 +35,7 @@ class ReplayInstance:
 
     @property
     def features(self) -> tuple[float, ...]:
-        """log2 of all that is known of the type; equal length within a folder."""
+        """log2 of each known property of the type; all types of a folder have as many."""
         known = (self.vcpus, self.memory_gib, self.usd_per_hour.dollars)
         return tuple(math.log2(value) for value in known if value is not None)
 
@@ -54,7 +54,7 @@ class ReplayWorkload:
 
     @property
     def fastest_seconds(self) -> float:
-        """The shortest measured time: what `hours` scales to."""
+        """The shortest measured time, which `scaled` maps to its `hours`."""
         return min(s for s in self.seconds.values() if s is not None)
 
     def scaled(self, hours: float) -> "ReplayWorkload":
@@ -65,7 +65,7 @@ class ReplayWorkload:
 
 
 class ReplayCloud:
-    """Answers with what was measured. The whole job counts as one sample: speed = 1 / seconds."""
+    """Replays the measured times. The whole job counts as one sample: speed = 1 / seconds."""
 
     simulated = True
     noise = 0.0
@@ -74,7 +74,7 @@ class ReplayCloud:
         self.workload, self.name = workload, f"replay/{folder}"
 
     def lease(self, order: Order) -> Lease:
-        """Rows are exact and repeatable: neither attempt nor purpose matters."""
+        """Rows are exact and repeatable, so attempt and purpose are ignored."""
         return _ReplayLease(self.workload.seconds[order.config])
 
     def true_samples_per_second(self, config: Config) -> float | None:
@@ -101,10 +101,14 @@ class _ReplayLease:
     def progress(self) -> Iterator[JobProgress]:
         yield JobProgress(0.0, 0.0)
         if self.seconds is None:
-            raise LeaseFailed(FailureKind.ERROR, "the job failed there when it was measured", seconds=10 * STEP_SECONDS)
+            raise LeaseFailed(
+                FailureKind.ERROR,
+                "the job failed on this configuration when it was measured",
+                seconds=10 * STEP_SECONDS,
+            )
         at = 0.0
         while True:
-            # Minutes while a trial may be watching, then long steps: the final run takes hours.
+            # One-minute steps while a trial may be watching, then longer ones: the final run takes hours.
             at += STEP_SECONDS if at < 7200 else at / 8
             yield JobProgress(at, at / self.seconds)
 
@@ -122,7 +126,7 @@ def load_workloads(folder: Path) -> dict[str, ReplayWorkload]:
                     name=name, seconds=_average(rows), instances=_used(path, rows, instances)
                 )
     if not workloads:
-        raise BadInput(f"{folder}: holds no workload (a CSV beside instances.csv)")
+        raise BadInput(f"{folder}: has no workload (a CSV file next to instances.csv)")
     return workloads
 
 
@@ -138,7 +142,7 @@ def _load_instances(path: Path) -> dict[str, ReplayInstance]:
     for line, row in _rows(path):
         name = row.get("instance", "")
         if not name or name in instances:
-            problem = f"{name!r} is there twice" if name else "is missing"
+            problem = f"{name!r} is listed twice" if name else "is missing"
             raise BadInput(f"{path}:{line}: instance: {problem}")
         price = _number(path, line, row, "usd_per_hour")
         instances[name] = ReplayInstance(
@@ -166,7 +170,7 @@ def _split(path: Path) -> dict[str, list[_Row]]:
         if family and _number(path, line, row, "samples") != largest:
             continue
         if family and (missing := [column for column in ("batch", "mode") if column not in row]):
-            raise BadInput(f"{path}:{line}: {missing[0]}: column is missing; with learning_rate it makes the workload")
+            raise BadInput(f"{path}:{line}: {missing[0]}: column is missing; a table with learning_rate needs it")
         name = f"{path.stem}-b{row['batch']}-lr{row['learning_rate']}-{row['mode']}" if family else path.stem
         nodes = _number(path, line, row, "nodes")
         if nodes != int(nodes):

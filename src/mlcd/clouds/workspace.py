@@ -6,28 +6,28 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-CHECKPOINT = "step-"
-"""A checkpoint is a folder `step-SAMPLES` with mlcd.json in it: {"samples": N}; it is renamed once it is whole."""
+CHECKPOINT_PREFIX = "step-"
+"""A checkpoint is a folder `step-SAMPLES` that holds mlcd.json, {"samples": N}; it gets this name once complete."""
 
-LEFT_BEHIND = (".git", ".venv", ".venvs", "__pycache__", "node_modules", ".mypy_cache", ".ruff_cache", ".pytest_cache")
-"""What of a user's folder no job needs."""
+NOT_COPIED = (".git", ".venv", ".venvs", "__pycache__", "node_modules", ".mypy_cache", ".ruff_cache", ".pytest_cache")
+"""Names in a user's folder that no job needs; they are not copied."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """One run's folders. All of them are made when they are needed."""
+    """One run's folders, each created when it is needed."""
 
     home: Path
     run_id: str
 
     @property
     def root(self) -> Path:
-        """Where everything of the run lies."""
+        """The folder that holds everything of the run."""
         return self.home / "work" / self.run_id
 
     @property
     def outputs(self) -> Path:
-        """What the training was asked to bring home."""
+        """The outputs fetched from the training."""
         return self.root / "outputs"
 
     @property
@@ -36,21 +36,21 @@ class Workspace:
         return self.root / "checkpoint"
 
     def lease(self, lease_id: str) -> Path:
-        """A lease's folder (mlcd.clouds.nodes says what is in it)."""
+        """A lease's folder (mlcd.clouds.nodes describes its files)."""
         return self.root / "leases" / lease_id
 
     def reached_samples(self) -> float:
-        """How far the training is by its furthest checkpoint, those of leases that died with mlcd included."""
+        """Samples covered by the furthest checkpoint, including those of leases that died with mlcd."""
         for folder in sorted((self.root / "leases").glob("*/checkpoint")):
             self.adopt(folder)
         newest = furthest(self.checkpoint)
         return newest[0] if newest else 0.0
 
     def adopt(self, folder: Path) -> None:
-        """Make the furthest checkpoint in `folder` the run's own, unless that is as far already.
+        """Make the furthest checkpoint in `folder` the run's own, unless the run's own is at least as far.
 
-        The job may be saving there meanwhile. On a full disk the checkpoint is moved instead of copied; where that
-        cannot be done either, it stays where it is (`has`).
+        The job may be saving there at the same time. On a full disk the checkpoint is moved instead of copied; where
+        that fails too, it stays where it is (`has`).
         """
         while not self.has(folder):
             found = furthest(folder)
@@ -61,29 +61,29 @@ class Workspace:
                 self.checkpoint.mkdir(parents=True, exist_ok=True)
                 shutil.rmtree(part, ignore_errors=True)
                 shutil.copytree(found[1], part)
-                # A job takes its last checkpoint away once a further one is whole: then this copy may lack something.
+                # A job deletes its last checkpoint once a further one is complete: then this copy may be incomplete.
                 if furthest(folder) == found:
                     part.replace(self.checkpoint / found[1].name)
             except OSError:
                 shutil.rmtree(part, ignore_errors=True)
-                if furthest(folder) == found and not _moved(found[1], self.checkpoint / found[1].name):
+                if furthest(folder) == found and not _try_move(found[1], self.checkpoint / found[1].name):
                     return
-        self._forget_older()
+        self._delete_older()
 
     def has(self, folder: Path) -> bool:
-        """Whether the run's own checkpoint is as far as that in `folder`."""
+        """Whether the run's own checkpoint is at least as far as the one in `folder`."""
         found, mine = furthest(folder), furthest(self.checkpoint)
         return found is None or (mine is not None and mine[0] >= found[0])
 
-    def _forget_older(self) -> None:
+    def _delete_older(self) -> None:
         mine = furthest(self.checkpoint)
         if mine is not None:
             for old in self.checkpoint.iterdir():
                 if old.name != mine[1].name:
                     shutil.rmtree(old, ignore_errors=True)
 
-    def lend_checkpoint(self, folder: Path) -> float:
-        """Copy the run's checkpoint into a lease's folder; how far it is."""
+    def copy_checkpoint(self, folder: Path) -> float:
+        """Copy the run's checkpoint into a lease's folder; returns its samples, 0 where there is none."""
         folder.mkdir(parents=True, exist_ok=True)
         mine = furthest(self.checkpoint)
         if mine is None:
@@ -93,18 +93,18 @@ class Workspace:
 
 
 def furthest(folder: Path) -> tuple[float, Path] | None:
-    """(samples, path) of the furthest whole checkpoint in `folder`."""
+    """(samples, path) of the furthest complete checkpoint in `folder`; None where there is none."""
     found = []
-    for path in folder.glob(f"{CHECKPOINT}*/mlcd.json"):
+    for path in folder.glob(f"{CHECKPOINT_PREFIX}*/mlcd.json"):
         with contextlib.suppress(OSError, ValueError, KeyError):  # half-written: not a checkpoint
             found.append((float(json.loads(path.read_text())["samples"]), path.parent))
     return max(found, default=None)
 
 
-def bring(source: Path, target: Path) -> None:
-    """A file or folder of a job that has ended, to `target`: moved where the disk has no room for a copy.
+def copy_or_move(source: Path, target: Path) -> None:
+    """Copy a file or folder of an ended job to `target`; move it where the disk has no room for a copy.
 
-    Raises OSError where neither can be done.
+    Raises OSError where both fail.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -118,7 +118,7 @@ def bring(source: Path, target: Path) -> None:
         source.replace(target)
 
 
-def _moved(source: Path, target: Path) -> bool:
+def _try_move(source: Path, target: Path) -> bool:
     try:
         source.replace(target)
     except OSError:
@@ -127,8 +127,8 @@ def _moved(source: Path, target: Path) -> bool:
 
 
 def copy_workdir(source: Path | None, target: Path) -> None:
-    """A copy of the user's folder for one lease, without what no job needs. Raises OSError."""
+    """Copy the user's folder for one lease, without NOT_COPIED. Raises OSError."""
     if source is None:
         target.mkdir(parents=True, exist_ok=True)
         return
-    shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_BEHIND), dirs_exist_ok=True)
+    shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED), dirs_exist_ok=True)

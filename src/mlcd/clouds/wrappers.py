@@ -1,4 +1,4 @@
-"""Clouds around a cloud: noise, failures and delay, on any of them and on each other: Noisy(Flaky(replay))."""
+"""Clouds that wrap a cloud to add noise, failures or delay. They compose: Noisy(Flaky(replay))."""
 
 import math
 import time
@@ -20,7 +20,7 @@ ALL_KINDS = (
 
 
 class Wrapped:
-    """A cloud that answers as `inner` does. Base of the wrappers; passes the known truth through."""
+    """A cloud that behaves as `inner`, known truth included. Base class of the wrappers."""
 
     def __init__(self, inner: Cloud) -> None:
         self.inner = inner
@@ -45,7 +45,7 @@ class Wrapped:
         return self.inner.lease(order)
 
     def true_samples_per_second(self, config: Config) -> float | None:
-        """The inner cloud's. Raises TypeError where it does not know its truth."""
+        """The inner cloud's. Raises TypeError where that has no known truth."""
         ask = getattr(self.inner, "true_samples_per_second", None)
         if ask is None:
             raise TypeError(f"{self.name} does not know its true speeds")
@@ -59,13 +59,13 @@ class Wrapped:
 
 
 class Noisy(Wrapped):
-    """Trials run faster or slower by a log-normal factor of deviation `sigma`; the final run is left as it is."""
+    """Scales the speed of trials by a log-normal factor of deviation `sigma`; the final run is unchanged."""
 
     purpose = Purpose.TRIAL
 
     def __init__(self, inner: Cloud, *, sigma: float, seed: int) -> None:
         if not 0 <= sigma < 1:
-            raise ValueError("sigma lies in [0, 1)")
+            raise ValueError(f"sigma: must be in [0, 1) (got {sigma})")
         super().__init__(inner)
         self.sigma, self.seed = sigma, seed
 
@@ -80,33 +80,33 @@ class Noisy(Wrapped):
         if order.purpose is not self.purpose:
             return lease
         random = generator("noisy", self.purpose, self.seed, order.config, order.attempt)
-        return _Scaled(lease, math.exp(self.sigma * random.gauss()))
+        return _ScaledLease(lease, math.exp(self.sigma * random.gauss()))
 
 
 class NoisyRun(Noisy):
-    """The final run is noisy and trials are left as they are: a separate experiment, to be reported as such."""
+    """Adds noise to the final run and leaves trials unchanged: a separate experiment, to be reported as such."""
 
     purpose = Purpose.RUN
 
     @property
     def noise(self) -> float:
-        """The inner cloud's: what trials differ by has not changed."""
+        """The inner cloud's: the noise of trials is unchanged."""
         return self.inner.noise
 
 
 class Flaky(Wrapped):
-    """A share `rate` of all trials fails, in one of the ways of `kinds`; the final run never does."""
+    """Makes a share `rate` of all trials fail, each in one of the ways of `kinds`; never the final run."""
 
     def __init__(self, inner: Cloud, *, rate: float, seed: int, kinds: Sequence[FailureKind] = ALL_KINDS) -> None:
         if not 0 <= rate <= 1:
-            raise ValueError("a rate lies in [0, 1]")
+            raise ValueError(f"rate: must be in [0, 1] (got {rate})")
         if not kinds:
-            raise ValueError("a flaky cloud needs a way to fail")
+            raise ValueError("kinds: must not be empty")
         super().__init__(inner)
         self.rate, self.seed, self.kinds = rate, seed, tuple(kinds)
 
     def lease(self, order: Order) -> Lease:
-        """Raises LeaseFailed at once for CAPACITY (unpaid) and LAUNCH; other kinds strike minutes into the job."""
+        """Raises LeaseFailed at once for CAPACITY (unpaid) and LAUNCH; other kinds occur minutes into the job."""
         random = generator("flaky", self.seed, order.config, order.attempt)
         if order.purpose is not Purpose.TRIAL or random.random() >= self.rate:
             return super().lease(order)
@@ -117,15 +117,15 @@ class Flaky(Wrapped):
         if kind is FailureKind.LAUNCH:
             raise LeaseFailed(kind, f"a node of {order.config} did not come up", seconds=seconds)
         lease = super().lease(order)
-        return _Failing(lease, kind, random.uniform(120, 480))
+        return _FailingLease(lease, kind, random.uniform(120, 480))
 
 
 class Delayed(Wrapped):
-    """Every lease takes `real_seconds` of the real clock more: time to kill a process in."""
+    """Delays every lease by `real_seconds` of wall-clock time, so that tests can kill the process meanwhile."""
 
     def __init__(self, inner: Cloud, *, real_seconds: float) -> None:
         if real_seconds < 0:
-            raise ValueError("a delay must not be negative")
+            raise ValueError(f"real_seconds: must not be negative (got {real_seconds})")
         super().__init__(inner)
         self.real_seconds = real_seconds
 
@@ -135,8 +135,8 @@ class Delayed(Wrapped):
         return super().lease(order)
 
 
-class _Around:
-    """A lease around a lease: enters and leaves the inner one."""
+class _WrappedLease:
+    """A lease that wraps a lease: enters and exits the inner one."""
 
     def __init__(self, inner: Lease) -> None:
         self.inner = inner
@@ -157,7 +157,7 @@ class _Around:
         return self.inner.finish(at)
 
 
-class _Scaled(_Around):
+class _ScaledLease(_WrappedLease):
     def __init__(self, inner: Lease, factor: float) -> None:
         super().__init__(inner)
         self.factor = factor
@@ -167,7 +167,7 @@ class _Scaled(_Around):
             yield JobProgress(point.seconds, point.samples * self.factor)
 
 
-class _Failing(_Around):
+class _FailingLease(_WrappedLease):
     def __init__(self, inner: Lease, kind: FailureKind, at_seconds: float) -> None:
         super().__init__(inner)
         self.kind, self.at_seconds = kind, at_seconds
@@ -181,4 +181,4 @@ class _Failing(_Around):
             elif self.kind is FailureKind.HANG:
                 yield JobProgress(point.seconds, reached)
             else:
-                raise LeaseFailed(self.kind, f"made to fail: {self.kind}", seconds=self.at_seconds)
+                raise LeaseFailed(self.kind, f"injected failure: {self.kind}", seconds=self.at_seconds)

@@ -10,7 +10,7 @@ from mlcd.clouds.functions.lithops import watch as watching
 from mlcd.clouds.functions.lithops.call import CallOrder, CallReport, ShardSource, Sync
 from mlcd.clouds.functions.lithops.invoker import Answer
 from mlcd.clouds.functions.lithops.objects import EpochTry
-from mlcd.clouds.functions.lithops.watch import Broken, CallWatch, TooManyFailures
+from mlcd.clouds.functions.lithops.watch import CallWatch, TooManyFailures, UntrainableModel
 from mlcd.workloads.data import Layout
 
 LAYOUT = Layout(dtype="|u1", row_shape=())
@@ -19,7 +19,7 @@ SOURCE = ShardSource(x_key="x", y_key="y", x=LAYOUT, y=LAYOUT, rows=8, held=1, m
 
 def order(shard: int) -> CallOrder:
     return CallOrder(
-        trial=EpochTry(run_id="r", epoch=1, token="t"),
+        epoch_try=EpochTry(run_id="r", epoch=1, token="t"),
         source=SOURCE,
         shard=shard,
         shards=4,
@@ -84,7 +84,7 @@ def watch(
     return started, made
 
 
-def test_a_call_that_fails_is_made_again() -> None:
+def test_a_call_that_fails_is_repeated() -> None:
     script = {(1, 1): Answer(error="killed"), (2, 1): Answer(value=report(order(2), done=False, failed="no luck"))}
     seen, made = watch(script)
     seen.until_done(lambda: False)
@@ -93,14 +93,14 @@ def test_a_call_that_fails_is_made_again() -> None:
     assert sorted(ended.problem for ended in seen.ended if ended.problem) == ["killed", "no luck"]
 
 
-def test_more_failures_than_were_authorised_end_it() -> None:
+def test_more_failures_than_authorised_end_the_epoch() -> None:
     seen, made = watch({(0, n): Answer(error=f"killed {n}") for n in (1, 2, 3)})
     with pytest.raises(TooManyFailures, match="killed 3"):
         seen.until_done(lambda: False)
     assert len(made) == 4 + 2
 
 
-def test_a_call_whose_time_was_up_is_gone_on_with_and_is_no_failure() -> None:
+def test_a_call_whose_time_was_up_is_continued_and_is_no_failure() -> None:
     seen, made = watch({(3, 1): Answer(value=report(order(3), done=False))})
     seen.until_done(lambda: False)
     assert seen.repeated == 0
@@ -108,7 +108,7 @@ def test_a_call_whose_time_was_up_is_gone_on_with_and_is_no_failure() -> None:
     assert (rest.most_puts, rest.most_gets) == (8, 17)
 
 
-def test_a_call_that_lags_is_made_again_beside_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_lags_is_repeated_in_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "LAG_SECONDS", 0.2)
     seen, made = watch({(2, 1): "never"})
     seen.until_done(lambda: False)
@@ -118,20 +118,20 @@ def test_a_call_that_lags_is_made_again_beside_itself(monkeypatch: pytest.Monkey
     assert [ended.answer for ended in seen.ended if ended.order.attempt == 1 and ended.order.shard == 2] == [None]
 
 
-def test_what_never_answers_is_waited_for_until_the_deadline() -> None:
+def test_a_call_that_never_answers_is_awaited_until_the_deadline() -> None:
     seen, _ = watch({(n, 1): "never" for n in range(4)}, seconds=0.2)
     with pytest.raises(TimeoutError):
         seen.until_done(lambda: False)
 
 
-def test_a_mistake_in_the_model_is_not_tried_again() -> None:
+def test_a_bug_in_the_model_is_not_retried() -> None:
     seen, made = watch({(0, 1): Answer(value=report(order(0), done=False, broken="NameError"))})
-    with pytest.raises(Broken, match="NameError"):
+    with pytest.raises(UntrainableModel, match="NameError"):
         seen.until_done(lambda: False)
     assert len(made) == 4
 
 
-def test_an_epoch_that_nobody_closed_gets_one_call_more() -> None:
+def test_an_epoch_that_no_call_closed_gets_one_more_call() -> None:
     seen, made = watch({})
     seen.until_done(lambda: False)
     seen.again(order(0))

@@ -92,7 +92,7 @@ def storage() -> FakeStorage:
 
 def order(shards: int, *, shard: int = 0, sync: Sync = Sync.HSP, **changes: Any) -> CallOrder:
     base = CallOrder(
-        trial=EpochTry(run_id="r", epoch=1, token="t"),
+        epoch_try=EpochTry(run_id="r", epoch=1, token="t"),
         source=ShardSource(
             x_key="x",
             y_key="y",
@@ -164,11 +164,11 @@ def test_a_part_of_an_epoch_has_its_share_of_the_steps(storage: FakeStorage, syn
     assert all(parameters[0] == header["steps"] >= steps for header, parameters in ends(storage))
 
 
-def test_parts_of_epochs_come_to_see_all_samples() -> None:
+def test_parts_of_epochs_cover_all_samples_over_time() -> None:
     seen: set[int] = set()
     for epoch in range(1, 60):
-        trial = EpochTry(run_id="r", epoch=epoch, token="t")
-        first, last = part_rows(order(3, share=0.2, trial=trial), 1)
+        epoch_try = EpochTry(run_id="r", epoch=epoch, token="t")
+        first, last = part_rows(order(3, share=0.2, epoch_try=epoch_try), 1)
         assert last - first == math.ceil(0.2 * (ROWS * 2 // 3 - ROWS // 3))
         seen |= set(range(first, last))
     start, end = rows_of_shard(ROWS, 3, 1)
@@ -176,7 +176,7 @@ def test_parts_of_epochs_come_to_see_all_samples() -> None:
     assert len(seen) >= 0.8 * (end - start)  # a rest that is no whole block is left out
 
 
-def test_asp_ends_when_all_steps_were_made_by_whomever(storage: FakeStorage) -> None:
+def test_asp_ends_when_all_steps_were_made_by_any_function(storage: FakeStorage) -> None:
     faults = Faults(slow_shards=(2,), pause_seconds=0.3)
     reports = side_by_side(storage, [order(4, shard=n, sync=Sync.ASP, faults=faults, pushes=4) for n in range(4)])
     header, parameters = ends(storage)[0]
@@ -186,10 +186,10 @@ def test_asp_ends_when_all_steps_were_made_by_whomever(storage: FakeStorage) -> 
     assert reports[2].steps < slow  # the others made up for it
 
 
-def test_a_call_that_dies_is_gone_on_with_and_nothing_is_applied_twice(storage: FakeStorage) -> None:
+def test_a_call_that_dies_is_continued_and_nothing_is_applied_twice(storage: FakeStorage) -> None:
     faults = Faults(fail_share=1.0)
     first = [train_shard(order(4, shard=index, faults=faults, pushes=4), storage) for index in range(4)]
-    assert all("on purpose" in report.failed for report in first)
+    assert all("injected failure" in report.failed for report in first)
     assert not ends(storage)
     for index in range(4):
         train_shard(order(4, shard=index, faults=faults, attempt=2), storage)
@@ -214,7 +214,7 @@ def test_a_call_whose_time_is_up_hands_its_shard_over(storage: FakeStorage, monk
     assert ends(storage)[0][1][0] == ROWS // 4
 
 
-def test_an_object_that_is_still_being_written_is_not_read_as_whole(storage: FakeStorage) -> None:
+def test_an_object_that_is_still_being_written_is_not_read(storage: FakeStorage) -> None:
     for index in range(2):
         train_shard(order(3, shard=index), storage)
     done = EpochTry(run_id="r", epoch=1, token="t").part(ShardUpdate(0, shard_steps(order(3), 0), 1))
@@ -226,7 +226,7 @@ def test_an_object_that_is_still_being_written_is_not_read_as_whole(storage: Fak
     assert ends(storage)[0][1][0] == all_steps(3)
 
 
-def test_functions_that_are_told_to_stop_do(storage: FakeStorage) -> None:
+def test_functions_stop_when_the_stop_key_exists(storage: FakeStorage) -> None:
     storage.objects[EpochTry(run_id="r", epoch=1, token="t").stop] = b"stop"
     report = train_shard(order(1), storage)
     assert (report.steps, report.closed) == (0, False)
@@ -245,11 +245,11 @@ def test_functions_start_from_the_parameters_of_the_epoch_before(storage: FakeSt
         (b"import nothing_like_it\n", "ModuleNotFoundError: No module named 'nothing_like_it'"),
         (b"x = 1\n", "AttributeError"),
         (b"def make_model(:\n", "SyntaxError"),
-        (COUNTER.replace(b"np.full(1, -1.0", b"np.full(2, -1.0"), r"gradient\(\) gave the shape \(2,\)"),
-        (COUNTER.replace(b"np.zeros(1", b"np.zeros((1, 1)"), "parameters are one flat vector"),
+        (COUNTER.replace(b"np.full(1, -1.0", b"np.full(2, -1.0"), r"gradient\(\) returned the shape \(2,\)"),
+        (COUNTER.replace(b"np.zeros(1", b"np.zeros((1, 1)"), "parameters must be one flat vector"),
     ],
 )
-def test_a_model_that_cannot_be_trained_says_why(storage: FakeStorage, code: bytes, reason: str) -> None:
+def test_a_model_that_cannot_be_trained_reports_why(storage: FakeStorage, code: bytes, reason: str) -> None:
     storage.objects["model.py"] = code
     report = train_shard(order(1), storage)
     assert pytest.approx(0) == report.compute_seconds or report.steps == 0
@@ -261,20 +261,20 @@ def test_a_full_storage_fails_the_call_with_its_reason(storage: FakeStorage) -> 
     assert "No space left on device" in train_shard(order(1), storage).failed
 
 
-def test_a_call_never_asks_more_of_the_storage_than_was_authorised(storage: FakeStorage) -> None:
+def test_a_call_never_makes_more_storage_requests_than_authorised(storage: FakeStorage) -> None:
     report = train_shard(order(1, most_puts=3), storage)
     assert "more than the 3 PUTs and listings" in report.failed
     assert report.puts == 3
-    shelf = ObjectStore(storage, most_gets=0)
+    store = ObjectStore(storage, most_gets=0)
     with pytest.raises(OutOfRequests):
-        shelf.get("x")
+        store.get("x")
 
 
-def test_too_little_memory_fails_the_call_where_this_machine_plays_the_cloud(storage: FakeStorage) -> None:
+def test_too_little_memory_fails_the_call_on_localhost(storage: FakeStorage) -> None:
     assert "MemoryError" in train_shard(order(1, memory_mb=1, processor_share=1.0), storage).failed
 
 
-def test_parts_may_be_told_in_any_order_and_any_number_of_times() -> None:
+def test_parts_may_arrive_in_any_order_and_any_number_of_times() -> None:
     random = np.random.default_rng(0)
     start = random.normal(size=5).astype(np.float32)
     parts = {(shard, steps): np.float32(shard * 10 + steps) * np.ones(5, np.float32)
@@ -290,7 +290,7 @@ def test_parts_may_be_told_in_any_order_and_any_number_of_times() -> None:
     assert np.allclose(closed(start, [parts[shard, 3] for shard in range(1, 4)]), wanted)
 
 
-def test_a_frame_tells_whole_from_torn() -> None:
+def test_a_frame_distinguishes_complete_from_torn() -> None:
     data = frame({"loss": 1.5}, np.arange(3, dtype=np.float32))
     header, vector = unframe(data)
     assert header == {"loss": 1.5}
@@ -300,8 +300,8 @@ def test_a_frame_tells_whole_from_torn() -> None:
             unframe(spoilt)
 
 
-def test_of_two_attempts_that_are_equally_far_all_take_the_first() -> None:
-    trial = EpochTry(run_id="r", epoch=1, token="t")
-    keys = [trial.part(ShardUpdate(0, 4, attempt)) for attempt in (2, 1, 3)]
-    assert EpochListing(trial, keys).furthest[0] == ShardUpdate(0, 4, 1)
+def test_of_two_equally_far_attempts_the_first_is_used() -> None:
+    epoch_try = EpochTry(run_id="r", epoch=1, token="t")
+    keys = [epoch_try.part(ShardUpdate(0, 4, attempt)) for attempt in (2, 1, 3)]
+    assert EpochListing(epoch_try, keys).furthest[0] == ShardUpdate(0, 4, 1)
     assert ShardUpdate.named(ShardUpdate(3, 12, 1).name) == ShardUpdate(3, 12, 1)

@@ -55,7 +55,7 @@ def test_an_unknown_type_is_refused_with_the_nearest(monkeypatch: pytest.MonkeyP
         MiniCloud().most_nodes("m.smal")
 
 
-def test_another_system_lacks_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_systems_are_told_to_use_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mlcd.clouds.minicloud.facilities.sys.platform", "darwin")
     (lack,) = missing()
     assert "needs Linux" in lack
@@ -71,7 +71,7 @@ def test_each_missing_command_is_named_with_its_package(monkeypatch: pytest.Monk
     assert "`ip`" not in lacks
 
 
-def test_root_and_control_groups_are_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_root_and_control_groups_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("mlcd.clouds.minicloud.facilities.os.geteuid", lambda: 1000)
     mounts = tmp_path / "mounts"
     mounts.write_text("cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\ncgroup /groups/cpu cgroup rw,cpu,cpuacct 0 0\n")
@@ -81,7 +81,9 @@ def test_root_and_control_groups_are_asked_for(monkeypatch: pytest.MonkeyPatch, 
     assert "not mounted for memory, freezer" in lacks
 
 
-def test_what_the_kernel_refuses_is_named_and_the_probe_goes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_the_kernel_refuses_is_named_and_the_probe_is_removed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text("".join(f"cgroup {tmp_path}/{name} cgroup rw,{name} 0 0\n" for name in cgroup.CONTROLLERS))
     monkeypatch.setattr(cgroup, "_MOUNTS", mounts)
@@ -103,14 +105,14 @@ def test_what_the_kernel_refuses_is_named_and_the_probe_goes(monkeypatch: pytest
     assert removed == [f"mlcd-probe-{os.getpid()}"] * 2
 
 
-def test_nothing_is_left_where_nothing_can_be_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_nothing_remains_where_nothing_can_be_created(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cgroup, "_MOUNTS", tmp_path / "none")
     monkeypatch.setattr(network, "_LINKS", tmp_path / "none")
     monkeypatch.setattr(network, "NAMESPACES", tmp_path / "none")
     assert MiniCloud().leftovers() == ()
 
 
-def test_names_are_made_from_the_lease_and_lead_back_to_it() -> None:
+def test_names_are_derived_from_the_lease_and_can_be_mapped_back() -> None:
     lease_id = "mlcd-" + "a-run.with-a-long-name" * 5
     assert len(f"{link_tag(lease_id)}-999") <= 15, "what the kernel takes for a link"
     assert link_tag(lease_id) != link_tag(lease_id + "x")
@@ -120,11 +122,11 @@ def test_names_are_made_from_the_lease_and_lead_back_to_it() -> None:
 
 @pytest.mark.parametrize("bad", ["mlcd-", "other-1", "mlcd-a/b", "mlcd-..", "mlcd-a b", "mlcd-" + "a" * 200])
 def test_a_name_that_cannot_be_a_file_is_refused(bad: str) -> None:
-    with pytest.raises(ValueError, match="a lease's name is"):
+    with pytest.raises(ValueError, match="lease_id: must be"):
         LeaseRecord(lease_id=bad, instance="m.small", count=1, subnet=0, folder="")
 
 
-def test_a_record_knows_whether_its_owner_lives(tmp_path: Path) -> None:
+def test_a_record_knows_whether_its_owner_runs(tmp_path: Path) -> None:
     mine = LeaseRecord(lease_id="mlcd-mine", instance="m.small", count=2, subnet=7, folder="/lease")
     mine.save(tmp_path / "lease.json")
     assert read_records() == {"mlcd-mine": mine}
@@ -165,5 +167,5 @@ def test_a_limit_lets_the_largest_packet_pass() -> None:
 def test_commands_are_found_in_the_administrators_folders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert find_command("certainly-not-a-command") is None
-    with pytest.raises(CommandFailed, match="'certainly-not-a-command' is not there"):
+    with pytest.raises(CommandFailed, match="'certainly-not-a-command' was not found"):
         network.run_command("certainly-not-a-command")

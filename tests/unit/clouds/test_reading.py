@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mlcd.clouds.reading import GradientNorms, Reading, ReportSource, Tail, source_of
+from mlcd.clouds.reading import GradientNorms, Reading, ReportSource, Tail, progress_source
 from mlcd.spec.real import ProgressRule
 
 
@@ -27,7 +27,7 @@ def clock() -> Clock:
 def source(
     rule: ProgressRule, folder: Path, clock: Clock, *, batch: int | None = None, base: float = 0.0
 ) -> ReportSource:
-    return source_of(rule, folder, batch=batch, base_samples=base, clock=clock)
+    return progress_source(rule, folder, batch=batch, base_samples=base, clock=clock)
 
 
 def append(file: Path, text: str) -> None:
@@ -40,7 +40,7 @@ def samples(readings: list[Reading]) -> list[float | None]:
     return [reading.samples for reading in readings]
 
 
-def test_only_whole_and_new_lines_are_read(tmp_path: Path) -> None:
+def test_only_complete_new_lines_are_read(tmp_path: Path) -> None:
     file = tmp_path / "log.txt"
     tail = Tail(file)
     assert tail.lines() == []
@@ -58,12 +58,12 @@ def test_a_progress_bar_is_read_while_it_moves(tmp_path: Path, clock: Clock) -> 
     reader = source(ProgressRule(pattern=r"(?P<steps>\d+)/100"), tmp_path, clock, batch=10)
     log = tmp_path / "node-0" / "log.txt"
     append(log, "\r 1/100 |#  |\r 2/100 |## |\r 3/10")
-    assert samples(reader.news()) == [10.0, 20.0]
+    assert samples(reader.new_readings()) == [10.0, 20.0]
     append(log, "0 |###|\r\n")
-    assert samples(reader.news()) == [30.0]
+    assert samples(reader.new_readings()) == [30.0]
 
 
-def test_lines_of_the_helper(tmp_path: Path, clock: Clock) -> None:
+def test_lines_of_mlcd_steps(tmp_path: Path, clock: Clock) -> None:
     reader = source(ProgressRule(), tmp_path, clock)
     lines = [
         {"time": 10.5, "samples": 0, "total": 100},
@@ -77,7 +77,7 @@ def test_lines_of_the_helper(tmp_path: Path, clock: Clock) -> None:
         {"time": 14, "samples": "Infinity"},
     ]
     append(tmp_path / "progress.jsonl", "".join(json.dumps(line) + "\n" for line in lines) + "[1]\nnot json\n{")
-    found = reader.news()
+    found = reader.new_readings()
     assert [(r.seconds, r.samples, r.checkpoint, r.warning) for r in found[:4]] == [
         (10.5, 0.0, None, ""),
         (11.0, 40.0, None, ""),
@@ -85,7 +85,7 @@ def test_lines_of_the_helper(tmp_path: Path, clock: Clock) -> None:
         (13.0, None, None, "the disk is full"),
     ]
     assert samples(found[4:]) == [None] * 4  # nonsense is no progress; a line without its time is none at all
-    assert reader.news() == []
+    assert reader.new_readings() == []
 
 
 @pytest.mark.parametrize(
@@ -100,32 +100,32 @@ def test_a_pattern_over_the_output_of_node_0(
     tmp_path: Path, clock: Clock, pattern: str, line: str, expected: float
 ) -> None:
     reader = source(ProgressRule(pattern=pattern), tmp_path, clock, batch=32, base=5.0)
-    assert reader.news() == []
+    assert reader.new_readings() == []
     append(tmp_path / "node-1" / "log.txt", line + "\n")
-    assert reader.news() == []
+    assert reader.new_readings() == []
     append(tmp_path / "node-0" / "log.txt", f"hello\n{line}\n")
-    assert reader.news() == [Reading(seconds=100.0, samples=expected)]
+    assert reader.new_readings() == [Reading(seconds=100.0, samples=expected)]
 
 
 def test_a_rate_is_counted_over_the_time_between_its_lines(tmp_path: Path, clock: Clock) -> None:
     reader = source(ProgressRule(pattern=r"samples/s: (?P<rate>[0-9.]+)"), tmp_path, clock, base=1000.0)
     log = tmp_path / "node-0" / "log.txt"
     append(log, "samples/s: 50\n")
-    assert samples(reader.news()) == [1000.0]  # it only starts the clock: nobody knows since when it holds
+    assert samples(reader.new_readings()) == [1000.0]  # it only starts the clock: nobody knows since when it holds
     clock.now += 2.0
     append(log, "samples/s: 60\n")
-    assert samples(reader.news()) == [1120.0]
+    assert samples(reader.new_readings()) == [1120.0]
     clock.now += 1.0
     append(log, "samples/s: .\nsamples/s: 40\n")
-    assert samples(reader.news()) == [1160.0]
+    assert samples(reader.new_readings()) == [1160.0]
 
 
 def test_a_file_of_the_jobs_own(tmp_path: Path, clock: Clock) -> None:
     reader = source(ProgressRule(file="out/progress.jsonl"), tmp_path, clock)
-    assert reader.news() == []
+    assert reader.new_readings() == []
     file = tmp_path / "workdir" / "out" / "progress.jsonl"
     append(file, '{"steps": 3}\n{"loss": 0.1}\n"text"\n{"samples": "12", "steps": 99}\n{"steps": true}\n')
-    assert samples(reader.news()) == [3.0, 12.0]  # a step is one sample where no batch is known
+    assert samples(reader.new_readings()) == [3.0, 12.0]  # a step is one sample where no batch is known
 
 
 def test_the_gradients_norms(tmp_path: Path, clock: Clock) -> None:
@@ -138,7 +138,7 @@ def test_the_gradients_norms(tmp_path: Path, clock: Clock) -> None:
         {"time": 6, "samples": 64},
     ]
     append(tmp_path / "progress.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
-    readings = source(ProgressRule(), tmp_path, clock).news()
+    readings = source(ProgressRule(), tmp_path, clock).new_readings()
     assert samples(readings) == [64.0] * 6
     assert [reading.noise for reading in readings] == [
         GradientNorms(workers=2, batch=64, local=3.0, total=2.0),

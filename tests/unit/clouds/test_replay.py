@@ -41,7 +41,7 @@ def test_a_job_is_scaled_to_hours(tmp_path: Path) -> None:
     assert workload.seconds == {D("a", 2): pytest.approx(14_400), D("a", 4): pytest.approx(7200), D("b", 2): None}
 
 
-def test_a_table_without_status_is_all_well(tmp_path: Path) -> None:
+def test_rows_without_a_status_succeeded(tmp_path: Path) -> None:
     workload = load_workloads(folder(tmp_path, job="instance,nodes,seconds\na,1,10\n"))["job"]
     assert workload.seconds == {D("a", 1): 10.0}
 
@@ -93,7 +93,7 @@ def test_the_space_has_sizes_only_where_all_are_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, "holds no workload"),
+        ({}, "has no workload"),
         ({"job": "instance,nodes,seconds\n"}, "job.csv: no rows"),
         ({"job": "instance,nodes,seconds\na,1,fast\n"}, r"job.csv:2: seconds: not a number \(got 'fast'\)"),
         ({"job": "instance,nodes,seconds\na,1,5\na,2,-5\n"}, r"job.csv:3: seconds: must be positive"),
@@ -103,7 +103,7 @@ def test_the_space_has_sizes_only_where_all_are_known(tmp_path: Path) -> None:
         ({"job": "instance,nodes,seconds\nzz,1,5\n"}, "instance 'zz' is not in instances.csv"),
         ({"job": "instance,nodes,seconds,status\na,1,5,failed\n"}, "workload 'job' has no row that finished"),
         ({"instances": "instance,usd_per_hour\na,0\n", "job": JOB}, "instances.csv:2: usd_per_hour: must be positive"),
-        ({"instances": INSTANCES + "a,2,8,0.1\n", "job": JOB}, "instances.csv:4: instance: 'a' is there twice"),
+        ({"instances": INSTANCES + "a,2,8,0.1\n", "job": JOB}, "instances.csv:4: instance: 'a' is listed twice"),
         ({"instances": "usd_per_hour\n1\n", "job": JOB}, "instances.csv:2: instance: is missing"),
         ({"instances": INSTANCES + "c,,8,0.1\n", "job": JOB}, "instances.csv: vcpus: is missing for 'c'"),
         ({"job": "instance,nodes,learning_rate,samples,seconds\na,1,1,1,5\n"}, "job.csv:2: batch: column is missing"),

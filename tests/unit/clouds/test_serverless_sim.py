@@ -9,7 +9,7 @@ import pytest
 
 from mlcd.catalog.functions import function_prices
 from mlcd.clouds.functions import EpochFailed, EpochOrder
-from mlcd.clouds.functions.sim import CALM, Chance, FunctionLaws, SimFunctionCloud
+from mlcd.clouds.functions.sim import NO_DEVIATION, Chance, FunctionLaws, SimFunctionCloud
 from mlcd.clouds.functions.sim.workloads import (
     LOCALHOST,
     PAPER,
@@ -34,7 +34,7 @@ RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "serverless-syn
 
 
 def train(made: SimWorkload, fleet: Fleet, *, seed: int = 0, calm: bool = True) -> list[Epoch]:
-    laws = replace(made.laws, chance=CALM) if calm else made.laws
+    laws = replace(made.laws, chance=NO_DEVIATION) if calm else made.laws
     problem = made.problem(ANY)
     cloud = SimFunctionCloud(problem=problem, laws=laws, seed=seed)
     epochs: list[Epoch] = []
@@ -69,7 +69,7 @@ def test_speed_grows_as_memory_to_the_power_of_0_9_up_to_3008_mb() -> None:
     assert laws.speed(10_240) == laws.speed(3008)
 
 
-def test_an_epoch_is_the_same_for_the_same_question() -> None:
+def test_an_epoch_is_the_same_for_the_same_order() -> None:
     first, again = (train(PAPER, Fleet(300, 2048), seed=3, calm=False) for _ in range(2))
     assert first == again
     assert first != train(PAPER, Fleet(300, 2048), seed=4, calm=False)
@@ -86,7 +86,7 @@ def test_progress_is_faster_early_with_many_and_late_with_few() -> None:
     assert laws.gain(1000, 9.0) < laws.gain(100, 9.0)
 
 
-def test_a_run_goes_on_from_its_last_loss() -> None:
+def test_a_run_continues_from_its_last_loss() -> None:
     problem = PAPER.problem(ANY)
     whole = train(PAPER, Fleet(482, 1536), seed=1, calm=False)
     cloud = SimFunctionCloud(problem=problem, laws=PAPER.laws, seed=1)
@@ -140,14 +140,14 @@ def test_training_and_unseen_workloads_differ_and_are_fixed() -> None:
         workload("papre")
 
 
-def test_laws_cannot_be_built_wrong() -> None:
+def test_invalid_laws_are_refused() -> None:
     with pytest.raises(ValueError, match="more than 0"):
         FunctionLaws(work_seconds=0.0, round_seconds=1.0)
-    with pytest.raises(ValueError, match="waiting must not be negative"):
+    with pytest.raises(ValueError, match="epoch_seconds: must not be negative"):
         replace(PAPER.laws, call_seconds=-1.0)
-    with pytest.raises(ValueError, match="training lowers"):
+    with pytest.raises(ValueError, match="first_loss: must be more than floor_loss"):
         replace(PAPER.laws, floor_loss=1.0)
-    with pytest.raises(ValueError, match="a chance lies"):
+    with pytest.raises(ValueError, match="straggler: must be in"):
         Chance(failure=0.6)
     with pytest.raises(ValueError, match="never has a loss"):
         PAPER.laws.progress(0.1)

@@ -9,7 +9,7 @@ from scipy.optimize import nnls
 from mlcd.catalog import Instance, load_catalog
 from mlcd.clouds.provider import Cloud, JobProgress, KnownTruth, LeaseFailed, Order, Purpose
 from mlcd.clouds.sim import MODELS, PAPER_JOBS, Rates, SimCloud, SimJob
-from mlcd.clouds.sim.cloud import CALM
+from mlcd.clouds.sim.cloud import NO_FAILURES
 from mlcd.clouds.sim.lease import WARM_UP_SECONDS
 from mlcd.errors import BadInput
 from mlcd.space import Config
@@ -32,7 +32,7 @@ def sim(
     seed: int = 1,
     use_spot: bool = False,
     noise: float = 0.03,
-    rates: Rates = CALM,
+    rates: Rates = NO_FAILURES,
 ) -> SimCloud:
     return SimCloud(cloud="aws", instances=aws, job=job, seed=seed, use_spot=use_spot, noise=noise, rates=rates)
 
@@ -134,7 +134,7 @@ def test_topologies_differ_and_one_server_is_worst_at_scale(aws: dict[str, Insta
     assert at["ring"] != at["ps"]
 
 
-def test_what_does_not_fit_runs_out_of_memory(aws: dict[str, Instance]) -> None:
+def test_a_model_that_does_not_fit_runs_out_of_memory(aws: dict[str, Instance]) -> None:
     cloud = sim(aws, BERT)
     small = Config.deployment("c5.xlarge", 1)
     assert cloud.true_samples_per_second(small) is None
@@ -165,7 +165,7 @@ def test_more_nodes_than_samples_is_an_error_of_the_job(aws: dict[str, Instance]
     assert caught.value.kind is FailureKind.ERROR
 
 
-def test_the_same_question_gets_the_same_answer(aws: dict[str, Instance]) -> None:
+def test_the_same_order_gives_the_same_result(aws: dict[str, Instance]) -> None:
     config = Config.deployment("c5.4xlarge", 8)
     first, again = watch(sim(aws), config), watch(sim(aws), config)
     assert first == again
@@ -222,7 +222,7 @@ def failures(cloud: SimCloud, config: Config, attempts: int) -> list[LeaseFailed
     return failed
 
 
-def test_capacity_is_refused_more_for_large_dear_clusters_and_is_not_billed(aws: dict[str, Instance]) -> None:
+def test_capacity_is_refused_more_for_large_expensive_clusters_and_is_not_billed(aws: dict[str, Instance]) -> None:
     cloud = sim(aws, SimJob(model="alexnet"), rates=Rates(capacity=0.2, launch=0, hang=0))
     few = failures(cloud, Config.deployment("c5.xlarge", 2), 200)
     many = failures(cloud, Config.deployment("p3.16xlarge", 50), 200)
@@ -240,7 +240,7 @@ def test_default_rates_are_small(aws: dict[str, Instance]) -> None:
     assert len(failures(sim(aws, rates=Rates()), Config.deployment("c5.4xlarge", 20), 300)) < 15
 
 
-def test_a_hang_repeats_the_samples_while_time_goes_on(aws: dict[str, Instance]) -> None:
+def test_a_hang_repeats_the_samples_while_time_passes(aws: dict[str, Instance]) -> None:
     cloud = sim(aws, rates=Rates(capacity=0, launch=0, hang=0.999))
     points = watch(cloud, Config.deployment("c5.4xlarge", 4), count=100)
     assert points[-1].samples == points[-10].samples

@@ -57,7 +57,7 @@ def test_a_good_name_is_kept(lease_id: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("lease_id", ["mlcd-Über_Run.1-a1b2c3", "mlcd-" + "very-long-name-" * 6 + "a1b2c3", "mlcd--x-"])
-def test_other_names_are_made_valid_and_stay_apart(lease_id: str) -> None:
+def test_other_names_are_made_valid_and_stay_distinct(lease_id: str) -> None:
     name = cluster_name(lease_id)
     assert name.startswith("mlcd-")
     assert len(name) <= 50
@@ -119,7 +119,7 @@ def test_idle_nodes_end_themselves_where_skypilot_can_do_that() -> None:
         {"infra": "aws", "secrets": {"A B": "x"}},
     ],
 )
-def test_settings_that_cannot_be_meant_are_refused(given: dict[str, object]) -> None:
+def test_invalid_settings_are_refused(given: dict[str, object]) -> None:
     with pytest.raises(BadInput):
         SkySettings(**given)  # type: ignore[arg-type]
 
@@ -181,7 +181,7 @@ def test_mlcd_steps_can_be_imported_from_what_was_shipped(tmp_path: Path) -> Non
         assert list((shipped / "mlcd" / name).glob("*.py"))
 
 
-def test_nodes_that_come_too_late_do_nothing(tmp_path: Path) -> None:
+def test_nodes_that_start_too_late_do_nothing(tmp_path: Path) -> None:
     folder = furnish(tmp_path, "mlcd-late", "touch ran")
     done = run_node(tmp_path, run_command("mlcd-late", 60.0, ordered_at=time.time() - 120), 0, 1)
     assert done.returncode == 124
@@ -195,7 +195,7 @@ def test_a_job_is_ended_when_its_seconds_since_the_order_are_over(tmp_path: Path
     assert done.returncode == 124
 
 
-def test_without_a_limit_there_is_none() -> None:
+def test_without_a_limit_the_command_has_no_timeout() -> None:
     assert "timeout" not in run_command("mlcd-a", float("inf"), ordered_at=0.0)
 
 
@@ -209,7 +209,7 @@ def rsync(source: Path, target: Path, filters: list[str]) -> set[str]:
 
 
 @pytest.mark.skipif(subprocess.run(["sh", "-c", "command -v rsync"], check=False).returncode != 0, reason="no rsync")
-def test_only_what_is_wanted_comes_home(tmp_path: Path) -> None:
+def test_only_the_selected_files_are_fetched(tmp_path: Path) -> None:
     lease = tmp_path / "lease"
     for name in (
         "progress.jsonl",
@@ -274,7 +274,7 @@ def test_prices_are_mlcds_own_where_skypilot_has_none(bare_home: Path) -> None:
     assert found.source == f"mlcd's catalog of {load_catalog().date}"
 
 
-def test_a_cloud_without_prices_is_said_with_the_way_out(bare_home: Path) -> None:
+def test_a_cloud_without_prices_is_reported_with_the_fix(bare_home: Path) -> None:
     with pytest.raises(ProviderError, match=r"no prices are known for kubernetes; .*MLCD_CATALOG"):
         offer(SkySettings(infra="k8s/mine"), load_catalog())
 
@@ -301,7 +301,7 @@ def sky_error(*types: str, message: str = "", reasons: tuple[str, ...] = ()) -> 
         "",
     ],
 )
-def test_no_room_or_quota_is_capacity_and_unpaid(said: str) -> None:
+def test_no_capacity_or_quota_is_a_capacity_failure_and_unpaid(said: str) -> None:
     error = with_reasons(sky_error("ResourcesUnavailableError", message="\x1b[31mFailed\x1b[0m to provision"), said)
     failed = refused(error, infra="aws")
     assert isinstance(failed, LeaseFailed)
@@ -348,7 +348,9 @@ def test_missing_access_is_for_the_user_to_fix(error: SkyError) -> None:
         ("k8s/mine", ".kube/config", "kubectl config use-context"),
     ],
 )
-def test_missing_credentials_are_said_with_the_command(bare_home: Path, infra: str, file: str, command: str) -> None:
+def test_missing_credentials_are_reported_with_the_command(
+    bare_home: Path, infra: str, file: str, command: str
+) -> None:
     text = missing(infra)
     assert text is not None
     assert command in text
@@ -392,7 +394,7 @@ def test_the_engine_says_where_its_prices_are_from(bare_home: Path) -> None:
 # ---- the worker's end of the line
 
 
-def test_a_worker_that_cannot_start_is_said_with_its_log(tmp_path: Path) -> None:
+def test_a_worker_that_cannot_start_is_reported_with_its_log(tmp_path: Path) -> None:
     worker = Worker(Path(sys.executable), tmp_path / "log", {"PYTHONPATH": str(tmp_path)})
     (tmp_path / "sky.py").write_text("raise RuntimeError('no sky today')")
     try:
@@ -414,7 +416,9 @@ def test_a_worker_that_cannot_start_is_said_with_its_log(tmp_path: Path) -> None
         ("", "(it is empty)"),
     ],
 )
-def test_an_api_server_that_does_not_start_is_said_with_its_own_last_word(tmp_path: Path, log: str, says: str) -> None:
+def test_an_api_server_that_does_not_start_is_reported_with_its_last_log_line(
+    tmp_path: Path, log: str, says: str
+) -> None:
     played = {
         "client/sdk.py": "def _local_api_server_running():\n    return False\n\n"
         "def api_start():\n    raise RuntimeError('exited unexpectedly. View logs at: server.log')\n",
@@ -455,7 +459,7 @@ class PlayedWorker:
             "status": [{"name": "mlcd-n", "state": "UP", "on_cloud": None, "region": None}],
             "job": "RUNNING",
             "down": True,
-            "said": "",
+            "request_log": "",
             **answers,
         }
 
@@ -468,7 +472,7 @@ class PlayedWorker:
 
 
 def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worker: PlayedWorker, **settings: object) -> SkyNodes:
-    for name in ("POLL_SECONDS", "SYNC_SECONDS", "LOOK_SECONDS"):
+    for name in ("POLL_SECONDS", "SYNC_SECONDS", "STATUS_SECONDS"):
         monkeypatch.setattr(f"mlcd.clouds.skypilot.nodes.{name}", 0.01)
     folder = tmp_path / "lease"
     folder.mkdir()
@@ -492,7 +496,7 @@ def until_it_ends(nodes: SkyNodes) -> None:
         time.sleep(0.01)
 
 
-def test_a_nodes_end_is_seen_only_after_all_it_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nodes_exit_appears_only_after_all_it_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The node writes its last line and ends between two copies: the line must be home before the end is."""
     rounds = 0
 
@@ -546,7 +550,7 @@ def test_a_job_that_never_started_is_a_failed_launch_with_its_log(
     nodes.release()
 
 
-def test_nodes_that_cannot_be_taken_down_are_said_with_the_command(
+def test_nodes_that_cannot_be_taken_down_are_reported_with_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mlcd.clouds.skypilot.transport.fetch", lambda *_, **__: "")
@@ -560,15 +564,13 @@ def test_nodes_that_cannot_be_taken_down_are_said_with_the_command(
     assert nodes.state() is NodesState.ENDED
 
 
-def test_files_of_healthy_nodes_that_cannot_be_had_are_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failing_to_fetch_files_of_healthy_nodes_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mlcd.clouds.skypilot.transport.fetch", lambda *_, **__: "")
     nodes = play(tmp_path, monkeypatch, PlayedWorker())
     give_up = time.monotonic() + 60
     while not nodes._hosts:
         assert time.monotonic() < give_up
     monkeypatch.setattr("mlcd.clouds.skypilot.transport.fetch", lambda *_, **__: "disk full")
-    with pytest.raises(ProviderError, match="could not be brought home: disk full"):
+    with pytest.raises(ProviderError, match="could not be fetched: disk full"):
         nodes.fetch(["workdir/model.pt"])
     nodes.release()

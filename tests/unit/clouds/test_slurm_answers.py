@@ -15,7 +15,7 @@ from mlcd.clouds.provider import LeaseFailed
 from mlcd.clouds.slurm import Slurm
 from mlcd.clouds.slurm import job as slurm_job
 from mlcd.clouds.slurm import nodes as slurm_nodes
-from mlcd.clouds.slurm.commands import SlurmSilent
+from mlcd.clouds.slurm.commands import SlurmUnreachable
 from mlcd.clouds.slurm.engine import missing
 from mlcd.clouds.slurm.nodes import SlurmNodes
 from mlcd.clouds.slurm.partitions import parse_gpus, parse_minutes, parse_partitions
@@ -77,7 +77,7 @@ def order(tmp_path: Path) -> NodeOrder:
 def nodes(order: NodeOrder, commands: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> SlurmNodes:
     monkeypatch.setattr(slurm_nodes, "POLL_SECONDS", 0.0)
     monkeypatch.setattr(slurm_nodes, "FILES_SECONDS", 0.0)
-    return SlurmNodes(order, "17", is_cut=False)
+    return SlurmNodes(order, "17", is_limited_by_partition=False)
 
 
 def wrote(nodes: SlurmNodes, rank: int, code: int | None = None) -> None:
@@ -142,16 +142,16 @@ def test_an_offer_has_the_users_prices_and_the_catalogs_gpus(commands: Callable[
     assert gpu.accelerator_tflops == 312
     notes = " ".join(engine.notes)
     assert "no partition 'typo'" in notes
-    assert "old is left out" in notes
+    assert "old is skipped" in notes
     assert "several sizes" in notes
-    assert "without a price and left out: debug" in notes
+    assert "skipped, because they have no price: debug" in notes
     with pytest.raises(ProviderError, match="no partition can be used"):
         Slurm({"old": Usd.of(1)}).offer()
     with pytest.raises(ProviderError, match="more than"):
         Slurm({"gpu": Usd.of(0)}).offer()
 
 
-def test_a_missing_slurm_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_slurm_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "sbatch" in missing()
     with pytest.raises(ProviderError, match="sinfo is not on PATH"):
@@ -163,14 +163,14 @@ def test_a_missing_slurm_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 # ---- the order
 
 
-def test_time_is_asked_for_up_to_the_partitions_limit() -> None:
+def test_the_time_limit_is_at_most_the_partitions() -> None:
     assert time_limit(90.0, None) == "3"
     assert time_limit(7200.0, 30) == "30"
     assert time_limit(math.inf, 30) == "30"
     assert time_limit(math.inf, None) == "UNLIMITED"
 
 
-def test_whole_nodes_are_asked_for(order: NodeOrder) -> None:
+def test_whole_nodes_are_requested(order: NodeOrder) -> None:
     words = submission(order, parse_partitions(SINFO)["gpu"])
     assert {"--exclusive", "--nodes=2", "--partition=gpu", "--gres=gpu:2", "--time=3", "--no-requeue"} <= set(words)
     assert f"--output={order.folder}%/slurm.out" in words  # a % of the path is no pattern of Slurm's
@@ -183,7 +183,7 @@ def test_the_script_quotes_the_folder(order: NodeOrder) -> None:
     assert f"{sys.executable} -m mlcd.platforms.agent" in script
 
 
-def test_the_job_is_not_told_of_mlcds_own_allocation(
+def test_the_job_does_not_see_mlcds_own_allocation(
     commands: Callable[..., None], order: NodeOrder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands("sbatch", "17\n")
@@ -205,7 +205,7 @@ def test_the_job_is_not_told_of_mlcds_own_allocation(
         "Node count specification invalid",
     ],
 )
-def test_a_refusal_for_want_of_nodes_is_no_capacity(
+def test_a_refusal_for_lack_of_nodes_is_a_capacity_failure(
     commands: Callable[..., None], order: NodeOrder, sentence: str
 ) -> None:
     commands("sbatch", error=f"sbatch: error: Batch job submission failed: {sentence}\n", code=1)
@@ -215,14 +215,14 @@ def test_a_refusal_for_want_of_nodes_is_no_capacity(
     assert refused.value.message == f"Slurm refused 2 x gpu: {sentence}"
 
 
-def test_any_other_refusal_is_the_providers_own_sentence(commands: Callable[..., None], order: NodeOrder) -> None:
+def test_any_other_refusal_carries_slurms_own_message(commands: Callable[..., None], order: NodeOrder) -> None:
     said = "Invalid account or account/partition combination specified"
     commands("sbatch", error=f"sbatch: error: Batch job submission failed: {said}\n", code=1)
-    with pytest.raises(ProviderError, match=f"Slurm's sbatch says: {said}"):
+    with pytest.raises(ProviderError, match=f"Slurm's sbatch failed: {said}"):
         Slurm({}).start(order)
 
 
-def test_a_job_of_which_nothing_is_known_is_withdrawn(
+def test_a_job_that_may_have_been_submitted_is_cancelled(
     commands: Callable[..., None], order: NodeOrder, calls: Callable[[str], str], tmp_path: Path
 ) -> None:
     commands(
@@ -232,7 +232,7 @@ def test_a_job_of_which_nothing_is_known_is_withdrawn(
     squeue.write_text(  # the job is there until it is cancelled
         f"#!/bin/sh\ntest -e {tmp_path}/bin/scancel.calls || echo '23|PENDING|mlcd-run-1a2b|/x'\n"
     )
-    with pytest.raises(SlurmSilent, match="Socket timed out"):
+    with pytest.raises(SlurmUnreachable, match="Socket timed out"):
         Slurm({}).start(order)
     assert calls("scancel") == "23\n"
 
@@ -251,7 +251,7 @@ def test_a_job_of_which_nothing_is_known_is_withdrawn(
         ("CANCELLED", FailureKind.LOST),
     ],
 )
-def test_slurm_knows_best_why_a_job_ended(
+def test_slurms_reason_for_an_end_takes_precedence(
     commands: Callable[..., None], nodes: SlurmNodes, state: str, kind: FailureKind
 ) -> None:
     wrote(nodes, 0, code=143)
@@ -263,12 +263,12 @@ def test_slurm_knows_best_why_a_job_ended(
 
 
 def test_a_partitions_time_limit_is_an_interruption(commands: Callable[..., None], nodes: SlurmNodes) -> None:
-    cut = SlurmNodes(nodes.order, "17", is_cut=True)
+    cut = SlurmNodes(nodes.order, "17", is_limited_by_partition=True)
     commands("squeue", "TIMEOUT|TimeLimit\n")
     assert failed(cut).kind is FailureKind.INTERRUPTED
 
 
-def test_waiting_is_starting_and_what_never_comes_is_no_capacity(
+def test_a_waiting_job_is_starting_and_one_that_never_starts_is_a_capacity_failure(
     commands: Callable[..., None], nodes: SlurmNodes
 ) -> None:
     for reason in ("Resources", "Priority", "QOSGrpNodeLimit", "AssocMaxJobsLimit", "QOSMaxJobsPerUserLimit"):
@@ -282,7 +282,7 @@ def test_waiting_is_starting_and_what_never_comes_is_no_capacity(
         assert reason in error.message
 
 
-def test_a_queue_that_takes_half_of_what_was_authorised_is_no_capacity(
+def test_waiting_half_of_the_authorised_time_is_a_capacity_failure(
     commands: Callable[..., None], nodes: SlurmNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands("squeue", "PENDING|Resources\n")
@@ -297,7 +297,7 @@ def test_a_queue_that_takes_half_of_what_was_authorised_is_no_capacity(
     assert nodes.state() is NodesState.STARTING  # it came after all, before it was released
 
 
-def test_running_is_when_every_agent_runs(commands: Callable[..., None], nodes: SlurmNodes) -> None:
+def test_nodes_are_running_once_every_agent_runs(commands: Callable[..., None], nodes: SlurmNodes) -> None:
     commands("squeue", "RUNNING|None\n")
     wrote(nodes, 0)
     assert nodes.state() is NodesState.STARTING
@@ -311,7 +311,7 @@ def test_running_is_when_every_agent_runs(commands: Callable[..., None], nodes: 
     assert nodes.used_seconds() == 3.0
 
 
-def test_a_job_that_ended_without_its_agents_word(commands: Callable[..., None], nodes: SlurmNodes) -> None:
+def test_a_job_that_ended_without_exit_files(commands: Callable[..., None], nodes: SlurmNodes) -> None:
     commands("squeue", "FAILED|NonZeroExitCode\n")
     (nodes.order.folder / "slurm.out").write_text(
         "slurmstepd: error: execve(): /x/python: No such file or directory\n"
@@ -324,10 +324,10 @@ def test_a_job_that_ended_without_its_agents_word(commands: Callable[..., None],
     commands("squeue", error="slurm_load_jobs error: Invalid job id specified\n", code=1)
     error = failed(nodes)
     assert error.kind is FailureKind.LOST
-    assert "nothing came from node 1" in error.message
+    assert "node 1 left no exit.json" in error.message
 
 
-def test_a_silent_controller_is_forgiven_for_a_while(
+def test_an_unreachable_controller_is_tolerated_for_a_while(
     commands: Callable[..., None], nodes: SlurmNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands("squeue", "RUNNING|None\n")
@@ -336,14 +336,14 @@ def test_a_silent_controller_is_forgiven_for_a_while(
     assert nodes.state() is NodesState.RUNNING
     commands("squeue", error="slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n", code=1)
     assert nodes.state() is NodesState.RUNNING
-    monkeypatch.setattr(slurm_nodes, "SILENCE_SECONDS", 0.0)
+    monkeypatch.setattr(slurm_nodes, "CONTROLLER_LOST_SECONDS", 0.0)
     assert failed(nodes).kind is FailureKind.LOST
 
 
 # ---- its end
 
 
-def test_a_job_that_stays_is_killed_and_then_reported(
+def test_a_job_that_stays_listed_is_killed_and_then_reported(
     commands: Callable[..., None], nodes: SlurmNodes, calls: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slurm_job, "CANCEL_SECONDS", 0.0)
@@ -365,7 +365,7 @@ def test_suspending_needs_permission(commands: Callable[..., None], nodes: Slurm
         nodes.resume()
 
 
-def test_leftovers_are_those_of_mlcds_name(commands: Callable[..., None], order: NodeOrder) -> None:
+def test_leftovers_are_jobs_with_mlcds_prefix(commands: Callable[..., None], order: NodeOrder) -> None:
     commands("sbatch", "5\n")
     Slurm({}).start(order)
     commands("squeue", f"4|RUNNING|mlcd-a-1|/no/such\n5|RUNNING|mlcd-b|{order.folder}\n6|PENDING|mine|/home/me\n")

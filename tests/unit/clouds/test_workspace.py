@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mlcd.clouds.workspace import Workspace, bring, copy_workdir, furthest
+from mlcd.clouds.workspace import Workspace, copy_or_move, copy_workdir, furthest
 
 
 def checkpoint(folder: Path, samples: int, *, mark: bool = True) -> Path:
@@ -35,7 +35,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "copytree", refuse)
 
 
-def test_the_furthest_whole_checkpoint_counts(tmp_path: Path) -> None:
+def test_the_furthest_complete_checkpoint_counts(tmp_path: Path) -> None:
     assert furthest(tmp_path) is None
     checkpoint(tmp_path, 90)
     checkpoint(tmp_path, 100)
@@ -44,16 +44,16 @@ def test_the_furthest_whole_checkpoint_counts(tmp_path: Path) -> None:
     assert furthest(tmp_path) == (100.0, tmp_path / "step-100")
 
 
-def test_a_lease_goes_on_from_what_the_last_one_saved(space: Workspace) -> None:
-    assert space.lend_checkpoint(space.lease("a") / "checkpoint") == 0.0
+def test_a_lease_continues_from_the_last_checkpoint(space: Workspace) -> None:
+    assert space.copy_checkpoint(space.lease("a") / "checkpoint") == 0.0
     checkpoint(space.lease("a") / "checkpoint", 100)
     space.adopt(space.lease("a") / "checkpoint")
     assert space.reached_samples() == 100.0
-    assert space.lend_checkpoint(space.lease("b") / "checkpoint") == 100.0
+    assert space.copy_checkpoint(space.lease("b") / "checkpoint") == 100.0
     assert (space.lease("b") / "checkpoint" / "step-100" / "weights").read_text() == "100"
 
 
-def test_less_far_is_not_adopted_and_older_ones_go(space: Workspace) -> None:
+def test_earlier_checkpoints_are_not_adopted_and_older_ones_are_deleted(space: Workspace) -> None:
     for lease, samples in (("a", 100), ("b", 50), ("c", 120)):
         checkpoint(space.lease(lease) / "checkpoint", samples)
     (space.checkpoint / "part-step-7").mkdir(parents=True)  # of an mlcd that was killed
@@ -68,7 +68,9 @@ def test_a_full_disk_moves_what_it_cannot_copy(space: Workspace, full: None) -> 
     assert (space.checkpoint / "step-100" / "weights").read_text() == "100"
 
 
-def test_what_cannot_come_home_stays_where_it_is(space: Workspace, full: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_that_cannot_be_copied_or_moved_stays_where_it_is(
+    space: Workspace, full: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = checkpoint(space.lease("a") / "checkpoint", 100)
 
     def refuse(self: Path, target: Path) -> None:
@@ -110,8 +112,8 @@ def test_outputs_are_copied_or_moved(tmp_path: Path) -> None:
     (tmp_path / "model").write_text("m")
     home = tmp_path / "home"
     for name in ("logs", "model"):
-        bring(tmp_path / name, home / "deep" / name)
-        bring(tmp_path / name, home / "deep" / name)  # again, over what is there
+        copy_or_move(tmp_path / name, home / "deep" / name)
+        copy_or_move(tmp_path / name, home / "deep" / name)  # again, over what is there
         assert (tmp_path / name).exists()
     assert (home / "deep" / "logs" / "a.txt").read_text() == "a"
     assert (home / "deep" / "model").read_text() == "m"
@@ -124,13 +126,13 @@ def test_outputs_are_moved_where_the_disk_is_full(tmp_path: Path, full: None) ->
     (tmp_path / "home" / "logs").mkdir(parents=True)
     (tmp_path / "home" / "logs" / "half").touch()
     for name in ("logs", "model"):
-        bring(tmp_path / name, tmp_path / "home" / name)
+        copy_or_move(tmp_path / name, tmp_path / "home" / name)
         assert not (tmp_path / name).exists()
     assert [path.name for path in (tmp_path / "home" / "logs").iterdir()] == ["a.txt"]
     assert (tmp_path / "home" / "model").read_text() == "m"
 
 
-def test_a_lease_works_on_a_copy_without_what_no_job_needs(tmp_path: Path) -> None:
+def test_the_copy_of_the_workdir_excludes_caches_and_environments(tmp_path: Path) -> None:
     source = tmp_path / "code"
     for name in (".git", "pkg", "pkg/__pycache__"):
         (source / name).mkdir(parents=True)

@@ -9,7 +9,7 @@ import pytest
 from mlcd.catalog import load_catalog
 from mlcd.clouds.provider import Cloud, JobProgress, KnownTruth, Lease, LeaseFailed, Order, Purpose
 from mlcd.clouds.sim import SimCloud, SimJob
-from mlcd.clouds.sim.cloud import CALM
+from mlcd.clouds.sim.cloud import NO_FAILURES
 from mlcd.clouds.wrappers import ALL_KINDS, Delayed, Flaky, Noisy, NoisyRun
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
@@ -20,7 +20,7 @@ CONFIG = Config.deployment("c5.4xlarge", 8)
 @pytest.fixture(scope="module")
 def plain() -> SimCloud:
     aws = load_catalog().for_cloud("aws")
-    return SimCloud(cloud="aws", instances=aws, job=SimJob(model="resnet152"), seed=3, noise=0.0, rates=CALM)
+    return SimCloud(cloud="aws", instances=aws, job=SimJob(model="resnet152"), seed=3, noise=0.0, rates=NO_FAILURES)
 
 
 def watch(cloud: Cloud, purpose: Purpose = Purpose.TRIAL, attempt: int = 1, count: int = 40) -> list[JobProgress]:
@@ -81,7 +81,7 @@ def test_delay_is_real(plain: SimCloud) -> None:
     assert time.monotonic() - start >= 0.05
 
 
-def test_a_cloud_without_truth_says_so() -> None:
+def test_a_cloud_without_known_truth_raises() -> None:
     class Real:
         name, simulated, noise = "real", False, 0.02
 
@@ -95,11 +95,11 @@ def test_a_cloud_without_truth_says_so() -> None:
 
 
 def test_bad_settings_are_refused(plain: SimCloud) -> None:
-    with pytest.raises(ValueError, match="sigma"):
+    with pytest.raises(ValueError, match="sigma: must be in"):
         Noisy(plain, sigma=-1, seed=1)
-    with pytest.raises(ValueError, match="rate"):
+    with pytest.raises(ValueError, match="rate: must be in"):
         Flaky(plain, rate=2, seed=1)
-    with pytest.raises(ValueError, match="way to fail"):
+    with pytest.raises(ValueError, match="kinds: must not be empty"):
         Flaky(plain, rate=0.1, seed=1, kinds=())
-    with pytest.raises(ValueError, match="delay"):
+    with pytest.raises(ValueError, match="real_seconds: must not be negative"):
         Delayed(plain, real_seconds=-1)

@@ -10,7 +10,7 @@ import pytest
 from mlcd.bench.serverless.compare import LawsOfRun
 from mlcd.bench.serverless.training import train as train_on
 from mlcd.clouds.functions.provider import EpochOrder
-from mlcd.clouds.functions.sim import CALM, SimFunctionCloud
+from mlcd.clouds.functions.sim import NO_DEVIATION, SimFunctionCloud
 from mlcd.clouds.functions.sim.workloads import LOCALHOST, PAPER, SimWorkload, training_workload
 from mlcd.codec import from_json, to_json
 from mlcd.epoch_ledger import EpochLedger
@@ -29,7 +29,7 @@ from mlcd.trial.epoch_0_1 import epoch_from_0_1
 from mlcd.trial.outcome import Status
 from mlcd.units import Usd
 
-CALM_PAPER = replace(PAPER, laws=replace(PAPER.laws, chance=CALM))
+PAPER_WITHOUT_DEVIATION = replace(PAPER, laws=replace(PAPER.laws, chance=NO_DEVIATION))
 
 
 def problem_of(usd: float, made: SimWorkload = PAPER) -> FunctionProblem:
@@ -64,17 +64,17 @@ def test_a_fleet_says_its_part() -> None:
 
 
 def test_a_part_costs_and_takes_its_share() -> None:
-    (whole,) = epochs_of(CALM_PAPER, (Fleet(200, 3008),))
-    (part,) = epochs_of(CALM_PAPER, (Fleet(200, 3008, 0.25),))
+    (whole,) = epochs_of(PAPER_WITHOUT_DEVIATION, (Fleet(200, 3008),))
+    (part,) = epochs_of(PAPER_WITHOUT_DEVIATION, (Fleet(200, 3008, 0.25),))
     assert part.seconds == pytest.approx(whole.seconds / 4)
     assert part.usd.dollars == pytest.approx(whole.usd.dollars / 4, rel=0.01)
     assert part.compute.mean_seconds == pytest.approx(whole.compute.mean_seconds / 4)
-    gained = CALM_PAPER.laws.progress(part.loss)
-    assert gained == pytest.approx(CALM_PAPER.laws.progress(whole.loss) / 4)
+    gained = PAPER_WITHOUT_DEVIATION.laws.progress(part.loss)
+    assert gained == pytest.approx(PAPER_WITHOUT_DEVIATION.laws.progress(whole.loss) / 4)
 
 
 def test_starting_functions_takes_as_long_for_a_part() -> None:
-    made = replace(LOCALHOST, laws=replace(LOCALHOST.laws, chance=CALM))
+    made = replace(LOCALHOST, laws=replace(LOCALHOST.laws, chance=NO_DEVIATION))
     (whole,) = epochs_of(made, (Fleet(8, 1769),))
     (part,) = epochs_of(made, (Fleet(8, 1769, 0.1),))
     assert part.seconds > made.laws.waiting_seconds(8)
@@ -132,17 +132,17 @@ def test_a_deadline_that_does_not_do_is_named() -> None:
 
 
 def test_the_fit_reads_parts_as_the_epochs_that_they_are_of() -> None:
-    problem = problem_of(1000, CALM_PAPER)
+    problem = problem_of(1000, PAPER_WITHOUT_DEVIATION)
     fleets = (Fleet(100, 3008, 0.1), Fleet(100, 3008, 0.4), Fleet(100, 3008, 0.5), Fleet(100, 3008))
     model = fit_epochs(
-        epochs_of(CALM_PAPER, fleets),
+        epochs_of(PAPER_WITHOUT_DEVIATION, fleets),
         samples=problem.samples,
         puts=problem.puts_per_function,
         target_loss=problem.target_loss,
         first_loss=problem.first_loss,
     )
     predicted = model.seconds(np.array([100.0]), np.array([3008.0]))[0]
-    assert predicted == pytest.approx(CALM_PAPER.laws.seconds(100, 3008), rel=0.02)
+    assert predicted == pytest.approx(PAPER_WITHOUT_DEVIATION.laws.seconds(100, 3008), rel=0.02)
     assert 2 < model.done < 2.6
 
 

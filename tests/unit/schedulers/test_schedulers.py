@@ -13,7 +13,7 @@ from mlcd.bench.serverless.compare import LawsOfRun
 from mlcd.bench.serverless.grid import grid_search
 from mlcd.bench.serverless.past import past_prior, past_runs
 from mlcd.bench.serverless.training import train
-from mlcd.clouds.functions.sim import CALM, SimFunctionCloud
+from mlcd.clouds.functions.sim import NO_DEVIATION, SimFunctionCloud
 from mlcd.clouds.functions.sim.workloads import PAPER, SimWorkload, training_workload
 from mlcd.epoch_ledger import EpochLedger
 from mlcd.errors import BadInput
@@ -171,7 +171,7 @@ def test_what_failed_is_not_tried_again() -> None:
 
 
 def test_the_fit_finds_the_workloads_own_times() -> None:
-    made = replace(training_workload(30_000), laws=replace(training_workload(30_000).laws, chance=CALM))
+    made = replace(training_workload(30_000), laws=replace(training_workload(30_000).laws, chance=NO_DEVIATION))
     problem = made.problem(Goal(minimize=Objective.TIME))
     runs = past_runs(made)
     model = fit_epochs(

@@ -1,4 +1,4 @@
-"""Where functions run: the seam, and one folder a cloud."""
+"""Clouds of functions: the interface, and one folder for each cloud."""
 
 from mlcd.clouds.functions.provider import EpochFailed, EpochOrder, FunctionCloud
 

@@ -1,4 +1,4 @@
-"""The seam between the epoch loop and whatever runs functions: one call an epoch."""
+"""The interface between the epoch loop and whatever runs functions: one call per epoch."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,11 +9,11 @@ from mlcd.units import Usd
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochOrder:
-    """What is wanted of a cloud of functions.
+    """A request for one epoch.
 
-    seconds  the most wall clock that was authorised: calls still running then are ended, and the epoch fails
-    usd      the most that was authorised; the cloud must not start calls whose worst case does not fit in it
-    run_id   whose it is; everything started and stored bears this name
+    seconds  the most wall-clock time that was authorised: calls still running then are ended, and the epoch fails
+    usd      the most money that was authorised; the cloud must not start calls whose worst case exceeds it
+    run_id   the run that orders; everything started and stored carries this name
     """
 
     number: int
@@ -24,9 +24,9 @@ class EpochOrder:
 
 
 class EpochFailed(Exception):
-    """The epoch could not be ended; what it cost all the same is charged.
+    """The epoch could not be completed; what it cost is charged nevertheless.
 
-    hopeless  whether it would fail again with any fleet, such as for a mistake in the user's model
+    hopeless  whether it would fail again with any fleet, for example because of a bug in the user's model
     """
 
     def __init__(self, message: str, *, seconds: float, usd: Usd, hopeless: bool = False) -> None:
@@ -35,10 +35,10 @@ class EpochFailed(Exception):
 
 
 class FunctionCloud(Protocol):
-    """Somewhere stateless functions train. The parameters after each epoch are kept there, by run and epoch.
+    """Somewhere stateless functions train. It keeps the parameters after each epoch, by run and epoch.
 
     name       as in `resources.infra`
-    simulated  whether time and money there are not real; said in every result
+    simulated  whether time and money there are not real; every result states it
     """
 
     @property
@@ -47,9 +47,9 @@ class FunctionCloud(Protocol):
     def simulated(self) -> bool: ...  # noqa: D102
 
     def run_epoch(self, order: EpochOrder) -> Epoch:
-        """One epoch from the parameters that epoch `number - 1` left, to the barrier.
+        """Run one epoch from the parameters after epoch `number - 1` to its barrier.
 
         Raises EpochFailed, ProviderError. An epoch that is run again, after a kill, starts from the same parameters:
-        nothing is applied twice.
+        no update is applied twice.
         """
         ...

@@ -1,4 +1,4 @@
-"""Real isolated nodes on one Linux machine: namespaces, bandwidth, CPU quotas, memory limits. Needs root."""
+"""Real isolated nodes on one Linux machine: namespaces, bandwidth limits, CPU quotas, memory limits. Needs root."""
 
 from mlcd.clouds.minicloud.cloud import MiniCloud
 from mlcd.clouds.minicloud.facilities import missing

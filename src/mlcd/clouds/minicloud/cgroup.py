@@ -1,4 +1,4 @@
-"""The control groups (version 1) of one node: its share of a core, its memory, its freezer, its meter."""
+"""The control groups (version 1) of one node: CPU quota, memory limit, freezer and CPU accounting."""
 
 import errno
 import os
@@ -16,16 +16,16 @@ from mlcd.errors import ProviderError
 CONTROLLERS = ("cpu", "cpuacct", "memory", "freezer")
 FAMILY = PREFIX + NAME
 PERIOD_US = 20_000
-"""The quota's period. The default of 100 ms stalls a node for too long at a time: steps become jumpy."""
+"""The quota's period. The default of 100 ms stalls a node for too long at a time, which makes step times uneven."""
 CPU_WEIGHT = 100_000
-"""Of all nodes together against whatever else the machine does (1,024 is a process's usual): a share is a promise."""
+"""CPU weight of all nodes together (a process usually has 1,024): other load must not reduce a node's share."""
 _END_SECONDS = 20.0
 _MOUNTS = Path("/proc/mounts")
 
 
 @cache
 def mounted_controllers() -> dict[str, Path]:
-    """Where each version 1 controller is mounted; those that are not are left out."""
+    """Where each version 1 controller is mounted; those that are not mounted are omitted."""
     found: dict[str, Path] = {}
     if not _MOUNTS.exists():  # not Linux
         return found
@@ -40,29 +40,29 @@ def mounted_controllers() -> dict[str, Path]:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The control groups of one node of a lease; `part` is its rank, or the name of what has none."""
+    """The control groups of one node of a lease; `part` is its rank, or a name for what is not a node."""
 
     lease_id: str
     part: str
 
     def folder(self, controller: str) -> Path:
-        """Of one controller."""
+        """The group's folder of one controller."""
         return mounted_controllers()[controller] / FAMILY / self.lease_id / self.part
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Of all controllers; some machines mount cpu and cpuacct together."""
+        """The group's folders of all controllers; some machines mount cpu and cpuacct together."""
         return tuple(dict.fromkeys(self.folder(controller) for controller in mounted_controllers()))
 
     @property
     def task_files(self) -> tuple[str, ...]:
-        """A process that writes 0 (or its number) into each of these belongs to the node, and so do its children."""
+        """A process that writes 0 (or its pid) into each of these joins the node, and so do its children."""
         return tuple(str(folder / "cgroup.procs") for folder in self.folders)
 
     def create(self, *, cpus: float | None = None, memory_gib: float | None = None) -> None:
-        """Make the groups, with these limits. Raises OSError."""
+        """Create the groups with these limits. Raises OSError."""
         for folder in self.folders:
-            _make(folder)
+            _create(folder)
         if cpus is not None:
             cpu = self.folder("cpu")
             (cpu.parents[1] / "cpu.shares").write_text(str(CPU_WEIGHT))
@@ -73,22 +73,22 @@ class Group:
             limit = str(round(memory_gib * 2**30))
             (memory / "memory.limit_in_bytes").write_text(limit)
             with_swap = memory / "memory.memsw.limit_in_bytes"
-            if with_swap.exists():  # else a machine with swap would be slow where it ought to be out of memory
+            if with_swap.exists():  # else a machine with swap would swap instead of running out of memory
                 with_swap.write_text(limit)
 
     def pids(self) -> set[int]:
-        """The processes in it."""
+        """The processes in the group."""
         return {pid for folder in self.folders for pid in _pids_in(folder)}
 
     def used_seconds(self) -> float:
-        """Processor seconds used in it so far; 0 when it is gone."""
+        """CPU seconds used in the group so far; 0 when it no longer exists."""
         try:
             return int((self.folder("cpuacct") / "cpuacct.usage").read_text()) / 1e9
         except FileNotFoundError:
             return 0.0
 
     def out_of_memory_kills(self) -> int:
-        """How many of its processes the kernel ended for want of memory; 0 when it is gone."""
+        """How many of its processes the kernel killed for lack of memory; 0 when the group no longer exists."""
         try:
             lines = (self.folder("memory") / "memory.oom_control").read_text().splitlines()
         except FileNotFoundError:
@@ -96,30 +96,31 @@ class Group:
         return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
     def freeze(self, frozen: bool) -> None:
-        """Stop all processes in it where they are, or let them go on. Returns when they have. Raises ProviderError."""
+        """Pause all processes in the group, or let them continue. Returns when that is done. Raises ProviderError."""
         file = self.folder("freezer") / "freezer.state"
         wanted = "FROZEN" if frozen else "THAWED"
         deadline = time.monotonic() + _END_SECONDS
         file.write_text(wanted)
         while file.read_text().strip() != wanted:
             if time.monotonic() > deadline:
-                raise ProviderError(f"{self.lease_id}: node {self.part} does not become {wanted.lower()}")
+                problem = f"could not be {wanted.lower()} within {_END_SECONDS:.0f} s"
+                raise ProviderError(f"{self.lease_id}: node {self.part} {problem}")
             file.write_text(wanted)
             time.sleep(0.01)
 
 
 def groups_of(lease_id: str) -> tuple[Group, ...]:
-    """Those that exist, in any controller."""
+    """The lease's groups that exist in any controller."""
     return tuple(Group(lease_id, part) for part in sorted(_children(lease_id)))
 
 
 def leases_with_groups() -> set[str]:
-    """The leases that have a control group, whoever's they are."""
+    """The leases that have a control group, of any mlcd process."""
     return {lease_id for lease_id in _children("") if lease_id.startswith(PREFIX)}
 
 
-def given_cores() -> float:
-    """The shares of all nodes on this machine together."""
+def allocated_cores() -> float:
+    """The total CPU quota of all nodes on this machine, in cores."""
     total = 0.0
     for file in (mounted_controllers()["cpu"] / FAMILY).glob("*/*/cpu.cfs_quota_us"):
         try:
@@ -130,8 +131,8 @@ def given_cores() -> float:
     return total
 
 
-def given_gib() -> float:
-    """The memory limits of all nodes on this machine together; groups without a limit hold no node."""
+def allocated_gib() -> float:
+    """The total memory limit of all nodes on this machine, in GiB; groups without a limit are not nodes."""
     total = 0
     for file in (mounted_controllers()["memory"] / FAMILY).glob("*/*/memory.limit_in_bytes"):
         try:
@@ -143,10 +144,10 @@ def given_gib() -> float:
 
 
 def end_groups(lease_id: str) -> None:
-    """End every process of a lease and remove its control groups. Raises ProviderError when some cannot be."""
+    """End every process of a lease and remove its control groups. Raises ProviderError where that fails."""
     groups = groups_of(lease_id)
     deadline = time.monotonic() + _END_SECONDS
-    while not _end_once(groups, lease_id):  # again and again: one may be joining just now
+    while not _end_once(groups, lease_id):  # repeat: a process may be joining just now
         if time.monotonic() > deadline:
             pids = sorted(pid for group in groups for pid in group.pids())
             what = f"end the processes {', '.join(map(str, pids))}" if pids else "remove the control groups"
@@ -155,10 +156,10 @@ def end_groups(lease_id: str) -> None:
 
 
 def _end_once(groups: Iterable[Group], lease_id: str) -> bool:
-    """Whether nothing is left of them."""
+    """Kill and remove once; returns whether everything is gone."""
     for group in groups:
         if pids := group.pids():
-            # A frozen process takes no signal, and one that is out of its quota takes its time to end.
+            # A frozen process receives no signal, and one that has used up its quota is slow to end.
             _write(group.folder("freezer") / "freezer.state", "THAWED")
             _write(group.folder("cpu") / "cpu.cfs_quota_us", "-1")
             kill_all(pids)
@@ -173,7 +174,7 @@ def _end_once(groups: Iterable[Group], lease_id: str) -> bool:
 
 
 def kill_all(pids: Iterable[int]) -> None:
-    """SIGKILL; those that are gone are no error."""
+    """Send SIGKILL; processes that have already ended are ignored."""
     for pid in pids:
         if pid != os.getpid():
             try:
@@ -182,7 +183,7 @@ def kill_all(pids: Iterable[int]) -> None:
                 continue
 
 
-def _make(folder: Path) -> None:
+def _create(folder: Path) -> None:
     while True:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -194,7 +195,7 @@ def _make(folder: Path) -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    """Where there is such a file: a group may have been removed in part."""
+    """Write if the file exists: a group may have been removed in part."""
     try:
         file.write_text(text)
     except FileNotFoundError:
@@ -202,7 +203,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def _remove(folder: Path) -> bool:
-    """Whether it is gone; False while something is in it."""
+    """Remove an empty group; returns whether it is gone, False while something is in it."""
     try:
         folder.rmdir()
     except FileNotFoundError:

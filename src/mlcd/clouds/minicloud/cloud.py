@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from mlcd.catalog import Instance
 from mlcd.clouds.minicloud.cgroup import (
     Group,
-    given_cores,
-    given_gib,
+    allocated_cores,
+    allocated_gib,
     groups_of,
     leases_with_groups,
 )
@@ -29,20 +29,20 @@ from mlcd.errors import ProviderError, nearest
 from mlcd.trial.trial import FailureKind
 
 _MOST_NODES = 250
-"""Addresses of a /24 that are free for nodes."""
-_TINY = 1e-6
+"""Addresses of a /24 network that are available to nodes."""
+_ROUNDING_TOLERANCE = 1e-6
 
 
 class MiniCloud:
-    """Nodes that are network namespaces with a share of a core, a memory limit and a bandwidth of their own.
+    """Nodes are network namespaces, each with its own share of a core, memory limit and bandwidth.
 
     warm  keep a process that has imported PyTorch, and fork the nodes' processes from it; see docs/clouds/minicloud.md.
-          It is ended by `close`, and at the latest with mlcd.
+          `close` ends it; otherwise it ends with mlcd.
     """
 
     name = NAME
     noise = 0.11
-    """Between repeats of one deployment, pooled over 24 of them on a 2-core machine (November 2026,
+    """Deviation between repeats of one deployment, pooled over 24 deployments on a 2-core machine (November 2026,
     benchmarks/results/minicloud/bed.csv)."""
 
     def __init__(self, *, warm: bool = False) -> None:
@@ -51,7 +51,7 @@ class MiniCloud:
             weakref.finalize(self, self._warm.close)  # also when the interpreter ends
 
     def close(self) -> None:
-        """End the warm worker, where there is one; the next lease would start it again."""
+        """End the warm worker, if there is one; the next lease would start it again."""
         if self._warm is not None:
             self._warm.close()
 
@@ -62,17 +62,17 @@ class MiniCloud:
         return instance_types(machine_cores())
 
     def most_nodes(self, instance: str) -> int | None:
-        """How many nodes of a type the machine has room for when nothing else is leased on it."""
+        """How many nodes of a type fit on the machine when nothing else is leased on it."""
         kind = self._type(instance)
-        by_cores = int(total_cores_for_nodes() / kind.vcpus + _TINY)
-        by_memory = int(total_gib_for_nodes() / kind.memory_gib + _TINY)
+        by_cores = int(total_cores_for_nodes() / kind.vcpus + _ROUNDING_TOLERANCE)
+        by_memory = int(total_gib_for_nodes() / kind.memory_gib + _ROUNDING_TOLERANCE)
         return max(0, min(by_cores, by_memory, _MOST_NODES))
 
     def start(self, order: NodeOrder) -> MiniNodes:
-        """As in NodeEngine; first ends what killed mlcd processes left behind."""
+        """As in NodeEngine; first ends what killed mlcd processes left running."""
         kind = self._type(order.instance)
         if order.count < 1:
-            raise ValueError(f"a lease needs a node: got {order.count}")
+            raise ValueError(f"count: a lease needs at least one node (got {order.count})")
         env = {} if self._warm is None else {"MLCD_WARM_SOCKET": self._warm.socket()}
         with ExitStack() as undo:
             try:
@@ -81,17 +81,17 @@ class MiniCloud:
                 make_network(record, kind.network_gbps * 1000)
                 nodes.start_agents(env)
             except (OSError, ProviderError) as error:
-                message = f"{order.lease_id}: the nodes could not be made: {error}"
+                message = f"{order.lease_id}: the nodes could not be created: {error}"
                 raise LeaseFailed(FailureKind.LAUNCH, message, seconds=0.0, billed=False) from error
             undo.pop_all()
         return nodes
 
     def _claim(self, order: NodeOrder, kind: Instance, undo: ExitStack) -> LeaseRecord:
-        """Write down that the nodes are ours, and make what is counted: alone on the machine, so that two cannot."""
+        """Record the lease and create its control groups, under the machine's lock: no two processes claim the same."""
         with machine_lock():
             end_abandoned()
             if order.lease_id in _known_leases():
-                raise ValueError(f"{order.lease_id} is leased already")
+                raise ValueError(f"{order.lease_id} is already leased")
             _refuse_beyond_capacity(kind, order.count)
             record = LeaseRecord(
                 lease_id=order.lease_id,
@@ -107,9 +107,9 @@ class MiniCloud:
         return record
 
     def leftovers(self) -> tuple[Leftover, ...]:
-        """As in NodeEngine: one for each lease, of this process and of any other."""
+        """As in NodeEngine: one for each lease, of this process or any other."""
         return tuple(
-            Leftover(cloud=self.name, lease_id=lease_id, what=_what(lease_id), owned=owned)
+            Leftover(cloud=self.name, lease_id=lease_id, what=_describe(lease_id), owned=owned)
             for lease_id, owned in _known_leases().items()
         )
 
@@ -124,28 +124,28 @@ class MiniCloud:
         if name not in offered:
             alike = nearest(name, tuple(offered))
             hint = f"; did you mean {alike!r}?" if alike else ""
-            raise ProviderError(f"minicloud has no type {name!r} on this machine: {', '.join(offered)}{hint}")
+            raise ProviderError(f"minicloud has no type {name!r} on this machine; allowed: {', '.join(offered)}{hint}")
         return offered[name]
 
 
 def end_abandoned() -> None:
-    """End every lease whose mlcd is dead: after a SIGKILL nobody else does. Call it with the machine's lock held."""
+    """End every lease whose mlcd process was killed. Call it with the machine's lock held."""
     for lease_id, owned in _known_leases().items():
         if not owned:
             end_lease(lease_id)
 
 
 def _known_leases() -> dict[str, bool]:
-    """Every lease of which anything is there, and whether a living mlcd has it.
+    """Every lease of which anything exists, and whether a running mlcd process owns it.
 
-    A lease is recorded before anything of it is made, and forgotten last: what has no record has no owner.
+    A lease's record is written before anything else and deleted last: what has no record has no owner.
     """
     found = leases_with_groups() | leases_with_network()
-    records = read_records()  # after the rest: what was made meanwhile has its record by now
+    records = read_records()  # read last: what was created meanwhile has its record by now
     return {lease_id: lease_id in records and records[lease_id].owned for lease_id in sorted(found | records.keys())}
 
 
-def _what(lease_id: str) -> str:
+def _describe(lease_id: str) -> str:
     groups = groups_of(lease_id)
     counts = {
         "process": len({pid for group in groups for pid in group.pids()}),
@@ -158,13 +158,13 @@ def _what(lease_id: str) -> str:
 
 
 def _refuse_beyond_capacity(kind: Instance, count: int) -> None:
-    """Raises LeaseFailed when the nodes that are and those that are wanted do not fit the machine together."""
+    """Raises LeaseFailed when existing and requested nodes together do not fit on the machine."""
     for what, unit, each, total, given in (
-        ("CPU", "cores", kind.vcpus, total_cores_for_nodes(), given_cores()),
-        ("memory", "GiB", kind.memory_gib, total_gib_for_nodes(), given_gib()),
+        ("CPU", "cores", kind.vcpus, total_cores_for_nodes(), allocated_cores()),
+        ("memory", "GiB", kind.memory_gib, total_gib_for_nodes(), allocated_gib()),
     ):
-        if given + count * each > total + _TINY:
-            taken = f", of which {given:.3g} are leased already" if given > _TINY else ""
+        if given + count * each > total + _ROUNDING_TOLERANCE:
+            taken = f", of which {given:.3g} are already leased" if given > _ROUNDING_TOLERANCE else ""
             raise LeaseFailed(
                 FailureKind.CAPACITY,
                 f"{count} x {kind.name} need {count * each:.3g} {unit} of {what}; this machine has {total:.3g} "

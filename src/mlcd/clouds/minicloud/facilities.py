@@ -1,4 +1,4 @@
-"""What a machine lacks to be a minicloud, found by trying each thing once."""
+"""What a machine lacks to run minicloud, found by trying each facility once."""
 
 import os
 import sys
@@ -16,9 +16,9 @@ _PACKAGES = {"ip": "iproute2", "tc": "iproute2", "nsenter": "util-linux"}
 
 @cache
 def missing() -> tuple[str, ...]:
-    """What this machine lacks, one sentence each, with what to do about it; empty when nodes can be leased here.
+    """What this machine lacks, one sentence each, with the fix; empty when nodes can be leased here.
 
-    Takes about a tenth of a second the first time in a process, and leaves nothing behind.
+    Takes about a tenth of a second on the first call in a process, and cleans up after itself.
     """
     if sys.platform != "linux":
         return (f"minicloud needs Linux (this is {sys.platform}); use `--on local`",)
@@ -32,43 +32,43 @@ def missing() -> tuple[str, ...]:
     not_mounted = [name for name in CONTROLLERS if name not in mounted_controllers()]
     if not_mounted:
         lacks.append(
-            f"version 1 of the control groups is not mounted for {', '.join(not_mounted)}: boot with "
+            f"control groups version 1 are not mounted for {', '.join(not_mounted)}: boot with "
             "systemd.unified_cgroup_hierarchy=0, or mount it with "
             f"`mount -t cgroup -o {not_mounted[0]} none /sys/fs/cgroup/{not_mounted[0]}`"
         )
     if lacks:
         return tuple(lacks)
-    with machine_lock():  # else another mlcd would take the probe for something left behind, and end it
-        return tuple(_tried(f"{PREFIX}probe-{os.getpid()}"))
+    with machine_lock():  # else another mlcd would take the probe for an abandoned lease, and end it
+        return tuple(_probe(f"{PREFIX}probe-{os.getpid()}"))
 
 
-def _tried(lease_id: str) -> Iterator[str]:
+def _probe(lease_id: str) -> Iterator[str]:
     try:
-        yield from _tried_groups(Group(lease_id, "0"))
-        yield from _tried_network(namespace_name(lease_id, 0), link_tag(lease_id))
+        yield from _probe_groups(Group(lease_id, "0"))
+        yield from _probe_network(namespace_name(lease_id, 0), link_tag(lease_id))
     finally:
         end_groups(lease_id)
-        with suppress(CommandFailed):  # what could not be made cannot be removed
+        with suppress(CommandFailed):  # what could not be created cannot be removed
             remove_network(lease_id)
 
 
-def _tried_groups(group: Group) -> Iterator[str]:
+def _probe_groups(group: Group) -> Iterator[str]:
     try:
         group.create(cpus=0.1, memory_gib=1.0)
         (group.folder("freezer") / "freezer.state").write_text("THAWED")
     except OSError as error:
         yield (
-            f"control groups cannot be made or limited ({error.strerror}: {error.filename}): mlcd must be allowed to "
-            "write below /sys/fs/cgroup (in a container: --privileged)"
+            f"control groups cannot be created or limited ({error.strerror}: {error.filename}): mlcd must be allowed "
+            "to write below /sys/fs/cgroup (in a container: --privileged)"
         )
 
 
-def _tried_network(space: str, tag: str) -> Iterator[str]:
+def _probe_network(space: str, tag: str) -> Iterator[str]:
     steps = (
-        ("network namespaces cannot be made", ("ip", "netns", "add", space)),
-        ("bridges cannot be made", ("ip", "link", "add", tag, "type", "bridge")),
+        ("network namespaces cannot be created", ("ip", "netns", "add", space)),
+        ("bridges cannot be created", ("ip", "link", "add", tag, "type", "bridge")),
         (
-            "links between namespaces (veth) cannot be made",
+            "links between namespaces (veth) cannot be created",
             ("ip", "link", "add", f"{tag}-0", "type", "veth", "peer", "name", "eth0", "netns", space),
         ),
         ("bandwidth cannot be limited (tc tbf: kernel module sch_tbf)", ("tc", *limit(f"{tag}-0", 100))),
@@ -79,4 +79,4 @@ def _tried_network(space: str, tag: str) -> Iterator[str]:
             run_command(*command)
         except CommandFailed as error:
             yield f"{problem}: {error}"
-            return  # the later ones need this one
+            return  # the later steps need this one

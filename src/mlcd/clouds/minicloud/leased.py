@@ -23,12 +23,12 @@ while [ "$1" != -- ]; do echo 0 > "$1" || exit 70; shift; done
 shift
 exec "$@"
 """
-"""A process that joins the control groups named before `--` and becomes the command after it: without a gap in which
-it runs unlimited, and without Python code between fork and exec."""
+"""Shell code that joins the control groups named before `--`, then becomes the command after it: the command never runs
+unlimited, and no Python code runs between fork and exec."""
 
 
 class MiniNodes:
-    """Nodes with their agents. `state`, `release` and the rest may be called from any thread."""
+    """Nodes with their agents. All methods may be called from any thread."""
 
     def __init__(self, record: LeaseRecord, instance: Instance, folder: Path) -> None:
         self.record, self._instance, self._folder = record, instance, folder
@@ -40,11 +40,11 @@ class MiniNodes:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Of the nodes, by rank."""
+        """The nodes' addresses, by rank."""
         return tuple(self.record.address(rank) for rank in range(self.record.count))
 
     def start_agents(self, env: Mapping[str, str]) -> None:
-        """One on each node, with these variables besides the node's own. Raises OSError, ProviderError."""
+        """Start one agent on each node, with `env` added to the node's variables. Raises OSError, ProviderError."""
         for rank, group in enumerate(self._groups):
             own = self._folder / f"node-{rank}"
             own.mkdir(parents=True, exist_ok=True)
@@ -52,8 +52,8 @@ class MiniNodes:
             with (own / "agent.txt").open("ab") as output:
                 self._agents.append(
                     subprocess.Popen(  # noqa: S603 - our own agent
-                        entering(self.record.lease_id, rank, group, command),
-                        stdin=subprocess.PIPE,  # stays open as long as this process lives: the agent's lifeline
+                        node_command(self.record.lease_id, rank, group, command),
+                        stdin=subprocess.PIPE,  # open as long as this process runs: the agent's lifeline
                         stdout=output,
                         stderr=subprocess.STDOUT,
                         env={**os.environ, **node_environment(self.record.lease_id, group), **env},
@@ -62,7 +62,7 @@ class MiniNodes:
                 )
 
     def state(self) -> NodesState:
-        """As in Nodes. Out of memory is told as soon as the kernel ended a process of a node for it."""
+        """As in Nodes. Out of memory is reported as soon as the kernel has killed a process of a node for it."""
         with self._lock:
             if self._released:
                 return NodesState.ENDED
@@ -77,7 +77,7 @@ class MiniNodes:
                 return NodesState.ENDED
             for rank, has_ended in enumerate(ended):
                 if not has_ended:
-                    self._look_after(rank)
+                    self._check_node(rank)
             return NodesState.RUNNING
 
     def ask_to_stop(self) -> None:
@@ -85,14 +85,14 @@ class MiniNodes:
         (self._folder / "stop").touch()
 
     def used_seconds(self) -> float | None:
-        """As in Nodes; what was used is still known after the release."""
+        """As in Nodes; still known after the release."""
         with self._lock:
             if not self._released:
                 self._used_seconds = sum(group.used_seconds() for group in self._groups)
             return self._used_seconds
 
     def suspend(self) -> None:
-        """As in Suspendable. The agents stand still too, so a suspended node does not end itself."""
+        """As in Suspendable. The agents are paused too, so a suspended node does not end itself."""
         self._freeze(True)
 
     def resume(self) -> None:
@@ -106,7 +106,7 @@ class MiniNodes:
                 return
             self.used_seconds()
             for agent in self._agents:
-                agent.kill()  # one that was started just now may not be in its groups yet
+                agent.kill()  # an agent that has just started may not be in its groups yet
             end_lease(self.record.lease_id)
             self._released = True
             for agent in self._agents:
@@ -121,13 +121,13 @@ class MiniNodes:
             for group in self._groups:
                 group.freeze(frozen)
 
-    def _look_after(self, rank: int) -> None:
-        """Raises LeaseFailed when a node that should be working cannot be."""
+    def _check_node(self, rank: int) -> None:
+        """Raises LeaseFailed when a running node has lost its network or its agent."""
         if network_is_gone(self.record.lease_id, rank):
             raise self._failed(FailureKind.LOST, f"node {rank}'s network is gone")
         if self._agents[rank].poll() is not None and not (self._folder / f"node-{rank}" / "exit.json").exists():
-            said = (self._folder / f"node-{rank}" / "agent.txt").read_text(errors="replace").strip().splitlines()
-            last = f": {said[-1]}" if said else ""
+            output = (self._folder / f"node-{rank}" / "agent.txt").read_text(errors="replace").strip().splitlines()
+            last = f": {output[-1]}" if output else ""
             code = self._agents[rank].returncode
             raise self._failed(FailureKind.LOST, f"the agent of node {rank} ended (exit code {code}){last}")
 
@@ -135,7 +135,7 @@ class MiniNodes:
         return LeaseFailed(kind, f"{message} ({self._instance.name}, {self.record.lease_id})", seconds=0.0)
 
 
-def entering(lease_id: str, rank: int, group: Group, command: Sequence[str]) -> list[str]:
+def node_command(lease_id: str, rank: int, group: Group, command: Sequence[str]) -> list[str]:
     """The command line that runs `command` as a process of a node: in its control groups and its namespace."""
     nsenter = find_command("nsenter")
     if nsenter is None:
@@ -150,7 +150,7 @@ def in_groups(group: Group, command: Sequence[str]) -> list[str]:
 
 
 def node_environment(lease_id: str, group: Group) -> dict[str, str]:
-    """The variables of a node. One thread each: a share of a core is not used better by several."""
+    """The variables of a node. One thread each: several would not use a share of a core any better."""
     python = str(Path(sys.executable).parent)
     return {
         "MLCD_LEASE": lease_id,
@@ -165,10 +165,10 @@ def node_environment(lease_id: str, group: Group) -> dict[str, str]:
 
 
 def end_lease(lease_id: str) -> None:
-    """End and remove all that bears a lease's name, whoever made it. Raises ProviderError when something stays."""
+    """End and remove all that carries a lease's name, whoever created it. Raises ProviderError where that fails."""
     end_groups(lease_id)
     until = time.monotonic() + _END_SECONDS
-    while pids := processes_in(lease_id):  # those that got into a namespace by themselves
+    while pids := processes_in(lease_id):  # those that joined a namespace on their own
         kill_all(pids)
         if time.monotonic() > until:
             raise ProviderError(f"{lease_id}: cannot end the processes {', '.join(map(str, sorted(pids)))}")

@@ -1,4 +1,4 @@
-"""The network of one lease: a bridge of its own, and for each node a namespace with an eth0 of limited bandwidth."""
+"""The network of one lease: its own bridge, and for each node a namespace with an eth0 of limited bandwidth."""
 
 import os
 import shutil
@@ -14,15 +14,15 @@ NAMESPACES = Path("/run/netns")
 _LINKS = Path("/sys/class/net")
 _ROUTES = Path("/proc/net/route")
 _COMMAND_SECONDS = 30.0
-_QUEUE = "50ms"
+_QUEUE_LATENCY = "50ms"
 
 
 class CommandFailed(ProviderError):
-    """A system command said no; the text has its own words."""
+    """A system command failed; the message contains its error output."""
 
 
 def find_command(name: str) -> str | None:
-    """Where a system command is, also when the user's PATH lacks the administrator's folders."""
+    """The path of a system command, also where the user's PATH lacks /usr/sbin and /sbin; None where missing."""
     return shutil.which(name, path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin")))
 
 
@@ -30,7 +30,7 @@ def run_command(*command: str, lines: Iterable[str] = ()) -> str:
     """What a system command prints; `lines` is its input. Raises CommandFailed."""
     path = find_command(command[0])
     if path is None:
-        raise CommandFailed(f"the command {command[0]!r} is not there")
+        raise CommandFailed(f"the command {command[0]!r} was not found")
     done = subprocess.run(  # noqa: S603 - a system command by its full path, without a shell
         [path, *command[1:]],
         input="".join(f"{line}\n" for line in lines),
@@ -45,12 +45,12 @@ def run_command(*command: str, lines: Iterable[str] = ()) -> str:
 
 
 def namespace_path(lease_id: str, rank: int) -> Path:
-    """What `nsenter --net=` takes."""
+    """The path of a node's namespace, for `nsenter --net=`."""
     return NAMESPACES / namespace_name(lease_id, rank)
 
 
 def make_network(record: LeaseRecord, mbit_per_second: float) -> None:
-    """Bridge, namespaces, links, addresses, limits. Raises CommandFailed; what was made until then is left there."""
+    """Create bridge, namespaces, links, addresses and limits. Raises CommandFailed; does not clean up then."""
     bridge = link_tag(record.lease_id)
     ranks = range(record.count)
     host = [
@@ -79,20 +79,20 @@ def make_network(record: LeaseRecord, mbit_per_second: float) -> None:
 
 
 def limit(link: str, mbit_per_second: float) -> Sequence[str]:
-    """The words for `tc` that limit what leaves by a link.
+    """The arguments for `tc` that limit the outgoing bandwidth of a link.
 
-    The bucket holds 4 ms and one largest packet: less would starve the link on kernels that tick 250 times a second,
-    more would let small messages pass unlimited.
+    The bucket holds 4 ms and one largest packet: less would starve the link on kernels with a 250 Hz timer, more would
+    let small messages pass unlimited.
     """
     bucket = round(mbit_per_second * 1e6 / 8 * 0.004) + 65536
     return (
         *("qdisc", "add", "dev", link, "root", "tbf"),
-        *("rate", f"{mbit_per_second:g}mbit", "burst", str(bucket), "latency", _QUEUE),
+        *("rate", f"{mbit_per_second:g}mbit", "burst", str(bucket), "latency", _QUEUE_LATENCY),
     )
 
 
 def network_is_gone(lease_id: str, rank: int) -> bool:
-    """Whether a node's namespace or link vanished or went down."""
+    """Whether a node's namespace or link is missing or down."""
     try:
         carrier = (_LINKS / _link(lease_id, rank) / "carrier").read_text()
     except OSError:  # no such link, or it was set down
@@ -101,12 +101,12 @@ def network_is_gone(lease_id: str, rank: int) -> bool:
 
 
 def links_of(lease_id: str) -> tuple[str, ...]:
-    """The links a lease has in this machine's own namespace."""
+    """A lease's links in this machine's own namespace."""
     return tuple(name for name, owner in _tagged_links().items() if owner == lease_id or _is_of(name, lease_id))
 
 
 def namespaces_of(lease_id: str) -> tuple[str, ...]:
-    """The namespaces a lease has."""
+    """A lease's namespaces."""
     return tuple(name for name in _namespaces() if lease_of_namespace(name) == lease_id)
 
 
@@ -117,7 +117,7 @@ def leases_with_network() -> set[str]:
 
 
 def processes_in(lease_id: str) -> set[int]:
-    """The processes in a lease's namespaces, however they got there."""
+    """All processes in a lease's namespaces, whoever started them."""
     spaces = set()
     for name in namespaces_of(lease_id):
         try:
@@ -137,7 +137,7 @@ def processes_in(lease_id: str) -> set[int]:
 
 
 def remove_network(lease_id: str) -> None:
-    """Remove all links and namespaces of a lease; what is not there is no error. Raises CommandFailed."""
+    """Remove all links and namespaces of a lease, if any exist. Raises CommandFailed."""
     for link in links_of(lease_id):
         _remove(("link", "del", link), _LINKS / link)
     for space in namespaces_of(lease_id):
@@ -150,11 +150,11 @@ def free_subnet(taken: Iterable[int | None]) -> int:
     for subnet in range(256):
         if subnet not in used:
             return subnet
-    raise ProviderError("no network of 10.77.0.0/16 is free on this machine; end what is left with `mlcd down`")
+    raise ProviderError("no network of 10.77.0.0/16 is free on this machine; end abandoned leases with `mlcd down`")
 
 
 def _routed_subnets() -> set[int]:
-    """Every x for which a route of this machine, but the default, overlaps 10.77.x.0/24."""
+    """Every x for which a route of this machine, except the default route, overlaps 10.77.x.0/24."""
     used = set()
     for line in _ROUTES.read_text().splitlines()[1:]:
         _, destination, _, _, _, _, _, mask, *_ = line.split()
@@ -186,7 +186,7 @@ def _is_of(link: str, lease_id: str) -> bool:
 
 
 def _tagged_links() -> dict[str, str]:
-    """Our links with the lease each bears as its alias; "" where mlcd was killed before it could say."""
+    """mlcd's links and the lease in each one's alias; "" where mlcd was killed before it set the alias."""
     found = {}
     for path in _LINKS.glob(f"{PREFIX}*"):
         try:

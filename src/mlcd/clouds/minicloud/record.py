@@ -1,6 +1,6 @@
-"""Which leases there are on this machine, whose they are, and the names of all that belongs to each.
+"""The registry of this machine's leases: who owns each, and the names of everything that belongs to it.
 
-Every name is made from the lease's, so that what a killed mlcd left behind is found and ended without it.
+Every name is derived from the lease's name, so that what a killed mlcd left running can be found and ended.
 """
 
 import hashlib
@@ -19,20 +19,20 @@ from mlcd.clouds.processes import is_alive, started_at
 from mlcd.errors import ProviderError
 
 REGISTRY = Path("/run/mlcd/minicloud")
-"""One file a lease, of every mlcd process of this machine; gone after a reboot, as the nodes are."""
+"""One file per lease, shared by all mlcd processes of this machine; gone after a reboot, like the nodes."""
 _LOCK_SECONDS = 60.0
 _LEASE_ID = re.compile(rf"{PREFIX}[A-Za-z0-9_-][A-Za-z0-9_.-]{{0,150}}")
 _NAMESPACE = re.compile(rf"({PREFIX}.+)\.([0-9]+)")
 
 
 def check_lease_id(lease_id: str) -> None:
-    """Raises ValueError unless the name can be that of a file, a namespace and a control group."""
+    """Raises ValueError unless the name is valid for a file, a namespace and a control group."""
     if not _LEASE_ID.fullmatch(lease_id):
-        raise ValueError(f"a lease's name is {PREFIX!r} and letters, digits, '-', '_' or '.': got {lease_id!r}")
+        raise ValueError(f"lease_id: must be {PREFIX!r} and letters, digits, '-', '_' or '.' (got {lease_id!r})")
 
 
 def link_tag(lease_id: str) -> str:
-    """What the names of a lease's links begin with; short, since the kernel takes 15 characters."""
+    """The prefix of the names of a lease's links; short, since the kernel allows 15 characters."""
     return PREFIX + hashlib.sha256(lease_id.encode()).hexdigest()[:6]
 
 
@@ -42,14 +42,14 @@ def namespace_name(lease_id: str, rank: int) -> str:
 
 
 def lease_of_namespace(name: str) -> str | None:
-    """The lease a namespace belongs to; None when it is not one of ours."""
+    """The lease a namespace belongs to; None when it is not mlcd's."""
     match = _NAMESPACE.fullmatch(name)
     return match[1] if match else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRecord:
-    """A lease as the registry knows it. `subnet` is x in 10.77.x.0/24; None for what has no nodes."""
+    """A lease in the registry. `subnet` is x in 10.77.x.0/24; None for what has no nodes."""
 
     lease_id: str
     instance: str
@@ -64,15 +64,15 @@ class LeaseRecord:
 
     @property
     def owned(self) -> bool:
-        """Whether the mlcd that made it still lives."""
+        """Whether the mlcd process that created it still runs."""
         return is_alive(self.owner_pid, self.owner_started)
 
     def address(self, rank: int) -> str:
-        """A node's own; the bridge, which is this machine, has .1."""
+        """A node's address; the bridge, which is this machine, has .1."""
         return f"10.77.{self.subnet}.{rank + 2}"
 
     def save(self, extra: Path | None = None) -> None:
-        """Into the registry, and to `extra`."""
+        """Write it into the registry, and to `extra`."""
         text = json.dumps(asdict(self), indent=1)
         REGISTRY.mkdir(parents=True, exist_ok=True)
         unfinished = REGISTRY / f"{self.lease_id}.new"
@@ -83,7 +83,7 @@ class LeaseRecord:
 
 
 def read_records() -> dict[str, LeaseRecord]:
-    """All that the registry holds, by lease. A file that cannot be read counts as a lease without an owner."""
+    """All records of the registry, by lease. An unreadable file counts as a lease without an owner."""
     records = {}
     for path in sorted(REGISTRY.glob(f"{PREFIX}*.json")):
         try:
@@ -99,14 +99,14 @@ def read_records() -> dict[str, LeaseRecord]:
 
 
 def forget(lease_id: str) -> None:
-    """Take a lease out of the registry: the last step of its end."""
+    """Delete a lease from the registry: the last step of ending it."""
     for ending in (".sock", ".new", ".json"):
         (REGISTRY / f"{lease_id}{ending}").unlink(missing_ok=True)
 
 
 @contextmanager
 def machine_lock() -> Iterator[None]:
-    """Hold while deciding what is free: processors, memory and subnets are the whole machine's."""
+    """Hold while deciding what is free: CPUs, memory and subnets are shared by the whole machine."""
     REGISTRY.mkdir(parents=True, exist_ok=True)
     lock = FileLock(REGISTRY / "lock", is_singleton=False)
     try:

@@ -1,4 +1,4 @@
-"""What can be leased on this machine: a share of a core times a bandwidth, each with a nominal price."""
+"""The instance types of this machine: shares of a core x bandwidths, each with a nominal price."""
 
 import os
 
@@ -6,10 +6,10 @@ from mlcd.catalog import Instance
 from mlcd.units import Usd
 
 NAME = "minicloud"
-SPARE_CORES = 0.4
-"""Left to the machine itself and to mlcd: nodes that hold every core would measure each other's noise."""
-SPARE_GIB = 1.0
-_MANY_CORES = 4
+RESERVED_CORES = 0.4
+"""Reserved for the machine itself and mlcd: nodes that hold every core would measure each other's noise."""
+RESERVED_GIB = 1.0
+_MIN_CORES_FOR_LARGE_TYPES = 4
 
 _SIZES = (
     # size, share of a core, GiB, USD per hour with 100 Mbit/s, USD per hour with 400 Mbit/s
@@ -18,12 +18,12 @@ _SIZES = (
     ("xlarge", 0.5, 2.0, "3.30", "4.50"),
     ("2xlarge", 1.0, 3.0, "6.00", "8.40"),
 )
-"""The prices are nominal: nobody is charged. They rise a little slower than the share, as those of clouds do, so that
-a search has something to weigh. PyTorch takes about 0.3 GiB of a node's memory before the model."""
+"""The prices are nominal: nobody is charged. They rise a little more slowly than the share, as cloud prices do, so that
+a search has a trade-off to find. PyTorch takes about 0.3 GiB of a node's memory besides the model."""
 
 
 def instance_types(cores: float) -> tuple[Instance, ...]:
-    """The types a machine with that many cores offers; half and whole cores from four cores on."""
+    """The types a machine with that many cores offers; half and whole cores on machines with at least four."""
     return tuple(
         Instance(
             cloud=NAME,
@@ -35,7 +35,7 @@ def instance_types(cores: float) -> tuple[Instance, ...]:
         )
         for size, share, gib, m_price, n_price in _SIZES
         for family, gbps in (("m", 0.1), ("n", 0.4))
-        if share < 0.5 or cores >= _MANY_CORES
+        if share < 0.5 or cores >= _MIN_CORES_FOR_LARGE_TYPES
     )
 
 
@@ -50,10 +50,10 @@ def machine_memory_gib() -> float:
 
 
 def total_cores_for_nodes() -> float:
-    """What all nodes of the machine may have together."""
-    return machine_cores() - SPARE_CORES
+    """The cores available to all nodes of the machine together."""
+    return machine_cores() - RESERVED_CORES
 
 
 def total_gib_for_nodes() -> float:
-    """What all nodes of the machine may have together."""
-    return machine_memory_gib() - SPARE_GIB
+    """The memory available to all nodes of the machine together."""
+    return machine_memory_gib() - RESERVED_GIB

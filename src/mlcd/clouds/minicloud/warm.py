@@ -1,6 +1,6 @@
-"""Warm workers: one process that has imported PyTorch, kept between trials, from which the nodes' are forked.
+"""Warm workers: one process that has imported PyTorch stays alive between trials; the nodes' processes fork from it.
 
-Importing PyTorch takes about 2.4 s of a core, so 19 s of a node with an eighth of one, in every trial.
+Importing PyTorch takes about 2.4 s of a core, thus 19 s on a node with an eighth of a core, in every trial.
 """
 
 import os
@@ -19,12 +19,12 @@ from mlcd.clouds.nodes import PREFIX
 from mlcd.errors import ProviderError
 
 MODULES = ("numpy", "torch", "torch._dynamo")
-"""What is imported, where it is installed. PyTorch's optimizers load torch._dynamo when the first one is made."""
+"""Modules to import, where installed. PyTorch loads torch._dynamo when the first optimizer is created."""
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
 class WarmWorkers:
-    """The worker of one mlcd process. It has a record and a control group as a lease has, and ends with mlcd."""
+    """The worker of one mlcd process. It has a record and a control group like a lease, and ends with mlcd."""
 
     def __init__(self, modules: Sequence[str] = MODULES) -> None:
         self._modules = tuple(modules)
@@ -33,7 +33,7 @@ class WarmWorkers:
         self._lock = threading.Lock()
 
     def socket(self) -> str:
-        """Where the agents find it; starts it when it does not run. Raises ProviderError."""
+        """The path of the worker's socket; starts the worker if it does not run. Raises ProviderError."""
         with self._lock:
             if not self._answers():
                 self._close()
@@ -41,7 +41,7 @@ class WarmWorkers:
             return str(_socket(self._lease_id))
 
     def close(self) -> None:
-        """End it and all its processes; idempotent."""
+        """End the worker and all its processes; idempotent."""
         with self._lock:
             self._close()
 
@@ -68,10 +68,10 @@ class WarmWorkers:
             start_new_session=True,
         )
         if self._process.stdout is None or self._process.stdout.readline() != b"ready\n":
-            _, said = self._process.communicate()
+            _, errors = self._process.communicate()
             self._close()
-            lines = said.decode(errors="replace").strip().splitlines()
-            raise ProviderError(f"the warm worker did not start: {lines[-1] if lines else 'it said nothing'}")
+            lines = errors.decode(errors="replace").strip().splitlines()
+            raise ProviderError(f"the warm worker did not start: {lines[-1] if lines else 'no output'}")
 
     def _close(self) -> None:
         if self._process is None:

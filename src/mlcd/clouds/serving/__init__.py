@@ -1,4 +1,4 @@
-"""Clouds that serve a model: a lease is a server that answers requests."""
+"""Clouds that serve a model: each lease is a server that answers requests."""
 
 from mlcd.clouds.serving.local import LocalServing
 from mlcd.clouds.serving.provider import Endpoint, ServerLease, ServingCloud

@@ -1,4 +1,4 @@
-"""A server that stays: started on this machine, pinned, written down so that `mlcd down` finds it."""
+"""A server that keeps running after mlcd ends: pinned to CPUs, and recorded so that `mlcd down` finds it."""
 
 import json
 import os
@@ -21,7 +21,7 @@ READY_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployed:
-    """A server that answers, and goes on when mlcd ends."""
+    """A running server that outlives mlcd."""
 
     address: str
     model: str
@@ -30,7 +30,7 @@ class Deployed:
 
 
 def check_port(host: str, port: int) -> None:
-    """Raises BadInput where something else has the port, before anything is spent on what would use it."""
+    """Raises BadInput where the port is taken, before anything is spent on a run that would use it."""
     if port == 0:
         return
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
@@ -45,13 +45,13 @@ def check_port(host: str, port: int) -> None:
 
 
 def deploy(cloud: LocalServing, config: Config, *, run_id: str, host: str, port: int) -> Deployed:
-    """Start the server of `config` and leave it running. Raises BadInput with its words where it refuses."""
+    """Start the server of `config` and leave it running. Raises BadInput with the server's message where it refuses."""
     lease_id = f"{PREFIX}{run_id[-40:].lower()}-{secrets.token_hex(3)}"
     folder = Workspace(cloud.home, run_id).lease(lease_id)
     folder.mkdir(parents=True)
     command = [sys.executable, "-m", "mlcd.server", *cloud.options(config, port=port, host=host).arguments()]
-    said = folder / "ready.json"
-    with (folder / "log.txt").open("ab") as log, said.open("ab") as out:
+    ready_file = folder / "ready.json"
+    with (folder / "log.txt").open("ab") as log, ready_file.open("ab") as out:
         server = subprocess.Popen(  # noqa: S603 - our own server
             command,
             stdin=subprocess.DEVNULL,
@@ -63,11 +63,11 @@ def deploy(cloud: LocalServing, config: Config, *, run_id: str, host: str, port:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(server.pid, cloud.cpus[: cores_of(config, len(cloud.cpus))])
     itself = [server.pid, processes.started_at(server.pid)]
-    # It belongs to nobody but itself: the next search does not take it for something that was left behind.
+    # The server is its own owner, so that the next search does not end it as a leftover.
     (folder / "lease.json").write_text(json.dumps({"cloud": cloud.name, "owner": itself, "agents": [itself]}))
     until = time.monotonic() + READY_SECONDS
     try:
-        while b"\n" not in (text := said.read_bytes()):
+        while b"\n" not in (text := ready_file.read_bytes()):
             if server.poll() is not None:
                 raise BadInput(
                     last_line(folder / "log.txt").removeprefix("mlcd.server: ") or "the server did not start"

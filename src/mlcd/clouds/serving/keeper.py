@@ -1,8 +1,8 @@
-"""Keeps a server for as long as someone holds the other end of its standard input, and not a moment longer.
+"""Runs a server for as long as its own standard input stays open.
 
-Run as a file of its own: the most seconds it may take, then the server's command. mlcd holds a pipe to it; when mlcd
-dies, however that may be, the pipe closes and the server is ended with all that it started; it also ends when its time
-is over, heard from or not. Standard library only, so that it starts at once.
+Run as a script: the most seconds it may take, then the server's command. mlcd holds a pipe to it. When mlcd dies, for
+whatever reason, the pipe closes and the keeper ends the server with all that it started. The keeper also ends the
+server when its time is over, even if mlcd is gone. Uses the standard library only, so that it starts at once.
 """
 
 import ctypes
@@ -18,14 +18,14 @@ _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 def main(seconds: float, command: list[str]) -> int:
-    """Run `command` until it ends by itself, or the pipe or its time does; its exit code, less than 0 for a signal."""
+    """Run `command` until it ends, the pipe closes or its time is over; its exit code, negative for a signal."""
     until = time.monotonic() + seconds
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     server = subprocess.Popen(  # noqa: S603 - what mlcd asked for
         command,
         stdin=subprocess.DEVNULL,
         start_new_session=True,
-        preexec_fn=_die_with_keeper,  # noqa: PLW1509 - there are no threads here
+        preexec_fn=_die_with_keeper,  # noqa: PLW1509 - this process has no threads
     )
     try:
         while (code := server.poll()) is None:
@@ -38,19 +38,19 @@ def main(seconds: float, command: list[str]) -> int:
 
 
 def _die_with_keeper() -> None:
-    """Linux ends the server even where the keeper is killed and cannot."""
+    """Have Linux kill the server where the keeper itself is killed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def _end(server: "subprocess.Popen[bytes]") -> None:
-    """The server's whole session: asked first, then killed."""
+    """End the server's whole session: SIGTERM, then SIGKILL."""
     until = time.monotonic() + GRACE_SECONDS
     sign = signal.SIGTERM
     while True:
         try:
             os.killpg(server.pid, sign)
-        except (ProcessLookupError, PermissionError):  # nobody is left of it
+        except (ProcessLookupError, PermissionError):  # none of its processes runs
             break
         server.poll()
         time.sleep(0.05)

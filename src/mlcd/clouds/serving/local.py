@@ -1,4 +1,4 @@
-"""`local` as a cloud that serves: each configuration is a server on this machine, pinned to processors of its own."""
+"""`local` as a serving cloud: each configuration is a server on this machine, pinned to its own CPUs."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ _KEEPER = Path(__file__).with_name("keeper.py")
 
 
 def cores_of(config: Config, most: int) -> int:
-    """The processors a configuration takes, and is paid for: threads x replicas, no more than there are."""
+    """The CPUs a configuration uses and is charged for: threads x replicas, at most `most`."""
     return min(int(config["threads"]) * int(config["replicas"]), most)
 
 
@@ -53,7 +53,7 @@ class LocalServing:
         self._swept = False
 
     def lease(self, order: Order) -> "LocalServer":
-        """Start the server. The first one ends what killed mlcd processes left: it would take these processors."""
+        """Start the server. The first lease ends what killed mlcd processes left running: it would use these CPUs."""
         if not self._swept:
             self._swept = True
             engine = Local(self.home)
@@ -63,7 +63,7 @@ class LocalServing:
         return LocalServer(self, order)
 
     def options(self, config: Config, *, port: int = 0, host: str = "127.0.0.1") -> ServerOptions:
-        """The server of a configuration."""
+        """The options of a configuration's server."""
         return ServerOptions(
             model=self.model,
             batch=int(config["batch"]),
@@ -77,11 +77,11 @@ class LocalServing:
         )
 
     def command(self, config: Config) -> list[str]:
-        """What starts the server of a configuration on a free port."""
+        """The command that starts a configuration's server on a free port."""
         return [sys.executable, "-m", "mlcd.server", *self.options(config).arguments()]
 
     def environment(self, lease_id: str) -> dict[str, str]:
-        """The server's variables: the lease's name, and libraries that start no threads of their own."""
+        """The server's variables: the lease's name, and one thread for numerical libraries."""
         env = {**os.environ, processes.TAG: lease_id, "OMP_WAIT_POLICY": "PASSIVE", "PYTHONUNBUFFERED": "1"}
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             env[name] = "1"
@@ -98,7 +98,7 @@ class LocalServer:
         self.folder = Workspace(cloud.home, run).lease(self.lease_id)
         self._started = time.monotonic()
         self._endpoint: Endpoint | None = None
-        self._said = b""
+        self._output = b""
         self._peak_gib = 0.0
         cores = cores_of(order.config, len(cloud.cpus))
         self.own_cpus, rest = cloud.cpus[:cores], cloud.cpus[cores:]
@@ -115,7 +115,7 @@ class LocalServer:
             )
             if hasattr(os, "sched_setaffinity"):
                 os.sched_setaffinity(self._keeper.pid, self.own_cpus)  # before it has started the server
-            self._write_down()
+            self._write_lease_file()
         except OSError as error:
             raise LeaseFailed(FailureKind.LAUNCH, f"the server did not start: {error}", seconds=0.0) from error
 
@@ -129,7 +129,7 @@ class LocalServer:
 
     @property
     def elapsed_seconds(self) -> float:
-        """Since the order."""
+        """Seconds since the order."""
         return time.monotonic() - self._started
 
     @property
@@ -140,10 +140,10 @@ class LocalServer:
         return self._endpoint
 
     def progress(self) -> Iterator[JobProgress]:
-        """A sign of life every so often, until the server says that it is ready."""
+        """Yields every POLL_SECONDS until the server reports that it is ready."""
         while self._endpoint is None:
             self.check()
-            self._listen()
+            self._read_output()
             self.memory_gib()
             yield JobProgress(self.elapsed_seconds, 0.0)
 
@@ -165,13 +165,13 @@ class LocalServer:
         raise LeaseFailed(kind, f"the server ended: {text[:300]}", seconds=self.elapsed_seconds)
 
     def memory_gib(self) -> float | None:
-        """See ServerLease: the resident memory of all its processes, looked at now and then."""
+        """See ServerLease: the resident memory of all its processes, sampled at each call."""
         sizes = [_resident_gib(pid) for pid in processes.tagged(self.lease_id) if pid != self._keeper.pid]
         self._peak_gib = max(self._peak_gib, sum(sizes))
         return self._peak_gib or None
 
     def release(self) -> None:
-        """End everything that bears the lease's name; returns when nothing of it runs."""
+        """End everything that carries the lease's name; returns when nothing of it runs."""
         with contextlib.suppress(OSError):
             if self._keeper.stdin:
                 self._keeper.stdin.close()
@@ -182,14 +182,14 @@ class LocalServer:
         if self._keeper.stdout:
             self._keeper.stdout.close()
 
-    def _listen(self) -> None:
-        """Take in what the server says: its first line that is JSON says where it answers."""
+    def _read_output(self) -> None:
+        """Read the server's output: its first line of JSON has the address."""
         out = self._keeper.stdout
-        assert out is not None  # noqa: S101 - it was asked for
+        assert out is not None  # noqa: S101 - it was opened as a pipe
         if not select.select([out], [], [], POLL_SECONDS)[0]:
             return
-        self._said += os.read(out.fileno(), 65536)
-        *lines, self._said = self._said.split(b"\n")
+        self._output += os.read(out.fileno(), 65536)
+        *lines, self._output = self._output.split(b"\n")
         for line in lines:
             with contextlib.suppress(ValueError):
                 data: Any = json.loads(line)
@@ -201,7 +201,7 @@ class LocalServer:
                         shares_cpus=self._shares,
                     )
 
-    def _write_down(self) -> None:
+    def _write_lease_file(self) -> None:
         data = {
             "cloud": self.cloud.name,
             "owner": [os.getpid(), processes.started_at(os.getpid())],
@@ -211,7 +211,7 @@ class LocalServer:
 
 
 def last_line(file: Path) -> str:
-    """The last line of a log that says something; "" where there is none."""
+    """The last line of a log that is not empty; "" where there is none."""
     try:
         lines = file.read_text(errors="replace").splitlines()
     except OSError:
@@ -220,7 +220,7 @@ def last_line(file: Path) -> str:
 
 
 def _resident_gib(pid: int) -> float:
-    """What a process takes now; 0 where it is gone or the system does not tell."""
+    """A process's resident memory; 0 where it is gone or the system does not report it."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except (OSError, ValueError, IndexError):

@@ -1,4 +1,4 @@
-"""The seam between load tests and whatever serves a model: order a server, wait until it is ready, give it back."""
+"""The interface between load tests and whatever serves a model: order a server, wait until ready, give it back."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,9 +12,8 @@ class Endpoint:
 
     address        of its Open Inference Protocol, without a path
     model          the name it serves the model under
-    client_cpus    processors that a client on this machine may use; the server's own are not among them where there
-                   are others
-    shares_cpus    whether client and server have to share processors
+    client_cpus    CPUs that a client on this machine may use; without the server's own where there are others
+    shares_cpus    whether client and server have to share CPUs
     """
 
     address: str
@@ -24,7 +23,7 @@ class Endpoint:
 
 
 class ServerLease(Lease, Protocol):
-    """A server on its nodes. `progress` ends once it is ready; leaving the context ends it, whatever happened."""
+    """A server on its nodes. `progress` ends once the server is ready; leaving the context ends the server."""
 
     def __enter__(self) -> "ServerLease": ...
 
@@ -38,7 +37,7 @@ class ServerLease(Lease, Protocol):
         ...
 
     def memory_gib(self) -> float | None:
-        """The most that its processes have taken so far, where that can be told."""
+        """The most memory its processes have used so far; None where that cannot be measured."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""A simulated cloud: speed from a machine model that no strategy knows, time and money that are not real."""
+"""A simulated cloud: speeds from a machine model that no strategy knows; its time and money are not real."""
 
 from mlcd.clouds.sim.cloud import Rates, SimCloud
 from mlcd.clouds.sim.models import ALIASES, MODELS, TOPOLOGIES, SimJob, SimModel, nearest_model

@@ -1,4 +1,4 @@
-"""The simulated cloud: a lease answers in simulated time, at once, and always the same for the same question."""
+"""The simulated cloud: leases run in simulated time, return at once, and repeat exactly for the same order."""
 
 import math
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mlcd.catalog.instance import Instance
 from mlcd.clouds.chance import generator, share
 from mlcd.clouds.provider import Lease, LeaseFailed, Order, Purpose
-from mlcd.clouds.sim.lease import SLOWED_TO, OutOfMemoryLease, RunLease, TrialLease
+from mlcd.clouds.sim.lease import STRAGGLER_SPEED_SHARE, OutOfMemoryLease, RunLease, TrialLease
 from mlcd.clouds.sim.models import SimJob
 from mlcd.clouds.sim.physics import samples_per_second
 from mlcd.errors import BadInput, nearest
@@ -16,18 +16,18 @@ from mlcd.trial.trial import FailureKind
 from mlcd.units import HOUR
 
 RECOVERY_SECONDS = 600.0
-"""What a spot interruption costs a run beside new nodes: half a checkpoint interval of 20 minutes is done again."""
+"""Time lost to a spot interruption besides starting new nodes: half a checkpoint interval of 20 minutes is redone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """How often things go wrong in a trial. All are chances for a small cluster; they grow with the nodes.
+    """Failure rates of a trial. All are probabilities for a small cluster and grow with the nodes.
 
-    launch      a node does not come up, paid for a few minutes
+    launch      a node does not start; a few minutes are paid for
     capacity    the order is refused, unpaid; for 50 nodes at $1/h each, rising with nodes and price
-    straggler   share of the time in which a slow node holds the others up
+    straggler   share of the time in which a slow node delays the others
     hang        the job stops making progress
-    spot        interruptions per node-hour, where spot is used; each type has between half and 1.5 times it
+    spot        interruptions per node-hour, where spot is used; each type has 0.5 to 1.5 times this rate
     """
 
     launch: float = 0.003
@@ -38,10 +38,10 @@ class Rates:
 
     def __post_init__(self) -> None:
         if not all(0 <= rate < 1 for rate in (self.launch, self.capacity, self.straggler, self.hang, self.spot)):
-            raise ValueError("a rate lies in [0, 1)")
+            raise ValueError(f"rates: each must be in [0, 1) (got {self})")
 
 
-CALM = Rates(launch=0.0, capacity=0.0, straggler=0.0, hang=0.0, spot=0.0)
+NO_FAILURES = Rates(launch=0.0, capacity=0.0, straggler=0.0, hang=0.0, spot=0.0)
 """Nothing ever goes wrong."""
 
 
@@ -66,18 +66,18 @@ class SimCloud:
         rates: Rates | None = None,
     ) -> None:
         if not 0 <= noise < 1:
-            raise ValueError("noise lies in [0, 1)")
+            raise ValueError(f"noise: must be in [0, 1) (got {noise})")
         self.name = f"sim/{cloud}"
         self.rates = rates if rates is not None else Rates()
         self.sigma = noise
-        # What two trials differ by: the draw, and whether stragglers happened to fall into the twenty-odd steady steps.
+        # Two trials differ by the draw, and by whether stragglers occur among the twenty or so steady steps.
         luck = self.rates.straggler * (1 - self.rates.straggler) / 20
-        self.noise = math.hypot(noise, (1 - SLOWED_TO) * math.sqrt(luck))
+        self.noise = math.hypot(noise, (1 - STRAGGLER_SPEED_SHARE) * math.sqrt(luck))
         self.instances, self.job, self.seed, self.use_spot = dict(instances), job, seed, use_spot
         self._speeds: dict[Config, float | None] = {}
 
     def true_samples_per_second(self, config: Config) -> float | None:
-        """The mean speed while undisturbed; None where the job cannot run (out of memory, fewer samples than nodes)."""
+        """The mean speed without failures; None where the job cannot run (out of memory, fewer samples than nodes)."""
         if config not in self._speeds:
             self._speeds[config] = samples_per_second(self._instance(config), self.job, config.nodes)
         return self._speeds[config]
@@ -88,11 +88,11 @@ class SimCloud:
         return (110.0 if is_accelerated else 80.0) + 9.0 * math.sqrt(config.nodes) + 0.4 * config.nodes
 
     def stretch(self, config: Config) -> float:
-        """Expected time of a run over its undisturbed time, at least 1: lost work and new nodes after interruptions."""
+        """Expected time of a run over its time without interruptions, at least 1: redone work and new nodes."""
         return 1 + self._interruptions_per_second(config) * (RECOVERY_SECONDS + self.startup_seconds(config))
 
     def lease(self, order: Order) -> Lease:
-        """Raises LeaseFailed for trials that no nodes were had for, BadInput for an unknown type."""
+        """Raises LeaseFailed for trials that get no nodes, BadInput for an unknown type."""
         config, attempt, purpose = order.config, order.attempt, order.purpose
         speed = self.true_samples_per_second(config)
         startup_seconds = self.startup_seconds(config)

@@ -12,8 +12,8 @@ from mlcd.trial.trial import FailureKind
 REPORT_SECONDS = 15.0
 WARM_UP_SECONDS = 90.0
 WARM_UP_DEPTH = 0.45
-SLOWED_TO = 0.6
-"""A straggling node holds the others at this share of their speed."""
+STRAGGLER_SPEED_SHARE = 0.6
+"""A straggler reduces all nodes to this share of their speed."""
 STEP_JITTER = 0.05
 """Relative deviation of one training step."""
 
@@ -34,7 +34,7 @@ class SimLease:
         raise NotImplementedError
 
     def finish(self, at: JobProgress) -> Settled:
-        """Nothing is saved: a simulated trial is thrown away."""
+        """Nothing is saved: a simulated trial is discarded."""
         return Settled(seconds=at.seconds)
 
 
@@ -54,13 +54,13 @@ class OutOfMemoryLease(SimLease):
 
 
 class RunLease(SimLease):
-    """The final run: constant speed from the end of start-up on, reported ever more seldom."""
+    """The final run: constant speed after start-up, reported at growing intervals."""
 
     def __init__(self, *, startup_seconds: float, samples_per_second: float) -> None:
         self.startup_seconds, self.samples_per_second = startup_seconds, samples_per_second
 
     def progress(self) -> Iterator[JobProgress]:
-        """Without end; steps grow with the time gone, so that days take few points."""
+        """Endless; steps grow with the elapsed time, so that days take few points."""
         trained = 0.0
         while True:
             yield JobProgress(self.startup_seconds + trained, trained * self.samples_per_second)
@@ -68,9 +68,9 @@ class RunLease(SimLease):
 
 
 class TrialLease(SimLease):
-    """A trial: warm-up, then steps that jitter around `samples_per_second`, whatever befalls it in between.
+    """A trial: warm-up, then steps that jitter around `samples_per_second`, with stragglers, interruptions and hangs.
 
-    Once warm, the expected speed is exactly `samples_per_second`: stragglers' losses are within it.
+    Once warm, the expected speed is exactly `samples_per_second`: it includes the losses to stragglers.
     """
 
     def __init__(
@@ -90,18 +90,18 @@ class TrialLease(SimLease):
         self.random_state = random.getstate()
 
     def progress(self) -> Iterator[JobProgress]:
-        """Without end, a point every REPORT_SECONDS; the same points each time it is asked."""
+        """Endless, a point every REPORT_SECONDS; every call gives the same points."""
         random = random_module.Random()  # noqa: S311 - a simulation
         random.setstate(self.random_state)
         self._check_interruption(self.startup_seconds)
         trained = samples = 0.0
-        undisturbed = self.samples_per_second / (1 - self.straggler * (1 - SLOWED_TO))
+        undisturbed = self.samples_per_second / (1 - self.straggler * (1 - STRAGGLER_SPEED_SHARE))
         while True:
             now = self.startup_seconds + trained
             yield JobProgress(now, samples)
             self._check_interruption(now + REPORT_SECONDS)
             warmth = _warmth(trained, trained + REPORT_SECONDS)
-            slowed = SLOWED_TO if random.random() < self.straggler else 1.0
+            slowed = STRAGGLER_SPEED_SHARE if random.random() < self.straggler else 1.0
             rate = undisturbed * warmth * slowed * max(0.05, 1 + self.jitter * random.gauss())
             if self.hangs_at is None or now < self.hangs_at:
                 samples += rate * REPORT_SECONDS
@@ -116,7 +116,7 @@ def _warmth(start: float, end: float) -> float:
     """Mean of 1 - depth x (1 - t / warm-up)^2 over the interval; 1 once warm."""
 
     def lost(at: float) -> float:
-        left = max(0.0, 1 - at / WARM_UP_SECONDS)
-        return WARM_UP_DEPTH * WARM_UP_SECONDS / 3 * (1 - left**3)
+        coldness = max(0.0, 1 - at / WARM_UP_SECONDS)
+        return WARM_UP_DEPTH * WARM_UP_SECONDS / 3 * (1 - coldness**3)
 
     return 1 - (lost(end) - lost(start)) / (end - start)

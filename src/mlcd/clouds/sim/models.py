@@ -25,7 +25,7 @@ class SimModel:
     cpu_efficiency        share of a core's vector peak
     fp32_efficiency       share of an accelerator's peak where that is fp32 (K80, M60)
     tensor_efficiency     share of an accelerator's 16-bit peak
-    kernels               launches per step: what a small batch cannot go below
+    kernels               launches per step: a lower bound on the time of a small batch
     host_ms               vCPU time to read and prepare a sample
     half_batch            per-device batch at which an accelerator reaches half of its efficiency
     sharded               states are split over all devices as in ZeRO, and gathered when needed
@@ -158,7 +158,7 @@ def nearest_model(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimJob:
-    """What is trained: a model of MODELS (or an alias), the global batch (fixed: strong scaling) and the topology."""
+    """The training: a model of MODELS (or an alias), the global batch size (fixed: strong scaling) and the topology."""
 
     model: str
     batch: int = 512
@@ -168,11 +168,13 @@ class SimJob:
         if self.model not in MODELS and self.model not in ALIASES:
             near = nearest_model(self.model)
             hint = f"; did you mean {near!r}?" if near else ""
-            raise BadInput(f"job.model: the simulator knows no {self.model!r}; allowed: {', '.join(MODELS)}{hint}")
+            raise BadInput(
+                f"job.model: unknown to the simulator (got {self.model!r}); allowed: {', '.join(MODELS)}{hint}"
+            )
         if self.topology not in TOPOLOGIES:
             near = nearest(self.topology, TOPOLOGIES)
             hint = f"; did you mean {near!r}?" if near else ""
-            raise BadInput(f"job.topology: unknown {self.topology!r}; allowed: {', '.join(TOPOLOGIES)}{hint}")
+            raise BadInput(f"job.topology: unknown (got {self.topology!r}); allowed: {', '.join(TOPOLOGIES)}{hint}")
         if self.batch < 1:
             raise BadInput(f"job.batch: must be at least 1 (got {self.batch})")
 

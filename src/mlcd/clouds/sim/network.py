@@ -1,4 +1,4 @@
-"""How long the nodes take to agree on a step's gradients."""
+"""How long the nodes take to exchange a step's gradients."""
 
 import math
 
@@ -14,7 +14,7 @@ HOP_SECONDS = 3.0e-4
 
 
 def bytes_per_second(instance: Instance) -> float:
-    """What a node's link carries of gradients: small sizes burst above their baseline, fast links are filled less."""
+    """Gradient bytes a node's link carries: small types burst above their baseline, fast links are used less fully."""
     gbps = instance.network_gbps * (1.25 if instance.network_gbps < 10 else 1.0)
     return gbps * 1e9 / 8 * 0.92 / (1 + 0.2 * math.pow(gbps / 10, 0.4))
 
@@ -26,7 +26,7 @@ def racks(instance: Instance, nodes: int) -> int:
 
 
 def exchange_seconds(instance: Instance, model: SimModel, topology: str, nodes: int) -> float:
-    """Gradients summed over all nodes (and, for a sharded model, weights gathered twice), with nothing hidden."""
+    """Time to sum gradients over all nodes (and, for a sharded model, to gather weights twice), without overlap."""
     return _within(instance, model) + (_between(instance, model, topology, nodes) if nodes > 1 else 0.0)
 
 
@@ -36,7 +36,7 @@ def _volume(instance: Instance, model: SimModel) -> float:
 
 
 def _within(instance: Instance, model: SimModel) -> float:
-    """Among the accelerators of a node: over PCIe up to V100's time on small boxes, over NVLink on the large ones."""
+    """Among the accelerators of a node: over PCIe on small or pre-V100 machines, over NVLink on the large ones."""
     count = instance.accelerators
     if count < 2:
         return 0.0
@@ -48,13 +48,13 @@ def _within(instance: Instance, model: SimModel) -> float:
 def _between(instance: Instance, model: SimModel, topology: str, nodes: int) -> float:
     volume, link = _volume(instance, model), bytes_per_second(instance)
     spanned = racks(instance, nodes)
-    # Up-links are oversubscribed: each further rack takes a bite, the first the largest.
+    # Up-links are oversubscribed: each additional rack reduces the bandwidth, the second rack the most.
     link /= 1 + 0.12 * math.sqrt(spanned - 1)
     hop = HOP_SECONDS * (1 + 0.35 * math.log(spanned)) * (1 + math.pow(nodes / 55, 1.6))
     buckets = math.ceil(volume / BUCKET_BYTES)
     if topology == "ring" or model.sharded:
         rounds = 3.0 if model.sharded else 2.0
-        # Halving and doubling replaces the ring for powers of two; an odd ring leaves a link idle each turn.
+        # Recursive halving-doubling replaces the ring for powers of two; an odd ring leaves one link idle each round.
         shape = 0.98 if nodes & (nodes - 1) == 0 else 1.015 if nodes % 2 else 1.0
         return shape * (rounds * (nodes - 1) / nodes * volume / link + rounds * (nodes - 1) * min(buckets, 24) * hop)
     if topology == "ps":

@@ -1,4 +1,4 @@
-"""How long one node takes over its share of a step, and whether the share fits in its memory."""
+"""How long one node takes for its share of a step, and whether the share fits in its memory."""
 
 import math
 from fnmatch import fnmatchcase
@@ -8,7 +8,7 @@ from mlcd.clouds.sim.models import SimModel
 
 GIB = 1024.0**3
 CORES_BEFORE_THREADS_COLLIDE = 8
-"""One framework process a node with default thread pools: past this many cores more threads bring only the root."""
+"""With one framework process per node and default thread pools, speed grows as sqrt(cores) beyond this many."""
 
 _CPUS: tuple[tuple[str, float, float], ...] = (
     # glob, sustained all-core GHz, fp32 FLOPs a cycle and core: vendors' pages; AVX-512 counted below its nominal 64
@@ -53,7 +53,7 @@ def fits(instance: Instance, model: SimModel, *, nodes: int, samples: int) -> bo
 
 
 def compute_seconds(instance: Instance, model: SimModel, samples: int) -> float:
-    """Forward and backward over `samples` on one node, its own devices in step with each other."""
+    """Forward and backward pass over `samples` on one node, its devices synchronised."""
     feeding = samples * model.host_ms / 1000 / instance.vcpus
     if instance.accelerators:
         return max(_device_seconds(instance, model, math.ceil(samples / instance.accelerators)), feeding)
@@ -67,10 +67,10 @@ def _cpu_seconds(instance: Instance, model: SimModel, samples: int) -> float:
     if cores > CORES_BEFORE_THREADS_COLLIDE:
         useful *= math.sqrt(CORES_BEFORE_THREADS_COLLIDE / cores)
     if cores > 20:
-        useful *= 0.9  # two sockets: half of the memory is far
-    # A thread needs about a third of a sample of its own to be busy.
+        useful *= 0.9  # two sockets: half of the memory is remote
+    # A thread needs about a third of a sample to stay busy.
     busy = samples / (samples + 0.3 * useful)
-    # Working set against the last-level cache: a small share of a step runs from cache, a large one from memory.
+    # Working set against last-level cache: a node with few samples runs from cache, one with many from memory.
     pressure = math.log(max(1.0, samples * model.activation_mib / (1.4 * cores * 6)))
     from_memory = 1 + 0.16 * math.tanh(pressure)
     gflops = useful * ghz * flops * model.cpu_efficiency

@@ -8,7 +8,7 @@ from mlcd.clouds.sim.models import SimJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperJob:
-    """One experiment of HeterBO's section V. What the paper leaves open (`ours`) is chosen here.
+    """One experiment of HeterBO's section V; `ours` states what the paper leaves open and is chosen here.
 
     samples, epochs  the work S
     instances        the types offered, names or globs of aws
@@ -47,7 +47,7 @@ PAPER_JOBS: Mapping[str, PaperJob] = {
         max_nodes=100,
         usd=100.0,
         hours=6.0,
-        ours="90 epochs, batch 512; the limits belong to Figs. 11 and 10 apart",
+        ours="90 epochs, batch 512; the limits are those of Figs. 11 and 10, used separately",
     ),
     "resnet-budgets": PaperJob(
         figures="12, 18",
@@ -98,7 +98,7 @@ PAPER_JOBS: Mapping[str, PaperJob] = {
         instances=("c5n.xlarge", "c5n.4xlarge", "p2.xlarge"),
         max_nodes=50,
         usd=120.0,
-        ours="as Fig. 16: the simulator does not tell frameworks apart",
+        ours="as Fig. 16: the simulator does not distinguish frameworks",
     ),
     "alexnet": PaperJob(
         figures="19",
@@ -116,7 +116,7 @@ PAPER_JOBS: Mapping[str, PaperJob] = {
         epochs=1,
         instances=("p3.16xlarge", "p3dn.24xlarge", "p4d.24xlarge"),
         max_nodes=50,
-        ours="4,000,000 sequences of 1,024 tokens; the paper too simulated 8B and 20B",
+        ours="4,000,000 sequences of 1,024 tokens; the paper simulates 8B and 20B too",
     ),
     "zero-20b": PaperJob(
         figures="19",

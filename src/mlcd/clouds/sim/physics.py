@@ -1,7 +1,7 @@
-"""The true mean speed of a deployment: a step is computed, exchanged, waited for, and never quite what a formula says.
+"""The true mean speed of a deployment: a step has computation, exchange, waiting, and deviations from any formula.
 
-Unlike any model a strategy may hold: work is dealt out in whole samples, part of the exchange hides behind the backward
-pass, the slowest of n nodes sets the pace, racks fill up, and each family has oddities of its own.
+Differs on purpose from the models of the strategies: work is split in whole samples, part of the exchange overlaps the
+backward pass, the slowest of n nodes sets the pace, racks fill up, and each instance type has its own deviations.
 """
 
 import math
@@ -17,7 +17,7 @@ _NORMAL = NormalDist()
 
 
 def samples_per_second(instance: Instance, job: SimJob, nodes: int) -> float | None:
-    """Global batch over the mean step time; None where a node has no sample or not the memory for its share."""
+    """Global batch size over the mean step time; None where a node has no sample or too little memory for its share."""
     if nodes > job.batch:
         return None
     samples = math.ceil(job.batch / nodes)
@@ -25,11 +25,11 @@ def samples_per_second(instance: Instance, job: SimJob, nodes: int) -> float | N
         return None
     computing = compute_seconds(instance, job.spec, samples) * waiting_factor(instance, nodes)
     exchange = exchange_seconds(instance, job.spec, job.topology, nodes)
-    # While the backward pass (two thirds) runs, the exchange goes on at a part of its speed.
-    beside = 0.7 if instance.accelerators else 0.5
-    exposed = exchange - min(0.9 * exchange, beside * computing * 2 / 3)
+    # During the backward pass (two thirds of the time) the exchange runs at a fraction of its speed.
+    overlap_speed = 0.7 if instance.accelerators else 0.5
+    exposed = exchange - min(0.9 * exchange, overlap_speed * computing * 2 / 3)
     bookkeeping = 0.006 + 0.0009 * math.pow(nodes, 0.7)
-    return job.batch / (computing + exposed + bookkeeping) * oddity(instance, job, nodes)
+    return job.batch / (computing + exposed + bookkeeping) * deviation_factor(instance, job, nodes)
 
 
 def waiting_factor(instance: Instance, nodes: int) -> float:
@@ -38,8 +38,8 @@ def waiting_factor(instance: Instance, nodes: int) -> float:
     return 1 + spread * max(0.0, _NORMAL.inv_cdf((nodes - 0.375) / (nodes + 0.25))) if nodes > 1 else 1.0
 
 
-def oddity(instance: Instance, job: SimJob, nodes: int) -> float:
-    """What is peculiar to a type with a job: a level of its own and two waves over the number of nodes."""
+def deviation_factor(instance: Instance, job: SimJob, nodes: int) -> float:
+    """The factor peculiar to a type with a job: a constant, and two waves over the number of nodes."""
     key = instance.cloud, instance.name, job.spec.name, job.topology
     level = 1 + 0.05 * (2 * share("level", *key) - 1)
     doublings = math.log2(nodes)

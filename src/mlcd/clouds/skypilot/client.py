@@ -1,4 +1,4 @@
-"""mlcd's side of the SkyPilot worker: finds the Python that has SkyPilot, asks, waits no longer than it must."""
+"""mlcd's side of the SkyPilot worker: finds the Python that has SkyPilot, sends requests, and times out."""
 
 import contextlib
 import importlib.util
@@ -18,11 +18,11 @@ from mlcd.errors import ProviderError
 
 PYTHON_SETTING = "MLCD_SKY_PYTHON"
 CLOSE_SECONDS = 120.0
-"""How long a worker may take to take down what was not released and to stop the API server."""
+"""How long a worker may take to take down unreleased clusters and stop the API server."""
 
 
 class SkyError(Exception):
-    """SkyPilot refused or failed. `types` are the names of the exception's classes, the nearest first."""
+    """SkyPilot refused or failed. `types` are the names of the exception's classes, the most specific first."""
 
     def __init__(self, types: tuple[str, ...], message: str, reasons: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -30,15 +30,15 @@ class SkyError(Exception):
 
     @property
     def text(self) -> str:
-        """Its message and what each place that was tried said, without colours, on one line."""
-        parts = [_plain(part) for part in (self.message, *self.reasons)]
+        """The message and the reason of each place tried, without terminal colours, on one line."""
+        parts = [_without_colours(part) for part in (self.message, *self.reasons)]
         return "; ".join(dict.fromkeys(part for part in parts if part))
 
 
 def sky_python() -> Path | None:
     """The Python that has SkyPilot: $MLCD_SKY_PYTHON, else mlcd's own, else the checkout's .venvs/skypilot.
 
-    Looks at files only. Raises ProviderError where MLCD_SKY_PYTHON names a Python without SkyPilot.
+    Reads files only. Raises ProviderError where MLCD_SKY_PYTHON names a Python without SkyPilot.
     """
     if given := os.environ.get(PYTHON_SETTING):
         python = Path(given).expanduser()
@@ -47,8 +47,8 @@ def sky_python() -> Path | None:
         return python
     if importlib.util.find_spec("sky") is not None:
         return Path(sys.executable)
-    beside = Path(__file__).resolve().parents[4] / ".venvs" / "skypilot" / "bin" / "python"
-    return beside if has_sky(beside) else None
+    in_checkout = Path(__file__).resolve().parents[4] / ".venvs" / "skypilot" / "bin" / "python"
+    return in_checkout if has_sky(in_checkout) else None
 
 
 def has_sky(python: Path) -> bool:
@@ -57,7 +57,7 @@ def has_sky(python: Path) -> bool:
 
 
 class Worker:
-    """A running worker.py. Safe to use from several threads; ends what it launched when this process dies."""
+    """A running worker.py. Thread-safe. The worker takes down what it launched when this process dies."""
 
     def __init__(self, python: Path, log: Path, environment: Mapping[str, str] | None = None) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -71,45 +71,45 @@ class Worker:
                 stderr=errors,
                 env=env,
                 text=True,
-                start_new_session=True,  # Ctrl-C is for mlcd, which then releases in order
+                start_new_session=True,  # Ctrl-C goes to mlcd only, which then releases in order
             )
         self._waiting: dict[int, Future[Any]] = {}
-        self._numbers = itertools.count(1)
+        self._ids = itertools.count(1)
         self._lock = threading.Lock()
         threading.Thread(target=self._read, daemon=True).start()
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """The worker's process id."""
         return self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be asked."""
+        """Whether the worker runs."""
         return self._process.poll() is None
 
     def call(self, op: str, *, seconds: float, **given: object) -> Any:
-        """The answer to `op`. Raises SkyError for what SkyPilot raised, ProviderError where none came in time."""
+        """The answer to `op`. Raises SkyError for what SkyPilot raised, ProviderError on a timeout."""
         answer: Future[Any] = Future()
         pipe = self._process.stdin
         if pipe is None:
             raise ProviderError("SkyPilot's worker has no input")
         with self._lock:
-            number = next(self._numbers)
+            number = next(self._ids)
             self._waiting[number] = answer
             try:
                 pipe.write(json.dumps({"id": number, "op": op, "given": given}) + "\n")
                 pipe.flush()
             except (OSError, ValueError) as error:
                 self._waiting.pop(number, None)
-                raise self._gone() from error
+                raise self._ended_error() from error
         try:
             return answer.result(seconds)
         except FutureTimeout:
             raise ProviderError(f"SkyPilot did not answer {op!r} in {seconds:.0f} s; its log is {self.log}") from None
 
     def close(self) -> None:
-        """Let it go: it takes down what nobody released, and stops the API server it started where nothing is left."""
+        """End the worker: it takes down unreleased clusters, and stops the API server it started if that is idle."""
         with self._lock:
             if self._process.stdin is not None and not self._process.stdin.closed:
                 with contextlib.suppress(BrokenPipeError):
@@ -126,22 +126,22 @@ class Worker:
             with self._lock:
                 waiting = self._waiting.pop(answer["id"], None)
             if waiting is None:
-                continue  # nobody waits any more: it came too late
+                continue  # too late: the caller has timed out
             if error := answer.get("error"):
                 waiting.set_exception(SkyError(tuple(error["types"]), error["message"], tuple(error["reasons"])))
             else:
                 waiting.set_result(answer["value"])
         with self._lock:
             for waiting in self._waiting.values():
-                waiting.set_exception(self._gone())
+                waiting.set_exception(self._ended_error())
             self._waiting.clear()
 
-    def _gone(self) -> ProviderError:
+    def _ended_error(self) -> ProviderError:
         lines = self.log.read_text(errors="replace").strip().splitlines()[-1:] if self.log.exists() else []
         return ProviderError(f"SkyPilot's worker has ended; its log {self.log} ends with: {' '.join(lines) or '-'}")
 
 
-def _plain(text: str) -> str:
+def _without_colours(text: str) -> str:
     words: list[str] = []
     skipping = False
     for mark in text:  # terminal colours: ESC [ ... m

@@ -1,6 +1,6 @@
-"""CloudWatch's figures of a cluster's instances. Run by the SkyPilot worker, whose Python has boto3; nothing of mlcd.
+"""CloudWatch metrics of a cluster's instances. Run by the SkyPilot worker, whose Python has boto3; imports no mlcd.
 
-EC2 sends figures every 5 minutes unless detailed monitoring is on, so a trial of a few minutes may have none yet.
+EC2 sends metrics every 5 minutes unless detailed monitoring is on, so a trial of a few minutes may have none yet.
 """
 
 # mypy: disable-error-code="import-not-found, import-untyped"
@@ -9,17 +9,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 METRICS = {"CPUUtilization": "Average", "NetworkIn": "Sum", "NetworkOut": "Sum"}
-"""Metric -> statistic. Per cent of the processors; bytes in the period."""
+"""Metric -> statistic, in percent of CPU and in bytes per period."""
 CLUSTER_TAG = "skypilot-cluster-name"
 """The tag SkyPilot puts on the instances of a cluster."""
 PERIOD_SECONDS = 60
 
 
-def figures(*, cluster_on_cloud: str, region: str, begin: float, end: float) -> dict[str, Any]:
+def metrics(*, cluster_on_cloud: str, region: str, begin: float, end: float) -> dict[str, Any]:
     """The metrics of the cluster's instances between two times (seconds since 1970).
 
     {"region", "begin", "end", "period_seconds", "instances": {id: {metric: [[seconds, value], ...]}}}; an instance
-    without figures has empty lists. Raises what boto3 raises.
+    without data has empty lists. Raises what boto3 raises.
     """
     import boto3  # noqa: PLC0415
 
@@ -43,7 +43,7 @@ def figures(*, cluster_on_cloud: str, region: str, begin: float, end: float) -> 
         for name, (instance, metric) in names.items()
     ]
     client = boto3.client("cloudwatch", region_name=region)
-    for first in range(0, len(queries), 500):  # the service takes no more at once
+    for first in range(0, len(queries), 500):  # the service accepts at most 500 at once
         pages = client.get_paginator("get_metric_data").paginate(
             MetricDataQueries=queries[first : first + 500],
             StartTime=datetime.fromtimestamp(begin, UTC),
@@ -59,7 +59,7 @@ def figures(*, cluster_on_cloud: str, region: str, begin: float, end: float) -> 
 
 
 def _instances(boto3: Any, cluster_on_cloud: str, region: str) -> list[str]:
-    """Of the cluster, those that were terminated a short while ago included."""
+    """The cluster's instances, including those terminated recently."""
     pages = (
         boto3.client("ec2", region_name=region)
         .get_paginator("describe_instances")

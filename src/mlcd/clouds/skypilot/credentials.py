@@ -1,4 +1,4 @@
-"""What a cloud still needs before SkyPilot can use it, told by looking at files; SkyPilot is not started."""
+"""What a cloud still needs before SkyPilot can use it, found by reading files; SkyPilot is not started."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from mlcd.errors import ProviderError
 
 @dataclass(frozen=True, slots=True)
 class _Account:
-    """Where a cloud's credentials lie: any of these variables or files (below the home) will do; else the command."""
+    """Where a cloud's credentials are: any of these variables or files (below the home); `command` creates them."""
 
     extra: str
     variables: tuple[str, ...]
@@ -42,7 +42,7 @@ ACCOUNTS = {
     ),
     "ssh": _Account("ssh", (), (".sky/ssh_node_pools.yaml",), "sky ssh up --file ssh_node_pools.yaml"),
 }
-"""The clouds mlcd can say something about; any other that SkyPilot has is left to `sky check`."""
+"""The clouds whose credentials mlcd can check; for any other, use `sky check`."""
 
 
 def cloud_of(infra: str) -> str:
@@ -52,7 +52,7 @@ def cloud_of(infra: str) -> str:
 
 
 def missing(infra: str) -> str | None:
-    """What is missing for `infra`, with the command that fixes it; None where nothing is, as far as files can tell."""
+    """What is missing for `infra`, with the command that fixes it; None where the files show nothing missing."""
     cloud = cloud_of(infra)
     account = ACCOUNTS.get(cloud)
     try:
@@ -71,7 +71,7 @@ def missing(infra: str) -> str | None:
 
 
 def require(infra: str) -> None:
-    """Nothing, or ProviderError with what is missing."""
+    """Raises ProviderError with what is missing for `infra`, if anything is."""
     if (lack := missing(infra)) is not None:
         raise ProviderError(f"{infra}: {lack}")
 
@@ -86,7 +86,7 @@ def require_sky(infra: str) -> Path:
 
 
 def sky_was_used() -> bool:
-    """Whether SkyPilot can know of any cluster: it has a state of its own here, or a server elsewhere is configured."""
+    """Whether SkyPilot can know of any cluster: it has state on this machine, or a remote server is configured."""
     home = Path(os.environ.get("SKY_RUNTIME_DIR") or Path.home()) / ".sky"
     files = (home / "state.db", home / "config.yaml")
     return bool(os.environ.get("SKYPILOT_API_SERVER_ENDPOINT")) or any(file.exists() for file in files)

@@ -1,4 +1,4 @@
-"""Nodes on AWS, GCP, Azure, Kubernetes and whatever else SkyPilot reaches: implements NodeEngine."""
+"""Nodes on AWS, GCP, Azure, Kubernetes and whatever else SkyPilot supports: implements NodeEngine."""
 
 import contextlib
 import threading
@@ -20,14 +20,14 @@ from mlcd.errors import ProviderError
 SERVER_SECONDS = 180.0
 """SkyPilot's API server takes half a minute to start on a small machine."""
 NOISE = 0.05
-"""Between two runs on like cloud nodes; a guess until measured, stated in docs/clouds/skypilot.md."""
+"""Deviation between two runs on the same kind of cloud nodes: an estimate, not measured (docs/clouds/skypilot.md)."""
 
 
 class SkyPilotEngine:
-    """One infra of SkyPilot's. The worker process is started when it is first needed; `close` lets it go."""
+    """One SkyPilot infra. The worker process starts when it is first needed; `close` ends it."""
 
     def __init__(self, settings: SkySettings, *, state: Path, catalog: Catalog) -> None:
-        """`state` is a folder of mlcd's own for its log, locks and what is shipped to nodes."""
+        """`state` is mlcd's folder for its log, locks and what is shipped to nodes."""
         self.settings, self._state, self._catalog = settings, state, catalog
         self._worker: Worker | None = None
         self._lock = threading.Lock()
@@ -44,13 +44,13 @@ class SkyPilotEngine:
         return NOISE
 
     def offer(self) -> tuple[Instance, ...]:
-        """See NodeEngine. Looks at files only: SkyPilot is not started."""
+        """See NodeEngine. Reads files only: SkyPilot is not started."""
         require(self.settings.infra)
         return prices.offer(self.settings, self._catalog).instances
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user should know of the offer: where its prices are from."""
+        """What a user should know about the offer: where its prices come from."""
         return (f"prices are from {prices.offer(self.settings, self._catalog).source}",)
 
     def most_nodes(self, instance: str) -> int | None:  # noqa: ARG002
@@ -59,11 +59,11 @@ class SkyPilotEngine:
 
     def start(self, order: NodeOrder) -> SkyNodes:
         """See NodeEngine. The first call asks SkyPilot whether it can use the cloud, and starts its API server."""
-        worker = self._ready()
+        worker = self._checked_worker()
         cluster = cluster_name(order.lease_id)
-        keep_all_files(order.folder)
+        write_skyignore(order.folder)
         task = make_task(order, self.settings, agent=self._shipped())
-        lock = self._owner(cluster)
+        lock = self._lease_lock(cluster)
         lock.acquire(timeout=0)
         try:
             request = worker.call(
@@ -74,12 +74,12 @@ class SkyPilotEngine:
                 idle_minutes=self.settings.autostop_minutes,
             )["request"]
         except SkyError as error:
-            _disown(lock)
+            _drop_lock(lock)
             raise refused(error, infra=self.settings.infra, ordering=True) from error
-        except ProviderError:  # no answer: it may be under way all the same
+        except ProviderError:  # no answer: the launch may have started nevertheless
             with contextlib.suppress(SkyError, ProviderError):
                 worker.call("down", seconds=DOWN_SECONDS, cluster=cluster)
-            _disown(lock)
+            _drop_lock(lock)
             raise
         return SkyNodes(
             worker,
@@ -88,12 +88,12 @@ class SkyPilotEngine:
             cluster=cluster,
             task=task,
             request=request,
-            released=lambda: _disown(lock),
+            released=lambda: _drop_lock(lock),
         )
 
     def plan(self, order: NodeOrder) -> str:
-        """SkyPilot's dry run: its optimizer's word on the order, nothing started. Raises LeaseFailed, ProviderError."""
-        worker = self._ready()
+        """The output of SkyPilot's dry run for the order; starts nothing. Raises LeaseFailed, ProviderError."""
+        worker = self._checked_worker()
         task = make_task(order, self.settings, agent=self._shipped())
         name = cluster_name(order.lease_id)
         try:
@@ -105,17 +105,17 @@ class SkyPilotEngine:
             raise refused(error, infra=self.settings.infra, ordering=True) from error
 
     def leftovers(self) -> tuple[Leftover, ...]:
-        """See NodeEngine: the user's clusters of this cloud, launches that have no node yet included.
+        """See NodeEngine: the user's clusters of this cloud, including launches that have no node yet.
 
-        An engine for ALL_CLOUDS finds those of every cloud. Where SkyPilot was never used it is not started.
+        An engine for ALL_CLOUDS finds those of every cloud. Does not start SkyPilot where it was never used.
         """
         require_sky(self.settings.infra)
         if not sky_was_used():
             return ()
         try:
-            rows = self._asked().call("status", seconds=SERVER_SECONDS)
+            rows = self._running_worker().call("status", seconds=SERVER_SECONDS)
         except SkyError as error:
-            raise ProviderError(f"{self.name}: SkyPilot does not say what runs: {shortened(error.text)}") from error
+            raise ProviderError(f"{self.name}: SkyPilot cannot list its clusters: {shortened(error.text)}") from error
         return tuple(
             Leftover(
                 cloud=self.name,
@@ -133,23 +133,23 @@ class SkyPilotEngine:
     def end(self, leftover: Leftover) -> None:
         """See NodeEngine."""
         try:
-            gone = self._asked().call("down", seconds=DOWN_SECONDS, cluster=leftover.lease_id)
+            gone = self._running_worker().call("down", seconds=DOWN_SECONDS, cluster=leftover.lease_id)
         except SkyError as error:
             raise ProviderError(f"{leftover.what} could not be taken down: {shortened(error.text)}") from error
         if not gone:
             raise ProviderError(f"{leftover.what} is still there; run: sky down {leftover.lease_id}")
 
     def check(self) -> str | None:
-        """What SkyPilot itself says is missing (`sky check`), or None. Starts its API server: takes a while."""
+        """What is missing according to `sky check`, or None. Starts SkyPilot's API server, which takes a while."""
         require(self.settings.infra)
         try:
-            found = self._asked().call("check", seconds=SERVER_SECONDS, cloud=self.settings.cloud)
+            found = self._running_worker().call("check", seconds=SERVER_SECONDS, cloud=self.settings.cloud)
         except SkyError as error:
             return shortened(error.text)
-        return None if found["enabled"] else _hint(found["says"], self.settings.cloud)
+        return None if found["enabled"] else _hint(found["output"], self.settings.cloud)
 
     def close(self) -> None:
-        """Let the worker go; the API server that it started is stopped where nothing is left on it. May be repeated."""
+        """End the worker, which stops the API server it started if that is idle. Idempotent."""
         with self._lock:
             worker, self._worker = self._worker, None
         if worker is not None:
@@ -157,8 +157,8 @@ class SkyPilotEngine:
 
     # ---- inside
 
-    def _asked(self) -> Worker:
-        """A worker that can be asked, with an API server behind it."""
+    def _running_worker(self) -> Worker:
+        """A running worker with an API server."""
         with self._lock:
             if self._worker is None or not self._worker.is_alive:
                 worker = Worker(require_sky(self.settings.infra), self._state / "skypilot.log")
@@ -170,44 +170,44 @@ class SkyPilotEngine:
                 self._worker = worker
             return self._worker
 
-    def _ready(self) -> Worker:
+    def _checked_worker(self) -> Worker:
         if not self._checked:
             if (lack := self.check()) is not None:
                 raise ProviderError(f"{self.name}: {lack}")
             self._checked = True
-        return self._asked()
+        return self._running_worker()
 
     def _shipped(self) -> Path:
         return ship(self._state)
 
-    def _owner(self, cluster: str) -> FileLock:
+    def _lease_lock(self, cluster: str) -> FileLock:
         folder = self._state / "leases"
         folder.mkdir(parents=True, exist_ok=True)
         return FileLock(folder / f"{cluster}.lock", thread_local=False)
 
     def _is_owned(self, cluster: str) -> bool:
-        """Whether a living mlcd holds the lease's lock; the system drops the lock of one that was killed."""
-        lock = self._owner(cluster)
+        """Whether a running mlcd process holds the lease's lock; the system drops the lock of a killed one."""
+        lock = self._lease_lock(cluster)
         try:
             lock.acquire(timeout=0)
         except Timeout:
             return True
-        _disown(lock)
+        _drop_lock(lock)
         return False
 
 
-def _disown(lock: FileLock) -> None:
+def _drop_lock(lock: FileLock) -> None:
     lock.release(force=True)
     Path(lock.lock_file).unlink(missing_ok=True)
 
 
-def keep_all_files(folder: Path) -> None:
-    """SkyPilot leaves out what .gitignore names unless there is a .skyignore: a job's data are often among that."""
+def write_skyignore(folder: Path) -> None:
+    """Write a .skyignore: without one SkyPilot skips what .gitignore lists, which often includes the job's data."""
     (folder / ".skyignore").write_text("# made by mlcd: everything in this folder goes to the nodes\n")
 
 
-def _hint(says: str, cloud: str) -> str:
+def _hint(output: str, cloud: str) -> str:
     """SkyPilot's reason and the command that fixes it."""
     account = ACCOUNTS.get(cloud)
     fix = account.command if account else f"sky check {cloud}"
-    return f"SkyPilot cannot use {cloud}: {shortened(SkyError((), says).text)}; run: {fix}"
+    return f"SkyPilot cannot use {cloud}: {shortened(SkyError((), output).text)}; run: {fix}"

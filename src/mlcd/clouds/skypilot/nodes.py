@@ -1,4 +1,4 @@
-"""The nodes of one lease on SkyPilot: a thread follows the launch and keeps the lease's folder in step with them."""
+"""The nodes of one lease on SkyPilot: a thread follows the launch and synchronises the lease's folder."""
 
 import json
 import shutil
@@ -19,18 +19,18 @@ from mlcd.trial.trial import FailureKind
 
 POLL_SECONDS = 2.0
 SYNC_SECONDS = 4.0
-LOOK_SECONDS = 30.0
-"""Between two questions to the provider whether the nodes are still there."""
+STATUS_SECONDS = 30.0
+"""The interval at which the provider is asked whether the nodes still exist."""
 CALL_SECONDS = 60.0
 FETCH_SECONDS = 600.0
 DOWN_SECONDS = 300.0
 STOP_SECONDS = 600.0
-FIGURES_SECONDS = 30.0
+METRICS_SECONDS = 30.0
 DOWN_TRIES = 3
 FETCH_TRIES = 3
 LOG_LINES = 60
-LAST_LOOKS = 5
-"""How often an ended job's exit files are looked for before they are taken as missing."""
+EXIT_FILE_TRIES = 5
+"""How many times an ended job's exit files are checked_at for before they count as missing."""
 _ENDED_JOB = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "FAILED_DRIVER", "CANCELLED")
 
 
@@ -65,7 +65,7 @@ class SkyNodes:
     # ---- Nodes
 
     def state(self) -> NodesState:
-        """See Nodes; what the thread saw last. Raises ProviderError too, where credentials stopped working."""
+        """See Nodes; the state the thread saw last. Also raises ProviderError, where credentials stopped working."""
         with self._lock:
             if self._failure is not None:
                 raise self._failure
@@ -94,32 +94,32 @@ class SkyNodes:
         self._released = True
         with self._lock:
             self._state = NodesState.ENDED
-        self._attach_figures()
+        self._write_metrics()
         self._on_released()
 
     # ---- RemoteFiles
 
     def fetch(self, paths: Sequence[str]) -> None:
-        """See RemoteFiles; the logs come too. Raises ProviderError where nodes that are well cannot be reached."""
+        """See RemoteFiles; also fetches the logs. Raises ProviderError where healthy nodes cannot be reached."""
         if not self._hosts or self._released:
             return
         failed: dict[str, str] = {}
         for _ in range(FETCH_TRIES):
-            failed = self._bring_news() | self._fetch(self._hosts[:1], transport.path_filters(paths), FETCH_SECONDS)
+            failed = self._fetch_news() | self._fetch(self._hosts[:1], transport.path_filters(paths), FETCH_SECONDS)
             if not failed or self._failure is not None:
                 return
-        raise ProviderError(f"{self._cluster}: its files could not be brought home: {'; '.join(failed.values())}")
+        raise ProviderError(f"{self._cluster}: its files could not be fetched: {'; '.join(failed.values())}")
 
     # ---- Suspendable
 
     def suspend(self) -> None:
-        """Nodes are stopped, disks kept. The job's processes end: after `resume` it goes on from its checkpoint."""
+        """Stop the nodes, keep their disks. The job's processes end; `resume` continues from its checkpoint."""
         self._end_thread()
-        self._bring_news()
+        self._fetch_news()
         self._call("stop", STOP_SECONDS, cluster=self._cluster)
 
     def resume(self) -> None:
-        """The same nodes again, with the job started anew from its checkpoint."""
+        """Start the same nodes again, and the job from its checkpoint."""
         for file in [*self._order.folder.glob("node-*/exit.json"), *self._order.folder.glob(".ends/node-*/exit.json")]:
             file.unlink()
         self._call("start", STOP_SECONDS, cluster=self._cluster, idle_minutes=self._settings.autostop_minutes)
@@ -151,7 +151,7 @@ class SkyNodes:
             try:
                 answer = self._worker.call("poll", seconds=CALL_SECONDS, request=self._request)
             except SkyError as error:
-                raise refused(with_reasons(error, self._said()), infra=self._settings.infra) from error
+                raise refused(with_reasons(error, self._request_log()), infra=self._settings.infra) from error
             if answer["state"] == "CANCELLED":
                 raise LeaseFailed(FailureKind.LAUNCH, f"{self._cluster}: the launch was cancelled", seconds=0.0)
             if answer["state"] == "SUCCEEDED":
@@ -159,28 +159,28 @@ class SkyNodes:
                 return None if number is None else int(number)
         return None
 
-    def _said(self) -> str:
+    def _request_log(self) -> str:
         try:
-            return str(self._worker.call("said", seconds=CALL_SECONDS, request=self._request, lines=LOG_LINES))
+            return str(self._worker.call("request_log", seconds=CALL_SECONDS, request=self._request, lines=LOG_LINES))
         except SkyError:
-            return ""  # the error itself is told all the same
+            return ""  # the error itself is reported without it
 
     def _await_end(self, number: int | None) -> None:
         found = self._call("hosts", CALL_SECONDS, cluster=self._cluster)
         self._hosts, self._home = found["hosts"], found["home"]
-        looked, over = time.monotonic(), 0
+        checked_at, over = time.monotonic(), 0
         while not self._closing.wait(SYNC_SECONDS):
-            failed = self._bring_news()
+            failed = self._fetch_news()
             self._note_running()
-            if self._has_ended() or over >= LAST_LOOKS:
+            if self._has_ended() or over >= EXIT_FILE_TRIES:
                 self._conclude(number)
                 return
-            if failed or over or time.monotonic() - looked >= LOOK_SECONDS:
-                looked = time.monotonic()
-                over += self._look(number, failed)
+            if failed or over or time.monotonic() - checked_at >= STATUS_SECONDS:
+                checked_at = time.monotonic()
+                over += self._check_cluster(number, failed)
 
-    def _look(self, number: int | None, failed: dict[str, str]) -> int:
-        """1 when SkyPilot says that the job is over. Raises LeaseFailed when nodes are gone."""
+    def _check_cluster(self, number: int | None, failed: dict[str, str]) -> int:
+        """1 when SkyPilot reports that the job has ended, else 0. Raises LeaseFailed when nodes are gone."""
         rows = self._call("status", CALL_SECONDS, names=[self._cluster], refresh=True)
         if not rows or rows[0]["state"] != "UP":
             kind = FailureKind.INTERRUPTED if self._settings.use_spot else FailureKind.LOST
@@ -198,11 +198,11 @@ class SkyNodes:
         return len(list(self._order.folder.glob("node-*/exit.json"))) >= self._order.count
 
     def _conclude(self, number: int | None) -> None:
-        """Everything home, then ENDED; LAUNCH where not one agent could say how it ended."""
-        failed = self._bring_results()
+        """Fetch everything, then set ENDED. Raises LeaseFailed LAUNCH where no agent wrote an exit.json."""
+        failed = self._fetch_all_results()
         if not any(self._order.folder.glob("node-*/exit.json")):
             if failed:
-                text = f"the nodes' files could not be brought home: {'; '.join(failed.values())}"
+                text = f"the nodes' files could not be fetched: {'; '.join(failed.values())}"
                 raise LeaseFailed(FailureKind.LOST, text, seconds=0.0)
             raise LeaseFailed(FailureKind.LAUNCH, f"the job did not start: {self._log_tail(number)}", seconds=0.0)
         with self._lock:
@@ -214,14 +214,14 @@ class SkyNodes:
                 "logs", CALL_SECONDS, cluster=self._cluster, number=number, folder=str(self._order.folder)
             )
         except (SkyError, ProviderError) as error:
-            return f"and SkyPilot's log of it could not be had: {shortened(str(error))}"
+            return f"and its SkyPilot log could not be fetched: {shortened(str(error))}"
         lines = [line for file in files for line in Path(file).read_text(errors="replace").splitlines() if line.strip()]
-        return shortened(" / ".join(lines[-5:])) or "SkyPilot's log of it is empty"
+        return shortened(" / ".join(lines[-5:])) or "its SkyPilot log is empty"
 
     # ---- files
 
-    def _bring_news(self) -> dict[str, str]:
-        """What failed, by host. A node's exit.json is laid into place only after all that the node wrote before it."""
+    def _fetch_news(self) -> dict[str, str]:
+        """Fetch news; returns what failed, by host. A node's exit.json appears only after all it wrote before."""
         news, ends = transport.news_filters(self._settings.live), self._order.folder / ".ends"
         failed = self._fetch(self._hosts, news, CALL_SECONDS)
         failed |= self._fetch(self._hosts, transport.end_filters(), CALL_SECONDS, into=ends)
@@ -239,10 +239,10 @@ class SkyNodes:
     def _placed(self, end: Path) -> Path:
         return self._order.folder / end.parent.name / end.name
 
-    def _bring_results(self) -> dict[str, str]:
-        """Logs and exits of all nodes, then what the first node has in its working folder; what failed, by host."""
+    def _fetch_all_results(self) -> dict[str, str]:
+        """Fetch all nodes' logs and exits, then the first node's working folder; returns what failed, by host."""
         wanted = transport.result_filters(self._settings.outputs)
-        return self._bring_news() | self._fetch(self._hosts[:1], wanted, FETCH_SECONDS)
+        return self._fetch_news() | self._fetch(self._hosts[:1], wanted, FETCH_SECONDS)
 
     def _fetch(
         self, hosts: Sequence[str], filters: Sequence[str], seconds: float, *, into: Path | None = None
@@ -258,10 +258,10 @@ class SkyNodes:
         self._thread.join(CALL_SECONDS + FETCH_SECONDS)
 
     def _take_down(self) -> None:
-        last = "they are still there"
+        last = "its nodes still exist"
         for _ in range(DOWN_TRIES):
             try:
-                self._remember_name_on_cloud()
+                self._note_name_on_cloud()
                 if self._worker.call("down", seconds=DOWN_SECONDS, cluster=self._cluster):
                     return
             except (SkyError, ProviderError) as error:
@@ -271,21 +271,21 @@ class SkyNodes:
             f"{self._cluster} could not be taken down: {last}; run: mlcd down (or: sky down {self._cluster})"
         )
 
-    def _remember_name_on_cloud(self) -> None:
+    def _note_name_on_cloud(self) -> None:
         if self._settings.cloud == "aws" and self._on_cloud is None:
             rows = self._worker.call("status", seconds=CALL_SECONDS, names=[self._cluster])
             if rows and rows[0]["on_cloud"] and rows[0]["region"]:
                 self._on_cloud = rows[0]["on_cloud"], rows[0]["region"]
 
-    def _attach_figures(self) -> None:
-        """CloudWatch's figures into cloudwatch.json, or why there are none: they are worth no failure."""
+    def _write_metrics(self) -> None:
+        """Write CloudWatch's metrics, or why there are none, into cloudwatch.json; never fails the lease."""
         if self._on_cloud is None:
             return
         name, region = self._on_cloud
         try:
             data = self._worker.call(
                 "cloudwatch",
-                seconds=FIGURES_SECONDS,
+                seconds=METRICS_SECONDS,
                 cluster_on_cloud=name,
                 region=region,
                 begin=self._began,

@@ -1,4 +1,4 @@
-"""Types with their prices: from SkyPilot's catalog where it is on this machine, else from mlcd's own."""
+"""Instance types with prices: from SkyPilot's catalog where this machine has it, else from mlcd's own."""
 
 import csv
 import os
@@ -13,12 +13,12 @@ from mlcd.errors import ProviderError
 from mlcd.units import Usd
 
 SCHEMA = "v8"
-"""SkyPilot 0.14's; it downloads the files when it first needs a cloud."""
+"""The catalog version of SkyPilot 0.14, which downloads the files when it first uses a cloud."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedOffer:
-    """Types, and one sentence that says where their prices are from."""
+    """Types, and one sentence that states where their prices come from."""
 
     instances: tuple[Instance, ...]
     source: str
@@ -27,9 +27,9 @@ class PricedOffer:
 def offer(settings: SkySettings, catalog: Catalog) -> PricedOffer:
     """The types of the settings' cloud that have a price and a known network.
 
-    SkyPilot's catalog has no network speeds: those are mlcd's, so a type that mlcd's catalog does not know is left
-    out. The spot price is the dearest zone's of the region, since SkyPilot may take any of them. Raises ProviderError
-    where nothing has a price.
+    SkyPilot's catalog has no network speeds. Those come from mlcd's catalog, so types unknown to it are omitted. The
+    spot price is that of the most expensive zone of the region, since SkyPilot may use any of them. Raises
+    ProviderError where nothing has a price.
     """
     try:
         known = catalog.for_cloud(settings.cloud)
@@ -49,12 +49,12 @@ def offer(settings: SkySettings, catalog: Catalog) -> PricedOffer:
     day = datetime.fromtimestamp(file.stat().st_mtime, UTC).date()
     source = f"SkyPilot's catalog {file} of {day}, {settings.region}"
     if settings.cloud == "gcp" and any(instance.accelerators for instance in offered):
-        source += f"; types whose accelerators it prices apart: {own}"
+        source += f"; for types whose accelerators it prices separately: {own}"
     return PricedOffer(instances=offered, source=source)
 
 
 def catalog_file(cloud: str) -> Path:
-    """Where SkyPilot keeps the types of a cloud."""
+    """The file in which SkyPilot keeps the types of a cloud."""
     home = Path(os.environ.get("SKY_RUNTIME_DIR") or Path.home())
     return home / ".sky" / "catalogs" / SCHEMA / cloud / "vms.csv"
 
@@ -68,23 +68,25 @@ class Price:
 
 
 def read_prices(file: Path, region: str) -> dict[str, Price]:
-    """By type, those of one region. Raises ProviderError for a file that is not SkyPilot's."""
+    """The prices of one region, by type. Raises ProviderError for a file that is not SkyPilot's."""
     found: dict[str, Price] = {}
     try:
         with file.open(encoding="utf-8", newline="") as lines:
             for row in csv.DictReader(lines):
                 if row["Region"] == region and row["InstanceType"] and (price := _usd(row["Price"])) is not None:
-                    found[row["InstanceType"]] = _dearer(
+                    found[row["InstanceType"]] = _higher_price(
                         found.get(row["InstanceType"]),
                         Price(usd_per_hour=price, spot_usd_per_hour=_usd(row["SpotPrice"])),
                     )
     except (OSError, KeyError, ValueError) as error:
-        raise ProviderError(f"SkyPilot's catalog {file} cannot be read ({error}); remove it to get it anew") from error
+        raise ProviderError(
+            f"SkyPilot's catalog {file} cannot be read ({error}); delete it, and SkyPilot downloads it again"
+        ) from error
     return found
 
 
 def _listed(instance: Instance, prices: Mapping[str, Price]) -> bool:
-    """GCP's accelerators are rows of their own there, so that a type with one may be missing under its name."""
+    """SkyPilot lists GCP's accelerators in separate rows, so that a type with one may be missing under its name."""
     return instance.name in prices or (instance.cloud == "gcp" and instance.accelerators > 0)
 
 
@@ -95,7 +97,7 @@ def _priced(instance: Instance, prices: Mapping[str, Price]) -> Instance:
     return replace(instance, usd_per_hour=price.usd_per_hour, spot_usd_per_hour=price.spot_usd_per_hour)
 
 
-def _dearer(one: Price | None, other: Price) -> Price:
+def _higher_price(one: Price | None, other: Price) -> Price:
     if one is None:
         return other
     spots = [price for price in (one.spot_usd_per_hour, other.spot_usd_per_hour) if price is not None]
@@ -105,7 +107,7 @@ def _dearer(one: Price | None, other: Price) -> Price:
 
 
 def _usd(text: str | None) -> Usd | None:
-    """None for an empty cell and for 0, which stands for "not sold so"."""
+    """None for an empty cell and for 0, which means "not offered"."""
     if not text or text.lower() == "nan":
         return None
     price = Usd.of(text)

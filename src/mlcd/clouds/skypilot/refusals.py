@@ -1,4 +1,4 @@
-"""What an error of SkyPilot means for a lease: no capacity, a failed launch, or something only the user can fix."""
+"""What a SkyPilot error means for a lease: no capacity, a failed launch, or something only the user can fix."""
 
 import re
 
@@ -7,7 +7,7 @@ from mlcd.clouds.skypilot.client import SkyError
 from mlcd.errors import ProviderError
 from mlcd.trial.trial import FailureKind
 
-TEXT_LENGTH = 600
+MAX_TEXT_CHARACTERS = 600
 
 _ACCESS = re.compile(
     r"NoCloudAccess|not enabled|InvalidClientTokenId|AuthFailure|UnauthorizedOperation|ExpiredToken|AccessDenied"
@@ -26,10 +26,10 @@ _USER_TYPES = ("ValueError", "NotSupportedError", "InvalidCloudConfigs", "Invali
 
 
 def refused(error: SkyError, *, infra: str, ordering: bool = False) -> LeaseFailed | ProviderError:
-    """What to raise for an error of a launch; `ordering` while it was only asked for, when no node can have started.
+    """What to raise for a launch error. `ordering`: the launch was only being requested, so no node can have started.
 
-    CAPACITY, unpaid, where the provider had no room or no quota for the type; ProviderError where credentials or
-    settings are wrong, since trying another type would not help; else LAUNCH.
+    CAPACITY, unpaid, where the provider had no capacity or quota for the type; ProviderError where credentials or
+    settings are wrong, since another type would not help; else LAUNCH.
     """
     text = shortened(error.text)
     answers = [reason for reason in error.reasons if _REASON.search(reason)]
@@ -43,15 +43,15 @@ def refused(error: SkyError, *, infra: str, ordering: bool = False) -> LeaseFail
     return LeaseFailed(FailureKind.LAUNCH, f"{infra}: {text}", seconds=0.0, billed=True)
 
 
-def with_reasons(error: SkyError, said: str) -> SkyError:
-    """The error with what the provider answered, which SkyPilot writes into its log only."""
-    lines = [line.strip() for line in said.splitlines() if _REASON.search(line)]
+def with_reasons(error: SkyError, log: str) -> SkyError:
+    """The error with the provider's answers, which SkyPilot writes into its log only."""
+    lines = [line.strip() for line in log.splitlines() if _REASON.search(line)]
     return SkyError(error.types, error.message, (*error.reasons, *dict.fromkeys(lines[-3:])))
 
 
 def shortened(text: str) -> str:
-    """The beginning and the end of a long text: SkyPilot says what it tried first, and why it failed last."""
-    if len(text) <= TEXT_LENGTH:
+    """The beginning and the end of a long text: SkyPilot first writes what it tried, and last why it failed."""
+    if len(text) <= MAX_TEXT_CHARACTERS:
         return text
-    half = TEXT_LENGTH // 2
+    half = MAX_TEXT_CHARACTERS // 2
     return f"{text[:half]} ... {text[-half:]}"

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SHIPPED = ("__init__.py", "version.py", "errors.py", "platforms", "training", "torch", "keras")
-"""Of the package mlcd: it runs on the standard library alone, but for torch and keras where a job uses them."""
+"""Parts of the package mlcd; they need only the standard library, plus torch or keras where a job uses them."""
 
 
 def ship(folder: Path) -> Path:
-    """A folder below `folder` with the package `mlcd` as nodes need it; it is to be on their Python path.
+    """A folder below `folder` with the package `mlcd` as nodes need it; put it on their Python path.
 
-    It is named by what is in it and made whole or not at all, so that launches at the same time may share it.
+    It is named by a hash of its content and created atomically, so that concurrent launches can share it.
     """
     package = Path(__file__).resolve().parents[2]
     files = sorted(file for name in SHIPPED for file in _files(package / name))
@@ -30,7 +30,7 @@ def ship(folder: Path) -> Path:
             shutil.copy2(file, copy)
         try:
             part.rename(target)
-        except OSError:  # another process was quicker
+        except OSError:  # another process was faster
             shutil.rmtree(part)
     return target
 

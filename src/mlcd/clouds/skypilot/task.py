@@ -18,28 +18,28 @@ AGENT = ".mlcd-agent"
 LEASES = ".mlcd-leases"
 """Folders in a node's home."""
 NAME_LENGTH = 50
-"""SkyPilot shortens longer names itself on some clouds; below this it only adds the user's hash."""
-KILL_SECONDS = 30
+"""SkyPilot shortens longer names on some clouds; up to this length it only adds the user's hash."""
+KILL_AFTER_SECONDS = 30
 ALL_CLOUDS = "skypilot"
-"""An infra that stands for every cloud SkyPilot has something on: for `mlcd down`."""
+"""An infra that means every cloud on which SkyPilot has clusters: for `mlcd down`."""
 NO_AUTOSTOP = ("slurm",)
-"""Clouds on which SkyPilot cannot end idle nodes; there the job's own limits end it, and Slurm gives the nodes back."""
+"""Clouds where SkyPilot cannot end idle nodes; there the job's own limit ends it, and Slurm frees the nodes."""
 HOME_REGIONS = {"aws": "us-east-1", "gcp": "us-central1", "azure": "eastus"}
-"""Where mlcd's prices are from. A bare `aws` means this region, so that SkyPilot does not go on to a dearer one."""
+"""The regions of mlcd's prices. A bare `aws` means this region, so that SkyPilot uses no more expensive one."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkySettings:
-    """What a job file says about nodes from SkyPilot. Raises BadInput for what cannot be meant.
+    """The job file's settings for nodes from SkyPilot. Raises BadInput for invalid ones.
 
     infra         `aws`, `aws/us-east-1`, `gcp/REGION/ZONE`, `k8s/CONTEXT`, `sky/slurm/CLUSTER`, `ssh/POOL`
-    secrets       variables of the job that are written nowhere by mlcd; they reach the nodes through SkyPilot
+    secrets       variables of the job that mlcd never writes to disk; they reach the nodes through SkyPilot
     file_mounts   path on the nodes -> local path or bucket, besides the job's own folder
     live          files of the working folder that are read while the job runs
-    outputs       files of the working folder that are brought home at the end; None for all that the job changed
-    idle_minutes  after which nodes without a job are taken down by themselves
+    outputs       files of the working folder that are fetched at the end; None for all that the job changed
+    idle_minutes  after which SkyPilot takes down nodes without a job
     """
 
     infra: str
@@ -56,52 +56,52 @@ class SkySettings:
         if not self.cloud or any(not part for part in self.infra.split("/")):
             raise BadInput(f"resources.infra: {self.infra!r} is not CLOUD, CLOUD/REGION or CLOUD/REGION/ZONE")
         if self.idle_minutes < 1:
-            raise BadInput("nodes without a job can be taken down after 1 minute at the soonest")
+            raise BadInput(f"idle_minutes: must be at least 1 (got {self.idle_minutes})")
         for name in self.secrets:
             if not _VARIABLE.fullmatch(name):
-                raise BadInput(f"secrets: {name!r} is not the name of a variable")
+                raise BadInput(f"secrets: {name!r} is not a variable name")
 
     @property
     def cloud(self) -> str:
-        """As SkyPilot calls it."""
+        """The cloud's name in SkyPilot."""
         return cloud_of(self.infra)
 
     @property
     def region(self) -> str | None:
-        """The one that was named, else the one mlcd's prices are from."""
+        """The region in `infra`, else the one of mlcd's prices."""
         parts = self.infra.removeprefix("sky/").split("/")
         return parts[1] if len(parts) > 1 else HOME_REGIONS.get(self.cloud)
 
     @property
     def sky_infra(self) -> str:
-        """For SkyPilot: with the region always."""
+        """`infra` for SkyPilot, always with the region."""
         given = self.infra.removeprefix("sky/")
         return given if "/" in given or self.region is None else f"{given}/{self.region}"
 
     @property
     def autostop_minutes(self) -> int | None:
-        """None where SkyPilot cannot do it."""
+        """`idle_minutes`; None where SkyPilot cannot end idle nodes."""
         return None if self.cloud in NO_AUTOSTOP else self.idle_minutes
 
 
 def cluster_name(lease_id: str) -> str:
-    """The lease's name as SkyPilot and every cloud accept it: small letters, digits, dashes, and not too long."""
+    """The lease's name as SkyPilot and every cloud accept it: lowercase letters, digits and dashes, not too long."""
     if not lease_id.startswith(PREFIX):
-        raise ValueError(f"a lease's name begins with {PREFIX}")
+        raise ValueError(f"lease_id: must begin with {PREFIX} (got {lease_id!r})")
     plain = re.sub(r"[^a-z0-9]+", "-", lease_id.lower()).strip("-")
     if plain == lease_id and len(plain) <= NAME_LENGTH:
         return plain
-    mark = hashlib.sha256(lease_id.encode()).hexdigest()[:8]  # two leases never share a name by being shortened
+    mark = hashlib.sha256(lease_id.encode()).hexdigest()[:8]  # shortening never gives two leases the same name
     return f"{plain[: NAME_LENGTH - 9].rstrip('-')}-{mark}"
 
 
 def lease_folder(cluster: str) -> str:
-    """On the node, from its home."""
+    """The lease's folder on a node, relative to its home."""
     return f"{LEASES}/{cluster}"
 
 
 def make_task(order: NodeOrder, settings: SkySettings, *, agent: Path) -> dict[str, Any]:
-    """The task for `order`, as SkyPilot's YAML would say it; `agent` is what `shipping.ship` made.
+    """The task for `order`, as in SkyPilot's YAML; `agent` is the folder from `shipping.ship`.
 
     The job itself (setup, run, envs) is in the lease's folder, in job.json, where the agent reads it.
     """
@@ -131,24 +131,24 @@ def make_task(order: NodeOrder, settings: SkySettings, *, agent: Path) -> dict[s
 
 
 def run_command(cluster: str, seconds: float, *, ordered_at: float) -> str:
-    """What each node runs: the agent, ended when `seconds` after the order are over even should it hang.
+    """The command of each node: the agent, killed `seconds` after the order even if it hangs.
 
-    ordered_at  seconds since 1970; what the launch took is not given to the job on top
+    ordered_at  seconds since 1970; the time the launch took counts too
     """
     folder = f'"$HOME"/{shlex.quote(lease_folder(cluster))}'
     lines = [
         f'export PYTHONPATH="$HOME"/{AGENT}${{PYTHONPATH:+:$PYTHONPATH}}',
-        f'rm -f {folder}/node-"$SKYPILOT_NODE_RANK"/exit.json',  # of the run before, where nodes were resumed
+        f'rm -f {folder}/node-"$SKYPILOT_NODE_RANK"/exit.json',  # of the previous run, where nodes were resumed
     ]
     limit = ""
     if not math.isinf(seconds):
         most = math.ceil(seconds)
         lines += [
-            f"left=$(( {math.ceil(ordered_at + seconds)} - $(date +%s) ))",
-            f'[ "$left" -lt {most} ] || left={most}',  # a node whose clock is behind gets no more either
-            '[ "$left" -gt 0 ] || { echo "mlcd: the nodes came when their time was over"; exit 124; }',
+            f"remaining=$(( {math.ceil(ordered_at + seconds)} - $(date +%s) ))",
+            f'[ "$remaining" -lt {most} ] || remaining={most}',  # a node whose clock is behind gets no extra time
+            '[ "$remaining" -gt 0 ] || { echo "mlcd: the nodes started after their time was over"; exit 124; }',
         ]
-        limit = f'timeout --kill-after={KILL_SECONDS} "$left" '
+        limit = f'timeout --kill-after={KILL_AFTER_SECONDS} "$remaining" '
     place = '--rank="$SKYPILOT_NODE_RANK" --addresses="$(echo "$SKYPILOT_NODE_IPS" | paste -sd, -)"'
     lines.append(f"exec {limit}python3 -m mlcd.platforms.agent {folder} --lifeline=none {place}")
     return "\n".join(lines)

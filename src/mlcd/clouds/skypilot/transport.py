@@ -1,4 +1,4 @@
-"""Files between a lease's folder here and on its nodes, by rsync over the ssh names that SkyPilot writes."""
+"""Copies files between a lease's folder here and on its nodes: rsync over the ssh hosts that SkyPilot configures."""
 
 import re
 import shlex
@@ -7,44 +7,44 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
-OPTIONS = [
+SSH_OPTIONS = [
     *("-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
     *("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"),
 ]
-PARALLEL = 8
-NOT_HOME = (".venv", "__pycache__", ".cache", "node_modules")
-"""What a job makes in its folder and nobody wants back."""
+PARALLEL_HOSTS = 8
+NOT_FETCHED = (".venv", "__pycache__", ".cache", "node_modules")
+"""Names in the working folder that are not fetched."""
 
 
 def _ssh(host: str) -> list[str]:
-    """ssh with the files that SkyPilot writes: by itself ssh looks into the account's home, not into $HOME."""
+    """ssh with SkyPilot's configuration and key: ssh itself reads the account's home, not $HOME."""
     home = Path.home()
     key = home / ".sky" / "generated" / "ssh-keys" / f"{re.sub(r'-worker[0-9]+$', '', host)}.key"
     identity = ["-i", str(key)] if key.exists() else []
-    return ["ssh", "-F", str(home / ".ssh" / "config"), *identity, *OPTIONS]
+    return ["ssh", "-F", str(home / ".ssh" / "config"), *identity, *SSH_OPTIONS]
 
 
 def news_filters(live: Sequence[str]) -> list[str]:
-    """What is brought home again and again: the nodes' logs, the progress, the checkpoints, and `live`."""
+    """Filters for what is fetched repeatedly: the nodes' logs, the progress, the checkpoints, and `live`."""
     patterns = ["/progress.jsonl", "/node-*/***", "/checkpoint/***"]
     wanted = [*_including(patterns), *_including([f"/workdir/{name}" for name in live])]
-    return ["--exclude=*.part", "--exclude=/node-*/exit.json", *wanted, "--exclude=*"]  # a .part is not whole yet
+    return ["--exclude=*.part", "--exclude=/node-*/exit.json", *wanted, "--exclude=*"]  # a .part file is incomplete
 
 
 def end_filters() -> list[str]:
-    """How nodes ended. Apart from the news: whoever sees a node's end must find all that it wrote before."""
+    """Filters for the exit files. Fetched after the news, so that everything a node wrote is here before its exit."""
     return [*_including(["/node-*/exit.json"]), "--exclude=*"]
 
 
 def result_filters(outputs: Sequence[str] | None) -> list[str]:
-    """What is brought home at the end: `outputs` of the working folder, or all of it."""
+    """Filters for what is fetched at the end: `outputs` of the working folder, or all of it."""
     if outputs is None:
-        return [*(f"--exclude={name}" for name in NOT_HOME), "--include=/workdir/***", "--exclude=*"]
+        return [*(f"--exclude={name}" for name in NOT_FETCHED), "--include=/workdir/***", "--exclude=*"]
     return path_filters([f"workdir/{name}" for name in outputs])
 
 
 def path_filters(paths: Sequence[str]) -> list[str]:
-    """These paths of the lease's folder, with all that is below them."""
+    """Filters for these paths of the lease's folder, with everything below them."""
     return [*_including([f"/{path.strip('/')}" for path in paths]), "--exclude=*"]
 
 
@@ -60,7 +60,7 @@ def _including(patterns: Sequence[str]) -> Iterator[str]:
 
 
 def fetch(host: str, remote: str, folder: Path, filters: Sequence[str], *, seconds: float) -> str:
-    """Bring what the filters let through from the host's `remote` (from its home) into `folder`; "" or what failed."""
+    """Copy what the filters select from the host's `remote` (relative to its home) to `folder`; "" or the error."""
     command = [
         "rsync",
         "-az",
@@ -75,13 +75,13 @@ def fetch(host: str, remote: str, folder: Path, filters: Sequence[str], *, secon
 
 
 def touch(host: str, remote: str, *, seconds: float) -> str:
-    """Make an empty file on the host; "" or what failed."""
+    """Create an empty file on the host; "" or the error."""
     return _run([*_ssh(host), host, f"touch {shlex.quote(remote)}"], seconds)
 
 
 def on_each(hosts: Sequence[str], action: Callable[[str], str]) -> dict[str, str]:
-    """`action` on all hosts at once; what failed by host, empty when nothing did."""
-    with ThreadPoolExecutor(PARALLEL) as pool:
+    """Run `action` on all hosts concurrently; the errors by host, empty when there are none."""
+    with ThreadPoolExecutor(PARALLEL_HOSTS) as pool:
         results = dict(zip(hosts, pool.map(action, hosts), strict=True))
     return {host: text for host, text in results.items() if text}
 

@@ -2,12 +2,13 @@
 
     python worker.py
 
-One request a line on its standard input, {"id": 1, "op": "status", "given": {...}}, one answer a line on its standard
-output, {"id": 1, "value": ...} or {"id": 1, "error": {"types": [...], "message": ...}}; answers come as they are ready.
-What SkyPilot prints goes to standard error. It uses the standard library, SkyPilot and, for CloudWatch, boto3.
+Reads one request per line from its standard input, {"id": 1, "op": "status", "given": {...}}, and writes one answer per
+line to its standard output, {"id": 1, "value": ...} or {"id": 1, "error": {"types": [...], "message": ...}}. Answers
+come as they are ready. SkyPilot's own output goes to standard error. Uses the standard library, SkyPilot and, for
+CloudWatch, boto3.
 
-When its input is closed mlcd is gone: the worker then takes down whatever it launched and nobody released, and stops
-the SkyPilot API server if it was the one that started it and nothing is left there.
+When its input is closed, mlcd is gone: the worker then takes down whatever it launched and nobody released, and stops
+the SkyPilot API server if it started that itself and the server is idle.
 """
 
 # mypy: disable-error-code="import-not-found, import-untyped"
@@ -26,10 +27,10 @@ from typing import Any
 THREADS = 8
 DOWN_TRIES = 3
 ACTIVE = ("PENDING", "WAITING", "RUNNING")
-"""States of a request of SkyPilot's API server that has not ended."""
+"""States of an API server request that has not ended."""
 
 launched: dict[str, str] = {}
-"""Clusters this worker launched and nobody took down yet -> the launch's request."""
+"""Clusters this worker launched and nobody has taken down -> the launch's request."""
 started_server = threading.Event()
 
 
@@ -44,7 +45,7 @@ def hello(**_: object) -> dict[str, Any]:
         started_server.set()
         try:
             sdk.api_start()
-        except RuntimeError as error:  # it names the log only, where the reason stands
+        except RuntimeError as error:  # it names only the log, which has the reason
             raise RuntimeError(f"{error} ({_last_line(Path(constants.API_SERVER_LOGS).expanduser())})") from error
     return {"version": sky.__version__, "server": common.get_server_url()}
 
@@ -55,17 +56,17 @@ def _last_line(log: Path) -> str:
 
 
 def check(*, cloud: str) -> dict[str, Any]:
-    """Whether SkyPilot can use the cloud, with what it says when it cannot."""
+    """Whether SkyPilot can use the cloud, with the output of its check."""
     from sky.client import sdk  # noqa: PLC0415
 
-    says = _Text()
-    enabled = sdk.stream_and_get(sdk.check((cloud,), verbose=False), output_stream=says)
+    output = _Text()
+    enabled = sdk.stream_and_get(sdk.check((cloud,), verbose=False), output_stream=output)
     names = {name.lower() for clouds in enabled.values() for name, can in clouds.items() if "compute" in can}
-    return {"enabled": cloud.lower() in names, "says": says.text}
+    return {"enabled": cloud.lower() in names, "output": output.text}
 
 
 def launch(*, task: Mapping[str, Any], cluster: str, idle_minutes: int | None, dryrun: bool = False) -> dict[str, str]:
-    """Asks for the nodes and the job on them; the request's name comes back at once."""
+    """Requests the nodes with the job on them; returns the request's id at once."""
     import sky  # noqa: PLC0415
     from sky.skylet.autostop_lib import AutostopWaitFor  # noqa: PLC0415
 
@@ -84,7 +85,7 @@ def launch(*, task: Mapping[str, Any], cluster: str, idle_minutes: int | None, d
 
 
 def poll(*, request: str) -> dict[str, Any]:
-    """How a request is; raises what it failed with. `value` is the job's number of a launch."""
+    """The state of a request; raises what it failed with. `job` is the job's number where the request is a launch."""
     import sky  # noqa: PLC0415
 
     found = sky.api_status([request], all_status=True)
@@ -96,31 +97,31 @@ def poll(*, request: str) -> dict[str, Any]:
 
 
 def outcome(*, request: str) -> str:
-    """Waits for a request's end; what SkyPilot said meanwhile. Raises what it failed with."""
+    """Waits for a request to end; returns its output. Raises what it failed with."""
     from sky.client import sdk  # noqa: PLC0415
 
-    says = _Text()
-    sdk.stream_and_get(request, output_stream=says)
-    return says.text
+    output = _Text()
+    sdk.stream_and_get(request, output_stream=output)
+    return output.text
 
 
-def said(*, request: str, lines: int) -> str:
-    """The end of what SkyPilot said about a request that has ended, whatever became of it."""
+def request_log(*, request: str, lines: int) -> str:
+    """The last lines of the log of a request that has ended, failed or not."""
     from sky.client import sdk  # noqa: PLC0415
 
-    says = _Text()
+    output = _Text()
     response = sdk.server_common.make_authenticated_request(
         "GET", f"/api/stream?request_id={request}&format=plain&follow=false&tail={lines}", stream=True
     )
     for line in response.iter_lines(decode_unicode=True):
-        says.write(line + "\n")
-    return says.text
+        output.write(line + "\n")
+    return output.text
 
 
 def hosts(*, cluster: str) -> dict[str, Any]:
-    """The names under which ssh and rsync reach the nodes, the first node first, and the job's home there.
+    """The host names of the nodes for ssh and rsync, the first node first, and the job's home there.
 
-    Writes SkyPilot's part of ~/.ssh. `home` is "" where it is the one ssh comes into; on Slurm it is the cluster's own.
+    Writes SkyPilot's part of ~/.ssh. `home` is "" where it is ssh's login folder; on Slurm it is the cluster's own.
     """
     from sky.client.cli import command  # noqa: PLC0415
 
@@ -135,7 +136,7 @@ def hosts(*, cluster: str) -> dict[str, Any]:
 
 
 def job(*, cluster: str, number: int | None) -> str | None:
-    """SkyPilot's word for how the job is, or None where it knows of none."""
+    """The job's state in SkyPilot; None where SkyPilot knows no such job."""
     import sky  # noqa: PLC0415
 
     states = sky.get(sky.job_status(cluster, None if number is None else [number]))
@@ -144,9 +145,9 @@ def job(*, cluster: str, number: int | None) -> str | None:
 
 
 def status(*, names: list[str] | None = None, refresh: bool = False) -> list[dict[str, Any]]:
-    """Clusters of this user: name, state, nodes, where, and whether a launch is under way.
+    """Clusters of this user: name, state, nodes, cloud, region, and whether a launch is in progress.
 
-    With `refresh` the provider is asked; a cluster that is gone there is left out.
+    With `refresh` the provider is asked; a cluster that no longer exists there is omitted.
     """
     import sky  # noqa: PLC0415
 
@@ -172,17 +173,17 @@ def status(*, names: list[str] | None = None, refresh: bool = False) -> list[dic
 
 
 def down(*, cluster: str) -> bool:
-    """Cancels a launch under way, takes the nodes down, looks that they are gone. Raises what fails last."""
+    """Cancels a launch in progress, takes the nodes down; returns whether they are gone. Raises the last failure."""
     import sky  # noqa: PLC0415
 
-    for left in range(DOWN_TRIES - 1, -1, -1):
+    for tries_left in range(DOWN_TRIES - 1, -1, -1):
         try:
             _cancel_launches(cluster)
             sky.get(sky.down(cluster))
         except sky.exceptions.ClusterDoesNotExist:
             pass
         except (RuntimeError, OSError, sky.exceptions.NetworkError, sky.exceptions.ClusterStatusFetchingError):
-            if not left:
+            if not tries_left:
                 raise
             time.sleep(2)
             continue
@@ -205,28 +206,28 @@ def _cancel_launches(cluster: str) -> None:
 
 
 def stop(*, cluster: str) -> None:
-    """Nodes without processors, disks kept."""
+    """Stops the nodes; keeps their disks."""
     import sky  # noqa: PLC0415
 
     sky.get(sky.stop(cluster))
 
 
 def start(*, cluster: str, idle_minutes: int | None) -> None:
-    """The same nodes again; what ran on them does not run any more."""
+    """Starts the stopped nodes again; what ran on them is not restarted."""
     import sky  # noqa: PLC0415
 
     sky.get(sky.start(cluster, idle_minutes_to_autostop=idle_minutes, down=idle_minutes is not None))
 
 
 def execute(*, task: Mapping[str, Any], cluster: str) -> dict[str, str]:
-    """Runs a task's command on nodes that are there."""
+    """Runs a task's command on existing nodes."""
     import sky  # noqa: PLC0415
 
     return {"request": str(sky.exec(sky.Task.from_yaml_config(dict(task)), cluster_name=cluster))}
 
 
 def logs(*, cluster: str, number: int | None, folder: str) -> list[str]:
-    """SkyPilot's own logs of a job, brought into `folder`; the files."""
+    """Copies SkyPilot's own logs of a job into `folder`; returns the files."""
     import sky  # noqa: PLC0415
 
     paths = sky.download_logs(cluster, None if number is None else [str(number)])
@@ -240,25 +241,25 @@ def logs(*, cluster: str, number: int | None, folder: str) -> list[str]:
 
 
 def cloudwatch(**given: Any) -> dict[str, Any]:
-    """See cloudwatch.py beside this file."""
+    """See cloudwatch.py in this folder."""
     spec = importlib.util.spec_from_file_location("mlcd_cloudwatch", Path(__file__).with_name("cloudwatch.py"))
     if spec is None or spec.loader is None:
-        raise ImportError("cloudwatch.py is not beside worker.py")
+        raise ImportError("cloudwatch.py is not in the folder of worker.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found: dict[str, Any] = module.figures(**given)
+    found: dict[str, Any] = module.metrics(**given)
     return found
 
 
 def stop_server(*, force: bool = False) -> bool:
-    """Stops the local API server where nothing is left on it, or always with `force`; whether it was stopped."""
+    """Stops the local API server if it is idle, or always with `force`; returns whether it was stopped."""
     import sky  # noqa: PLC0415
     from sky.client import sdk  # noqa: PLC0415
     from sky.server import common  # noqa: PLC0415
 
     if not common.is_api_server_local() or not sdk._local_api_server_running():
         return False
-    busy = any(request.cluster_name for request in sky.api_status())  # its own daemons are always under way
+    busy = any(request.cluster_name for request in sky.api_status())  # requests without a cluster are its own daemons
     if not force and (busy or sky.get(sky.status(all_users=True))):
         return False
     sky.api_stop()
@@ -274,7 +275,7 @@ OPS: dict[str, Callable[..., Any]] = {
         launch,
         poll,
         outcome,
-        said,
+        request_log,
         hosts,
         job,
         status,
@@ -290,7 +291,7 @@ OPS: dict[str, Callable[..., Any]] = {
 
 
 class _Text:
-    """What a stream of SkyPilot's output says, as text."""
+    """A stream that collects SkyPilot's output as text."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -300,7 +301,7 @@ class _Text:
         return len(text)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Nothing is buffered."""
 
 
 def answer(line: str) -> dict[str, Any]:
@@ -308,26 +309,26 @@ def answer(line: str) -> dict[str, Any]:
     asked = json.loads(line)
     try:
         return {"id": asked["id"], "value": OPS[asked["op"]](**asked.get("given", {}))}
-    except (Exception, SystemExit) as error:  # the edge of this program: mlcd decides what an error means
+    except (Exception, SystemExit) as error:  # the edge of this program: mlcd interprets the error
         types = [kind.__name__ for kind in type(error).__mro__]
         reasons = [f"{type(e).__name__}: {e}" for e in getattr(error, "failover_history", [])]
         return {"id": asked["id"], "error": {"types": types, "message": str(error), "reasons": reasons}}
 
 
-def mlcd_is_gone() -> None:
-    """Takes down what nobody released; then the server, if it is ours and empty."""
+def clean_up_after_mlcd() -> None:
+    """Takes down what nobody released; then stops the server, if this worker started it and it is idle."""
     for cluster in list(launched):
-        told = answer(json.dumps({"id": 0, "op": "down", "given": {"cluster": cluster}}))
-        sys.stderr.write(f"mlcd is gone; taking {cluster} down: {json.dumps(told)}\n")
+        result = answer(json.dumps({"id": 0, "op": "down", "given": {"cluster": cluster}}))
+        sys.stderr.write(f"mlcd is gone; taking {cluster} down: {json.dumps(result)}\n")
     if started_server.is_set():
         answer(json.dumps({"id": 0, "op": "stop_server"}))
 
 
 def main() -> int:
-    """Answers until the input is closed."""
+    """Answers requests until the input is closed."""
     sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != Path(__file__).resolve().parent]
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # SkyPilot prints; the answers keep their own way out
+    os.dup2(2, 1)  # SkyPilot prints to standard output; answers use a separate channel
     writing = threading.Lock()
 
     def reply(line: str) -> None:
@@ -337,12 +338,12 @@ def main() -> int:
                 channel.write(text + "\n")
                 channel.flush()
             except BrokenPipeError:
-                return  # mlcd is gone; the end of the input says so too
+                return  # mlcd is gone; the input is closed too
 
     with ThreadPoolExecutor(THREADS) as pool:
         for line in sys.stdin:
             pool.submit(reply, line)
-    mlcd_is_gone()
+    clean_up_after_mlcd()
     return 0
 
 

@@ -1,4 +1,4 @@
-"""A Slurm cluster as a cloud: partitions are the instance types, a lease is a batch job with an agent on each node."""
+"""A Slurm cluster as a cloud: partitions are instance types, and a lease is a batch job with an agent on each node."""
 
 from mlcd.clouds.slurm.engine import Slurm
 

@@ -1,4 +1,4 @@
-"""Slurm's own commands, run with a time limit; what they refuse comes back in Slurm's own words."""
+"""Runs Slurm's commands with a timeout; errors carry Slurm's own message."""
 
 import os
 import re
@@ -6,29 +6,29 @@ import subprocess
 
 from mlcd.errors import ProviderError
 
-PATIENCE_SECONDS = 30.0
-"""How long a command may take; a controller under load answers within seconds."""
+COMMAND_TIMEOUT_SECONDS = 30.0
+"""The timeout of a command; a controller under load answers within seconds."""
 
 _PREFIX = re.compile(r"^\w+: (?:error|fatal): ")
-_SILENT = ("Unable to contact slurm controller", "Socket timed out", "Connection refused", "Connection timed out")
+_UNREACHABLE = ("Unable to contact slurm controller", "Socket timed out", "Connection refused", "Connection timed out")
 _INHERITED = ("SLURM_CONF",)
 """Of mlcd's own SLURM_ variables, those that name the cluster; the others describe an allocation mlcd may run in."""
 
 
 class SlurmRefused(ProviderError):
-    """A command of Slurm's failed; `sentence` is what it said."""
+    """A Slurm command failed; `sentence` is its error message."""
 
     def __init__(self, command: str, sentence: str) -> None:
-        super().__init__(f"Slurm's {command} says: {sentence}")
+        super().__init__(f"Slurm's {command} failed: {sentence}")
         self.sentence = sentence
 
 
-class SlurmSilent(SlurmRefused):
-    """The controller did not answer: whether it did what it was asked is not known."""
+class SlurmUnreachable(SlurmRefused):
+    """The controller did not answer: whether it carried the command out is unknown."""
 
 
-def ask(*command: str, seconds: float = PATIENCE_SECONDS) -> str:
-    """The command's output. Raises SlurmRefused, SlurmSilent, and ProviderError where the command is not installed."""
+def ask(*command: str, seconds: float = COMMAND_TIMEOUT_SECONDS) -> str:
+    """The command's output. Raises SlurmRefused, SlurmUnreachable; ProviderError where it is not installed."""
     name = command[0]
     try:
         done = subprocess.run(  # noqa: S603 - a list of words, no shell; the program is looked up on the user's PATH
@@ -36,20 +36,22 @@ def ask(*command: str, seconds: float = PATIENCE_SECONDS) -> str:
         )
     except FileNotFoundError as error:
         raise ProviderError(
-            f"Slurm's {name} is not on PATH; run mlcd on a machine of the cluster that you submit jobs from, "
-            "or install Slurm's client commands there (Debian: slurm-client)"
+            f"Slurm's {name} is not on PATH; run mlcd on a machine from which you submit jobs to the cluster, "
+            "or install Slurm's client commands (Debian: slurm-client)"
         ) from error
     except subprocess.TimeoutExpired as error:
-        raise SlurmSilent(name, f"nothing, for {seconds:.0f} s; is the controller up? (scontrol ping)") from error
+        raise SlurmUnreachable(
+            name, f"no answer within {seconds:.0f} s; is the controller up? (scontrol ping)"
+        ) from error
     if done.returncode != 0:
-        said = _sentence(done.stderr) or _sentence(done.stdout) or f"nothing, with exit code {done.returncode}"
-        kind = SlurmSilent if any(words in done.stderr for words in _SILENT) else SlurmRefused
-        raise kind(name, said)
+        message = _sentence(done.stderr) or _sentence(done.stdout) or f"no message, exit code {done.returncode}"
+        kind = SlurmUnreachable if any(words in done.stderr for words in _UNREACHABLE) else SlurmRefused
+        raise kind(name, message)
     return done.stdout
 
 
 def rows(output: str, fields: int, command: str) -> list[list[str]]:
-    """Lines of `|`-separated fields; the last may hold the separator. Raises ProviderError for anything else."""
+    """Lines of `|`-separated fields; the last may contain the separator. Raises ProviderError for anything else."""
     found = [line.split("|", fields - 1) for line in output.splitlines() if line.strip()]
     for row in found:
         if len(row) != fields:
@@ -58,7 +60,7 @@ def rows(output: str, fields: int, command: str) -> list[list[str]]:
 
 
 def _sentence(text: str) -> str:
-    """The last thing that was said, without the program's name and what every refusal begins with."""
+    """The last line, without the program's name and the prefix that all refusals share."""
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         return ""
@@ -66,6 +68,6 @@ def _sentence(text: str) -> str:
 
 
 def _env() -> dict[str, str]:
-    """This process's variables, without those of an allocation or of a node that mlcd itself may run in."""
+    """This process's variables, without those of an allocation or node that mlcd itself may run in."""
     leak = re.compile(r"SLURM_|MLCD_(?:RANK|ADDRESSES|LEASE)$")
     return {name: value for name, value in os.environ.items() if name in _INHERITED or not leak.match(name)}

@@ -13,24 +13,24 @@ from mlcd.clouds.nodes import PREFIX, Leftover, NodeOrder
 from mlcd.clouds.processes import is_alive, started_at
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.clouds.slurm import job
-from mlcd.clouds.slurm.commands import SlurmRefused, SlurmSilent, ask
+from mlcd.clouds.slurm.commands import SlurmRefused, SlurmUnreachable, ask
 from mlcd.clouds.slurm.nodes import SlurmNodes
 from mlcd.clouds.slurm.partitions import Partition, read_partitions
-from mlcd.clouds.slurm.script import SCRIPT, batch_script, is_cut, submission
+from mlcd.clouds.slurm.script import SCRIPT, batch_script, is_limited_by_partition, submission
 from mlcd.errors import ProviderError, nearest
 from mlcd.trial.trial import FailureKind
 from mlcd.units import Usd
 
 NAME = "slurm"
 NOISE = 0.05
-"""Two runs on whole nodes of one partition deviate by a few percent; the network is shared with other jobs."""
+"""Two runs on whole nodes of one partition differ by a few percent; the network is shared with other jobs."""
 NETWORK_GBPS = 1.0
-"""Slurm does not know the bandwidth of its nodes. The same value for every partition tells a model nothing of it: what
-the network allows is found by the trials."""
+"""Slurm does not know its nodes' bandwidth. The same value for every partition carries no information for a model;
+trials measure what the network allows."""
 OWNER = "lease.json"
-"""In the lease's folder: which process on which machine has it."""
+"""A file in the lease's folder: which process on which machine owns the lease."""
 HEARTBEAT_SECONDS = 60.0
-"""A job whose folder was not touched within this time belongs to no living mlcd."""
+"""A job whose heartbeat file is older than this is not owned by a running mlcd."""
 
 COMMANDS = ("sinfo", "sbatch", "squeue", "scancel", "scontrol")
 
@@ -45,13 +45,13 @@ _NO_CAPACITY = (
     "Invalid generic resource (gres) specification",
     "Memory specification can not be satisfied",
 )
-"""What sbatch says when the nodes that were asked for are not to be had, though other nodes may be."""
+"""sbatch's messages when the requested nodes are unavailable; other nodes may still be available."""
 
 
 class Slurm:
     """The cluster that this machine submits jobs to (see mlcd.clouds.nodes.NodeEngine).
 
-    prices  of a node-hour, by partition: `resources.prices` of the job file
+    prices  per node-hour, by partition: `resources.prices` of the job file
     """
 
     name = NAME
@@ -60,12 +60,12 @@ class Slurm:
     def __init__(self, prices: Mapping[str, Usd]) -> None:
         self.prices = dict(prices)
         self.notes: tuple[str, ...] = ()
-        """What `offer` left out, and why: a sentence each, for the user."""
+        """What `offer` omitted, and why: one sentence each, for the user."""
 
     def offer(self) -> tuple[Instance, ...]:
-        """The partitions that have a price, take jobs and have nodes, in the order of the prices.
+        """The partitions that have a price, accept jobs and have nodes, in the order of `resources.prices`.
 
-        Raises ProviderError that says which line of the job file to change where none is left.
+        Raises ProviderError that states which line of the job file to change where there is none.
         """
         found = read_partitions()
         self._check_prices(found)
@@ -77,36 +77,38 @@ class Slurm:
                 notes.append(f"resources.prices: {_no_such(name, found)}")
                 continue
             if not partition.is_up or not partition.usable:
-                notes.append(f"partition {name} is left out: none of its nodes takes jobs now")
+                notes.append(f"partition {name} is skipped: none of its nodes accepts jobs now")
                 continue
             if partition.mixed:
-                notes.append(f"partition {name} has nodes of several sizes: what a trial measures depends on its nodes")
+                notes.append(
+                    f"partition {name} has nodes of several sizes: a trial's result depends on which nodes it gets"
+                )
             instances.append(self._instance(partition))
         unpriced = [name for name in found if name not in self.prices]
         if unpriced:
-            notes.append(f"without a price and left out: {', '.join(unpriced)} (add them to resources.prices)")
+            notes.append(f"skipped, because they have no price: {', '.join(unpriced)} (add them to resources.prices)")
         self.notes = tuple(notes)
         if not instances:
             raise ProviderError(f"no partition can be used: {'; '.join(notes)}")
         return tuple(instances)
 
     def most_nodes(self, instance: str) -> int | None:
-        """The nodes of a partition that take jobs, or its limit for one job where that is lower."""
+        """The nodes of a partition that accept jobs, or its limit for one job where that is lower."""
         return self._partition(instance).most_nodes
 
     def start(self, order: NodeOrder) -> SlurmNodes:
         """Submit the lease's batch job. Raises LeaseFailed (CAPACITY, unpaid) and ProviderError."""
         partition = self._partition(order.instance)
         if order.count > partition.most_nodes:
-            what = f"partition {order.instance} gives a job {partition.most_nodes} nodes at most, not {order.count}"
+            what = f"partition {order.instance} allows a job at most {partition.most_nodes} nodes (got {order.count})"
             raise LeaseFailed(FailureKind.CAPACITY, what, seconds=0.0, billed=False)
         (order.folder / SCRIPT).write_text(batch_script(order), encoding="utf-8")
         (order.folder / "heartbeat").touch()
         _write_owner(order.folder)
         try:
             answer = ask(*submission(order, partition))
-        except SlurmSilent:
-            self._withdraw(order.lease_id)
+        except SlurmUnreachable:
+            self._cancel_if_submitted(order.lease_id)
             raise
         except SlurmRefused as error:
             if any(error.sentence.startswith(words) for words in _NO_CAPACITY):
@@ -115,9 +117,11 @@ class Slurm:
             raise
         job_id = answer.strip().partition(";")[0]  # "ID" or "ID;CLUSTER"
         if not job_id.isdigit():
-            self._withdraw(order.lease_id)
+            self._cancel_if_submitted(order.lease_id)
             raise ProviderError(f"mlcd cannot read what Slurm's sbatch answered: {answer.strip()!r}")
-        return SlurmNodes(order, job_id, is_cut=is_cut(order.seconds, partition.max_minutes))
+        return SlurmNodes(
+            order, job_id, is_limited_by_partition=is_limited_by_partition(order.seconds, partition.max_minutes)
+        )
 
     def leftovers(self) -> tuple[Leftover, ...]:
         """This user's jobs with mlcd's prefix. Raises ProviderError."""
@@ -133,7 +137,7 @@ class Slurm:
         )
 
     def end(self, leftover: Leftover) -> None:
-        """Cancel every job of the lease and wait until none is listed. Raises ProviderError."""
+        """Cancel every job of the lease and wait until Slurm lists none. Raises ProviderError."""
         for found in job.listed(user=os.getuid(), name=leftover.lease_id):
             job.end(found.job_id)
 
@@ -147,12 +151,12 @@ class Slurm:
         if not self.prices:
             example = ", ".join(f"{name}: 1.00 USD" for name in found)
             raise ProviderError(
-                "Slurm does not know what its nodes cost; add what an hour of one node costs you, by partition, "
+                "Slurm does not know what its nodes cost; add the price of a node-hour, by partition, "
                 f"to the job file: `resources: {{infra: slurm, prices: {{{example}}}}}`"
             )
         for name, usd in self.prices.items():
             if usd.micros <= 0:
-                raise ProviderError(f"resources.prices: a node-hour of {name} must cost more than $0")
+                raise ProviderError(f"resources.prices.{name}: must be more than $0 a node-hour (got {usd})")
 
     def _instance(self, partition: Partition) -> Instance:
         tflops, memory_gib = _known_gpu(partition.gpu)
@@ -169,8 +173,8 @@ class Slurm:
             accelerator_memory_gib=memory_gib,
         )
 
-    def _withdraw(self, lease_id: str) -> None:
-        """Whether the job was taken is not known: look for it by name. What cannot be asked now, `mlcd down` finds."""
+    def _cancel_if_submitted(self, lease_id: str) -> None:
+        """Cancel, by name, a job that may have been submitted; where Slurm is unreachable, leave it to `mlcd down`."""
         try:
             self.end(Leftover(cloud=NAME, lease_id=lease_id, what="a job that may have been submitted"))
         except ProviderError:
@@ -178,7 +182,7 @@ class Slurm:
 
 
 def missing() -> tuple[str, ...]:
-    """Slurm's commands that are not on PATH; empty where a cluster may be there."""
+    """Slurm's commands that are not on PATH; empty where there may be a cluster."""
     return tuple(name for name in COMMANDS if shutil.which(name) is None)
 
 
@@ -189,7 +193,7 @@ def _no_such(name: str, found: Mapping[str, Partition]) -> str:
 
 
 def _known_gpu(gpu: str) -> tuple[float, float]:
-    """(TFLOPS, GiB) of a GPU by the name that the administrators gave it, where the catalog has the same; else 0."""
+    """(TFLOPS, GiB) of a GPU whose name in Slurm is also in the catalog; else (0, 0)."""
     for instance in load_catalog().instances:
         if gpu and instance.accelerator is not None and instance.accelerator.lower() == gpu.lower().replace("_", "-"):
             return instance.accelerator_tflops, instance.accelerator_memory_gib
@@ -202,7 +206,7 @@ def _write_owner(folder: Path) -> None:
 
 
 def _is_owned(found: job.Listed) -> bool:
-    """Whether its mlcd was heard of lately and, where that is a process of this machine, lives."""
+    """Whether the job's heartbeat is recent and its mlcd, if a process of this machine, still runs."""
     folder = Path(found.folder)
     try:
         if time.time() - (folder / "heartbeat").stat().st_mtime >= HEARTBEAT_SECONDS:
@@ -210,5 +214,5 @@ def _is_owned(found: job.Listed) -> bool:
         data = json.loads((folder / OWNER).read_text(encoding="utf-8"))
         pid, start = data["owner"]
         return data["host"] != socket.gethostname() or is_alive(int(pid), str(start))
-    except (OSError, ValueError, KeyError, TypeError):  # not there, or not what mlcd wrote
+    except (OSError, ValueError, KeyError, TypeError):  # missing, or not written by mlcd
         return False

@@ -1,4 +1,4 @@
-"""One batch job: how Slurm says it is, what that means for a lease, and its end."""
+"""One batch job: its state in Slurm, what that means for a lease, and how it is ended."""
 
 import re
 import time
@@ -12,7 +12,7 @@ WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED"})
 HELD = frozenset({"REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
 ON_NODES = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "SIGNALING", "RESIZING", "STAGE_OUT"})
 
-BAD_ENDS = {
+FAILED_STATES = {
     "NODE_FAIL": (FailureKind.LOST, "a node of the job went down"),
     "BOOT_FAIL": (FailureKind.LAUNCH, "a node did not start"),
     "PREEMPTED": (FailureKind.INTERRUPTED, "the job was preempted by another one"),
@@ -22,36 +22,36 @@ BAD_ENDS = {
     "TIMEOUT": (FailureKind.HANG, "the job's time limit was reached"),
     "REVOKED": (FailureKind.LOST, "another cluster of the federation took the job"),
 }
-"""What Slurm knows better than the agents do."""
+"""Ends that Slurm knows more about than the agents do."""
 
-_NEVER = re.compile(
+_PERMANENT_REASON = re.compile(
     r"Partition(NodeLimit|TimeLimit|Config|Down|Inactive)|BadConstraints|Invalid(Account|QOS)|AccountNotAllowed"
     r"|JobHeld\w+|DependencyNeverSatisfied|JobLaunchFailure|launch failed.*|(QOS|Assoc)(Max|Min)\w*Per(Job|Node)\w*"
 )
-"""Reasons of waiting that do not pass by themselves."""
+"""Reasons for waiting that do not resolve by themselves."""
 
 CANCEL_SECONDS = 45.0
-"""Until a cancelled job is killed outright: more than the 30 s that Slurm itself gives it (KillWait)."""
+"""How long to wait before killing a cancelled job: more than the 30 s that Slurm itself gives it (KillWait)."""
 KILL_SECONDS = 45.0
-"""Until a killed job that is still listed is reported."""
+"""How long a killed job may stay listed before that is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """What squeue says: a state such as RUNNING, and why the job waits or failed."""
+    """A job in squeue: a state such as RUNNING, and why the job waits or failed."""
 
     state: str
     reason: str
 
     @property
     def never_starts(self) -> bool:
-        """Whether it waits for what will not come."""
-        return self.state in HELD or (self.state in WAITING and _NEVER.fullmatch(self.reason) is not None)
+        """Whether it waits for something that will not happen."""
+        return self.state in HELD or (self.state in WAITING and _PERMANENT_REASON.fullmatch(self.reason) is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A job in the queue, with the folder it works in."""
+    """A job in the queue, with its working folder."""
 
     job_id: str
     state: str
@@ -60,7 +60,7 @@ class Listed:
 
 
 def view(job_id: str) -> JobView | None:
-    """How a job is or, for some minutes, how it ended; None when Slurm has forgotten it. Raises ProviderError."""
+    """A job's state; for some minutes after its end, how it ended; then None. Raises ProviderError."""
     try:
         output = ask("squeue", "--noheader", "--states=all", f"--jobs={job_id}", "--format=%T|%r")
     except SlurmRefused as error:
@@ -72,14 +72,14 @@ def view(job_id: str) -> JobView | None:
 
 
 def listed(*, user: int, name: str = "") -> tuple[Listed, ...]:
-    """The user's jobs that have not ended, by their name where one is given. Raises ProviderError."""
+    """The user's jobs that have not ended; with `name`, only those of that name. Raises ProviderError."""
     named = (f"--name={name}",) if name else ()
     output = ask("squeue", "--noheader", f"--user={user}", *named, "--format=%A|%T|%j|%Z")
     return tuple(Listed(*row) for row in rows(output, 4, "squeue"))
 
 
 def end(job_id: str) -> None:
-    """Cancel a job; returns when Slurm lists it no more. Raises ProviderError when it stays."""
+    """Cancel a job; returns when Slurm no longer lists it. Raises ProviderError where it stays listed."""
     _cancel(job_id)
     if _gone_within(job_id, CANCEL_SECONDS):
         return
@@ -87,7 +87,7 @@ def end(job_id: str) -> None:
     if not _gone_within(job_id, KILL_SECONDS):
         raise ProviderError(
             f"Slurm still lists job {job_id}, {CANCEL_SECONDS + KILL_SECONDS:.0f} s after it was cancelled; "
-            f"a node of it may not answer: see `scontrol show job {job_id}`, and ask the cluster's administrators"
+            f"one of its nodes may not respond: see `scontrol show job {job_id}`, and ask the cluster's administrators"
         )
 
 
@@ -100,13 +100,13 @@ def _cancel(job_id: str, *options: str) -> None:
 
 
 def _gone_within(job_id: str, seconds: float) -> bool:
-    give_up = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     pause = 0.1
     while _is_listed(job_id):
-        if time.monotonic() >= give_up:
+        if time.monotonic() >= deadline:
             return False
         time.sleep(pause)
-        pause = min(2 * pause, 2.0)  # the controller serves others too
+        pause = min(2 * pause, 2.0)  # spare the controller, which serves other users too
     return True
 
 

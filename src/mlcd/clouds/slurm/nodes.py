@@ -1,4 +1,4 @@
-"""The nodes of one lease: a batch job and the lease's folder, which the nodes see too."""
+"""The nodes of one lease: a batch job, and the lease's folder, which the nodes share."""
 
 import json
 import math
@@ -8,29 +8,29 @@ from pathlib import Path
 from mlcd.clouds.nodes import NodeOrder, NodesState
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.clouds.slurm import job
-from mlcd.clouds.slurm.commands import SlurmRefused, SlurmSilent, ask
+from mlcd.clouds.slurm.commands import SlurmRefused, SlurmUnreachable, ask
 from mlcd.clouds.slurm.script import OUTPUT
 from mlcd.errors import ProviderError
 from mlcd.trial.trial import FailureKind
 from mlcd.units import format_seconds
 
 POLL_SECONDS = 1.0
-"""Between two questions to the controller; the files of the lease are looked at each time."""
-SILENCE_SECONDS = 300.0
-"""A controller may be restarted while jobs run; one that is silent for longer is taken for gone."""
-QUEUE_SHARE = 0.5
-"""Of the authorised seconds that a job may wait in the queue: one that starts later has too little left to be of use,
-and nothing was paid for until then."""
+"""The interval between queries to the controller; the lease's files are read on every call."""
+CONTROLLER_LOST_SECONDS = 300.0
+"""A controller may restart while jobs run; one that does not answer for longer counts as lost."""
+MAX_QUEUE_SHARE = 0.5
+"""The share of the authorised time that a job may wait in the queue: if it starts later, too little time remains to be
+useful. Waiting is not paid for."""
 FILES_SECONDS = 15.0
-"""After a job's end, until what the nodes wrote must be seen here: network file systems keep old views for seconds."""
+"""How long after a job's end its nodes' files may take to appear: network file systems cache for seconds."""
 
 
 class SlurmNodes:
-    """A batch job's nodes (see mlcd.clouds.nodes.Nodes), which can be suspended where the user may do that."""
+    """A batch job's nodes (see mlcd.clouds.nodes.Nodes); can be suspended where the user has the permission."""
 
-    def __init__(self, order: NodeOrder, job_id: str, *, is_cut: bool) -> None:
+    def __init__(self, order: NodeOrder, job_id: str, *, is_limited_by_partition: bool) -> None:
         self.order, self.job_id = order, job_id
-        self._is_cut = is_cut
+        self._is_limited_by_partition = is_limited_by_partition
         self._seen: job.JobView | None = job.JobView("PENDING", "None")
         self._ordered_at = self._asked_at = self._answered_at = time.monotonic()
         self._touched_at = -math.inf
@@ -39,43 +39,43 @@ class SlurmNodes:
 
     @property
     def waits_for(self) -> str:
-        """Why the job has not started, in Slurm's word: Resources, Priority, ...; "" once it has."""
+        """Slurm's reason why the job has not started: Resources, Priority, ...; "" once it has."""
         seen = self._seen
         return seen.reason if seen is not None and seen.state in job.WAITING and seen.reason != "None" else ""
 
     def state(self) -> NodesState:
-        """How they are; see Nodes."""
+        """See mlcd.clouds.nodes.Nodes."""
         if self._is_released:
             return NodesState.ENDED
         self._touch()
         exits = [self._exit(rank) for rank in range(self.order.count)]
         if all(found is not None and found.get("code") == 0 for found in exits):
             return NodesState.ENDED
-        seen = self._look()
+        seen = self._poll_slurm()
         if seen is not None and (seen.state in job.WAITING or seen.state in job.HELD):
             return self._waiting(seen)
         is_over = seen is None or seen.state not in job.ON_NODES
-        if is_over and seen is not None and seen.state in job.BAD_ENDS:
-            raise self._bad_end(seen)
+        if is_over and seen is not None and seen.state in job.FAILED_STATES:
+            raise self._failed_state(seen)
         if not is_over and not all(exits):
-            return NodesState.RUNNING if self._agents() == self.order.count else NodesState.STARTING
+            return NodesState.RUNNING if self._agents_started() == self.order.count else NodesState.STARTING
         if is_over and all(exits):
             return NodesState.ENDED
-        # All agents have ended and Slurm may yet tell why, or the job has and the agents' files are on their way.
+        # All agents have ended and Slurm may still report why; or the job has ended and the agents' files are late.
         if self._over_since is None:
             self._over_since = time.monotonic()
         if time.monotonic() - self._over_since < FILES_SECONDS:
             return NodesState.RUNNING
         if all(exits):
             return NodesState.ENDED
-        raise self._silent_end(seen, [rank for rank, found in enumerate(exits) if found is None])
+        raise self._end_without_exit_file(seen, [rank for rank, found in enumerate(exits) if found is None])
 
     def ask_to_stop(self) -> None:
-        """By the file `stop`."""
+        """See mlcd.clouds.nodes.Nodes."""
         (self.order.folder / "stop").touch()
 
     def used_seconds(self) -> float | None:
-        """What the agents wrote at their end; None before."""
+        """The sum that the agents reported when they ended; None before."""
         used = []
         for rank in range(self.order.count):
             seconds = (self._exit(rank) or {}).get("cpu_seconds")
@@ -85,98 +85,98 @@ class SlurmNodes:
         return sum(used)
 
     def release(self) -> None:
-        """Cancel the job and wait until Slurm lists it no more. Raises ProviderError where it cannot be ended."""
+        """Cancel the job and wait until Slurm no longer lists it. Raises ProviderError where it cannot be ended."""
         if not self._is_released:
             job.end(self.job_id)
             self._is_released = True
 
     def suspend(self) -> None:
-        """By `scontrol suspend`: Slurm stops the processes within some seconds.
+        """Runs `scontrol suspend`: Slurm pauses the processes within some seconds.
 
-        Raises ProviderError where the user may not do that: many clusters keep it to their operators.
+        Raises ProviderError where the user is not allowed to: many clusters reserve it for operators.
         """
         self._control("suspend")
 
     def resume(self) -> None:
-        """It goes on; the heartbeat is fresh by then. Raises ProviderError."""
+        """Runs `scontrol resume`, after refreshing the heartbeat. Raises ProviderError."""
         self._touch()
         self._control("resume")
 
-    # ---- what is seen
+    # ---- observing the job
 
     def _touch(self) -> None:
-        """At most once a second: on a network file system it is a question to the server."""
+        """Refresh the heartbeat, at most once a second: on a network file system each touch is a request."""
         if time.monotonic() - self._touched_at >= POLL_SECONDS:
             (self.order.folder / "heartbeat").touch()
             self._touched_at = time.monotonic()
 
-    def _look(self) -> job.JobView | None:
-        """What Slurm last said. A silent controller is forgiven for a while: the job runs on without it."""
+    def _poll_slurm(self) -> job.JobView | None:
+        """The job's last known state. Tolerates an unreachable controller for a while: the job runs without it."""
         now = time.monotonic()
         if now - self._asked_at < POLL_SECONDS:
             return self._seen
         self._asked_at = now
         try:
             self._seen = job.view(self.job_id)
-        except SlurmSilent as error:
-            if now - self._answered_at > SILENCE_SECONDS:
-                message = f"{error}; nothing is known of job {self.job_id} for {SILENCE_SECONDS:.0f} s"
+        except SlurmUnreachable as error:
+            if now - self._answered_at > CONTROLLER_LOST_SECONDS:
+                message = f"{error}; no news of job {self.job_id} for {CONTROLLER_LOST_SECONDS:.0f} s"
                 raise LeaseFailed(FailureKind.LOST, message, seconds=0.0) from error
         else:
             self._answered_at = now
         return self._seen
 
-    def _agents(self) -> int:
-        return sum((self._own(rank) / "agent.pid").exists() for rank in range(self.order.count))
+    def _agents_started(self) -> int:
+        return sum((self._node_folder(rank) / "agent.pid").exists() for rank in range(self.order.count))
 
     def _exit(self, rank: int) -> dict[str, object] | None:
-        """A node's exit.json; None while there is none."""
+        """A node's exit.json; None while it does not exist."""
         try:
-            found = json.loads((self._own(rank) / "exit.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):  # not there, or not whole yet on this side of a network file system
+            found = json.loads((self._node_folder(rank) / "exit.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # missing, or still incomplete on this side of a network file system
             return None
         return found if isinstance(found, dict) and found else None
 
-    def _own(self, rank: int) -> Path:
+    def _node_folder(self, rank: int) -> Path:
         return self.order.folder / f"node-{rank}"
 
-    # ---- what it means
+    # ---- interpreting its state
 
     def _waiting(self, seen: job.JobView) -> NodesState:
         if seen.never_starts:
-            what = f"Slurm will not start job {self.job_id} ({self._wanted()}): {seen.reason}"
+            what = f"Slurm will not start job {self.job_id} ({self._requested()}): {seen.reason}"
             raise LeaseFailed(FailureKind.CAPACITY, what, seconds=0.0, billed=False)
         waited = time.monotonic() - self._ordered_at
-        if seen.state == "PENDING" and waited > QUEUE_SHARE * self.order.seconds:
+        if seen.state == "PENDING" and waited > MAX_QUEUE_SHARE * self.order.seconds:
             what = (
-                f"Slurm job {self.job_id} ({self._wanted()}) was still in the queue after {format_seconds(waited)}, "
-                f"waiting for: {seen.reason}; give it longer (search.trial.minutes), or come back when nodes are free"
+                f"Slurm job {self.job_id} ({self._requested()}) was still in the queue after {format_seconds(waited)}, "
+                f"waiting for: {seen.reason}; allow more time (search.trial.minutes), or try again when nodes are free"
             )
             raise LeaseFailed(FailureKind.CAPACITY, what, seconds=0.0, billed=False)
         return NodesState.STARTING
 
-    def _bad_end(self, seen: job.JobView) -> LeaseFailed:
-        kind, words = job.BAD_ENDS[seen.state]
-        if seen.state == "TIMEOUT" and self._is_cut:
-            # Not the job's fault: it may go on from its checkpoint.
-            kind, words = FailureKind.INTERRUPTED, f"partition {self.order.instance} lets no job run longer"
-        billed = self._agents() > 0 or seen.state not in ("CANCELLED", "REVOKED", "DEADLINE")
+    def _failed_state(self, seen: job.JobView) -> LeaseFailed:
+        kind, words = job.FAILED_STATES[seen.state]
+        if seen.state == "TIMEOUT" and self._is_limited_by_partition:
+            # Not the job's fault: it may continue from its checkpoint.
+            kind, words = FailureKind.INTERRUPTED, f"partition {self.order.instance} allows no longer run"
+        billed = self._agents_started() > 0 or seen.state not in ("CANCELLED", "REVOKED", "DEADLINE")
         why = "" if seen.reason in ("", "None") else f" ({seen.reason})"
         return LeaseFailed(kind, f"Slurm job {self.job_id}: {words}{why}", seconds=0.0, billed=billed)
 
-    def _silent_end(self, seen: job.JobView | None, ranks: list[int]) -> LeaseFailed:
-        """The job is over and some agents did not say how."""
-        said = self._last_words()
-        if self._agents() == 0:
-            what = f"Slurm job {self.job_id} started nothing on its nodes: {said or 'it said nothing'}"
+    def _end_without_exit_file(self, seen: job.JobView | None, ranks: list[int]) -> LeaseFailed:
+        """The job has ended, and some agents left no exit.json."""
+        error = self._last_error()
+        if self._agents_started() == 0:
+            what = f"Slurm job {self.job_id} started nothing on its nodes: {error or 'no output'}"
             return LeaseFailed(FailureKind.LAUNCH, what, seconds=0.0)
-        how = "is not known to Slurm any more" if seen is None else f"ended ({seen.state})"
+        how = "is no longer known to Slurm" if seen is None else f"ended ({seen.state})"
         nodes = ", ".join(map(str, ranks))
-        what = f"Slurm job {self.job_id} {how} and nothing came from node {nodes}{': ' + said if said else ''}"
+        what = f"Slurm job {self.job_id} {how}; node {nodes} left no exit.json{': ' + error if error else ''}"
         return LeaseFailed(FailureKind.LOST, what, seconds=0.0)
 
-    def _last_words(self) -> str:
-        """The last error that srun or the shell wrote, but that something ended; else their last line."""
+    def _last_error(self) -> str:
+        """The last error of srun or the shell, except "Exited with exit code"; else their last line."""
         try:
             text = (self.order.folder / OUTPUT).read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -185,7 +185,7 @@ class SlurmNodes:
         errors = [line for line in lines if "error" in line and "Exited with exit code" not in line]
         return (errors or lines or [""])[-1]
 
-    def _wanted(self) -> str:
+    def _requested(self) -> str:
         return f"{self.order.count} x {self.order.instance}"
 
     def _control(self, action: str) -> None:

@@ -9,18 +9,18 @@ from mlcd.errors import ProviderError
 
 _FORMAT = "%R|%a|%N|%c|%m|%T|%s|%l|%G"
 _FLAGS = "*~#!%$@^-+"
-_GONE = ("down", "drain", "fail", "error", "inval", "unk", "maint", "future", "perfctrs", "blocked")
-"""How the states of nodes begin that take no job now."""
+_UNUSABLE_STATES = ("down", "drain", "fail", "error", "inval", "unk", "maint", "future", "perfctrs", "blocked")
+"""Prefixes of the states of nodes that accept no job now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """One partition. CPUs, memory and GPUs are of the smallest of its nodes: what every node has.
+    """One partition. CPUs, memory and GPUs are those of its smallest node: what every node has.
 
-    usable       nodes that take jobs, now or once they are free
-    most         nodes that one job may have; None without a limit
-    max_minutes  that a job may run; None without a limit
-    mixed        its nodes are not all alike
+    usable       nodes that accept jobs, now or once they are free
+    most         the most nodes of one job; None without a limit
+    max_minutes  the longest run of a job; None without a limit
+    mixed        whether its nodes differ
     """
 
     name: str
@@ -36,7 +36,7 @@ class Partition:
 
     @property
     def most_nodes(self) -> int:
-        """How many nodes one job can have."""
+        """The most nodes that one job can have."""
         return self.usable if self.most is None else min(self.usable, self.most)
 
 
@@ -54,12 +54,12 @@ class _Node:
 
 
 def read_partitions() -> dict[str, Partition]:
-    """Every partition that this user sees, by name. Raises ProviderError."""
+    """Every partition visible to this user, by name. Raises ProviderError."""
     return parse_partitions(ask("sinfo", "--noheader", "--Node", f"--format={_FORMAT}"))
 
 
 def parse_partitions(output: str) -> dict[str, Partition]:
-    """From a line for each node of each partition. Raises ProviderError for a line it cannot read."""
+    """Partitions from a line for each node of each partition. Raises ProviderError for a line it cannot read."""
     by_name: dict[str, list[_Node]] = {}
     for row in rows(output, _FORMAT.count("|") + 1, "sinfo"):
         try:
@@ -89,7 +89,7 @@ def _partition(name: str, nodes: Sequence[_Node]) -> Partition:
 def _node(row: Sequence[str]) -> _Node:
     name, up, _, cpus, memory, state, size, limit, gres = row
     gpus, gpu = parse_gpus(gres)
-    is_usable = "*" not in state and not state.rstrip(_FLAGS).lower().startswith(_GONE)
+    is_usable = "*" not in state and not state.rstrip(_FLAGS).lower().startswith(_UNUSABLE_STATES)
     most = size.rpartition("-")[2]
     return _Node(
         partition=name,

@@ -1,4 +1,4 @@
-"""The batch job of a lease: how sbatch is called, and the script it runs on the first node."""
+"""The batch job of a lease: the sbatch command, and the script it runs on the first node."""
 
 import math
 import shlex
@@ -10,7 +10,7 @@ from mlcd.clouds.slurm.partitions import Partition
 
 SCRIPT = "slurm.sh"
 OUTPUT = "slurm.out"
-"""In the lease's folder: the batch job, and what Slurm says about it. The job's own output is in node-R/log.txt."""
+"""Files in the lease's folder: the batch script, and Slurm's output. The job's own output is in node-R/log.txt."""
 
 _ADDRESSES = """\
 if ! command -v scontrol > /dev/null; then
@@ -30,16 +30,16 @@ for node in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do
 done
 export MLCD_ADDRESSES="$addresses"
 """
-"""Slurm's own address of each node, in the order of the ranks, as a number: the nodes of a job find each other by it
-whatever their names are. A name that stands for the node itself (127.0.1.1 in many /etc/hosts) stays a name."""
+"""Slurm's address of each node, in order of rank, as an IP address, so that nodes find each other whatever their names
+are. A name that resolves to loopback (127.0.1.1 in many /etc/hosts) stays a name."""
 
 
 def submission(order: NodeOrder, partition: Partition) -> list[str]:
     """The sbatch command of a lease.
 
-    A price is for a whole node, so whole nodes are asked for: with `--exclusive` nobody else's job is measured, and all
-    processors, GPUs and memory of the node are the job's. `--no-requeue`: a job that lost a node is not started again
-    behind mlcd's back. `--time` is Slurm's own dead-man's switch.
+    Prices are per node, so whole nodes are requested: with `--exclusive` no other job disturbs the measurement, and all
+    CPUs, GPUs and memory of the node belong to the job. `--no-requeue`: Slurm does not restart a job that lost a node
+    without mlcd's knowledge. `--time` is Slurm's own dead-man's switch.
     """
     folder = str(order.folder)
     command = [
@@ -55,7 +55,7 @@ def submission(order: NodeOrder, partition: Partition) -> list[str]:
         "--export=ALL",
         f"--time={time_limit(order.seconds, partition.max_minutes)}",
         f"--chdir={folder}",
-        f"--output={pattern(f'{folder}/{OUTPUT}')}",
+        f"--output={escaped_path(f'{folder}/{OUTPUT}')}",
         "--open-mode=append",
     ]
     if partition.gpus:
@@ -64,17 +64,17 @@ def submission(order: NodeOrder, partition: Partition) -> list[str]:
 
 
 def batch_script(order: NodeOrder) -> str:
-    """What sbatch runs: the nodes' addresses, then one agent on each node until all have ended."""
+    """The script for sbatch: sets the nodes' addresses, then runs one agent on each node until all have ended."""
     srun = [
         "srun",
         f"--nodes={order.count}",
         f"--ntasks={order.count}",
         "--ntasks-per-node=1",
         "--distribution=block",
-        "--cpu-bind=none",  # the agent's processes are the node's: no one of them is bound to the agent's processor
+        "--cpu-bind=none",  # the job may use the whole node, not only the agent's CPU
         "--mpi=none",
         "--input=none",
-        "--kill-on-bad-exit=0",  # a node that failed is seen by mlcd, which decides; a server may outlive its workers
+        "--kill-on-bad-exit=0",  # mlcd decides what a failed node means; a server may outlive its workers
         "--wait=0",
     ]
     python = shlex.quote(str(Path(sys.executable).parent))
@@ -82,28 +82,27 @@ def batch_script(order: NodeOrder) -> str:
         "#!/bin/sh\n"
         f"# {order.lease_id}: written by mlcd\n"
         f"export MLCD_LEASE={shlex.quote(order.lease_id)}\n"
-        f'export PATH={python}:"$PATH"  # `python` is mlcd\'s own, as long as the job does not say otherwise\n'
+        f'export PATH={python}:"$PATH"  # `python` is mlcd\'s own unless the job changes PATH\n'
         f"{_ADDRESSES}"
         f"exec {shlex.join(srun)} {shlex.join(agent_command(order.folder, lifeline='file'))}\n"
     )
 
 
 def time_limit(seconds: float, max_minutes: int | None) -> str:
-    """Minutes for `--time`: one more than the agents need to end by themselves, as far as the partition allows.
+    """Minutes for `--time`: one more than the agents need to end by themselves, at most the partition's limit.
 
-    The seconds are what was authorised, not what the job needs, so a partition that allows less is asked for all it
-    allows.
+    The seconds are what was authorised, not what the job needs, so on a partition that allows less, its limit is used.
     """
     wanted = math.inf if math.isinf(seconds) else math.ceil(seconds / 60) + 1
     allowed = min(wanted, math.inf if max_minutes is None else max_minutes)
     return "UNLIMITED" if math.isinf(allowed) else str(int(allowed))
 
 
-def is_cut(seconds: float, max_minutes: int | None) -> bool:
-    """Whether the partition ends the job before the order's seconds are over."""
+def is_limited_by_partition(seconds: float, max_minutes: int | None) -> bool:
+    """Whether the partition's limit ends the job before the order's seconds are over."""
     return max_minutes is not None and max_minutes * 60 < seconds
 
 
-def pattern(path: str) -> str:
-    """A path for --output, where Slurm replaces %j and the like."""
+def escaped_path(path: str) -> str:
+    """A path for --output, escaped: Slurm would replace %j and the like."""
     return path.replace("%", "%%")

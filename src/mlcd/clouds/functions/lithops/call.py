@@ -1,4 +1,4 @@
-"""What a function is told, and what it reports. Both travel pickled: plain values only."""
+"""The order that a function gets, and its report. Both are pickled: plain values only."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -8,22 +8,22 @@ from mlcd.workloads.data import Layout
 
 
 class Sync(StrEnum):
-    """How functions keep in step inside an epoch; at its end there is a barrier in every mode."""
+    """How functions synchronise within an epoch; every mode has a barrier at its end."""
 
     HSP = "hsp"
-    """Nobody waits: each takes in what others have pushed when it pushes (hybrid synchronous parallel)."""
+    """No function waits: each merges what others have pushed when it pushes (hybrid synchronous parallel)."""
     BSP = "bsp"
-    """Everybody waits for everybody after every step."""
+    """All functions wait for each other after every step (bulk synchronous parallel)."""
     ASP = "asp"
-    """Nobody waits, not even at the end: the epoch is over when as many steps were made as it has, by whomever."""
+    """No function waits, not even at the end: the epoch ends once its number of steps was made, by any functions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """Trouble made on purpose, for tests and benchmarks; the same for the same seed.
+    """Injected faults, for tests and benchmarks; the same for the same seed.
 
-    fail_share      of calls that die, at a step by chance, on their first attempt
-    pause_share     of steps before which a function pauses for `pause_seconds`
+    fail_share      share of calls that die, at a random step, on their first attempt
+    pause_share     share of steps before which a function pauses for `pause_seconds`
     slow_shards     shards whose first attempt pauses before every step
     """
 
@@ -36,10 +36,10 @@ class Faults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSource:
-    """Where the samples lie, and what is made of them.
+    """Where the samples are stored, and which model is trained on them.
 
-    rows, held  rows to train on, and behind them rows to tell the loss by
-    model       a built-in name, or MODULE:FUNCTION of the user's own file, which lies in storage as `model.py`
+    rows, held  rows to train on, and after them held-out rows to measure the loss on
+    model       a built-in name, or MODULE:FUNCTION of the user's own file, which is in storage as `model.py`
     """
 
     x_key: str
@@ -57,16 +57,17 @@ class CallOrder:
     """One function's work: a shard of an epoch, from where its last attempt stopped.
 
     start_key    the parameters to start from; "" before the first epoch: the model's own
-    batch        samples of a step of all functions together; rate: of that step
-    share        of the epoch's samples that this part of it has
-    pushes       how often a function tells the others of its steps, spread over the part (HSP, ASP)
-    fan_in       of how many others it takes in the steps while the epoch runs; all come in at the barrier
-    seconds      it ends by itself before this, and leaves the rest to another call
-    bucket       where the objects lie; "" is Lithops' own
-    processor_share   of one processor that its memory pays for; None: the cloud sees to that
+    batch        samples of a step of all functions together
+    rate         learning rate of that step
+    share        share of the epoch's samples that this part of it processes
+    pushes       how often a function pushes its steps to the others, spread over the part (HSP, ASP)
+    fan_in       from how many others it merges steps while the epoch runs; the barrier merges all
+    seconds      the function ends before this, and leaves the rest to another call
+    bucket       where the objects are; "" is Lithops' own
+    processor_share   share of one CPU that its memory size pays for; None: the cloud enforces it
     """
 
-    trial: EpochTry
+    epoch_try: EpochTry
     source: ShardSource
     shard: int
     shards: int
@@ -90,13 +91,15 @@ class CallOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallReport:
-    """What a function says at its end.
+    """A function's report when it ends.
 
-    steps      of its shard that are in storage now; done: whether that is all of them
+    steps      steps of its shard that are in storage now
+    done       whether those are all of them
+    closed     whether it closed the epoch
     fetch, compute, update   seconds of its work: reading data and parameters; gradients; pushing, reading, closing
-    waited     seconds spent waiting for others (in `update`, too)
-    failed     why it gave up, and another call may succeed; "" otherwise
-    broken     why the user's model cannot be trained, whoever tries; "" otherwise
+    waited     seconds spent waiting for others (included in `update`)
+    failed     why it gave up although another call may succeed; "" otherwise
+    broken     why the user's model cannot be trained by any call; "" otherwise
     """
 
     shard: int

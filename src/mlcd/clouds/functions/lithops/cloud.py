@@ -1,4 +1,4 @@
-"""`lithops/BACK_END`: the seam. One epoch of real functions, from the parameters before it to its barrier."""
+"""`lithops/BACK_END` as a FunctionCloud: runs one epoch of real functions to its barrier."""
 
 import json
 import math
@@ -14,7 +14,7 @@ from mlcd.clouds.functions.lithops.call import CallOrder, Faults, ShardSource, S
 from mlcd.clouds.functions.lithops.invoker import Call, Invoker
 from mlcd.clouds.functions.lithops.object_store import ObjectStore
 from mlcd.clouds.functions.lithops.objects import EpochTry, ShardUpdate, data_key, outcome_key, run_prefix
-from mlcd.clouds.functions.lithops.watch import Broken, CallWatch, Ended, TooManyFailures
+from mlcd.clouds.functions.lithops.watch import CallWatch, Ended, TooManyFailures, UntrainableModel
 from mlcd.clouds.functions.lithops.worker import train_shard
 from mlcd.clouds.functions.provider import EpochFailed, EpochOrder
 from mlcd.errors import MlcdError, ProviderError
@@ -28,22 +28,22 @@ from mlcd.workloads.data import Layout, Samples
 MB_PER_PROCESSOR = 1769
 """AWS Lambda gives one vCPU at this size and a share in proportion below it (its developer guide, 2024)."""
 
-SILENT_SECONDS = 30.0
-"""What a call that nobody waited for and that told nothing is taken to have run."""
+UNREPORTED_CALL_SECONDS = 30.0
+"""The assumed duration of a call that nobody waited for and that reported nothing."""
 
-ENDING_SECONDS = 1.0
-"""What is left of an epoch's time to end the calls that still run."""
-LAST_PUTS = 2
-"""What is asked of the storage after an epoch's bill is made: its outcome, and a listing of what may go."""
+END_CALLS_SECONDS = 1.0
+"""The part of an epoch's time reserved for ending the calls that still run."""
+CLOSING_PUTS = 2
+"""Storage requests after an epoch's cost is computed: one for its outcome, one to list what can be deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionWorkload:
-    """What is trained.
+    """The training.
 
     model    a built-in name, or MODULE:FUNCTION; then `module` is the text of MODULE.py
-    pushes   how often a function tells the others of its steps in an epoch
-    fan_in   of how many others it takes them in before the barrier
+    pushes   how often a function pushes its steps to the others in an epoch
+    fan_in   from how many others it merges them before the barrier
     """
 
     model: str
@@ -60,7 +60,7 @@ class LithopsCloud:
     """See mlcd.clouds.functions.provider for the contract, docs/serverless.md for the scheme.
 
     calls   of the last epoch that was run, as they were billed
-    folder  where the objects lie on this machine; Lithops' own temporary folder does not outlive it
+    folder  where to keep the objects on this machine: unlike Lithops' own temporary folder, it outlives the process
     """
 
     simulated = False
@@ -84,73 +84,75 @@ class LithopsCloud:
         self._local = backend == "localhost"
         on_disk = self._invoker.storage.backend == "localhost"
         self._bucket = str(folder.absolute()) if folder and on_disk else ""
-        self._shelf = ObjectStore(self._invoker.storage, self._bucket)
+        self._store = ObjectStore(self._invoker.storage, self._bucket)
 
     def run_epoch(self, order: EpochOrder) -> Epoch:
-        """See the contract."""
+        """See mlcd.clouds.functions.provider."""
         begun, self.calls = time.monotonic(), ()
-        puts, gets = self._shelf.puts, self._shelf.gets
+        puts, gets = self._store.puts, self._store.gets
         try:
-            source, start_key = self._staged(order.run_id), self._start_key(order)
+            source, start_key = self._upload_data(order.run_id), self._start_key(order)
         except MlcdError:
             raise
-        except Exception as error:  # each cloud's storage has errors of its own
+        except Exception as error:  # each cloud's storage raises its own errors
             raise self._invoker.unusable(error) from error
-        trial = EpochTry(run_id=order.run_id, epoch=order.number, token=uuid.uuid4().hex[:12])
-        orders = [self._call_order(order, trial, source, start_key, shard) for shard in range(order.fleet.functions)]
-        going = _Going(trial=trial, order=order, begun=begun, puts=puts, gets=gets)
+        epoch_try = EpochTry(run_id=order.run_id, epoch=order.number, token=uuid.uuid4().hex[:12])
+        orders = [
+            self._call_order(order, epoch_try, source, start_key, shard) for shard in range(order.fleet.functions)
+        ]
+        running = _RunningEpoch(epoch_try=epoch_try, order=order, begun=begun, puts=puts, gets=gets)
         watch = CallWatch(
             lambda some: self._invoke(order, some),
             orders,
             repeats=self.problem.repeats(order.fleet.functions),
-            deadline=begun + order.seconds - min(ENDING_SECONDS, 0.1 * order.seconds),
+            deadline=begun + order.seconds - min(END_CALLS_SECONDS, 0.1 * order.seconds),
         )
         try:
-            watch.until_done(lambda: self.workload.sync is Sync.ASP and self._end(trial) is not None)
-            end = self._end(trial)
+            watch.until_done(lambda: self.workload.sync is Sync.ASP and self._end(epoch_try) is not None)
+            end = self._end(epoch_try)
             if end is None:
                 watch.again(orders[0])
-                end = self._end(trial)
+                end = self._end(epoch_try)
             seconds = time.monotonic() - begun
-        except (TimeoutError, TooManyFailures, Broken) as error:
-            self._finish(going, watch)
-            raise self._failure(going, error, watch) from error
+        except (TimeoutError, TooManyFailures, UntrainableModel) as error:
+            self._finish(running, watch)
+            raise self._failure(running, error, watch) from error
         except BaseException:
-            self._finish(going, watch)
+            self._finish(running, watch)
             raise
-        self._finish(going, watch)
+        self._finish(running, watch)
         if end is None:
-            raise ProviderError(f"nothing whole lies below {trial.prefix}end/: the storage lost what was written")
-        return self._outcome(going, watch, *end, seconds)
+            raise ProviderError(f"{epoch_try.prefix}end/ has no complete object: the storage lost what was written")
+        return self._outcome(running, watch, *end, seconds)
 
     def restore(self, run_id: str, epochs: Sequence[Epoch]) -> None:
-        """Goes on with a run of an earlier process: calls that it left behind are told to end."""
+        """Continue a run of an earlier process: tells the calls that it left running to end."""
         done = {epoch.number for epoch in epochs}
         prefix = f"{run_prefix(run_id)}epochs/"
-        for number, token in sorted({tuple(key[len(prefix) :].split("/")[:2]) for key in self._shelf.keys(prefix)}):
+        for number, token in sorted({tuple(key[len(prefix) :].split("/")[:2]) for key in self._store.keys(prefix)}):
             if int(number) not in done:
-                self._shelf.put(EpochTry(run_id=run_id, epoch=int(number), token=token).stop, b"stop")
+                self._store.put(EpochTry(run_id=run_id, epoch=int(number), token=token).stop, b"stop")
 
     def finished(self, run_id: str, number: int) -> Epoch | None:
-        """An epoch that had come to its barrier when mlcd died: paid, and not to be run again."""
-        found = self._shelf.get(outcome_key(run_id, number))
+        """An epoch that had reached its barrier when mlcd died, which is paid for and must not run again; else None."""
+        found = self._store.get(outcome_key(run_id, number))
         return None if found is None else codec.from_json(epoch_from_0_1(json.loads(found)["epoch"]), Epoch)
 
     def lost(self, order: EpochOrder, *, elapsed_seconds: float) -> Usd:
-        """What the calls of an epoch cost that nobody waited for: as long as they told last, and as long again.
+        """The cost of an epoch's calls that nobody waited for: each call's last reported duration, doubled.
 
-        A call that had told nothing yet is charged as the longest that had. Never more than was authorised.
+        A call that had reported nothing is charged as much as the longest that had. Never more than was authorised.
         """
         prefix = f"{run_prefix(order.run_id)}epochs/{order.number:05d}/"
         last: dict[tuple[int, int], str] = {}
-        for key in self._shelf.keys(prefix):
+        for key in self._store.keys(prefix):
             _, _, rest = key[len(prefix) :].partition("/")
             if rest.startswith("part/"):
                 part = ShardUpdate.named(rest.removeprefix("part/"))
                 last[part.shard, part.attempt] = key
-        told = [found[0]["seconds"] for key in last.values() if (found := self._shelf.vector(key)) is not None]
-        longest = min(2 * max(told, default=SILENT_SECONDS), elapsed_seconds)
-        seconds = [min(2 * each, elapsed_seconds) for each in told]
+        reported = [found[0]["seconds"] for key in last.values() if (found := self._store.vector(key)) is not None]
+        longest = min(2 * max(reported, default=UNREPORTED_CALL_SECONDS), elapsed_seconds)
+        seconds = [min(2 * each, elapsed_seconds) for each in reported]
         seconds += [longest] * max(0, order.fleet.functions - len(seconds))
         count, problem = len(seconds), self.problem
         usd = problem.prices.charge(
@@ -162,28 +164,28 @@ class LithopsCloud:
         return min(usd, order.usd)
 
     def parameters(self, run_id: str, number: int) -> bytes:
-        """The parameters that an epoch left, as float32."""
-        found = self._shelf.vector(self._params_key(run_id, number))
+        """The parameters after an epoch, as float32. Raises ProviderError where storage no longer has them."""
+        found = self._store.vector(self._params_key(run_id, number))
         if found is None:
             raise ProviderError(f"the parameters of epoch {number} of {run_id} are no longer in storage")
         return found[1].tobytes()
 
     def close(self) -> None:
-        """Ends what still runs."""
+        """End the calls that still run."""
         self._invoker.close()
 
     # ---- before
 
-    def _staged(self, run_id: str) -> ShardSource:
-        """The samples and the user's module in storage, put there once a run."""
+    def _upload_data(self, run_id: str) -> ShardSource:
+        """Put the samples and the user's module into storage, once per run."""
         samples = self.workload.samples
         objects = {"x": samples.x.tobytes(), "y": samples.y.tobytes()}
         if self.workload.module:
             objects["model.py"] = self.workload.module
-        there = set(self._shelf.keys(data_key(run_id, "")))
+        there = set(self._store.keys(data_key(run_id, "")))
         for name, data in objects.items():
             if data_key(run_id, name) not in there:
-                self._shelf.put(data_key(run_id, name), data)
+                self._store.put(data_key(run_id, name), data)
         return ShardSource(
             x_key=data_key(run_id, "x"),
             y_key=data_key(run_id, "y"),
@@ -199,18 +201,18 @@ class LithopsCloud:
         return self._params_key(order.run_id, order.number - 1) if order.number > 1 else ""
 
     def _params_key(self, run_id: str, number: int) -> str:
-        found = self._shelf.get(outcome_key(run_id, number))
+        found = self._store.get(outcome_key(run_id, number))
         if found is None:
             raise ProviderError(f"the parameters of epoch {number} of {run_id} are no longer in storage")
         key: str = json.loads(found)["parameters"]
         return key
 
     def _call_order(
-        self, order: EpochOrder, trial: EpochTry, source: ShardSource, start_key: str, shard: int
+        self, order: EpochOrder, epoch_try: EpochTry, source: ShardSource, start_key: str, shard: int
     ) -> CallOrder:
         problem, workload, memory = self.problem, self.workload, order.fleet.memory_mb
         return CallOrder(
-            trial=trial,
+            epoch_try=epoch_try,
             source=source,
             shard=shard,
             shards=order.fleet.functions,
@@ -238,27 +240,27 @@ class LithopsCloud:
 
     # ---- after
 
-    def _end(self, trial: EpochTry) -> tuple[str, dict[str, Any]] | None:
-        """(key, header) of the first parameters that are whole: another closer may be writing still."""
-        for key in self._shelf.keys(f"{trial.prefix}end/"):
-            found = self._shelf.vector(key)
+    def _end(self, epoch_try: EpochTry) -> tuple[str, dict[str, Any]] | None:
+        """(key, header) of the first complete parameters: another function may still be writing its own."""
+        for key in self._store.keys(f"{epoch_try.prefix}end/"):
+            found = self._store.vector(key)
             if found is not None:
                 return key, found[0]
         return None
 
-    def _finish(self, going: "_Going", watch: CallWatch) -> None:
-        """Nobody is left running; what the calls cost is known."""
-        left = watch.abandon()
-        if left:
-            self._shelf.put(going.trial.stop, b"stop")
-            going.killed = self._invoker.end([running.call for running in left])
-        self.calls = tuple(self._billed(going, ended) for ended in watch.ended)
+    def _finish(self, running: "_RunningEpoch", watch: CallWatch) -> None:
+        """End the calls that still run, and compute what each call cost."""
+        abandoned = watch.abandon()
+        if abandoned:
+            self._store.put(running.epoch_try.stop, b"stop")
+            running.killed = self._invoker.end([one.call for one in abandoned])
+        self.calls = tuple(self._billed(running, ended) for ended in watch.ended)
 
-    def _billed(self, going: "_Going", ended: Ended) -> FunctionCall:
+    def _billed(self, running: "_RunningEpoch", ended: Ended) -> FunctionCall:
         order, report, prices = ended.order, ended.report, self.problem.prices
         seconds = ended.wall_seconds
-        if ended.answer is None and not going.killed:
-            seconds = order.seconds  # it ends at its limit at the latest, and nobody waits to see when
+        if ended.answer is None and not running.killed:
+            seconds = order.seconds  # it ends at its limit at the latest; nobody waits for it
         elif ended.answer is not None and ended.answer.seconds is not None:
             seconds = ended.answer.seconds
         puts, gets = (report.puts, report.gets) if report else (order.most_puts, order.most_gets)
@@ -268,7 +270,7 @@ class LithopsCloud:
         if report is not None and ending == "done" and not (report.done or report.closed):
             ending = "handed-over"
         return FunctionCall(
-            epoch=going.order.number,
+            epoch=running.order.number,
             shard=order.shard,
             attempt=order.attempt,
             memory_mb=order.memory_mb,
@@ -286,73 +288,75 @@ class LithopsCloud:
             message=ended.problem,
         )
 
-    def _usd(self, going: "_Going") -> Usd:
-        """All calls, and what mlcd itself asked of the storage."""
+    def _usd(self, running: "_RunningEpoch") -> Usd:
+        """The cost of all calls and of mlcd's own storage requests."""
         prices = self.problem.prices
-        puts, gets = self._shelf.puts - going.puts + LAST_PUTS, self._shelf.gets - going.gets
+        puts, gets = self._store.puts - running.puts + CLOSING_PUTS, self._store.gets - running.gets
         own = prices.usd_per_put * puts + prices.usd_per_get * gets
         return Usd.of(sum((call.usd for call in self.calls), own))
 
-    def _failure(self, going: "_Going", error: Exception, watch: CallWatch) -> EpochFailed:
-        seconds = min(time.monotonic() - going.begun, going.order.seconds)
+    def _failure(self, running: "_RunningEpoch", error: Exception, watch: CallWatch) -> EpochFailed:
+        seconds = min(time.monotonic() - running.begun, running.order.seconds)
         if isinstance(error, TimeoutError):
-            message = f"the epoch was ended after {going.order.seconds:.0f} s, all that was authorised"
-        elif isinstance(error, Broken):
+            message = f"the epoch was ended after {running.order.seconds:.0f} s, all that was authorised"
+        elif isinstance(error, UntrainableModel):
             message = str(error)
         else:
             failed = sum(bool(ended.problem) for ended in watch.ended)
-            count = going.order.fleet.functions
+            count = running.order.fleet.functions
             message = f"{failed} of {count} calls failed, more than may be repeated; the last: {error}"
-        return EpochFailed(message, seconds=seconds, usd=self._usd(going), hopeless=isinstance(error, Broken))
+        return EpochFailed(
+            message, seconds=seconds, usd=self._usd(running), hopeless=isinstance(error, UntrainableModel)
+        )
 
     def _outcome(
-        self, going: "_Going", watch: CallWatch, end_key: str, header: dict[str, Any], seconds: float
+        self, running: "_RunningEpoch", watch: CallWatch, end_key: str, header: dict[str, Any], seconds: float
     ) -> Epoch:
         loss = float(header["loss"])
         if not math.isfinite(loss):
             raise EpochFailed(
-                f"the loss is {loss} after epoch {going.order.number}; a smaller workload.rate may help",
+                f"the loss is {loss} after epoch {running.order.number}; try a smaller workload.rate",
                 seconds=seconds,
-                usd=self._usd(going),
+                usd=self._usd(running),
                 hopeless=True,
             )
-        epoch = self._epoch(going, watch, loss, seconds)
+        epoch = self._epoch(running, watch, loss, seconds)
         record = {"parameters": end_key, "steps": header["steps"], "epoch": codec.to_json(epoch)}
-        self._shelf.put(outcome_key(going.order.run_id, epoch.number), json.dumps(record).encode())
-        self._tidy(going.trial, end_key)
+        self._store.put(outcome_key(running.order.run_id, epoch.number), json.dumps(record).encode())
+        self._delete_intermediate(running.epoch_try, end_key)
         return epoch
 
-    def _epoch(self, going: "_Going", watch: CallWatch, loss: float, seconds: float) -> Epoch:
-        order = going.order
-        told = [ended.report for ended in watch.ended if ended.report is not None]
+    def _epoch(self, running: "_RunningEpoch", watch: CallWatch, loss: float, seconds: float) -> Epoch:
+        order = running.order
+        reports = [ended.report for ended in watch.ended if ended.report is not None]
         memory = order.fleet.memory_mb
         processors = max(memory / MB_PER_PROCESSOR, 0.01) if not self._local else min(1.0, memory / MB_PER_PROCESSOR)
-        busy, ran = sum(report.cpu_seconds for report in told), sum(report.seconds for report in told)
+        busy, ran = sum(report.cpu_seconds for report in reports), sum(report.seconds for report in reports)
         return Epoch(
             number=order.number,
             fleet=order.fleet,
             loss=loss,
             seconds=seconds,
-            usd=self._usd(going),
-            fetch=_phase([report.fetch_seconds for report in told]),
-            compute=_phase([report.compute_seconds for report in told]),
-            update=_phase([report.update_seconds for report in told]),
+            usd=self._usd(running),
+            fetch=_phase([report.fetch_seconds for report in reports]),
+            compute=_phase([report.compute_seconds for report in reports]),
+            update=_phase([report.update_seconds for report in reports]),
             calls=len(watch.ended),
             failed=watch.repeated,
             cold_starts=sum(call.cold for call in self.calls),
-            memory_share=max(report.peak_mb for report in told) / memory,
+            memory_share=max(report.peak_mb for report in reports) / memory,
             cpu_share=busy / ran / processors if ran > 0 else None,
         )
 
-    def _tidy(self, trial: EpochTry, end_key: str) -> None:
-        """Keeps the parameters of each epoch, and nothing of how they came about."""
-        prefix = trial.prefix.removesuffix(f"{trial.token}/")
-        self._shelf.delete([key for key in self._shelf.keys(prefix) if key != end_key and not key.endswith("/stop")])
+    def _delete_intermediate(self, epoch_try: EpochTry, end_key: str) -> None:
+        """Delete the epoch's intermediate objects; keep its parameters."""
+        prefix = epoch_try.prefix.removesuffix(f"{epoch_try.token}/")
+        self._store.delete([key for key in self._store.keys(prefix) if key != end_key and not key.endswith("/stop")])
 
 
 @dataclass(slots=True, kw_only=True)
-class _Going:
-    trial: EpochTry
+class _RunningEpoch:
+    epoch_try: EpochTry
     order: EpochOrder
     begun: float
     puts: int

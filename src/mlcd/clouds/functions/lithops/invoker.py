@@ -1,4 +1,4 @@
-"""The only file that starts Lithops: a fleet of calls out, one answer back for each."""
+"""The only file that starts Lithops: sends a fleet of calls, and returns one answer for each."""
 
 import io
 import logging
@@ -13,23 +13,23 @@ from mlcd.clouds.functions.lithops.own_folder import own_python
 from mlcd.errors import BadInput, ProviderError
 
 CONNECT_HINT = {
-    "localhost": "see that the temporary folder can be written",
-    "aws_lambda": "see that ~/.aws/credentials or AWS_ACCESS_KEY_ID name an account that may use S3 and Lambda,"
+    "localhost": "check that the temporary folder is writable",
+    "aws_lambda": "check that ~/.aws/credentials or AWS_ACCESS_KEY_ID name an account that may use S3 and Lambda,"
     " and `aws_lambda.execution_role` a role (docs/serverless.md)",
 }
 
 STORAGE = {"localhost": "localhost", "aws_lambda": "aws_s3", "gcp_functions": "gcp_storage"}
-"""The storage that goes with a back end, unless the user's configuration names another."""
+"""The default storage of a back end, unless the user's configuration names another."""
 LONGEST_CALL_SECONDS = 900
-SILENCE_SECONDS = 2.0
-"""So long after its process ended a call's word may still come."""
+ANSWER_GRACE_SECONDS = 2.0
+"""How long after its process ended a call's answer may still arrive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """How a call ended: with a value, or with an error's text.
 
-    seconds  the function's duration as its cloud bills it, where the cloud told it
+    seconds  the function's duration as its cloud bills it, where the cloud reports it
     cold     whether its container was new
     """
 
@@ -64,19 +64,19 @@ class Invoker:
         self._jobs: list[Any] = []
 
     def unusable(self, error: Exception) -> ProviderError:
-        """The back end's complaint as one line with what to look at."""
+        """The back end's error as one line, with what to check."""
         text = " ".join(str(error).split()) or type(error).__name__
-        hint = CONNECT_HINT.get(self.backend, "see Lithops' configuration of it")
+        hint = CONNECT_HINT.get(self.backend, "check its Lithops configuration")
         return ProviderError(f"lithops/{self.backend} cannot be used: {text[:300]}; {hint}")
 
     def call(
         self, function: Callable[..., Any], orders: Sequence[Any], *, memory_mb: int, seconds: float
     ) -> list["Call"]:
-        """One call an order, side by side, each ended by Lithops after `seconds`."""
+        """Start one call per order, concurrently; Lithops ends each after `seconds`."""
         try:
             pickle.dumps((function, list(orders)))
         except (pickle.PicklingError, TypeError, AttributeError) as error:
-            raise BadInput(f"this cannot be sent to functions: {error}") from error
+            raise BadInput(f"workload: cannot be sent to functions: {error}") from error
         quiet = io.StringIO()
         try:
             with redirect_stdout(quiet):
@@ -87,26 +87,26 @@ class Invoker:
                     timeout=max(1, int(seconds)),
                     include_modules=None if self.backend == "localhost" else [],
                 )
-        except Exception as error:  # as above: of the SDK behind Lithops anything may come
+        except Exception as error:  # as above: the SDK behind Lithops may raise anything
             raise self.unusable(error) from error
         self._jobs.extend(futures)
         ended = self._ended if self.backend == "localhost" else None
         return [Call(future, self._executor.internal_storage, ended) for future in futures]
 
     def _ended(self, job_key: str) -> bool:
-        """Whether none of the processes of a map call runs any more, on this machine."""
+        """Whether all processes of a map call on this machine have ended."""
         latch = self._executor.compute_handler.env.jobs.get(job_key)
         return latch is None or latch.done
 
     def end(self, calls: Sequence["Call"]) -> bool:
-        """Ends calls that still run, where this machine runs them; elsewhere they end at their own limit: False."""
+        """End running calls where this machine runs them. Elsewhere returns False: they end at their own limit."""
         if self.backend != "localhost":
             return False
         self._executor.compute_handler.clear({call.job_key for call in calls}, exception=TimeoutError())
         return True
 
     def close(self) -> None:
-        """Ends whatever runs, and forgets the calls' own objects."""
+        """End whatever runs, and delete the calls' own objects."""
         quiet = io.StringIO()
         with redirect_stdout(quiet):
             self._executor.__exit__(None, None, None)
@@ -115,7 +115,7 @@ class Invoker:
 
 
 class Call:
-    """A call on its way. `ended` tells whether the processes of its map call are gone, where that can be told."""
+    """A running call. `ended` reports whether the processes of its map call are gone; None where that is unknown."""
 
     def __init__(self, future: Any, storage: Any, ended: Callable[[str], bool] | None = None) -> None:
         self._future, self._storage, self._ended = future, storage, ended
@@ -123,7 +123,7 @@ class Call:
 
     @property
     def job_key(self) -> str:
-        """The map call that it belongs to, under Lithops' name."""
+        """Lithops' name of the map call that it belongs to."""
         key: str = self._future.job_key
         return key
 
@@ -132,20 +132,20 @@ class Call:
         future = self._future
         ended = future.success or future.done or future.ready or future.error
         if not ended and future.status(throw_except=False, internal_storage=self._storage, check_only=True) is None:
-            return self._silent_end()
+            return self._end_without_answer()
         future.status(throw_except=False, internal_storage=self._storage)
         if future.error:
             return Answer(error=_reason(future), seconds=_seconds(future), cold=_cold(future))
         value = future.result(throw_except=False, internal_storage=self._storage)
         return Answer(value=value, seconds=_seconds(future), cold=_cold(future))
 
-    def _silent_end(self) -> Answer | None:
-        """A process that died before it could tell: Lithops would wait for its word for ever."""
+    def _end_without_answer(self) -> Answer | None:
+        """An answer for a process that died without one: Lithops would wait for it forever."""
         if self._ended is None or not self._ended(self.job_key):
             return None
         now = time.monotonic()
         self._gone_at = now if self._gone_at is None else self._gone_at
-        return Answer(error="the call ended without an answer") if now - self._gone_at > SILENCE_SECONDS else None
+        return Answer(error="the call ended without an answer") if now - self._gone_at > ANSWER_GRACE_SECONDS else None
 
 
 def _seconds(future: Any) -> float | None:
@@ -158,7 +158,7 @@ def _cold(future: Any) -> bool:
 
 
 def _reason(future: Any) -> str:
-    raised = future._exception  # Lithops has no public way to it but raising it, which replaces sys.excepthook
+    raised = future._exception  # the only public way to get it is to raise it, which replaces sys.excepthook
     if raised is None:
         return "the call ended without an answer"
     kind, value = raised[0], raised[1]
@@ -166,7 +166,7 @@ def _reason(future: Any) -> str:
 
 
 def _config(backend: str, most_calls: int, given: Mapping[str, Any], python: str) -> dict[str, Any]:
-    """Lithops' configuration: the user's own, with what this run needs in place."""
+    """Lithops' configuration: the user's own, plus what this run needs."""
     config: dict[str, Any] = {name: dict(section) for name, section in given.items() if isinstance(section, Mapping)}
     lithops = config.setdefault("lithops", {})
     lithops.update(backend=backend, data_cleaner=False)

@@ -1,4 +1,4 @@
-"""Object storage as functions and driver see it: whole objects, ranges, listings; every request counted."""
+"""Object storage as functions and driver see it: whole objects, ranges and listings; counts every request."""
 
 import errno
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from mlcd.clouds.functions.lithops.objects import EpochTry, ShardUpdate, Torn, u
 from mlcd.errors import ProviderError
 from mlcd.workloads.model import Floats
 
-AT_ONCE = 8
+PARALLEL_GETS = 8
 
 
 class OutOfRequests(Exception):
@@ -18,10 +18,10 @@ class OutOfRequests(Exception):
 
 
 class ObjectStore:
-    """One bucket. Listing costs as much as putting, on every cloud whose prices we know.
+    """One bucket. A listing costs as much as a PUT on every cloud whose prices we know, and is counted as one.
 
     storage    Lithops' own client
-    bucket     "" is Lithops' own; on this machine any folder is one
+    bucket     "" is Lithops' own; on this machine any folder can be one
     most_puts, most_gets   None: unlimited (the driver)
     """
 
@@ -34,7 +34,7 @@ class ObjectStore:
         self.puts = self.gets = 0
 
     def put(self, key: str, data: bytes) -> None:
-        """Writes an object whole. Raises ProviderError where there is no room for it."""
+        """Write an object. Raises ProviderError where the storage is full."""
         self._count_put()
         try:
             self._storage.put_object(self._bucket, key, data)
@@ -42,12 +42,12 @@ class ObjectStore:
             if error.errno != errno.ENOSPC:
                 raise
             raise ProviderError(
-                f"the storage of the functions is full: {key} has {len(data):,} bytes ({error}); make room there"
+                f"the storage of the functions is full: {key} has {len(data):,} bytes ({error}); free some space there"
             ) from error
 
     def get(self, key: str, span: tuple[int, int] | None = None) -> bytes | None:
-        """An object, or the bytes first..last of it; None where there is none."""
-        from lithops.storage.utils import StorageNoSuchKeyError  # noqa: PLC0415 - only where Lithops is
+        """An object, or its bytes first..last; None where there is none. Raises OutOfRequests."""
+        from lithops.storage.utils import StorageNoSuchKeyError  # noqa: PLC0415 - only where Lithops is installed
 
         with self._counting:
             if self._most_gets is not None and self.gets >= self._most_gets:
@@ -61,7 +61,7 @@ class ObjectStore:
         return data
 
     def vector(self, key: str) -> tuple[dict[str, Any], Floats] | None:
-        """A framed object; None where there is none or it is still being written."""
+        """A framed object; None where it does not exist or is still being written."""
         data = self.get(key)
         if data is None:
             return None
@@ -71,10 +71,10 @@ class ObjectStore:
             return None
 
     def vectors(self, keys: Sequence[str]) -> list[tuple[dict[str, Any], Floats] | None]:
-        """`vector` of many, several at a time: object storage answers slowly, but many at once."""
+        """`vector` of many keys, fetched concurrently: object storage is slow per request, but parallel."""
         if len(keys) < 2:
             return [self.vector(key) for key in keys]
-        with ThreadPoolExecutor(max_workers=min(AT_ONCE, len(keys))) as pool:
+        with ThreadPoolExecutor(max_workers=min(PARALLEL_GETS, len(keys))) as pool:
             return list(pool.map(self.vector, keys))
 
     def keys(self, prefix: str) -> list[str]:
@@ -83,7 +83,7 @@ class ObjectStore:
         return sorted(self._storage.list_keys(self._bucket, prefix))
 
     def delete(self, keys: list[str]) -> None:
-        """Deletes objects; deleting is free."""
+        """Delete objects; deleting is free."""
         if keys:
             self._storage.delete_objects(self._bucket, keys)
 
@@ -94,31 +94,31 @@ class ObjectStore:
 
 
 class EpochListing:
-    """What a listing of one go at an epoch shows: how far each shard is, who closed, whether to stop."""
+    """What a listing of one try at an epoch shows: how far each shard is, who closed, whether to stop."""
 
-    def __init__(self, trial: EpochTry, keys: list[str]) -> None:
+    def __init__(self, epoch_try: EpochTry, keys: list[str]) -> None:
         self.furthest: dict[int, ShardUpdate] = {}
         self.parts: set[ShardUpdate] = set()
         self.ends: list[str] = []
         self.stopped = False
-        start = len(trial.prefix)
+        start = len(epoch_try.prefix)
         for key in keys:
             kind, _, name = key[start:].partition("/")
             if kind == "part":
                 self._note(ShardUpdate.named(name))
             elif kind == "end":
                 self.ends.append(key)
-            elif key == trial.stop:
+            elif key == epoch_try.stop:
                 self.stopped = True
 
     def _note(self, part: ShardUpdate) -> None:
-        """Of several that are equally far the first attempt counts, so that all who look see the same."""
+        """Of several that are equally far the first attempt counts, so that all readers agree."""
         self.parts.add(part)
         known = self.furthest.get(part.shard)
         if known is None or (part.step, -part.attempt) > (known.step, -known.attempt):
             self.furthest[part.shard] = part
 
     def steps(self, shard: int) -> int:
-        """How far a shard is."""
+        """The steps of a shard so far."""
         known = self.furthest.get(shard)
         return 0 if known is None else known.step

@@ -1,4 +1,4 @@
-"""The objects of a run: their names, and a frame that tells a whole object from one that is still being written."""
+"""The objects of a run: their names, and a frame that distinguishes complete objects from partly written ones."""
 
 import json
 import struct
@@ -15,7 +15,7 @@ _HEAD = struct.Struct("<IIQ")
 
 
 class Torn(Exception):
-    """The object is not whole: Lithops' local storage shows a file while it is written."""
+    """The object is incomplete: Lithops' local storage shows a file while it is being written."""
 
 
 def frame(header: dict[str, Any], vector: Floats) -> bytes:
@@ -26,7 +26,7 @@ def frame(header: dict[str, Any], vector: Floats) -> bytes:
 
 
 def unframe(data: bytes) -> tuple[dict[str, Any], Floats]:
-    """The header and the vector. Raises Torn for what is cut short or spoilt."""
+    """The header and the vector. Raises Torn for truncated or corrupt data."""
     start = len(_MAGIC) + _HEAD.size
     if len(data) < start or data[: len(_MAGIC)] != _MAGIC:
         raise Torn
@@ -40,7 +40,7 @@ def unframe(data: bytes) -> tuple[dict[str, Any], Floats]:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ShardUpdate:
-    """A shard's part of an epoch so far, by name: after `step` steps of it, as `attempt` made them."""
+    """The name of a shard's part of an epoch: the result of its first `step` steps, made by `attempt`."""
 
     shard: int
     step: int
@@ -48,7 +48,7 @@ class ShardUpdate:
 
     @property
     def name(self) -> str:
-        """As it stands in a key; the key says all, so that a listing shows how far everyone is."""
+        """The name in a key. It contains everything, so that a listing alone shows how far each shard is."""
         return f"{self.shard:05d}-{self.step:07d}-{self.attempt:03d}"
 
     @classmethod
@@ -60,7 +60,7 @@ class ShardUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochTry:
-    """One go at an epoch. A go after a kill has another token, so that calls left over cannot reach into it."""
+    """One try at an epoch. A try after a kill has a new token, so that old calls cannot write into it."""
 
     run_id: str
     epoch: int
@@ -68,7 +68,7 @@ class EpochTry:
 
     @property
     def prefix(self) -> str:
-        """Below it lies all that this go writes."""
+        """The prefix of everything that this try writes."""
         return f"mlcd/{self.run_id}/epochs/{self.epoch:05d}/{self.token}/"
 
     def part(self, part: ShardUpdate) -> str:
@@ -76,25 +76,25 @@ class EpochTry:
         return f"{self.prefix}part/{part.name}"
 
     def end(self, shard: int, attempt: int) -> str:
-        """The key of the parameters at the barrier, by who closed it."""
+        """The key of the parameters at the barrier, by the call that closed the epoch."""
         return f"{self.prefix}end/{shard:05d}-{attempt:03d}"
 
     @property
     def stop(self) -> str:
-        """The key that tells every function of this go to end."""
+        """The key that tells every function of this try to end."""
         return f"{self.prefix}stop"
 
 
 def run_prefix(run_id: str) -> str:
-    """Below it lies all that a run keeps."""
+    """The prefix of everything that a run keeps."""
     return f"mlcd/{run_id}/"
 
 
 def data_key(run_id: str, name: str) -> str:
-    """`x`, `y` and the user's own `model.py`."""
+    """The key of `x`, `y` or the user's own `model.py`."""
     return f"{run_prefix(run_id)}data/{name}"
 
 
 def outcome_key(run_id: str, epoch: int) -> str:
-    """What an epoch brought, and where its parameters are: written last, by the driver."""
+    """The key of an epoch's outcome and the key of its parameters: written last, by the driver."""
     return f"{run_prefix(run_id)}outcomes/{epoch:05d}.json"

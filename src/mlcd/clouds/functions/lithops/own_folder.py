@@ -1,9 +1,8 @@
-"""A temporary folder for this process's Lithops alone.
+"""A separate temporary folder for the Lithops of this process.
 
-On this machine Lithops copies itself into one folder of the user's before it starts functions, over what lies there.
-Of two processes that do so at a time, one would pull its code from under the functions of the other: their calls would
-end without an answer. So each process gets a folder of its own, and its functions are started by a script that says
-where it is.
+On this machine Lithops copies itself into one folder per user before it starts functions, and overwrites what is there.
+With two processes at the same time, one would replace the code that the other's functions run, and their calls would
+end without an answer. So each process gets its own folder, and a script that sets this folder starts its functions.
 """
 
 import atexit
@@ -20,14 +19,14 @@ _NAME = re.compile(r"mlcd-lithops-([0-9]+)-.*")
 
 @cache
 def own_python() -> str:
-    """What starts a function: this Python, in the folder of this process. Must come before Lithops is imported.
+    """The command that starts a function: this Python, with the folder of this process. Call before importing Lithops.
 
-    Where somebody else has imported Lithops already, its folder is settled, and this is plain Python.
+    Where Lithops has already been imported, its folder is fixed, and this is plain Python.
     """
     if "lithops" in sys.modules:
         return sys.executable
     usual = tempfile.gettempdir()
-    _sweep(Path(usual))
+    _remove_abandoned(Path(usual))
     folder = Path(tempfile.mkdtemp(prefix=f"mlcd-lithops-{os.getpid()}-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     python = folder / "python"
@@ -41,8 +40,8 @@ def own_python() -> str:
     return str(python)
 
 
-def _sweep(usual: Path) -> None:
-    """Removes the folders of processes that were killed."""
+def _remove_abandoned(usual: Path) -> None:
+    """Remove the folders of processes that were killed."""
     for folder in usual.glob("mlcd-lithops-*"):
         match = _NAME.fullmatch(folder.name)
         if match and not Path(f"/proc/{match[1]}").exists() and Path("/proc/self").exists():

@@ -1,15 +1,15 @@
-"""What one function knows of the parameters.
+"""One function's copy of the parameters.
 
-The parameters are the epoch's first ones plus one part a shard, the sum of the updates that its steps made:
+The parameters are those at the epoch's start plus one part per shard, the sum of the updates that its steps made:
 
     w = w0 + sum over shards s of d[s],    d[s] = - rate/n x sum of the gradients of the steps of s
 
-where each of the n functions takes its n-th part of the mini-batch: together they make a step of the whole batch. In
-BSP that is plain mini-batch SGD; in HSP the parts of the others are as old as the last push.
+where each of the n functions takes 1/n of the mini-batch: together they make a step of the whole batch. In BSP that is
+plain mini-batch SGD; in HSP the parts of the others are as old as their last push.
 
-Only who works on shard s makes d[s] longer, each version has its number of steps in its name, and a longer one takes
-the place of a shorter one. So it does not matter how often, in what order or by how many attempts a part is told:
-nothing is applied twice (a state-based counter of the kind of Shapiro et al. 2011).
+Only calls that work on shard s extend d[s], each version has its number of steps in its name, and a version with more
+steps replaces one with fewer. So it does not matter how often, in what order or by how many attempts a part is sent:
+nothing is applied twice (a state-based counter as in Shapiro et al. 2011).
 """
 
 import numpy as np
@@ -31,21 +31,21 @@ class Replica:
         self._others: dict[int, tuple[int, Floats]] = {}
 
     def adopt(self, own: Floats) -> None:
-        """Goes on from the part that an earlier attempt at this shard left."""
+        """Continue from the part that an earlier attempt at this shard saved."""
         self.parameters += own - self.own
         self.own = own.astype(np.float32, copy=True)
 
     def step(self, change: Floats) -> None:
-        """One step of this shard."""
+        """Apply one step of this shard."""
         self.own += change
         self.parameters += change
 
     def known_steps(self, shard: int) -> int:
-        """How many steps of another shard are in."""
+        """How many steps of another shard are merged."""
         return self._others[shard][0] if shard in self._others else 0
 
     def merge(self, shard: int, steps: int, part: Floats) -> bool:
-        """Takes another shard's part in, in place of what is known of it; False where that is as long or longer."""
+        """Merge another shard's part, replacing the one known so far; False where that has as many steps or more."""
         if shard == self.shard or steps <= self.known_steps(shard):
             return False
         self.parameters += part

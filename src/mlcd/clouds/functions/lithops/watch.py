@@ -1,4 +1,4 @@
-"""An epoch's calls on their way: repeated where they fail or lag, handed on where their time is up."""
+"""Watches an epoch's calls: repeats those that fail or lag, and continues those whose time is up."""
 
 import statistics
 import time
@@ -10,16 +10,16 @@ from mlcd.clouds.functions.lithops.invoker import Answer, Call
 
 POLL_SECONDS = 0.05
 LAG_FACTOR = 3.0
-"""A call is repeated once it takes so many times as long as half of the others took ..."""
+"""A call is repeated once it takes this many times the median of the ended calls ..."""
 LAG_SECONDS = 5.0
-"""... and so much longer than they did."""
+"""... and this much longer than the median."""
 
 Invoke = Callable[[Sequence[CallOrder]], list[Call]]
 
 
 @dataclass(slots=True)
 class Running:
-    """A call that was made."""
+    """A call without an answer so far."""
 
     order: CallOrder
     call: Call
@@ -29,7 +29,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A call and how it ended; answer None: nobody waited for it (`overtaken`)."""
+    """A call and how it ended; `answer` is None where nobody waited for it (`overtaken`)."""
 
     order: CallOrder
     answer: Answer | None
@@ -37,7 +37,7 @@ class Ended:
 
     @property
     def report(self) -> CallReport | None:
-        """What it said, where it said something."""
+        """The call's report; None where it gave none."""
         value = self.answer.value if self.answer else None
         return value if isinstance(value, CallReport) else None
 
@@ -53,7 +53,7 @@ class TooManyFailures(Exception):
     """More calls had to be repeated than were authorised."""
 
 
-class Broken(Exception):
+class UntrainableModel(Exception):
     """The user's model cannot be trained."""
 
 
@@ -61,14 +61,14 @@ class CallWatch:
     """All calls of one epoch.
 
     repeats   how many calls may be repeated
-    deadline  on the monotonic clock: what runs longer is ended
+    deadline  on the monotonic clock; calls that run longer are ended
     """
 
     def __init__(self, invoke: Invoke, orders: Sequence[CallOrder], *, repeats: int, deadline: float) -> None:
         self._invoke, self._repeats, self._deadline = invoke, repeats, deadline
         self._running: list[Running] = []
         self._attempts = dict.fromkeys((order.shard for order in orders), 0)
-        self._shards_left = set(self._attempts)
+        self._open_shards = set(self._attempts)
         self.ended: list[Ended] = []
         self.repeated = 0
         self._start(orders)
@@ -79,11 +79,11 @@ class CallWatch:
         return list(self._running)
 
     def until_done(self, is_over: Callable[[], bool]) -> None:
-        """Waits until every shard is done, or `is_over` says so after a call's end (ASP closes before all are done).
+        """Wait until every shard is done, or `is_over` is true after a call's end (ASP closes before all are done).
 
-        Raises TimeoutError at the deadline, TooManyFailures, Broken.
+        Raises TimeoutError at the deadline, TooManyFailures, UntrainableModel.
         """
-        while self._shards_left:
+        while self._open_shards:
             if time.monotonic() > self._deadline:
                 raise TimeoutError
             if self._collect() and is_over():
@@ -92,17 +92,17 @@ class CallWatch:
             time.sleep(POLL_SECONDS)
 
     def again(self, order: CallOrder) -> None:
-        """One more call for a shard that is done already (nobody has closed the epoch). Raises as `until_done`."""
-        self._shards_left.add(order.shard)
-        self._repeat(order, "nobody closed the epoch")
+        """One more call for a shard that is done (no call has closed the epoch). Raises as `until_done`."""
+        self._open_shards.add(order.shard)
+        self._repeat(order, "no call closed the epoch")
         self.until_done(lambda: False)
 
     def abandon(self) -> list[Running]:
-        """Waits for nobody any more; the calls that still run."""
-        left, self._running = self._running, []
+        """Stop waiting; returns the calls that still run."""
+        abandoned, self._running = self._running, []
         now = time.monotonic()
-        self.ended += [Ended(order=r.order, answer=None, wall_seconds=now - r.begun) for r in left]
-        return left
+        self.ended += [Ended(order=r.order, answer=None, wall_seconds=now - r.begun) for r in abandoned]
+        return abandoned
 
     # ---- inside
 
@@ -117,7 +117,7 @@ class CallWatch:
         self._running += [Running(order, call, now) for order, call in zip(numbered, calls, strict=True)]
 
     def _collect(self) -> bool:
-        """Whether a call has ended."""
+        """Take in the calls that ended; returns whether there were any."""
         found = False
         for running in list(self._running):
             answer = running.call.answer()
@@ -133,17 +133,17 @@ class CallWatch:
     def _settle(self, running: Running, ended: Ended) -> None:
         report, shard = ended.report, running.order.shard
         if report is not None and report.broken:
-            raise Broken(report.broken)
-        if shard not in self._shards_left:
+            raise UntrainableModel(report.broken)
+        if shard not in self._open_shards:
             return
         others = any(other.order.shard == shard for other in self._running)
         if ended.problem:
             if not others:
                 self._repeat(running.order, ended.problem)
         elif report is not None and (report.done or report.closed):
-            self._shards_left.discard(shard)
+            self._open_shards.discard(shard)
         elif report is not None and not others:
-            self._start([_after(running.order, report)])
+            self._start([_remaining_order(running.order, report)])
 
     def _repeat(self, order: CallOrder, why: str) -> None:
         if self.repeated >= self._repeats:
@@ -159,12 +159,12 @@ class CallWatch:
         for running in list(self._running):
             waited = time.monotonic() - running.begun
             slow = waited > max(LAG_FACTOR * usual, usual + LAG_SECONDS)
-            if slow and not running.repeated and running.order.shard in self._shards_left:
+            if slow and not running.repeated and running.order.shard in self._open_shards:
                 running.repeated = True
-                self._repeat(running.order, "it lagged behind")
+                self._repeat(running.order, "the call was too slow")
                 return
 
 
-def _after(order: CallOrder, report: CallReport) -> CallOrder:
-    """The rest of a shard whose call had no more time, with the storage requests that are left of its leave."""
+def _remaining_order(order: CallOrder, report: CallReport) -> CallOrder:
+    """The rest of a shard whose call ran out of time, with the remaining authorised storage requests."""
     return replace(order, most_puts=order.most_puts - report.puts, most_gets=order.most_gets - report.gets)

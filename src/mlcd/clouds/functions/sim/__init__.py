@@ -1,6 +1,6 @@
-"""`sim/lambda`: functions that train in simulated time; the laws were fixed before any policy was trained on them."""
+"""`sim/lambda`: functions that train in simulated time. The laws were fixed before any policy was trained on them."""
 
 from mlcd.clouds.functions.sim.cloud import SimFunctionCloud
-from mlcd.clouds.functions.sim.laws import CALM, Chance, FunctionLaws
+from mlcd.clouds.functions.sim.laws import NO_DEVIATION, Chance, FunctionLaws
 
-__all__ = ["CALM", "Chance", "FunctionLaws", "SimFunctionCloud"]
+__all__ = ["NO_DEVIATION", "Chance", "FunctionLaws", "SimFunctionCloud"]

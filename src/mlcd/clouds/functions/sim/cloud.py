@@ -1,4 +1,4 @@
-"""The simulated cloud of functions: an epoch answers at once, and always the same for the same question."""
+"""The simulated cloud of functions: an epoch returns at once, and repeats exactly for the same order."""
 
 import math
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from mlcd.trial.epoch import Epoch, Fleet, Phase
 from mlcd.units import Usd
 
 OUT_OF_MEMORY_SECONDS = 20.0
-"""A call that has too little memory dies after so long, and is paid for."""
+"""How long a call with too little memory runs before it dies; that time is paid for."""
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What an epoch leaves behind: how far the training is, and which containers are warm."""
+    """The state after an epoch: the training's progress, and which containers are warm."""
 
     progress: float = 0.0
     warm: Fleet | None = None
@@ -28,7 +28,7 @@ class SimFunctionCloud:
 
     run_laws  the laws with this run's own speed, which schedulers can only learn
 
-    Chance is keyed by (seed, epoch, what it is about): two schedulers meet the same weather in the same epoch, and an
+    Random draws are keyed by (seed, epoch, purpose): two schedulers see the same conditions in the same epoch, and an
     epoch that is run again from the same parameters has the same outcome.
     """
 
@@ -39,18 +39,20 @@ class SimFunctionCloud:
         self.problem, self.laws, self.seed = problem, laws, seed
         self._states: dict[tuple[str, int], _State] = {}
         deviation = laws.chance.run
-        luck = math.exp(deviation * generator("run", seed).gauss() - deviation**2 / 2)
-        self.run_laws = replace(laws, work_seconds=laws.work_seconds * luck, round_seconds=laws.round_seconds * luck)
+        factor = math.exp(deviation * generator("run", seed).gauss() - deviation**2 / 2)
+        self.run_laws = replace(
+            laws, work_seconds=laws.work_seconds * factor, round_seconds=laws.round_seconds * factor
+        )
 
     def restore(self, run_id: str, epochs: Sequence[Epoch]) -> None:
-        """Goes on with a run of an earlier process: its progress is made again, epoch by epoch, to the last digit."""
+        """Continue a run of an earlier process: recomputes its progress exactly, epoch by epoch."""
         state = _State()
         for epoch in epochs:
             state = _State(self._progress(state.progress, epoch.number, epoch.fleet), epoch.fleet)
             self._states[run_id, epoch.number] = state
 
     def run_epoch(self, order: EpochOrder) -> Epoch:
-        """Raises EpochFailed when the epoch would outlast its leave, runs out of memory, or too many calls fail."""
+        """Raises EpochFailed when the epoch exceeds its authorisation, runs out of memory, or too many calls fail."""
         laws, problem, fleet = self.laws, self.problem, order.fleet
         before = self._before(order)
         if fleet.memory_mb < laws.working_set_mb:
@@ -71,11 +73,11 @@ class SimFunctionCloud:
         return self._epoch(order, seconds, progress, cold=cold, failed=failed)
 
     def _progress(self, before: float, number: int, fleet: Fleet) -> float:
-        """After epoch `number`, a function of the seed alone."""
+        """The progress after epoch `number`; chance depends on the seed and the number only."""
         drawn = generator("progress", self.seed, number).gauss()
-        deviation = self.laws.chance.progress / math.sqrt(fleet.share)  # chance evens out over an epoch
-        luck = math.exp(deviation * drawn - deviation**2 / 2)
-        return before + fleet.share * self.laws.gain(fleet.functions, before) * luck
+        deviation = self.laws.chance.progress / math.sqrt(fleet.share)  # chance averages out over an epoch
+        factor = math.exp(deviation * drawn - deviation**2 / 2)
+        return before + fleet.share * self.laws.gain(fleet.functions, before) * factor
 
     def _before(self, order: EpochOrder) -> _State:
         if order.number == 1:
@@ -86,13 +88,13 @@ class SimFunctionCloud:
         return self._states[key]
 
     def _cold(self, warm: Fleet | None, fleet: Fleet) -> int:
-        """Containers that are new; a change of memory makes all of them new."""
+        """The number of new containers; a change of memory size makes all of them new."""
         if warm is None or warm.memory_mb != fleet.memory_mb:
             return fleet.functions
         return max(0, fleet.functions - warm.functions)
 
     def _failed(self, order: EpochOrder) -> int:
-        """Calls that die, by the inverse of the binomial's normal form where n is large, exactly where it is not."""
+        """The number of calls that die: binomial, by its normal approximation where the mean is large."""
         chance, functions = self.laws.chance.failure, order.fleet.functions
         if chance == 0:
             return 0
@@ -100,7 +102,7 @@ class SimFunctionCloud:
         mean = functions * chance
         if mean > 20:
             return max(0, round(random.gauss(mean, math.sqrt(mean * (1 - chance)))))
-        # Geometric gaps between failures: as many draws as there are failures, not as there are functions.
+        # Geometric gaps between failures: one draw per failure instead of one per function.
         at, count = 0.0, 0
         while True:
             at += math.floor(math.log(1 - random.random()) / math.log1p(-chance)) + 1
@@ -115,7 +117,7 @@ class SimFunctionCloud:
         tail = (chance.slowness - 1) * laws.round_seconds / laws.speed(m)
         any_slow = 1 - (1 - chance.straggler) ** n
         is_slow = share("straggler", self.seed, order.number, fleet) < any_slow
-        # The laws' seconds are the mean, so what stragglers add on average is taken off them.
+        # The laws' seconds are the mean, so the expected delay of stragglers is subtracted.
         usual = (
             laws.part_seconds(n, m, fleet.share) * math.exp(chance.weather * weather - chance.weather**2 / 2)
             - any_slow * tail
@@ -124,7 +126,7 @@ class SimFunctionCloud:
         return max(usual, 0.0) * (1 + redone) + is_slow * tail + chance.cold_seconds * cold / n
 
     def _charge(self, fleet: Fleet, seconds: float, failed: int) -> Usd:
-        """Every function is paid until the barrier, in calls of at most the limit; with its requests and storage."""
+        """Every function is charged until the barrier, in calls of at most the limit, with its requests and storage."""
         problem, n = self.problem, fleet.functions
         full, rest = divmod(seconds, problem.limit_seconds)
         calls = [(problem.limit_seconds, int(full) * n), (rest, n)]

@@ -1,11 +1,11 @@
-"""Simulated workloads: the paper's, calibrated to its tables, and made-up ones to train and to test policies on.
+"""Simulated workloads: the paper's, calibrated to its tables, and random ones to train and test policies on.
 
 `paper` is the simulation of Siren's evaluation. Its grid search at one memory size (we take 1,536 MB) has three rows:
 138 / 482 / 828 functions took 4,979.7 / 2,816.9 / 2,452.3 s and $99.99 / $199.67 / $299.89. Ten epochs of
 
-    194.78 s + 41,842 s / n        at 1.433e-4 USD a function and second, and 1.073e-3 USD a function
+    194.78 s + 41,842 s / n        at 1.433e-4 USD per function and second, plus 1.073e-3 USD per function
 
-fit all six numbers within 0.1%. The last term is what 198 rounds of one PUT and one GET cost, with 9 GETs for the data.
+fit all six numbers within 0.1%. The last term is the cost of 198 rounds of one PUT and one GET, and 9 GETs for data.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ DATA_GETS = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimWorkload:
-    """A workload and where it is run: everything of a problem but its goal."""
+    """A workload and where it runs: everything of a problem except its goal."""
 
     name: str
     laws: FunctionLaws
@@ -40,7 +40,7 @@ class SimWorkload:
     def problem(
         self, goal: Goal, *, functions: tuple[int, ...] = (), memory_mb: tuple[int, ...] = ()
     ) -> FunctionProblem:
-        """The problem under `goal`; with fewer numbers of functions and memory sizes to choose from where given."""
+        """The problem under `goal`; `functions` and `memory_mb` restrict the choice where given."""
         prices = function_prices(self.prices)
         return FunctionProblem(
             name=self.name,
@@ -60,7 +60,7 @@ class SimWorkload:
         )
 
     def cheapest_usd(self) -> float:
-        """The least that a training with a fixed fleet can cost, without chance: about that of one function."""
+        """The least cost of a training with a fixed fleet, without chance: about that of one function."""
         price = float(function_prices(self.prices).usd_per_second(1536))
         return self.laws.epochs(1) * price * self.laws.seconds(1, 1536)
 
@@ -71,11 +71,11 @@ FLAT = SimWorkload(
     name="flat",
     laws=replace(PAPER.laws, early_gain=0.0, staleness=0.0, target_epochs=9.9),
 )
-"""The paper's rows read without any effect of n on progress: then a fixed fleet is best, but for chance."""
+"""The paper's rows, assuming that n has no effect on progress: then a fixed fleet is best, apart from chance."""
 
 TOY = SimWorkload(
-    # Six epochs of 3.533 s + 720.7 s / n at 256 MB fit both fixed rows; at 1,536 MB a sixth of it. What an epoch gains
-    # early and loses late is set so that 120, 20, 20, 20, 10 functions need five epochs: one possible reading.
+    # Six epochs of 3.533 s + 720.7 s / n at 256 MB fit both fixed rows; at 1,536 MB a sixth of it. The early gain and
+    # late loss are set so that 120, 20, 20, 20, 10 functions need five epochs: one possible interpretation.
     name="toy",
     laws=FunctionLaws(
         work_seconds=720.7 / 6,
@@ -110,12 +110,12 @@ TESTBED: Mapping[str, SimWorkload] = {
     name: SimWorkload(name=name, laws=laws, prices="aws-lambda-2018", max_functions=1000, samples=100_000)
     for name, laws in _TESTBED.items()
 }
-"""The three models of the paper's testbed, which gives no times: sizes of ours, for the comparison with instances."""
+"""The three models of the paper's testbed. It gives no times; these are our own, for the comparison with instances."""
 
 LOCALHOST = SimWorkload(
-    # LeNet on the functions of a machine of two processors, each a process: seconds of an epoch are 0.39 n + 0.73 / (n
-    # min(1, m / 1,769)) + 0.83, and the target comes after 3 to 6 epochs of 8 to 12 functions
-    # (benchmarks/serverless_sync.py). That more functions help or hurt progress was not seen in so few.
+    # LeNet on functions that are processes of a machine with two CPUs: an epoch takes 0.39 n + 0.73 / (n
+    # min(1, m / 1,769)) + 0.83 seconds, and the target is reached after 3 to 6 epochs of 8 to 12 functions
+    # (benchmarks/serverless_sync.py). An effect of n on progress was not visible with so few functions.
     name="lenet-localhost",
     laws=FunctionLaws(
         work_seconds=0.728 * 1769 / REFERENCE_MB,
@@ -142,24 +142,24 @@ LOCALHOST = SimWorkload(
     batch=64,
     model_bytes=250_000,
 )
-"""The second calibration: to real epochs on `lithops/localhost`."""
+"""A second calibration, to real epochs on `lithops/localhost`."""
 
 UNSEEN_COUNT = 12
 
 
 def training_workload(index: int) -> SimWorkload:
-    """A workload to train a policy on, or to choose a fit's constants on: no other use."""
+    """A workload to train a policy on, or to choose a fit's constants on; for nothing else."""
     return _drawn(f"train-{index}", wide=False)
 
 
 def tuning_workload(index: int) -> SimWorkload:
-    """A workload to choose a scheduler's constants on: other draws from the ranges of the unseen ones."""
+    """A workload to choose a scheduler's constants on: different draws from the ranges of the unseen ones."""
     return _drawn(f"tune-{index}", wide=True)
 
 
 @cache
 def unseen_workload(index: int) -> SimWorkload:
-    """A workload to test on that nothing was trained or tuned on: other draws, from wider ranges."""
+    """A workload to test on that nothing was trained or tuned on: different draws, from wider ranges."""
     return _drawn(f"unseen-{index}", wide=True)
 
 
@@ -171,7 +171,7 @@ _DRAWN: Mapping[str, Callable[[int], SimWorkload]] = {
 
 
 def workload(name: str) -> SimWorkload:
-    """By name: paper, flat, toy, lenet-localhost, the testbed's, train-N, tune-N, unseen-N. Raises BadInput."""
+    """By name: paper, flat, toy, lenet-localhost, the testbed's, train-N, tune-N or unseen-N. Raises BadInput."""
     kind, _, number = name.partition("-")
     if kind in _DRAWN and number.isdigit():
         return _DRAWN[kind](int(number))
@@ -180,14 +180,14 @@ def workload(name: str) -> SimWorkload:
         near = nearest(name, list(known))
         hint = f"; did you mean {near!r}?" if near else ""
         allowed = ", ".join((*known, *(f"{kind}-N" for kind in _DRAWN)))
-        raise BadInput(f"workloads: no simulated workload {name!r}; allowed: {allowed}{hint}")
+        raise BadInput(f"workloads: unknown simulated workload (got {name!r}); allowed: {allowed}{hint}")
     return known[name]
 
 
 def _drawn(name: str, *, wide: bool) -> SimWorkload:
-    """The paper's workload with everything about it changed.
+    """The paper's workload with all its properties changed at random.
 
-    Scaled so that its cheapest training costs $52 to $68: then the paper's budgets mean as much for it.
+    Scaled so that its cheapest training costs $52 to $68, which makes the paper's budgets comparable.
     """
     random = generator("workload", name)
     reach = 1.35 if wide else 1.0
