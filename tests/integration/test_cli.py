@@ -139,7 +139,7 @@ def test_a_dry_run_shows_the_round_that_the_run_begins_with(mlcd: Mlcd, parallel
     assert len(shown) <= int(parallel)
 
 
-def test_what_is_left_out_is_said(mlcd: Mlcd, folder: Path) -> None:
+def test_excluded_types_are_noted(mlcd: Mlcd, folder: Path) -> None:
     (folder / "spot.yaml").write_text(SMALL.replace("p3.2xlarge]", "p3.2*], use_spot: true"))
     said = "no spot market, left out: p3.2xlarge"
     assert said in mlcd("train", "spot.yaml", "--dry-run").out
@@ -238,7 +238,7 @@ def test_catalog_shows_what_a_users_file_lays_over_it(
     assert "own.csv over it" in mlcd("check").out
 
 
-def test_check_is_honest(mlcd: Mlcd, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_reports_what_works(mlcd: Mlcd, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = mlcd("check")
     assert answer.code == 0
     for part in (
@@ -561,7 +561,7 @@ def test_a_damaged_database_is_named(mlcd: Mlcd, folder: Path) -> None:
     assert_refused(mlcd("runs"), 1, "mlcd.sqlite3", "damaged")
 
 
-def test_a_newer_schema_is_left_alone(mlcd: Mlcd, folder: Path) -> None:
+def test_a_newer_schema_is_not_touched(mlcd: Mlcd, folder: Path) -> None:
     (folder / "home").mkdir()
     with sqlite3.connect(folder / "home" / "mlcd.sqlite3") as db:
         db.execute("PRAGMA user_version = 99")
@@ -605,7 +605,7 @@ def test_a_run_that_another_process_holds_is_refused(mlcd: Mlcd, folder: Path, m
             assert_refused(mlcd("resume", run_id), 1, run_id, "another mlcd process")
 
 
-def test_a_killed_run_shows_as_stopped_and_how_to_go_on(mlcd: Mlcd, folder: Path) -> None:
+def test_a_killed_run_shows_as_stopped_and_how_to_resume(mlcd: Mlcd, folder: Path) -> None:
     from mlcd.store.store import Store
     from mlcd.trial.outcome import Status
 
@@ -651,7 +651,7 @@ def test_ctrl_c_outside_a_run_is_130(mlcd: Mlcd, monkeypatch: pytest.MonkeyPatch
     assert answer.err.strip() == "mlcd: interrupted"
 
 
-def test_ctrl_c_in_a_run_is_130_and_the_run_goes_on_later(folder: Path) -> None:
+def test_ctrl_c_in_a_run_is_130_and_the_run_can_be_resumed(folder: Path) -> None:
     long = SMALL.replace("max_trials: 6", "max_trials: 60, strategy: exhaustive").replace("1..8", "1..40")
     (folder / "long.yaml").write_text(long.replace(", budget: 40 USD", ""))
     env = {**os.environ, "MLCD_HOME": str(folder / "home")}
@@ -690,7 +690,7 @@ def test_a_closed_pipe_is_quiet(folder: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_output_that_cannot_be_written_is_said(folder: Path) -> None:
+def test_output_that_cannot_be_written_is_reported(folder: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [*MLCD, "catalog"], cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True, check=False

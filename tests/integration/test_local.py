@@ -157,7 +157,7 @@ def test_a_training_that_slows_down_is_moved_before_the_budget_breaks(toy: Toy) 
     (moved,) = record.earlier
     assert moved.ending is Ending.MOVED
     assert moved.config.nodes == 2
-    assert "goes on at 1 x local.1" in moved.message
+    assert "continues on 1 x local.1" in moved.message
     assert record.final is not None
     assert record.final.config.nodes == 1
     assert record.total_usd <= Usd.of("0.90")

@@ -137,7 +137,7 @@ def test_where_nothing_learns_there_is_no_batch_to_choose(infra: str, without: s
     assert "runs no job that could learn" in message
 
 
-def test_a_batch_below_the_nodes_is_left_out_and_said() -> None:
+def test_a_batch_smaller_than_the_nodes_is_excluded_with_a_note() -> None:
     found = prepared(batch="[2, 64]")
     assert {(c.nodes, c["batch"]) for c in found.problem.space} == {(1, 2), (2, 2), *((k, 64) for k in (1, 2, 3, 4))}
     assert any("2 on 4 is left out" in note for note in found.notes)
@@ -149,7 +149,7 @@ def test_a_batch_that_no_number_of_nodes_can_share() -> None:
     assert "at least 3" in message
 
 
-def test_a_batch_that_does_not_divide_is_kept_and_said() -> None:
+def test_a_batch_that_does_not_divide_evenly_is_kept_with_a_note() -> None:
     found = prepared(batch="[64, 128]")
     assert any(c.nodes == 3 for c in found.problem.space)
     assert [note for note in found.notes if "3 nodes do not divide evenly" in note]

@@ -51,7 +51,7 @@ def test_without_types_a_cloud_offers_its_own() -> None:
     assert len(gcp.problem.space) == 50 * len(types(gcp))
 
 
-def test_spot_leaves_out_what_has_no_spot_market_and_says_so() -> None:
+def test_spot_excludes_types_without_a_spot_market_with_a_note() -> None:
     found = prepared("resources: {instance_type: [c5.*, 'p3.*'], use_spot: true}")
     assert "c5.xlarge" in types(found)
     assert not any(name.startswith("p3") for name in types(found))
@@ -178,7 +178,7 @@ def test_a_mistaken_cloud_is_bad_input(on: str, says: list[str]) -> None:
         assert part in str(caught.value)
 
 
-def test_a_cloud_of_later_is_not_a_mistake() -> None:
+def test_a_function_cloud_is_a_provider_error() -> None:
     with pytest.raises(ProviderError, match="`mlcd serverless`"):
         prepare(with_overrides(parse(""), on="lithops/localhost"))
 

@@ -287,7 +287,7 @@ def test_the_choice_s_ring_stays_and_other_prices_have_their_own_knee() -> None:
     assert there[0] == here[0], "the node's price is found again from prices by memory"
 
 
-def test_what_the_noise_means_is_said() -> None:
+def test_the_report_explains_the_noise_scale() -> None:
     run = batches_run()
     first, second, third = batch_notes_of(run)
     assert "noise scale is about 300 samples" in first
@@ -300,7 +300,7 @@ def test_what_the_noise_means_is_said() -> None:
     assert not any("counts" in note for note in batch_notes_of(batches_run(decay=0.0)))
 
 
-def test_a_black_box_is_called_one() -> None:
+def test_a_job_without_noise_reports_is_called_a_black_box() -> None:
     run = black_box_run()
     box, untold = batch_notes_of(run)
     assert "reports no SGD noise, so only its parallel performance was modelled" in box
@@ -322,7 +322,7 @@ def test_only_runs_with_a_batch_to_choose_have_its_pictures() -> None:
     assert batch_notes_of(budget_run()) == []
 
 
-def test_speed_has_a_curve_a_batch() -> None:
+def test_the_speed_picture_has_a_curve_per_batch() -> None:
     text = picture_of(batches_run(), "speed")
     for batch in (64, 256, 512):
         assert f">B = {batch}<" in text

@@ -62,7 +62,7 @@ def test_a_plain_verdict_is_ascii(name: str) -> None:
     assert verdict_of(SAMPLES[name](), plain=True).isascii()
 
 
-def test_the_verdict_says_the_numbers() -> None:
+def test_the_verdict_contains_the_numbers() -> None:
     run = budget_run()
     text = verdict_of(run)
     assert text.startswith("SIMULATED: ")
@@ -125,7 +125,7 @@ def test_a_choice_that_was_not_measured_has_no_bound() -> None:
         ("both-limits", "fastest within 8 h for at most $85.00"),
     ],
 )
-def test_every_ending_has_its_words(name: str, words: str) -> None:
+def test_every_ending_has_its_text(name: str, words: str) -> None:
     assert words in verdict_of(SAMPLES[name]())
 
 
@@ -140,7 +140,7 @@ def test_a_naive_choice_that_would_break_a_limit_is_marked() -> None:
     assert "would break" not in verdict_of(no_limit_run())
 
 
-def test_a_naive_choice_that_was_not_measured_is_about() -> None:
+def test_an_unmeasured_naive_choice_is_marked_as_approximate() -> None:
     run = both_limits_run()
     naive = replace(run.naive[1], measured=False)
     untried = with_trials(run, [step for step in run.trials if step.trial.config != naive.plan.config])
@@ -208,7 +208,7 @@ def played(run: SearchRun, stream: io.StringIO, *, color: bool = False, replayed
     return stream.getvalue()
 
 
-def test_a_line_a_trial_with_speed_money_and_best() -> None:
+def test_one_line_per_trial_with_speed_money_and_best() -> None:
     lines = played(budget_run(), io.StringIO()).splitlines()
     seventh = next(line for line in lines if line.startswith("  7 "))
     assert seventh.split() == [
@@ -303,7 +303,7 @@ def test_colour_only_on_request() -> None:
     assert "\x1b[31m" in played(budget_run(), io.StringIO(), color=True)
 
 
-def test_a_poor_encoding_gets_ascii() -> None:
+def test_an_ascii_encoding_gets_ascii() -> None:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")
     observer = ProgressLines(stream, False)
