@@ -372,7 +372,7 @@ def test_a_search_by_hand_names_an_unknown_cloud(infra: str) -> None:
 
 
 def test_a_strategy_that_ignores_limits_cannot_be_asked() -> None:
-    with pytest.raises(BadInput, match="does not look at the limits"):
+    with pytest.raises(BadInput, match="ignores the limits"):
         mlcd.Search(OWN, strategy="convbo")
 
 

@@ -141,7 +141,7 @@ def test_a_dry_run_shows_the_round_that_the_run_begins_with(mlcd: Mlcd, parallel
 
 def test_excluded_types_are_noted(mlcd: Mlcd, folder: Path) -> None:
     (folder / "spot.yaml").write_text(SMALL.replace("p3.2xlarge]", "p3.2*], use_spot: true"))
-    said = "no spot market, left out: p3.2xlarge"
+    said = "excluded, no spot market: p3.2xlarge"
     assert said in mlcd("train", "spot.yaml", "--dry-run").out
     assert mlcd("train", "spot.yaml", "--dry-run", "-o", "json").json["notes"] == [said]
     answer = mlcd("train", "spot.yaml")

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import mlcd
 from mlcd.asktell import Best
 from mlcd.asktell.knobs import prices_of, space_of
-from mlcd.asktell.state import MOST_BYTES
+from mlcd.asktell.state import MAX_FILE_BYTES
 from mlcd.codec import to_json
 from mlcd.errors import BadInput
 from mlcd.models.knob_gp import Columns, Observed, _Objective, fit
@@ -101,7 +101,7 @@ def test_with_a_nodes_knob_only_nodes_is_a_count() -> None:
 @pytest.mark.parametrize(
     ("knobs", "problem"),
     [
-        ({}, "knobs: there is nothing to choose"),
+        ({}, "knobs: nothing to choose from"),
         ({"x": []}, "knobs: x: has no values"),
         ({"x": [1, 1.0]}, r"knobs: x: repeats a value \(got 1.0\)"),
         ({"x": "abc"}, r"knobs: x: must have several values \(got 'abc'\)"),
@@ -134,7 +134,7 @@ def test_a_space_that_is_too_large_is_refused_before_it_is_made() -> None:
 
 
 def test_a_where_that_excludes_everything_is_refused() -> None:
-    with pytest.raises(BadInput, match="where: leaves out all 32 combinations"):
+    with pytest.raises(BadInput, match="where: excludes all 32 combinations"):
         over(where=lambda _: False)
 
 
@@ -200,7 +200,7 @@ def test_invalid_prices_are_refused(price: Any, problem: str) -> None:
         over(usd_per_hour=price)
 
 
-# ---- an own number
+# ---- a custom value
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -291,25 +291,25 @@ def test_any_finite_value_can_be_told(value: Any) -> None:
 
 def test_conflicting_arguments_are_refused() -> None:
     for name, wrong in (("samples_per_second", 1), ("relative_error", 0.1), ("startup_seconds", 1)):
-        with pytest.raises(BadInput, match=f"tell: {name}: goes with throughput; with objective maximize give value"):
+        with pytest.raises(BadInput, match=f"tell: {name}: only for throughput; with objective maximize give value"):
             over().tell(
                 Config((("instance", "small"), ("workers", 1), ("precision", "fp32"))), value=1, **{name: wrong}
             )
-    with pytest.raises(BadInput, match="tell: value: goes with objective maximize or minimize"):
+    with pytest.raises(BadInput, match="tell: value: only for objective maximize or minimize"):
         mlcd.Search(JOB).tell({"instance": "c5.xlarge", "nodes": 1}, value=1, seconds=1)
-    with pytest.raises(BadInput, match="work_samples: goes with objective time, cost or knee"):
+    with pytest.raises(BadInput, match="work_samples: only for objective time, cost or knee"):
         over(work_samples=5)
-    with pytest.raises(BadInput, match="noise: goes with objective time, cost or knee"):
+    with pytest.raises(BadInput, match="noise: only for objective time, cost or knee"):
         over(noise=0.1)
-    with pytest.raises(BadInput, match="work_samples: objective time needs it"):
+    with pytest.raises(BadInput, match="work_samples: objective time needs the number of samples"):
         over(objective="time", trial_seconds=3)
-    with pytest.raises(BadInput, match="trial_seconds: objective time needs it"):
+    with pytest.raises(BadInput, match="trial_seconds: objective time needs the longest time"):
         over(objective="time", work_samples=3)
-    with pytest.raises(BadInput, match="trial_seconds: deadline needs it"):
+    with pytest.raises(BadInput, match="trial_seconds: deadline needs the longest time"):
         over(deadline="3h")
-    with pytest.raises(BadInput, match="knobs: go without a job"):
+    with pytest.raises(BadInput, match="knobs: conflict with job"):
         over(job=JOB)
-    with pytest.raises(BadInput, match="goal: goes with a job"):
+    with pytest.raises(BadInput, match="goal: only for a job"):
         over(goal="time")
     with pytest.raises(BadInput, match="job: give a job, or knobs and an objective"):
         mlcd.Search()  # type: ignore[call-overload]
@@ -676,8 +676,8 @@ def test_a_file_that_is_too_large_or_not_there_is_refused(tmp_path: Path) -> Non
     with pytest.raises(BadInput, match="cannot be read"):
         mlcd.Search.load(tmp_path)
     with file.open("wb") as stream:
-        stream.truncate(MOST_BYTES + 1)  # sparse: it takes no room
-    with pytest.raises(BadInput, match="bytes are more than a saved search has"):
+        stream.truncate(MAX_FILE_BYTES + 1)  # sparse: it takes no room
+    with pytest.raises(BadInput, match="too large for a saved search"):
         mlcd.Search.load(file)
     for wrong in (None, 3, b"x"):
         with pytest.raises(BadInput, match="path: must be a path"):

@@ -55,7 +55,7 @@ def test_spot_excludes_types_without_a_spot_market_with_a_note() -> None:
     found = prepared("resources: {instance_type: [c5.*, 'p3.*'], use_spot: true}")
     assert "c5.xlarge" in types(found)
     assert not any(name.startswith("p3") for name in types(found))
-    assert found.notes == ("no spot market, left out: p3.2xlarge, p3.8xlarge, p3.16xlarge",)
+    assert found.notes == ("excluded, no spot market: p3.2xlarge, p3.8xlarge, p3.16xlarge",)
     assert "and " in prepared("resources: {use_spot: true}").notes[0]
     assert prepared("").notes == ()
 
@@ -81,7 +81,7 @@ def test_spot_refuses_when_nothing_is_left() -> None:
 def test_the_template_works_with_spot() -> None:
     spec = parse_train(template().replace("use_spot: false", "use_spot: true"))
     found = prepare(spec)
-    assert found.notes == ("no spot market, left out: p2.xlarge, p3.2xlarge",)
+    assert found.notes == ("excluded, no spot market: p2.xlarge, p3.2xlarge",)
     plain = prepare(parse_train(template()))
     assert {"c5n.4xlarge", "p2.xlarge", "p3.2xlarge"} < types(plain)
     assert len(types(plain)) == len(types(found)) + 2
@@ -228,7 +228,7 @@ def test_a_replayed_job_keeps_to_the_types_and_counts_it_names() -> None:
     assert len(rows(replay("", resources=", instance_type: aws-paper"))) == 10
     left_out = replay("num_nodes: 32")
     assert rows(left_out) == ["32 x m4.large"]
-    assert left_out.notes == ("never measured on these numbers of nodes, left out: c4.large, c4.xlarge",)
+    assert left_out.notes == ("excluded, never measured on these node counts: c4.large, c4.xlarge",)
 
 
 @pytest.mark.usefixtures("table")

@@ -136,7 +136,7 @@ def test_sizes_go_with_a_model(folder: Path) -> None:
     with pytest.raises(SpecError, match=r"model: .*axis 1 \(length\) has no size"):
         mlcd.serve("open.onnx")
     assert mlcd.serve("open.onnx", sizes={"length": 4}, slo="p99=50ms", trials=1).best is not None
-    with pytest.raises(BadInput, match="sizes: goes with a model's path"):
+    with pytest.raises(BadInput, match="sizes: only for the path of a model"):
         mlcd.serve(JOB, sizes={"length": 4})
 
 
@@ -155,7 +155,7 @@ def test_sizes_go_with_a_model(folder: Path) -> None:
         (JOB, {"budget": "-5 USD"}, r"^budget: .*negative"),
         (JOB, {"deadline": "soon"}, r"^deadline: "),
         (JOB, {"strategy": "falcn"}, r"^strategy: unknown strategy 'falcn'"),
-        (JOB, {"seed": -1}, r"^a seed is a whole number"),
+        (JOB, {"seed": -1}, r"^seed: must be a whole number"),
     ],
 )
 def test_errors_name_the_python_argument(job: Any, arguments: dict[str, Any], message: str) -> None:

@@ -114,7 +114,7 @@ def test_arguments_override_the_job() -> None:
         (JOB, {"sync": "hybrid"}, "^sync: .* did you mean 'hsp'"),
         (JOB, {"strategy": "magic"}, "^strategy: unknown scheduler 'magic'"),
         (JOB, {"on": "sim/lamda"}, "^on: functions do not run there .* did you mean 'sim/lambda'"),
-        (JOB, {"seed": True}, "^a seed is a whole number"),
+        (JOB, {"seed": True}, "^seed: must be a whole number"),
     ],
 )
 def test_errors_name_the_python_argument(folder: Path, job: Any, arguments: dict[str, Any], message: str) -> None:

@@ -1,4 +1,4 @@
-"""What a search over declared knobs is for: the caller's own number, or the throughput of known work."""
+"""What a search over declared knobs optimises: a custom value of the caller, or known work."""
 
 import math
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from mlcd.space import Config
 from mlcd.trial.trial import Learned, Measurement
 
 LARGEST_VALUE = 1e100
-"""Own numbers beyond this are refused: a loss that large is a trial that failed."""
+"""Custom values beyond this are refused: a loss that large means that the trial failed."""
 
 
 class Objective(StrEnum):
-    """`maximize` and `minimize` are of the caller's own number, the others of known work."""
+    """`maximize` and `minimize` are for a custom value of the caller, the others for known work."""
 
     MAXIMIZE = "maximize"
     MINIMIZE = "minimize"
@@ -23,18 +23,18 @@ class Objective(StrEnum):
     KNEE = "knee"
 
     @property
-    def is_own_number(self) -> bool:
-        """Whether trials are told with `value=`."""
+    def is_custom_value(self) -> bool:
+        """Whether trials report `value=`."""
         return self in (Objective.MAXIMIZE, Objective.MINIMIZE)
 
     @property
     def goal(self) -> GoalObjective:
-        """What a goal has in its place; of an own number, time, which nothing depends on."""
-        return GoalObjective.TIME if self.is_own_number else GoalObjective(str(self))
+        """The matching objective of a goal; for a custom value TIME, which then has no effect."""
+        return GoalObjective.TIME if self.is_custom_value else GoalObjective(str(self))
 
     @classmethod
     def of(cls, given: object) -> "Objective":
-        """By its name. Raises SpecError."""
+        """The objective called `given`. Raises SpecError."""
         known = [str(each) for each in cls]
         if not isinstance(given, str) or given not in known:
             raise SpecError(
@@ -49,44 +49,44 @@ class Objective(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Best:
-    """The configuration with the best value that was told."""
+    """The configuration with the best reported value."""
 
     config: Config
     value: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """An own number as a measurement keeps it: strategies see a score, of which more is better.
+class CustomValue:
+    """A custom value as a measurement stores it: strategies see a score, where higher is better.
 
     `score` is kept exactly. `speed` is for strategies that know only throughput: exp(asinh(score)), which is positive
-    and in the same order.
+    and preserves the order.
     """
 
     score: float
 
     @classmethod
-    def of(cls, objective: Objective, value: float) -> "Told":
+    def of(cls, objective: Objective, value: float) -> "CustomValue":
         """Raises BadInput for a value that is not finite, or too large."""
         if not abs(value) <= LARGEST_VALUE:
             raise BadInput(
                 f"tell: value: must be a finite number, at most {LARGEST_VALUE:g} (got {value!r});"
-                " tell a trial that gave none with tell_failure"
+                " report a trial without a value with tell_failure"
             )
         return cls(score=value if objective is Objective.MAXIMIZE else -value)
 
     @property
     def speed(self) -> float:
-        """See the class."""
+        """exp(asinh(score)), for strategies that know only throughput."""
         return math.exp(math.asinh(self.score))
 
     @property
     def learned(self) -> tuple[Learned, ...]:
-        """As a measurement has it."""
+        """The score in the form of Measurement.learned."""
         return (Learned(samples=0.0, metric=self.score),)
 
 
 def value_of(objective: Objective, trial: Measurement) -> float:
-    """The number that was told of a trial."""
+    """The value that was reported for a trial."""
     score = trial.learned[-1].metric
     return score if objective is Objective.MAXIMIZE else -score
