@@ -153,11 +153,11 @@ def test_excluded_types_are_noted(mlcd: Mlcd, folder: Path) -> None:
 def test_a_dry_run_says_when_nothing_can_fit(mlcd: Mlcd) -> None:
     answer = mlcd("train", "job.yaml", "--dry-run", "--budget", "0.01")
     assert answer.code == 3
-    assert "Nothing can fit: one trial of 1 x c5.xlarge alone may need" in answer.out
+    assert "Nothing fits: one trial of 1 x c5.xlarge alone may need" in answer.out
 
 
 def test_a_dry_run_of_a_strategy_without_trials(mlcd: Mlcd) -> None:
-    assert "paleo tries nothing" in mlcd("train", "job.yaml", "--dry-run", "--strategy", "paleo").out
+    assert "paleo chooses without trials" in mlcd("train", "job.yaml", "--dry-run", "--strategy", "paleo").out
 
 
 def test_init_writes_a_job_that_runs_and_keeps_what_is_there(mlcd: Mlcd, folder: Path) -> None:
@@ -209,7 +209,7 @@ def test_catalog_filters_sorts_and_names_its_date_and_sources(mlcd: Mlcd) -> Non
     assert len(mlcd("catalog", "-o", "json").json["instances"]) >= 150
     for nothing in (("c5.*", "--gpu"), ("zz*",), ("zz*", "--cloud", "gcp")):
         answer = mlcd("catalog", *nothing)
-        assert (answer.code, answer.out) == (0, "No instance type is left with these filters.\n")
+        assert (answer.code, answer.out) == (0, "No instance type matches these filters.\n")
     assert mlcd("catalog", "zz*", "-o", "json").json["instances"] == []
     for key in ("name", "vcpus", "memory", "network"):
         assert mlcd("catalog", "c5.*", "--sort", key).code == 0
@@ -341,7 +341,7 @@ def test_real_money_on_a_terminal_is_asked_for(folder: Path, reply: str, code: i
     os.close(ours)
     os.close(theirs)
     assert done.returncode == code, done.stderr
-    assert "This spends real money on sim/aws: at most $40.00. Go on?" in done.stderr
+    assert "This spends real money on sim/aws: at most $40.00. Continue?" in done.stderr
     assert ("nothing was spent" in done.stderr) == (code == 2)
 
 
@@ -429,7 +429,7 @@ BAD: dict[str, Bad] = {
     "picture in no folder": Bad(("train", "job.yaml", "--picture", "no/where.svg"), 2, ("no/where.svg", "no folder")),
     "report into a folder": Bad(("demo", "--out", "."), 2, ("is a folder",)),
     "init in no folder": Bad(("init", "no/where.yaml"), 2, ("no/where.yaml", "no folder")),
-    "init over a file": Bad(("init", "job.yaml"), 2, ("job.yaml is there already", "--force")),
+    "init over a file": Bad(("init", "job.yaml"), 2, ("job.yaml already exists", "--force")),
     "unknown run to show": Bad(("show", "nosuch-123"), 2, ("'nosuch-123'", "mlcd runs")),
     "unknown run to resume": Bad(("resume", "nosuch-123"), 2, ("'nosuch-123'",)),
     "unknown run to report": Bad(("report", "nosuch-123"), 2, ("'nosuch-123'",)),

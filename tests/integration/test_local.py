@@ -109,7 +109,7 @@ def test_a_killed_run_leaves_nothing_and_goes_on(toy: Toy, where: str) -> None:
     toy.until_nothing_runs()
     down = toy.run("down", "--on", "local")
     assert down.wait() == 0
-    assert "Nothing of mlcd runs" in down.said
+    assert "Nothing that mlcd started" in down.said
     before = toy.record()
     assert before.status is Status.RUNNING
 

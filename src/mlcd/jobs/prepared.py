@@ -87,7 +87,7 @@ def begin(prepared: Prepared[P], *, store: Store, observer: Observer = ignore) -
             return _drive(run, prepared, performer, store, observer)
 
 
-def go_on(run: Run[P], prepared: Prepared[P], *, store: Store, observer: Observer = ignore) -> Run[P]:
+def continue_run(run: Run[P], prepared: Prepared[P], *, store: Store, observer: Observer = ignore) -> Run[P]:
     """Continue a stored run from its recorded state to its end. A run that has ended is only read again.
 
     Raises as `begin` does, and RunBusy where another process works on it.
