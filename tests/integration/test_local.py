@@ -55,7 +55,7 @@ def test_searches_trains_and_brings_the_model_home(undisturbed: Undisturbed) -> 
     assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 800}
     check_account(record)
     assert "Receipt" in said
-    assert "Brought home:" in said
+    assert "Outputs:" in said
     assert toy.left_running() == []
     # Every lease's logs are kept, the copies of the user's files are not.
     assert all((lease / "node-0" / "log.txt").read_text() for lease in toy.leases())

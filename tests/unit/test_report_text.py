@@ -108,19 +108,20 @@ def test_a_choice_that_was_not_measured_has_no_bound() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("infeasible", "Nothing can fit these limits; nothing was trained."),
+        ("infeasible", "Nothing fits these limits; nothing was trained."),
         ("nothing-fits", "Nearest way out among measured deployments: needs $131, or 7 h 40 min"),
         ("infeasible", "Nearest way out: needs $24.03"),
         ("run-failed", "The training failed before its work was done (why); what it cost is on the receipt."),
         ("run-failed", "run (failed)"),
         ("run-failed", "chosen; its training failed"),
-        ("lost", "  training lost with mlcd            20 min    $4.20\n  run "),
+        ("lost", "  training died with mlcd            20 min    $4.20\n  run "),
         (
             "given-up",
-            "Nothing measured fits what is left after 12 trials and 1 training that did not end; no training was",
+            "Nothing measured fits the limits that remain after 12 trials and 1 training that did not finish; no"
+            " training was finished.",
         ),
         ("all-failed", "Every trial failed (4 of 4)"),
-        ("interrupted", "Go on with: mlcd resume resnet-cifar10-7f3a9c"),
+        ("interrupted", "Continue with: mlcd resume resnet-cifar10-7f3a9c"),
         ("overran", "Search and training together broke the limit: $90.94 over the budget."),
         ("both-limits", "fastest within 8 h for at most $85.00"),
     ],
@@ -130,7 +131,7 @@ def test_every_ending_has_its_text(name: str, words: str) -> None:
 
 
 def test_a_failed_training_saved_nothing() -> None:
-    assert "Saved" not in verdict_of(SAMPLES["run-failed"]())
+    assert "Savings" not in verdict_of(SAMPLES["run-failed"]())
 
 
 def test_a_naive_choice_that_would_break_a_limit_is_marked() -> None:
@@ -228,7 +229,7 @@ def test_columns_of_trials_line_up() -> None:
 def test_free_is_explained_once_where_there_is_a_limit() -> None:
     text = played(both_limits_run(), io.StringIO())
     lines = text.splitlines()
-    assert lines[0].startswith("free: neither spent, promised to running trials, nor reserved")
+    assert lines[0].startswith("free: neither spent, committed to running trials, nor reserved")
     assert lines[1].split()[-8:] == ["spent", "reserved", "free", "free", "time", "best", "so", "far"]
     assert text.count("free:") == 1
     assert not re.search(r"\bfree\b", played(no_limit_run(), io.StringIO()))

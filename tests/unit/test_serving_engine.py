@@ -210,7 +210,7 @@ def test_the_choice_is_verified_with_headroom(play: Callable[..., SearchRun]) ->
     text = check_reports(record)
     assert "Serve with: batch=4" in text
     assert "Resembles resnet (90% alike): likely." in text
-    assert "Never seen before: Odd" in text
+    assert "Never measured before: Odd" in text
     assert "nobody is charged" in text
 
 
@@ -340,7 +340,7 @@ def test_a_verification_that_died_with_mlcd_is_paid_and_repeated(play: Callable[
     choice = chosen(record)
     assert choice is not None
     assert choice.config == config(4)
-    assert "lost with mlcd" in check_reports(record)
+    assert "died with mlcd" in check_reports(record)
     assert play(problem(), again=True).status is Status.DONE
 
 
