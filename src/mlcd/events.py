@@ -1,4 +1,4 @@
-"""What the engine tells whoever watches: frozen values, for progress lines, logs and the web page alike."""
+"""Events that the engine sends to observers: frozen values for progress lines, logs and the web page."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from mlcd.trial.plan import Plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepStarted:
-    """A step is authorised and written down, and starts now."""
+    """A step is authorised and recorded, and starts now."""
 
     step: Step
     money: Money
@@ -56,4 +56,4 @@ Observer = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
-    """For callers that do not want to know."""
+    """An observer that does nothing."""

@@ -16,7 +16,7 @@ from mlcd.deciders.training import TrainingDecider
 from mlcd.engine.on_nodes import NodePerformer
 from mlcd.errors import BadInput, MlcdError
 from mlcd.goal import Goal, Objective
-from mlcd.jobs.prepared import Prepared, go_on
+from mlcd.jobs.prepared import Prepared, continue_run
 from mlcd.problem import Problem
 from mlcd.run.run import SearchRun
 from mlcd.search.registry import strategy
@@ -45,7 +45,7 @@ def work(home: str, parallel: int, delay: float, run_id: str = RUN) -> SearchRun
         except BadInput:
             run = make_run(killed_problem(), cloud, STRATEGY, run_id=run_id, seed=5, parallel=parallel)
             store.add(run, spec={})
-        return go_on(run, prepared(run, cloud), store=store)
+        return continue_run(run, prepared(run, cloud), store=store)
 
 
 def prepared(run: SearchRun, cloud: Cloud) -> Prepared[Problem]:

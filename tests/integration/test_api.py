@@ -60,7 +60,7 @@ def test_a_job_may_be_a_path_a_text_a_mapping_or_a_spec(tmp_path: Path) -> None:
         mlcd.train("name: small")
 
 
-def test_a_result_tells_everything(tmp_path: Path) -> None:
+def test_a_result_has_everything(tmp_path: Path) -> None:
     result = mlcd.train(JOB)
     assert result.status is Status.DONE
     assert result.best is not None
@@ -82,7 +82,7 @@ def test_a_result_tells_everything(tmp_path: Path) -> None:
         result.record = None  # type: ignore[misc, assignment]
 
 
-def test_nothing_starts_on_a_cloud_that_charges_without_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_starts_on_a_charged_cloud_without_permission(monkeypatch: pytest.MonkeyPatch) -> None:
     def charged(spec: TrainSpec, **others: Any) -> Prepared[Problem]:
         return replace(prepare(spec, **others), charged=True)
 
@@ -94,7 +94,7 @@ def test_nothing_starts_on_a_cloud_that_charges_without_leave(monkeypatch: pytes
     assert mlcd.train(JOB, yes=True).status is Status.DONE
 
 
-def test_a_bad_argument_is_named_as_it_is_called_here() -> None:
+def test_errors_name_the_python_argument() -> None:
     with pytest.raises(SpecError, match=r"^budget: .*negative"):
         mlcd.train(JOB, budget="-5 USD")
     with pytest.raises(SpecError, match=r"^on: there is no such cloud \(got 'sim/awz'\)"):
@@ -110,7 +110,7 @@ def test_resume_reads_a_finished_run(tmp_path: Path) -> None:
         mlcd.resume(result.run_id)
 
 
-def test_arguments_stand_in_place_of_the_jobs_own() -> None:
+def test_arguments_override_the_job() -> None:
     result = mlcd.train(
         JOB, budget=Usd.of("35.5"), deadline=timedelta(hours=9.5), strategy="random", parallel=2, seed=3
     )
@@ -204,7 +204,7 @@ def test_a_search_by_hand_ends_with_a_deployment_that_fits() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_no_ask_goes_beyond_the_limits_whatever_is_told(seed: int) -> None:
+def test_no_ask_exceeds_the_limits_whatever_is_told(seed: int) -> None:
     chance = random.Random(seed)
     budget, deadline = chance.choice([2, 8, 30]), chance.choice([2, 5, 20])
     job = {
@@ -249,7 +249,7 @@ def test_open_asks_are_counted_and_not_repeated() -> None:
     assert search.remaining.trials == 3 - len(search.open)
 
 
-def test_a_passing_failure_is_tried_again_and_a_lasting_one_is_not() -> None:
+def test_a_transient_failure_is_retried_and_a_permanent_one_is_not() -> None:
     search = mlcd.Search(OWN)
     (first,) = search.ask()
     search.tell_failure(first.config, kind="launch-failed", seconds=30, message="no quota today")
@@ -260,7 +260,7 @@ def test_a_passing_failure_is_tried_again_and_a_lasting_one_is_not() -> None:
     assert all(s.config != first.config for s in search.ask(3))
 
 
-def test_what_was_not_asked_for_may_be_told() -> None:
+def test_a_trial_that_was_not_asked_for_may_be_told() -> None:
     search = mlcd.Search(OWN)
     search.tell(
         {"instance": "p3.2xlarge", "nodes": 2}, samples_per_second=250, seconds=600, usd="1.50", relative_error=0.01
@@ -285,7 +285,7 @@ def test_a_clock_counts_the_time_between_trials() -> None:
     assert search.ask() == []
 
 
-def test_what_cannot_be_told() -> None:
+def test_invalid_tells_are_refused() -> None:
     search = mlcd.Search(OWN)
     config = Config.deployment("c5.xlarge", 1)
     with pytest.raises(BadInput, match=r"9 x c5\.xlarge is not one of the job's 24"):
@@ -366,13 +366,13 @@ def test_what_was_told_counts_even_beyond_what_was_authorised() -> None:
 
 
 @pytest.mark.parametrize("infra", ["awz", "sim/awz", "replay/"])
-def test_a_search_by_hand_names_a_cloud_that_is_not_there(infra: str) -> None:
+def test_a_search_by_hand_names_an_unknown_cloud(infra: str) -> None:
     with pytest.raises(BadInput, match=rf"resources.infra: there is no such cloud in the catalog \(got '{infra}'\)"):
         mlcd.Search({**OWN, "resources": {"infra": infra}})
 
 
 def test_a_strategy_that_ignores_limits_cannot_be_asked() -> None:
-    with pytest.raises(BadInput, match="does not look at the limits"):
+    with pytest.raises(BadInput, match="ignores the limits"):
         mlcd.Search(OWN, strategy="convbo")
 
 

@@ -69,10 +69,10 @@ def test_the_table_says_what_was_compared() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--sim", "--tables", "x"], "say --tables DIR or --sim, not both"),
-        (["--slo", "fast"], "--slo: numbers with commas between"),
+        (["--sim", "--tables", "x"], "give --tables DIR or --sim, not both"),
+        (["--slo", "fast"], "--slo: must be numbers separated by commas"),
         (["--slo", "0"], "--slo: must be positive"),
-        (["--trials", "1.5"], "--trials: numbers with commas between"),
+        (["--trials", "1.5"], "--trials: must be numbers separated by commas"),
         (["--strategies", ","], "--strategies: name at least one"),
         (["--strategies", "falkon"], "unknown strategy 'falkon'.*did you mean 'falcon'"),
         (["--strategies", "falcon:explor=1"], "falcon has no option 'explor=1'.*did you mean 'explore'"),
@@ -92,7 +92,7 @@ def test_strategies_that_need_operators_are_skipped_on_tables_without_them(monke
     words = ["bench", "serve", "--jobs", "1", "--seeds", "1", "--slo", "3", "--trials", "3"]
     done = CliRunner().invoke(cli, [*words, "--strategies", "falcon,random", "-o", "json"])
     assert done.exit_code == 0
-    assert "falcon is left out: it needs operators, and these tables have none" in done.stderr
+    assert "falcon is excluded: it needs operators, and these tables have none" in done.stderr
     assert {row["strategy"] for row in json.loads(done.stdout)["rows"]} == {"random"}
 
 

@@ -139,9 +139,9 @@ def test_a_dry_run_shows_the_round_that_the_run_begins_with(mlcd: Mlcd, parallel
     assert len(shown) <= int(parallel)
 
 
-def test_what_is_left_out_is_said(mlcd: Mlcd, folder: Path) -> None:
+def test_excluded_types_are_noted(mlcd: Mlcd, folder: Path) -> None:
     (folder / "spot.yaml").write_text(SMALL.replace("p3.2xlarge]", "p3.2*], use_spot: true"))
-    said = "no spot market, left out: p3.2xlarge"
+    said = "excluded, no spot market: p3.2xlarge"
     assert said in mlcd("train", "spot.yaml", "--dry-run").out
     assert mlcd("train", "spot.yaml", "--dry-run", "-o", "json").json["notes"] == [said]
     answer = mlcd("train", "spot.yaml")
@@ -153,11 +153,11 @@ def test_what_is_left_out_is_said(mlcd: Mlcd, folder: Path) -> None:
 def test_a_dry_run_says_when_nothing_can_fit(mlcd: Mlcd) -> None:
     answer = mlcd("train", "job.yaml", "--dry-run", "--budget", "0.01")
     assert answer.code == 3
-    assert "Nothing can fit: one trial of 1 x c5.xlarge alone may need" in answer.out
+    assert "Nothing fits: one trial of 1 x c5.xlarge alone may need" in answer.out
 
 
 def test_a_dry_run_of_a_strategy_without_trials(mlcd: Mlcd) -> None:
-    assert "paleo tries nothing" in mlcd("train", "job.yaml", "--dry-run", "--strategy", "paleo").out
+    assert "paleo chooses without trials" in mlcd("train", "job.yaml", "--dry-run", "--strategy", "paleo").out
 
 
 def test_init_writes_a_job_that_runs_and_keeps_what_is_there(mlcd: Mlcd, folder: Path) -> None:
@@ -209,7 +209,7 @@ def test_catalog_filters_sorts_and_names_its_date_and_sources(mlcd: Mlcd) -> Non
     assert len(mlcd("catalog", "-o", "json").json["instances"]) >= 150
     for nothing in (("c5.*", "--gpu"), ("zz*",), ("zz*", "--cloud", "gcp")):
         answer = mlcd("catalog", *nothing)
-        assert (answer.code, answer.out) == (0, "No instance type is left with these filters.\n")
+        assert (answer.code, answer.out) == (0, "No instance type matches these filters.\n")
     assert mlcd("catalog", "zz*", "-o", "json").json["instances"] == []
     for key in ("name", "vcpus", "memory", "network"):
         assert mlcd("catalog", "c5.*", "--sort", key).code == 0
@@ -227,18 +227,16 @@ def test_catalog_shows_few_sources_and_only_those_of_the_clouds_shown(mlcd: Mlcd
     assert len(mlcd("catalog", "p3.*", "-o", "json").json["sources"]) > 10
 
 
-def test_catalog_shows_what_a_users_file_lays_over_it(
-    mlcd: Mlcd, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_catalog_shows_what_a_users_file_overrides(mlcd: Mlcd, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "own.csv").write_text("cloud,name,usd_per_hour\naws,c5.large,0.05\n")
     monkeypatch.setenv("MLCD_CATALOG", "own.csv")
     (instance,) = mlcd("catalog", "c5.large", "-o", "json").json["instances"]
     assert instance["usd_per_hour"] == 0.05
     assert "1 rows are from own.csv" in mlcd("catalog", "c5.large").out
-    assert "own.csv over it" in mlcd("check").out
+    assert "overridden by own.csv" in mlcd("check").out
 
 
-def test_check_is_honest(mlcd: Mlcd, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_reports_what_works(mlcd: Mlcd, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = mlcd("check")
     assert answer.code == 0
     for part in (
@@ -279,7 +277,7 @@ def test_help_and_version(mlcd: Mlcd) -> None:
 def test_nothing_can_fit_is_3(mlcd: Mlcd) -> None:
     answer = mlcd("train", "job.yaml", "--budget", "0.01")
     assert answer.code == 3
-    assert "Nothing can fit these limits" in answer.out
+    assert "Nothing fits these limits" in answer.out
 
 
 def test_nothing_measured_fits_is_4(mlcd: Mlcd) -> None:
@@ -341,7 +339,7 @@ def test_real_money_on_a_terminal_is_asked_for(folder: Path, reply: str, code: i
     os.close(ours)
     os.close(theirs)
     assert done.returncode == code, done.stderr
-    assert "This spends real money on sim/aws: at most $40.00. Go on?" in done.stderr
+    assert "This spends real money on sim/aws: at most $40.00. Continue?" in done.stderr
     assert ("nothing was spent" in done.stderr) == (code == 2)
 
 
@@ -388,7 +386,7 @@ def real(line: str) -> dict[str, str]:
 BAD: dict[str, Bad] = {
     # the command line
     "unknown command": Bad(("trian", "job.yaml"), 2, ("'trian'", "did you mean 'train'?")),
-    "command like no other": Bad(("xyzzy",), 2, ("'xyzzy'", "there are: demo, init")),
+    "command like no other": Bad(("xyzzy",), 2, ("'xyzzy'", "allowed: demo, init")),
     "unknown option": Bad(("train", "job.yaml", "--bugdet", "3"), 2, ("--bugdet", "did you mean '--budget'")),
     "unknown global option": Bad(("--verbsion",), 2, ("--verbsion", "did you mean '--version'")),
     "missing argument": Bad(("train",), 2, ("missing argument", "`mlcd train --help`")),
@@ -410,7 +408,7 @@ BAD: dict[str, Bad] = {
     "unknown cloud": Bad(("train", "job.yaml", "--on", "sim/awz"), 2, ("'sim/awz'", "did you mean 'sim/aws'?")),
     "unknown kind of cloud": Bad(("train", "job.yaml", "--on", "slrum"), 2, ("--on", "did you mean 'slurm'?")),
     "no cloud simulated": Bad(("train", "job.yaml", "--on", "sim"), 2, ("--on", "sim/CLOUD")),
-    "no folder replayed": Bad(("train", "job.yaml", "--on", "replay/"), 2, ("--on", "which folder")),
+    "no folder replayed": Bad(("train", "job.yaml", "--on", "replay/"), 2, ("--on", "name the folder")),
     "picture of another kind": Bad(("train", "job.yaml", "--picture", "x.png"), 2, ("--picture", "'x.png'", ".svg")),
     "report's picture of another kind": Bad(("report", "x", "--picture", "speed", "--out", "x.png"), 2, (
         "--out", ".svg")),
@@ -429,7 +427,7 @@ BAD: dict[str, Bad] = {
     "picture in no folder": Bad(("train", "job.yaml", "--picture", "no/where.svg"), 2, ("no/where.svg", "no folder")),
     "report into a folder": Bad(("demo", "--out", "."), 2, ("is a folder",)),
     "init in no folder": Bad(("init", "no/where.yaml"), 2, ("no/where.yaml", "no folder")),
-    "init over a file": Bad(("init", "job.yaml"), 2, ("job.yaml is there already", "--force")),
+    "init over a file": Bad(("init", "job.yaml"), 2, ("job.yaml already exists", "--force")),
     "unknown run to show": Bad(("show", "nosuch-123"), 2, ("'nosuch-123'", "mlcd runs")),
     "unknown run to resume": Bad(("resume", "nosuch-123"), 2, ("'nosuch-123'",)),
     "unknown run to report": Bad(("report", "nosuch-123"), 2, ("'nosuch-123'",)),
@@ -561,7 +559,7 @@ def test_a_damaged_database_is_named(mlcd: Mlcd, folder: Path) -> None:
     assert_refused(mlcd("runs"), 1, "mlcd.sqlite3", "damaged")
 
 
-def test_a_newer_schema_is_left_alone(mlcd: Mlcd, folder: Path) -> None:
+def test_a_newer_schema_is_not_touched(mlcd: Mlcd, folder: Path) -> None:
     (folder / "home").mkdir()
     with sqlite3.connect(folder / "home" / "mlcd.sqlite3") as db:
         db.execute("PRAGMA user_version = 99")
@@ -605,7 +603,7 @@ def test_a_run_that_another_process_holds_is_refused(mlcd: Mlcd, folder: Path, m
             assert_refused(mlcd("resume", run_id), 1, run_id, "another mlcd process")
 
 
-def test_a_killed_run_shows_as_stopped_and_how_to_go_on(mlcd: Mlcd, folder: Path) -> None:
+def test_a_killed_run_shows_as_stopped_and_how_to_resume(mlcd: Mlcd, folder: Path) -> None:
     from mlcd.store.store import Store
     from mlcd.trial.outcome import Status
 
@@ -651,7 +649,7 @@ def test_ctrl_c_outside_a_run_is_130(mlcd: Mlcd, monkeypatch: pytest.MonkeyPatch
     assert answer.err.strip() == "mlcd: interrupted"
 
 
-def test_ctrl_c_in_a_run_is_130_and_the_run_goes_on_later(folder: Path) -> None:
+def test_ctrl_c_in_a_run_is_130_and_the_run_can_be_resumed(folder: Path) -> None:
     long = SMALL.replace("max_trials: 6", "max_trials: 60, strategy: exhaustive").replace("1..8", "1..40")
     (folder / "long.yaml").write_text(long.replace(", budget: 40 USD", ""))
     env = {**os.environ, "MLCD_HOME": str(folder / "home")}
@@ -690,7 +688,7 @@ def test_a_closed_pipe_is_quiet(folder: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_output_that_cannot_be_written_is_said(folder: Path) -> None:
+def test_output_that_cannot_be_written_is_reported(folder: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [*MLCD, "catalog"], cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True, check=False

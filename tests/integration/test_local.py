@@ -55,7 +55,7 @@ def test_searches_trains_and_fetches_the_model(undisturbed: Undisturbed) -> None
     assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 800}
     check_account(record)
     assert "Receipt" in said
-    assert "Brought home:" in said
+    assert "Outputs:" in said
     assert toy.left_running() == []
     # Every lease's logs are kept, the copies of the user's files are not.
     assert all((lease / "node-0" / "log.txt").read_text() for lease in toy.leases())
@@ -109,7 +109,7 @@ def test_a_killed_run_leaves_nothing_running_and_can_be_resumed(toy: Toy, where:
     toy.until_nothing_runs()
     down = toy.run("down", "--on", "local")
     assert down.wait() == 0
-    assert "Nothing of mlcd runs" in down.said
+    assert "Nothing that mlcd started" in down.said
     before = toy.record()
     assert before.status is Status.RUNNING
 
@@ -157,7 +157,7 @@ def test_a_training_that_slows_down_is_moved_before_the_budget_breaks(toy: Toy) 
     (moved,) = record.earlier
     assert moved.ending is Ending.MOVED
     assert moved.config.nodes == 2
-    assert "goes on at 1 x local.1" in moved.message
+    assert "continues on 1 x local.1" in moved.message
     assert record.final is not None
     assert record.final.config.nodes == 1
     assert record.total_usd <= Usd.of("0.90")

@@ -96,7 +96,9 @@ def test_searches_verifies_and_writes_the_files(home: Path, tmp_path: Path, caps
     assert "<title>tiny: batch=" in (tmp_path / f"{said['run_id']}.html").read_text()
 
 
-def test_none_meets_it_and_the_nearest_is_named(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_if_none_meets_the_goal_the_nearest_miss_is_named(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert mlcd(["serve", job(tmp_path, slo="1us"), "--trials", "1", "-o", "json"]) == 4
     said = answer(capsys)
     assert said["choice"] is None
@@ -113,7 +115,7 @@ def test_no_server_is_left_when_mlcd_is_killed(home: Path, tmp_path: Path) -> No
     assert not [lease for lease in processes.all_tagged() if lease.startswith(f"{PREFIX}tiny-")]
 
 
-def test_the_server_goes_with_a_keeper_that_is_killed(home: Path, tmp_path: Path) -> None:
+def test_the_server_ends_when_its_keeper_is_killed(home: Path, tmp_path: Path) -> None:
     command = [*MLCD, "serve", job(tmp_path), "--trials", "1"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
         _wait(lambda: len(left_running(home)) >= 2)
@@ -142,7 +144,7 @@ def taken_port() -> Iterator[int]:
         yield int(taken.getsockname()[1])
 
 
-def test_a_port_in_use_is_said_before_anything_is_tried(
+def test_a_port_in_use_is_reported_before_any_trial(
     home: Path, tmp_path: Path, taken_port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_mlp(tmp_path / "tiny.onnx")
@@ -169,7 +171,7 @@ def _truncated(path: Path) -> Path:
         (_truncated, [], "model: the file is cut off"),
         (write_odd, [], "Frobnicate"),
         (write_open, [], "axis 1 (length) has no size; give one, as sizes in the job file or e.g. --size length=128"),
-        (write_mlp, ["--on", "aws"], "--on: a model is served on the machine that mlcd runs on"),
+        (write_mlp, ["--on", "aws"], "--on: this version serves models only on the machine that mlcd runs on"),
         (write_mlp, ["--strategy", "falcn"], "--strategy: unknown strategy 'falcn'"),
         (write_mlp, ["--slo", "50ms"], "--slo: is not a latency limit"),
         (write_mlp, ["--size", "length"], "--size: must read AXIS=N"),

@@ -80,7 +80,7 @@ LIVE = re.compile(r"  \d+:\d\d:\d\d  \$[\d.,]+( of \$[\d.]+)?(  [\d.,]+ \S+/\S)?
 
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize(("kind", "steps"), [("train", r" *\d+ \d x |Training on "), ("serverless", "Epoch ")])
-def test_one_line_tells_what_runs_now(folder: Path, kind: str, steps: str, columns: int) -> None:
+def test_one_line_shows_what_runs_now(folder: Path, kind: str, steps: str, columns: int) -> None:
     text = on_a_terminal(kind, f"{kind}.yaml", columns=columns)
     lines = drawn_lines(text)
     assert max(map(len, lines)) <= columns

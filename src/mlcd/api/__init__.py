@@ -1,6 +1,6 @@
-"""mlcd from Python: `train`, `serve`, `serverless`, `resume`, `runs` and `load`, and what they give back.
+"""mlcd from Python: `train`, `serve`, `serverless`, `resume`, `runs` and `load`, and their results.
 
-For those who run the trials themselves: mlcd.asktell.
+To run the trials yourself, see mlcd.asktell.
 """
 
 from mlcd.api.jobs import load, resume, runs, serve, serverless, train

@@ -1,4 +1,4 @@
-"""The jobs as functions: the same as the commands of their names, with results in place of printing."""
+"""The jobs as functions: the same as the commands of their names, but they return results."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ from mlcd.errors import BadInput
 from mlcd.events import Event, Observer
 from mlcd.jobs.arguments import check_flag, check_path, check_text
 from mlcd.jobs.given import GoalLike, Job, ServeJob, ServerlessJob, check_seed, job_spec, serve_spec, serverless_spec
-from mlcd.jobs.prepared import Prepared, begin, go_on
+from mlcd.jobs.prepared import Prepared, begin, continue_run
 from mlcd.kinds import kind_of
 from mlcd.plugins import check_methods
 from mlcd.run.kind import Kind
@@ -45,15 +45,15 @@ def train(
     observer: Observer | None = None,
     yes: bool = False,
 ) -> Result:
-    """Search, choose and train, inside the job's limits; the same as `mlcd train`.
+    """Search, choose and train within the job's limits; the same as `mlcd train`.
 
-    goal      in place of the job's own; budget and deadline then change that
-    on        where, as resources.infra, or an object that offers a cloud (docs/plugins.md)
-    strategy  who searches, by name with options, or an object that decides
+    goal      replaces the job's own; budget and deadline then change it
+    on        where to run, as resources.infra, or a cloud object (docs/plugins.md)
+    strategy  a name with options, or a strategy object
     home      where runs are kept; None is $MLCD_HOME, else ~/.mlcd
     progress  True writes progress lines to standard error
-    observer  is called with each mlcd.events.Event as it happens
-    yes       permission to spend real money, which a cloud that charges does not start without
+    observer  called with each mlcd.events.Event as it happens
+    yes       permission to spend real money; clouds that charge need it
 
     Raises BadInput (SpecError, CatalogError), ProviderError, StoreError, and Interrupted on Ctrl-C.
     """
@@ -89,18 +89,18 @@ def serve(
     progress: bool = False,
     observer: Observer | None = None,
 ) -> ServeResult:
-    """Find out how to serve a model on this machine, by real load tests; the same as `mlcd serve`.
+    """Find the best way to serve a model on this machine with real load tests; the same as `mlcd serve`.
 
     job       the path of an ONNX model, or a job: the path of a .yaml file, its text, a mapping with its fields
     slo       the latency to keep: "p99=50ms", or {"p99": "50ms"}
-    rate      requests a second to hold; more than that is worth nothing
-    trials    load tests at most
-    sizes     of axes that the model leaves open, by their name; goes with a model's path
+    rate      requests per second to sustain; more counts for nothing
+    trials    most load tests
+    sizes     of open axes of the model, by name; only for the path of a model
     home      where runs are kept; None is $MLCD_HOME, else ~/.mlcd
     progress  True writes progress lines to standard error
-    observer  is called with each mlcd.events.Event as it happens
+    observer  called with each mlcd.events.Event as it happens
 
-    slo, rate, trials, budget, deadline and strategy stand in place of the job's own. No server is left running.
+    slo, rate, trials, budget, deadline and strategy override the job's own. No server keeps running.
 
     Raises BadInput (SpecError), ProviderError, StoreError, and Interrupted on Ctrl-C.
     """
@@ -129,17 +129,17 @@ def serverless(
     observer: Observer | None = None,
     yes: bool = False,
 ) -> ServerlessResult:
-    """Train on functions, their number and memory chosen anew before every epoch; the same as `mlcd serverless`.
+    """Train on functions, choosing their number and memory before every epoch; the same as `mlcd serverless`.
 
-    functions  how many may be chosen: "1..64", [1, 2, 4], or one
-    memory     which sizes may be chosen, in MB: [512, 1769], or one
+    functions  allowed numbers of functions: "1..64", [1, 2, 4], or one number
+    memory     allowed sizes in MB: [512, 1769], or one size
     home       where runs are kept; None is $MLCD_HOME, else ~/.mlcd
-    strategy   who decides, by name with options, or an object that does
+    strategy   a scheduler's name with options, or a scheduler object
     progress   True writes progress lines to standard error
-    observer   is called with each mlcd.events.Event as it happens
-    yes        permission to spend real money, which a cloud that charges does not start without
+    observer   called with each mlcd.events.Event as it happens
+    yes        permission to spend real money; clouds that charge need it
 
-    on, budget, deadline, strategy, sync, functions and memory stand in place of the job's own.
+    on, budget, deadline, strategy, sync, functions and memory override the job's own.
 
     Raises BadInput (SpecError), ProviderError, StoreError, and Interrupted on Ctrl-C.
     """
@@ -168,12 +168,12 @@ def resume(
     strategy: Strategy | Scheduler | None = None,
     on: CloudPlugin | None = None,
 ) -> Result | ServeResult | ServerlessResult:
-    """Go on with a run of any kind; nothing that is finished is run or paid again. A finished run is only read.
+    """Continue a run of any kind. Finished steps are not run or paid again. A finished run is only read.
 
-    strategy, on  the objects that the run was begun with, where it was
+    strategy, on  the objects that the run was started with, if any
 
-    Returns what the function that began the run returns. Raises what that raises, and RunBusy where another process
-    works on the run.
+    Returns and raises the same as the function that started the run, and raises RunBusy if another process works on
+    the run.
     """
     check_text("run_id", run_id, allowed=RUN_NAME)
     _check_watching(progress, observer)
@@ -187,17 +187,17 @@ def resume(
         objects = {name: value for name, value in (("strategy", strategy), ("cloud", on)) if value is not None}
         prepared = kind.prepare_again(run, store.spec(run.run_id), store.folder, **objects)
         with _observer(prepared, progress, observer) as watching:
-            return result_of(go_on(run, prepared, store=store, observer=watching))
+            return result_of(continue_run(run, prepared, store=store, observer=watching))
 
 
 def runs(*, home: Home = None) -> tuple[RunSummary, ...]:
-    """All runs, the newest first: name, kind, when, where, strategy, status, trials, money. Spends nothing."""
+    """All runs, newest first: name, kind, when, where, strategy, status, trials, money. Spends nothing."""
     with Store(_home(home)) as store:
         return store.runs()
 
 
 def load(run_id: str, *, home: Home = None) -> Result | ServeResult | ServerlessResult:
-    """A run as the store has it, ended or not; nothing is continued or spent. Raises BadInput for an unknown name."""
+    """A stored run, ended or not. Nothing is continued or spent. Raises BadInput for an unknown name."""
     check_text("run_id", run_id, allowed=RUN_NAME)
     with Store(_home(home)) as store:
         return result_of(store.load(run_id))
@@ -206,13 +206,13 @@ def load(run_id: str, *, home: Home = None) -> Result | ServeResult | Serverless
 def _begun(prepared: Prepared[Any], home: Home, progress: bool, observer: Observer | None, *, yes: bool) -> Run[Any]:
     if not check_flag("yes", yes) and prepared.charged:
         most = prepared.problem.goal.most_spent
-        raise BadInput(f"this would spend real money on {prepared.cloud} ({most}): give yes=True")
+        raise BadInput(f"yes: this would spend real money on {prepared.cloud} ({most}); give yes=True")
     with Store(_home(home)) as store, _observer(prepared, progress, observer) as watching:
         return begin(prepared, store=store, observer=watching)
 
 
 def _check_watching(progress: bool, observer: Observer | None) -> None:
-    """Before anything is prepared, opened or started. Raises BadInput."""
+    """Check the arguments before anything is prepared, opened or started. Raises BadInput."""
     check_flag("progress", progress)
     if observer is not None and not callable(observer):
         raise BadInput(f"observer: must be a function of one event (got {observer!r})")
@@ -220,7 +220,7 @@ def _check_watching(progress: bool, observer: Observer | None) -> None:
 
 @contextmanager
 def _observer(prepared: Prepared[Any], progress: bool, observer: Observer | None) -> Iterator[Observer]:
-    """Whoever watches: the caller's observer, progress on standard error, both or neither."""
+    """One observer for the caller's observer and progress on standard error, both optional."""
     with ExitStack() as leaving:
         watching = [observer] if observer is not None else []
         if progress:
@@ -235,7 +235,7 @@ def _observer(prepared: Prepared[Any], progress: bool, observer: Observer | None
 
 
 def _text(value: Any) -> Any:
-    """What a job file could say; an object is handed to `prepare` instead."""
+    """`value` if a job file could contain it; objects are passed to `prepare` instead."""
     return value if value is None or isinstance(value, str) else None
 
 

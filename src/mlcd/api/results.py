@@ -1,4 +1,4 @@
-"""What a run gives back: a `Result` of training, a `ServeResult` of serving, a `ServerlessResult` of functions."""
+"""The results of runs: `Result` of training, `ServeResult` of serving, `ServerlessResult` of functions."""
 
 import json
 import os
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An SVG. A notebook shows it by itself."""
+    """An SVG picture. Notebooks display it."""
 
     svg: str
 
@@ -39,20 +39,20 @@ class Picture:
 
 
 class _Shown:
-    """What every result can: its name, how it ended, and the ways to look at it."""
+    """What all results share: name, status, and the ways to show them."""
 
     record: Run[Any]
     rows_key: ClassVar[str] = "trials"
-    """Where the JSON result has a row for each step."""
+    """The key of the JSON result that has a row for each step."""
 
     @property
     def run_id(self) -> str:
-        """The name for `resume` and for `mlcd show`."""
+        """The name of the run, for `resume` and `mlcd show`."""
         return self.record.run_id
 
     @property
     def status(self) -> Status:
-        """How it ended; that nothing fits, or that the target was not reached, is a status and no exception."""
+        """How the run ended. If nothing fits or the target was not reached, that is a status, not an exception."""
         return self.record.status
 
     @property
@@ -60,7 +60,7 @@ class _Shown:
         return kind_of(self.record.kind)
 
     def explain(self) -> str:
-        """The answer in words: the choice, the receipt, why not the others."""
+        """The answer in words: the choice, the receipt, why the others were rejected."""
         return self._kind.text(self.record)
 
     def to_json(self) -> str:
@@ -68,9 +68,9 @@ class _Shown:
         return json.dumps(self._kind.json(self.record), indent=2, ensure_ascii=False, allow_nan=False)
 
     def to_frame(self) -> "pd.DataFrame":
-        """A row a trial (an epoch, on functions), a column a field of the JSON result. Needs pandas.
+        """A row per trial (per epoch on functions), a column per field of the JSON result. Needs pandas.
 
-        Raises BadInput where pandas is not installed.
+        Raises BadInput if pandas is not installed.
         """
         try:
             import pandas as pd  # noqa: PLC0415 - an optional dependency, imported where it is used
@@ -84,13 +84,13 @@ class _Shown:
         return _written(path, self._kind.html(self.record))
 
     def plot(self, kind: str | None = None) -> Picture:
-        """A picture of the run by its name; without one, the usual picture of its kind.
+        """A picture of the run by name; by default the first of its kind.
 
-        Training: `speed` over nodes with the search path, `money` over trials, the time-money `tradeoff`; where the
-        batch was chosen also `batches`, a curve a batch over the nodes, and `batches-repriced`, the same under the
+        Training: `speed` over nodes with the search path, `money` over trials, the time-money `tradeoff`; if the
+        batch was chosen also `batches`, a curve per batch over the nodes, and `batches-repriced`, the same under the
         other price policy. Functions: `epochs`.
 
-        Raises BadInput for a picture that there is not.
+        Raises BadInput for an unknown picture.
         """
         names = list(self._kind.pictures(self.record))
         wanted = next(iter(names), "") if kind is None else str(kind)
@@ -110,23 +110,23 @@ class _Shown:
 
 @dataclass(frozen=True, repr=False)
 class Result(_Shown):
-    """A run as the store has it. Printing it gives the verdict."""
+    """A stored training run. Printing it gives the verdict."""
 
     record: SearchRun
 
     @property
     def best(self) -> Plan | None:
-        """The deployment chosen, with its predicted and worst time and money; None when nothing fits."""
+        """The chosen deployment with its expected and worst-case time and cost; None if nothing fits."""
         return self.record.choice
 
     @property
     def trials(self) -> tuple[Step, ...]:
-        """Every trial in order, the failed ones too."""
+        """Every trial in order, including failed ones."""
         return self.record.trials
 
     @property
     def receipt(self) -> Receipt:
-        """What search and training took, the caps, what is left, what was saved."""
+        """What search and training took, the limits, what remains, what was saved."""
         return shown(self.record).train_findings.receipt
 
     def pareto(self) -> tuple[Plan, ...]:
@@ -140,18 +140,18 @@ class Result(_Shown):
 
 @dataclass(frozen=True, repr=False)
 class ServeResult(_Shown):
-    """A serving run as the store has it. Printing it gives the answer in words."""
+    """A stored serving run. Printing it gives the answer in words."""
 
     record: SearchRun
 
     @property
     def best(self) -> ServingChoice | None:
-        """The configuration that is recommended, with what it was verified to hold; None where none meets the goal."""
+        """The recommended configuration with its verified rate; None if none meets the goal."""
         return shown(self.record).serve_findings.choice
 
     @property
     def trials(self) -> tuple[Step, ...]:
-        """Every load test in order, the failed ones too."""
+        """Every load test in order, including failed ones."""
         return self.record.trials
 
     def __repr__(self) -> str:
@@ -161,14 +161,14 @@ class ServeResult(_Shown):
 
 @dataclass(frozen=True, repr=False)
 class ServerlessResult(_Shown):
-    """A training on functions as the store has it. Printing it gives the answer in words."""
+    """A stored training on functions. Printing it gives the answer in words."""
 
     record: EpochRun
     rows_key: ClassVar[str] = "epochs"
 
     @property
     def epochs(self) -> tuple[Epoch, ...]:
-        """The epochs that came to their end, with functions, loss, time and money; see also `record.failed_epochs`."""
+        """The completed epochs with functions, loss, time and money; see also `record.failed_epochs`."""
         return self.record.epochs
 
     def __repr__(self) -> str:
@@ -184,7 +184,7 @@ _RESULTS: Mapping[Kind, type[Result] | type[ServeResult] | type[ServerlessResult
 
 
 def result_of(run: Run[Any]) -> Result | ServeResult | ServerlessResult:
-    """The result of a run, of its kind."""
+    """The result class of the run's kind, made from the run."""
     return _RESULTS[run.kind](run)
 
 

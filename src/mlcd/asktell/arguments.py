@@ -1,4 +1,4 @@
-"""Checks of what callers hand over; each raises BadInput naming the argument."""
+"""Checks of arguments; each raises BadInput naming the argument."""
 
 import math
 from numbers import Integral, Real
@@ -7,7 +7,7 @@ from mlcd.errors import BadInput, SpecError
 
 
 def number(what: str, name: str, value: object) -> float:
-    """`value`, whatever kind of number it is. Raises BadInput for what is none."""
+    """`value` as a float, from any kind of number. Raises BadInput for anything else."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise BadInput(f"{what}: {name}: must be a number (got {value!r})")
     return float(value)

@@ -22,7 +22,7 @@ from mlcd.units import Usd
 
 DEFAULT_TRIALS = 30
 MOST_HETERBO_ROWS = 2000
-"""HeterBO keeps the distances of all pairs of counts, and of all pairs of choices."""
+"""HeterBO stores the distances of all pairs of counts, and of all pairs of choices."""
 
 
 def declared_problem(
@@ -45,20 +45,20 @@ def declared_problem(
         budget=None if budget is None else read_budget(tree(budget, path="budget")),
         deadline_seconds=None if deadline is None else read_deadline(None)(tree(deadline, path="deadline")),
     )
-    own = objective.is_own_number
+    custom = objective.is_custom_value
     for name, given in (("work_samples", work_samples), ("noise", noise)):
-        if own and given is not None:
-            raise BadInput(f"{name}: goes with objective time, cost or knee, not with {objective}")
-    if not own and work_samples is None:
-        raise BadInput(f"work_samples: objective {objective} needs it: the samples that are to be processed")
+        if custom and given is not None:
+            raise BadInput(f"{name}: only for objective time, cost or knee, not {objective}")
+    if not custom and work_samples is None:
+        raise BadInput(f"work_samples: objective {objective} needs the number of samples to process")
     limited = [name for name, given in limits.items() if given is not None]
-    if trial_seconds is None and (limited or not own):
+    if trial_seconds is None and (limited or not custom):
         asked_by = limited[0] if limited else f"objective {objective}"
-        raise BadInput(f"trial_seconds: {asked_by} needs it: the longest that a trial may take")
+        raise BadInput(f"trial_seconds: {asked_by} needs the longest time that a trial may take")
     seconds = 1.0 if trial_seconds is None else positive("trial_seconds", trial_seconds)
     work = 1.0 if work_samples is None else positive("work_samples", work_samples)
     trials = DEFAULT_TRIALS if max_trials is None else whole("max_trials", max_trials)
-    doubt = DEFAULT_NOISE if noise is None else share("noise", noise)
+    deviation = DEFAULT_NOISE if noise is None else share("noise", noise)
     space = space_of(knobs, where)
     prices, counts_money = prices_of(space, usd_per_hour)
     if not counts_money and (budget is not None or objective in (SearchObjective.COST, SearchObjective.KNEE)):
@@ -73,8 +73,8 @@ def declared_problem(
             usd_per_hour=prices,
             trial=TrialPolicy(seconds=seconds, extra_seconds_per_3_nodes=0.0, extension=0.0, watchdog_seconds=0.0),
             max_trials=trials,
-            noise=0.0 if own else doubt,
-            verify_seconds=0.0 if own else None,
+            noise=0.0 if custom else deviation,
+            verify_seconds=0.0 if custom else None,
         )
     )
     return problem, counts_money
@@ -97,8 +97,8 @@ def declared_strategy(text: str | None, *, seed: int, problem: Problem, objectiv
     except BadInput as error:
         raise BadInput(str(error).replace("search.strategy", "strategy", 1)) from error
     if not made.guarded:
-        raise SpecError("does not look at the limits; it cannot be asked", field="strategy", value=text)
-    if made.name == "heterbo" and objective.is_own_number:
+        raise SpecError("ignores the limits, so it cannot be asked", field="strategy", value=text)
+    if made.name == "heterbo" and objective.is_custom_value:
         raise BadInput(f"strategy: heterbo predicts throughput; with objective {objective} use bayesian")
     if made.name == "heterbo" and not _is_small(problem):
         size = f"{len(problem.space):,} configurations"

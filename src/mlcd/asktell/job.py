@@ -16,16 +16,16 @@ from mlcd.version import __version__
 
 
 def job_strategy(spec: TrainSpec, seed: int) -> Strategy:
-    """The job's strategy. Raises BadInput for one that does not look at the limits."""
+    """The job's strategy. Raises BadInput for one that ignores the limits."""
     chosen = strategy_of(spec, seed)
     if not chosen.guarded:
-        problem = "does not look at the limits; it cannot be asked"
+        problem = "ignores the limits, so it cannot be asked"
         raise spec.error("search.strategy", problem, value=spec.search.strategy)
     return chosen
 
 
 def header_of(name: str, cloud: str, strategy: str, seed: int) -> Header:
-    """Of a search, which is in no store: when it was made is not said."""
+    """The header of a search. A search is in no store, so it has no creation time."""
     return Header(
         run_id=name,
         created="",
@@ -40,18 +40,18 @@ def header_of(name: str, cloud: str, strategy: str, seed: int) -> Header:
 
 
 def stored_strategy(state: State) -> Strategy:
-    """The strategy of a saved search. Raises BadInput where there is no such strategy any more."""
+    """The strategy of a saved search. Raises BadInput if the strategy no longer exists."""
     header = state.header
     if state.objective is not None:
         return declared_strategy(header.strategy, seed=header.seed, problem=state.problem, objective=state.objective)
     chosen = strategy_by_name(header.strategy, seed=header.seed)
     if not chosen.guarded:
-        raise BadInput(f"strategy: {header.strategy} does not look at the limits; it cannot be asked")
+        raise BadInput(f"strategy: {header.strategy} ignores the limits, so it cannot be asked")
     return chosen
 
 
 def job_problem(spec: TrainSpec) -> Problem:
-    """A cloud's own name, or `sim/` before it, means its catalog here; any other infra must be a measured table."""
+    """The problem of a job. `aws` and `sim/aws` both mean the catalog of aws; any other infra is a measured table."""
     catalog = load_catalog()
     infra = spec.resources.infra
     folder = infra.removeprefix("replay/")

@@ -12,14 +12,14 @@ from mlcd.errors import BadInput, SpecError
 from mlcd.space import Config, Knob, Space, Value
 from mlcd.units import Usd, parse_usd
 
-MOST_CONFIGS = 200_000
-"""Combinations that are enumerated at most, before `where` leaves any out."""
+MAX_COMBINATIONS = 200_000
+"""Most combinations that are enumerated, before `where` excludes any."""
 
-LOG_FACTOR = 8.0
+LOG_SCALE_FROM_FACTOR = 8.0
 """Positive numbers that span at least this factor are on a logarithmic scale."""
 
-MOST_FEATURES = 16
-"""Options of a knob that have a feature each."""
+MAX_OPTION_FEATURES = 16
+"""A knob with more options than this has no feature per option."""
 
 Knobs = Mapping[str, Iterable[Value]]
 """Names and the values of each: `{"workers": range(1, 9), "precision": ["fp32", "bf16"]}`."""
@@ -28,44 +28,44 @@ Where = Callable[[Config], bool]
 """Whether a combination may be chosen."""
 
 Price = float | str | Usd
-"""Of an hour: 0.5, "0.50 USD", or a Usd."""
+"""Price per hour: 0.5, "0.50 USD", or a Usd."""
 
 Prices = Price | Mapping[Any, Price | None] | Callable[[Config], Price | None] | None
-"""One for all or by the value of a knob (of one node, where `nodes` is a knob), or a function of the configuration (of
-all of it). None or 0: money is not counted."""
+"""One price for all, a mapping from the values of a knob (both per node if `nodes` is a knob), or a function that
+returns the price of a whole configuration. None or 0: money is not counted."""
 
-UNCOUNTED = Usd(1)
-"""What stands for the price of every configuration where money is not counted."""
+UNCOUNTED_PRICE = Usd(1)
+"""Placeholder price of every configuration if money is not counted."""
 
 
 def space_of(knobs: Knobs, where: Where | None = None) -> Space:
-    """Every combination of the values that `where` does not leave out, in order. Raises BadInput."""
+    """Every combination of the values that `where` allows, in order. Raises BadInput."""
     if not isinstance(knobs, Mapping):
         allowed = 'a mapping such as {"workers": range(1, 9), "precision": ["fp32", "bf16"]}'
         raise SpecError("must be a mapping of names to values", field="knobs", value=knobs, allowed=allowed)
     if not knobs:
-        raise BadInput("knobs: there is nothing to choose: give at least one name with its values")
+        raise BadInput("knobs: nothing to choose from: give at least one name with its values")
     if where is not None and not callable(where):
         raise SpecError("must be a function of a configuration", field="where", value=where)
     made = tuple(_knob(name, values, with_nodes="nodes" in knobs) for name, values in knobs.items())
     size = math.prod(len(knob.values) for knob in made)
-    if size > MOST_CONFIGS:
+    if size > MAX_COMBINATIONS:
         raise BadInput(
-            f"knobs: {size:,} combinations are too many to enumerate; allowed: at most {MOST_CONFIGS:,},"
+            f"knobs: {size:,} combinations are too many to enumerate; allowed: at most {MAX_COMBINATIONS:,},"
             " before `where`: give fewer values"
         )
     names = [knob.name for knob in made]
     every = (Config(tuple(zip(names, row, strict=True))) for row in product(*(knob.values for knob in made)))
     configs = tuple(config for config in every if where is None or where(config))
     if not configs:
-        raise BadInput(f"where: leaves out all {size:,} combinations")
+        raise BadInput(f"where: excludes all {size:,} combinations")
     return Space(made, configs)
 
 
 def _knob(name: object, values: object, *, with_nodes: bool) -> Knob:
-    """Text is told apart, numbers are ordered.
+    """Text values are unordered options, numbers are ordered.
 
-    Beside `nodes` no other knob is a count: strategies compare more with fewer nodes where all else is the same.
+    With a `nodes` knob no other knob is a count: strategies compare node counts with all other knobs equal.
     """
     if not isinstance(name, str) or not name.strip():
         raise SpecError("a name must be text that is not blank", field="knobs", value=name)
@@ -83,17 +83,17 @@ def _knob(name: object, values: object, *, with_nodes: bool) -> Knob:
         raise SpecError("must be whole numbers, at least 1", field=field, value=list(read))
     numbers = [float(value) for value in read if not isinstance(value, str | bool)]
     if len(numbers) < len(read):
-        return Knob(name=name, values=read, features=_apart(read))
-    is_log = min(numbers) > 0 and max(numbers) >= LOG_FACTOR * min(numbers)
+        return Knob(name=name, values=read, features=_option_features(read))
+    is_log = min(numbers) > 0 and max(numbers) >= LOG_SCALE_FROM_FACTOR * min(numbers)
     if name == "nodes" or (is_log and not with_nodes):
         return Knob(name=name, values=read)
     places = [math.log2(number) for number in numbers] if is_log else numbers
     return Knob(name=name, values=read, features=dict(zip(read, ((place,) for place in places), strict=True)))
 
 
-def _apart(options: tuple[Value, ...]) -> dict[Value, tuple[float, ...]]:
-    """A feature an option, so that a model can learn what each brings; none where they are too many for that."""
-    if len(options) > MOST_FEATURES:
+def _option_features(options: tuple[Value, ...]) -> dict[Value, tuple[float, ...]]:
+    """One feature per option, so that a model can learn the effect of each; none if there are too many options."""
+    if len(options) > MAX_OPTION_FEATURES:
         return dict.fromkeys(options, ())
     return {option: tuple(float(option == other) for other in options) for option in options}
 
@@ -114,11 +114,11 @@ def prices_of(space: Space, usd_per_hour: Prices) -> tuple[tuple[Usd, ...], bool
     """(the price of an hour of each configuration, whether money is counted at all). Raises BadInput."""
     micros = [_price(usd_per_hour, config).micros for config in space]
     if not any(micros):
-        return (UNCOUNTED,) * len(space), False
+        return (UNCOUNTED_PRICE,) * len(space), False
     if not all(micros):
         free = space.configs[micros.index(0)]
         raise BadInput(
-            f"usd_per_hour: is $0 for {free} and more than that for others; give what is nearly free a small price,"
+            f"usd_per_hour: is $0 for {free} and more for others; give a nearly free configuration a small price,"
             " such as 0.0001"
         )
     return tuple(Usd(each) for each in micros), True

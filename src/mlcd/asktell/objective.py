@@ -1,4 +1,4 @@
-"""What a search over declared knobs is for: the caller's own number, or the throughput of known work."""
+"""What a search over declared knobs optimises: a custom value of the caller, or known work."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from mlcd.space import Config
 from mlcd.trial.trial import Learned, Measurement
 
 LARGEST_VALUE = 1e100
-"""Own numbers beyond this are refused: a loss that large is a trial that failed."""
+"""Custom values beyond this are refused: a loss that large means that the trial failed."""
 
 
 class SearchObjective(StrEnum):
@@ -49,18 +49,18 @@ class SearchObjective(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Best:
-    """The configuration with the best value that was told."""
+    """The configuration with the best reported value."""
 
     config: Config
     value: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """An own number as a measurement keeps it: strategies see a score, of which more is better.
+class CustomValue:
+    """A custom value as a measurement stores it: strategies see a score, where higher is better.
 
     `score` is kept exactly. `speed` is for strategies that know only throughput: exp(asinh(score)), which is positive
-    and in the same order.
+    and preserves the order.
     """
 
     score: float
@@ -71,18 +71,18 @@ class Told:
         if not abs(value) <= LARGEST_VALUE:
             raise BadInput(
                 f"tell: value: must be a finite number, at most {LARGEST_VALUE:g} (got {value!r});"
-                " tell a trial that gave none with tell_failure"
+                " report a trial without a value with tell_failure"
             )
         return cls(score=value if objective is SearchObjective.MAXIMIZE else -value)
 
     @property
     def speed(self) -> float:
-        """See the class."""
+        """exp(asinh(score)), for strategies that know only throughput."""
         return math.exp(math.asinh(self.score))
 
     @property
     def learned(self) -> tuple[Learned, ...]:
-        """As a measurement has it."""
+        """The score in the form of Measurement.learned."""
         return (Learned(samples=0.0, metric=self.score),)
 
 

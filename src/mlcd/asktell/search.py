@@ -1,4 +1,4 @@
-"""Ask what to try, try it yourself, tell what came of it: `mlcd.Search`."""
+"""Ask what to try, try it yourself, tell the result: `mlcd.Search`."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 B = TypeVar("B", bound=Plan | Best)
 Clock = Callable[[], float]
 Tried = Suggestion | Config | Mapping[str, str | int | float]
-"""What a trial was of."""
+"""What identifies a trial in `tell`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemainingLimits:
-    """What may still be used, None where there is no limit. Open asks count at their worst case.
+    """What may still be used; None where there is no limit. Open asks count with their worst case.
 
-    Below 0 when trials were told to have taken more than that: it was paid, so it is counted, and nothing more is
-    handed out that does not fit.
+    Below 0 if trials reported more than was authorised: it was paid, so it counts, and no further trial is suggested
+    that does not fit.
     """
 
     usd: Usd | None
@@ -55,7 +55,7 @@ class RemainingLimits:
 
 
 class Search(Generic[B]):
-    """Ask what to try, try it yourself, tell what came of it.
+    """Ask what to try, try it yourself, tell the result.
 
         search = mlcd.Search("job.yaml")
         while suggestions := search.ask():
@@ -75,26 +75,26 @@ class Search(Generic[B]):
         print(search.best.config, search.best.value)
 
     Nothing is run or spent here. The limits hold as long as no trial takes more than its worst case (`search.trial` in
-    a job, `trial_seconds` beside knobs), because none is handed out that the ledger refuses.
+    a job, `trial_seconds` with knobs), because `ask` returns only what the ledger authorises.
 
     job      types and prices come from the catalog (`resources.infra: aws` or `sim/aws`) or from a measured table
-             (`replay/FOLDER`); `goal` stands in place of its own
-    clock    seconds, such as time.monotonic: a deadline then runs on it from the first ask on. Without one, time is
-             what the trials are told to have taken, those asked together side by side.
-    budget, deadline, strategy  in place of the job's own; beside knobs they limit the trials, and with a known work
-             also what the choice takes for it
+             (`replay/FOLDER`); `goal` replaces its own
+    clock    seconds, such as time.monotonic: a deadline is then measured on it from the first ask. Without one, time is
+             what the trials report, those asked together counting as parallel.
+    budget, deadline, strategy  replace the job's own; with knobs they limit the trials, and with known work
+             also the work on the choice
 
     knobs          names and values. Numbers are ordered, on a logarithmic scale where they span a factor of 8 or more;
-                   text, True and False are told apart. At most 200,000 combinations
-    objective      maximize or minimize the `value` that trials are told with; or time, cost or knee of processing
-                   `work_samples`, whose trials are told with `samples_per_second`
-    where          whether a combination may be chosen; asked once for each
+                   text, True and False are unordered. At most 200,000 combinations
+    objective      maximize or minimize the `value` that trials report; or time, cost or knee of processing
+                   `work_samples`, where trials report `samples_per_second`
+    where          whether a combination may be chosen; called once for each
     usd_per_hour   of a configuration: a number, a mapping from the values of one knob, or a function. None or 0: money
-                   is not counted. A number and a mapping are of one node where `nodes` is a knob
+                   is not counted. A number and a mapping are per node if `nodes` is a knob
     trial_seconds  the longest that a trial may take
     noise          relative deviation between two measurements of one configuration's throughput
 
-    Raises BadInput naming the argument, also for a strategy that does not look at the limits.
+    Raises BadInput naming the argument, also for a strategy that ignores the limits.
     """
 
     @overload
@@ -165,8 +165,8 @@ class Search(Generic[B]):
         check_seed(seed)
         _check_clock(clock)
         if knobs is None:
-            _refuse_others(
-                "goes with knobs, not with a job",
+            _refuse_given(
+                "only for knobs, not for a job",
                 objective=objective,
                 where=where,
                 work_samples=work_samples,
@@ -219,12 +219,12 @@ class Search(Generic[B]):
         self._began: float | None = None
         self._run: SearchRun = SearchRun(header=header, problem=problem)
 
-    # ---- its state
+    # ---- saving and loading
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes what `load` continues from, open asks included, and returns the path.
+        """Writes a file that `load` continues from, open asks included, and returns its path.
 
-        A JSON file. Functions are not stored: the configurations that `where` left and their prices are. Raises
+        The file is JSON. It has the configurations that `where` allows and their prices, but no functions. Raises
         OSError.
         """
         clocked = None if self._clock is None or self._began is None else self._elapsed()
@@ -243,10 +243,10 @@ class Search(Generic[B]):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, clock: Clock | None = None) -> "Search[Any]":
-        """The search that `save` wrote: what it answers next is what it would have answered.
+        """The search that `save` wrote. Its next answers are the same as those of the saved search.
 
-        A search that runs on a clock needs one again; it continues where it was saved, so that the time between is not
-        counted. Raises BadInput for a file that is no saved search, or is damaged; it runs nothing that is in it.
+        A search with a clock needs one again. Its time continues from the save; the time in between does not count.
+        Raises BadInput for a file that is not a saved search or is damaged. Nothing in the file is executed.
         """
         _check_clock(clock)
         state = read(path)
@@ -267,7 +267,7 @@ class Search(Generic[B]):
             search._began = clock() - elapsed
         return search
 
-    # ---- how it stands
+    # ---- its current state
 
     @property
     def problem(self) -> Problem:
@@ -276,22 +276,22 @@ class Search(Generic[B]):
 
     @property
     def history(self) -> History:
-        """What was told so far, in order."""
+        """The trials told so far, in order."""
         return self._run.history
 
     @property
     def open(self) -> tuple[Config, ...]:
-        """What was asked and not told yet."""
+        """The configurations that were asked and not told yet."""
         return tuple(step.config for step in self._run.in_flight)
 
     @property
     def best(self) -> B | None:
-        """What would be chosen if the search ended now. None where there is nothing yet.
+        """What would be chosen if the search ended now; None if there is nothing yet.
 
-        Of an own number, the configuration with the best value that was told, and that value; of several as good, the
-        first. Else the plan for the work on a configuration that was measured and is sure to fit.
+        For a custom value, the configuration with the best value, and that value; the first of equals. Otherwise the
+        plan for the work on a measured configuration that fits the limits at its upper bound.
         """
-        if not self._is_own_number:
+        if not self._is_custom_value:
             return cast(B | None, self._decider.choice(self._run, self._elapsed()))
         measured = self.history.measured
         if not measured:
@@ -301,20 +301,20 @@ class Search(Generic[B]):
 
     @property
     def remaining(self) -> RemainingLimits:
-        """Money, time and trials that are neither used nor promised to open asks.
+        """Money, time and trials that are neither used nor committed to open asks.
 
-        What is told counts as told, also where a trial took longer or cost more than it was authorised for: the
-        limits hold only as long as none does.
+        Told amounts count in full, even if a trial took longer or cost more than authorised: the limits hold only as
+        long as no trial does.
         """
         ledger = self._decider.accounts.at(self._run, self._elapsed()).ledger
         return RemainingLimits(usd=ledger.usd_left, seconds=ledger.seconds_left, trials=self._room())
 
     def ask(self, count: int = 1) -> list[Suggestion]:
-        """At most `count` trials to run now, each authorised with all open ones beside it.
+        """At most `count` trials to run now, each authorised together with all open ones.
 
-        An empty list means that the search is done, or, while asks are open, that there is nothing to add to them.
-        A trial that failed for a passing reason may come again. Never raises for want of money or time; raises
-        BadInput for a count that is not a whole number above 0.
+        An empty list means that the search is done or, while asks are open, that there is nothing to add. A trial
+        with a transient failure may be suggested again. Running out of money or time raises nothing; BadInput is raised
+        for a count that is not a whole number above 0.
         """
         if isinstance(count, bool) or not isinstance(count, Integral) or count < 1:
             raise BadInput(f"ask: count: must be a whole number, at least 1 (got {count!r})")
@@ -336,33 +336,33 @@ class Search(Generic[B]):
         startup_seconds: float | None = None,
         relative_error: float | None = None,
     ) -> None:
-        """A trial gave a speed, or a value. It may be one that was not asked for; it is counted all the same.
+        """Report the speed or value of a trial. A trial that was not asked for counts as well.
 
         value            with objective maximize or minimize: the number, of any sign
         samples_per_second  with a job, or objective time, cost or knee
-        seconds          from the order of the nodes to their release; may be left out for an own number without limits
-        usd              what it cost; None is the price x seconds
-        startup_seconds  of them, before the first sample
-        relative_error   standard error of the speed over the speed; None takes the job's `search.noise`, or `noise`
+        seconds          from the order of the nodes to their release; optional for a custom value without limits
+        usd              what it cost; None: price x seconds
+        startup_seconds  the part of seconds before the first sample
+        relative_error   standard error of the speed / speed; None: the job's `search.noise`, or `noise`
 
-        Raises BadInput for a configuration outside the space or numbers that cannot be.
+        Raises BadInput for a configuration outside the space or impossible numbers.
         """
         config = self._config("tell", config)
         taken = self._seconds("tell", seconds)
-        told: Told | None = None
-        if self._objective is not None and self._objective.is_own_number:
-            hint = f"goes with throughput; with objective {self._objective} give value"
-            _refuse_others(
+        told: CustomValue | None = None
+        if self._objective is not None and self._objective.is_custom_value:
+            hint = f"only for throughput; with objective {self._objective} give value"
+            _refuse_given(
                 hint,
                 "tell: ",
                 samples_per_second=samples_per_second,
                 startup_seconds=startup_seconds,
                 relative_error=relative_error,
             )
-            told = Told.of(self._objective, number("tell", "value", value))
+            told = CustomValue.of(self._objective, number("tell", "value", value))
             speed, startup, error = told.speed, 0.0, 0.0
         else:
-            _refuse_others("goes with objective maximize or minimize; give samples_per_second", "tell: ", value=value)
+            _refuse_given("only for objective maximize or minimize; give samples_per_second", "tell: ", value=value)
             speed = number("tell", "samples_per_second", samples_per_second)
             startup = number("tell", "startup_seconds", 0.0 if startup_seconds is None else startup_seconds)
             error = number("tell", "relative_error", self.problem.noise if relative_error is None else relative_error)
@@ -390,7 +390,7 @@ class Search(Generic[B]):
         message: str = "",
         usd: Usd | str | float | None = None,
     ) -> None:
-        """A trial gave no speed, or no value; what it took is counted, and the search learns from its kind.
+        """Report a trial without a speed or value. Its time and cost count, and the search learns from its kind.
 
         kind  out-of-memory, no-capacity, launch-failed, spot-interrupted, hang, job-failed or lost
 
@@ -400,7 +400,9 @@ class Search(Generic[B]):
         if kind not in kinds:
             near = nearest(str(kind), kinds)
             hint = f"; did you mean {near!r}?" if near else ""
-            raise BadInput(f"no kind of failure: {str(kind)!r}; allowed: {', '.join(kinds)}{hint}")
+            raise BadInput(
+                f"tell_failure: kind: unknown kind of failure (got {str(kind)!r}); allowed: {', '.join(kinds)}{hint}"
+            )
         config = self._config("tell_failure", config)
         taken = self._seconds("tell_failure", seconds)
         if not isinstance(message, str):
@@ -417,12 +419,12 @@ class Search(Generic[B]):
                 )
             )
 
-    # ---- how it looks
+    # ---- showing it
 
     def to_frame(self) -> "pd.DataFrame":
-        """A row a trial, those asked and not told yet too: its knobs, what was told, why it was asked. Needs pandas.
+        """A row per trial, open ones included: its knobs, what was told, why it was asked. Needs pandas.
 
-        Raises BadInput where pandas is not installed.
+        Raises BadInput if pandas is not installed.
         """
         try:
             import pandas as pd  # noqa: PLC0415 - an optional dependency, imported where it is used
@@ -433,23 +435,23 @@ class Search(Generic[B]):
     def __repr__(self) -> str:
         best = self.best
         chosen = None if best is None else (best.config, best.value if isinstance(best, Best) else None)
-        return f"<Search {words_of(self._run, self._objective, chosen)}>"
+        return f"<Search {summary_of(self._run, self._objective, chosen)}>"
 
     def _repr_html_(self) -> str:
         rows = rows_of(self._run, self._objective, counts_money=self._counts_money)
         return html_of(repr(self)[1:-1], rows)
 
-    # ---- inside
+    # ---- internals
 
     @property
-    def _is_own_number(self) -> bool:
-        return self._objective is not None and self._objective.is_own_number
+    def _is_custom_value(self) -> bool:
+        return self._objective is not None and self._objective.is_custom_value
 
     def _value(self, trial: Measurement) -> float:
         return value_of(self._objective or SearchObjective.MAXIMIZE, trial)
 
     def _seconds(self, what: str, seconds: float | None) -> float:
-        nothing_counts = self._is_own_number and not self.problem.goal.is_limited and not self._counts_money
+        nothing_counts = self._is_custom_value and not self.problem.goal.is_limited and not self._counts_money
         if seconds is None and nothing_counts:
             return 0.0
         return number(what, "seconds", seconds)
@@ -488,7 +490,7 @@ class Search(Generic[B]):
         named = len(known.values) == len(given) == len(knobs)
         try:
             row = self.problem.space.index.get(known) if named else None
-        except TypeError:  # a value that is no text and no number cannot be looked up
+        except TypeError:  # an unhashable value cannot be looked up
             row = None
         if row is None:
             shown = known if named else config
@@ -508,7 +510,7 @@ class Search(Generic[B]):
     def _settle(self, trial: Trial) -> None:
         check_trial(trial)
         asked = next((step for step in self._run.in_flight if step.config == trial.config), None)
-        if asked is None:  # it was not asked for: paid all the same
+        if asked is None:  # it was not asked for, but it was paid
             told = Authorisation(choice=trial.config, attempt=trial.attempt, usd=trial.usd, seconds=trial.seconds)
             price = self.problem.price(trial.config)
             asked = self._step(Request(role=Role.TRIAL, authorisation=told, reason="not asked for", usd_per_hour=price))
@@ -518,7 +520,7 @@ class Search(Generic[B]):
 
 @contextmanager
 def _refusing(what: str) -> Iterator[None]:
-    """Values that refuse themselves as mistakes of whoever called."""
+    """Turn errors of values into BadInput."""
     try:
         yield
     except (ValueError, OverflowError) as error:
@@ -530,8 +532,8 @@ def _check_clock(clock: object) -> None:
         raise BadInput(f"clock: must be a function that returns seconds, such as time.monotonic (got {clock!r})")
 
 
-def _refuse_others(hint: str, what: str = "", **given: object) -> None:
-    """Raises BadInput for the first argument that is given and does not go with the others."""
+def _refuse_given(hint: str, what: str = "", **given: object) -> None:
+    """Raises BadInput for the first argument that is given: it conflicts with the others."""
     for name, value in given.items():
         if value is not None:
             raise BadInput(f"{what}{name}: {hint}")

@@ -1,4 +1,4 @@
-"""A search as a table, and in a line."""
+"""A search as a table, and as one line."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -26,7 +26,7 @@ def _row(step: Step, objective: SearchObjective | None, *, counts_money: bool) -
     row: dict[str, object] = {"number": step.number}
     row |= {f"config.{name}": value for name, value in step.config.values}
     row["state"] = "open" if trial is None else str(trial.kind) if isinstance(trial, Failure) else "measured"
-    if objective is not None and objective.is_own_number:
+    if objective is not None and objective.is_custom_value:
         row["value"] = None if measured is None else value_of(objective, measured)
     else:
         row["samples_per_second"] = None if measured is None else measured.samples_per_second
@@ -41,13 +41,13 @@ def words_of(run: SearchRun, objective: SearchObjective | None, best: tuple[Conf
     """What is searched, how far it is, and the best so far, in a line."""
     problem = run.problem
     knobs = ", ".join(knob.name for knob in problem.space.knobs)
-    sought = objective if objective is not None and objective.is_own_number else problem.goal
-    said = f"{run.run_id}: {sought}, {len(problem.space):,} configurations of {knobs}; "
-    said += f"{len(run.trials)} of {problem.max_trials} trials told, {len(run.in_flight)} open; best: "
+    sought = objective if objective is not None and objective.is_custom_value else problem.goal
+    text = f"{run.run_id}: {sought}, {len(problem.space):,} configurations of {knobs}; "
+    text += f"{len(run.trials)} of {problem.max_trials} trials told, {len(run.in_flight)} open; best: "
     if best is None:
-        return said + "none yet"
+        return text + "none yet"
     config, value = best
-    return said + f"{config}" + ("" if value is None else f" ({value:g})")
+    return text + f"{config}" + ("" if value is None else f" ({value:g})")
 
 
 def html_of(caption: str, rows: Sequence[Row]) -> str:

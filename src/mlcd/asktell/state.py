@@ -1,4 +1,4 @@
-"""A search as a file: its problem, what was asked and what was told, as JSON; no code is stored or run."""
+"""A saved search: its problem, what was asked and what was told, as JSON. No code is stored or run."""
 
 import json
 import math
@@ -20,19 +20,19 @@ from mlcd.run.step import Role, Step
 from mlcd.trial.trial import Measurement
 
 FORMAT = 1
-"""Of the file. A later one that reads differently has another number."""
+"""Version of the file format; changes with every incompatible change."""
 
-MOST_BYTES = 128 * 2**20
-"""A file that is larger is not read: the largest space takes a tenth of it."""
+MAX_FILE_BYTES = 128 * 2**20
+"""Larger files are not read: the largest space takes a tenth of this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """All that a search continues from.
+    """Everything a search continues from.
 
     objective       of declared knobs; None for a job
     counts_money    False where configurations have no price
-    clock_seconds   since the first ask on the caller's clock; None where there is none
+    clock_seconds   since the first ask on the caller's clock; None without a clock
     """
 
     format: int
@@ -53,14 +53,14 @@ class State:
             self._check_step(number, step)
 
     @property
-    def _is_own_number(self) -> bool:
-        return self.objective is not None and self.objective.is_own_number
+    def _is_custom_value(self) -> bool:
+        return self.objective is not None and self.objective.is_custom_value
 
     def _check_problem(self) -> None:
-        """What no search writes, and would break it later."""
+        """Refuse what no search writes and what would break it later."""
         problem, space = self.problem, self.problem.space
-        if len(space) > MOST_CONFIGS:
-            raise ValueError(f"problem.space: has more than {MOST_CONFIGS:,} configurations")
+        if len(space) > MAX_COMBINATIONS:
+            raise ValueError(f"problem.space: has more than {MAX_COMBINATIONS:,} configurations")
         for knob in space.knobs:
             places = [place for each in (knob.features or {}).values() for place in each]
             numbers = [value for value in knob.values if not isinstance(value, str)]
@@ -69,7 +69,7 @@ class State:
         if int(problem.nodes.min()) < 1:
             raise ValueError("problem.space: there must be at least 1 node")
         check_problem(problem)
-        if problem.verify_seconds != (0.0 if self._is_own_number else None):
+        if problem.verify_seconds != (0.0 if self._is_custom_value else None):
             raise ValueError("problem.verify_seconds: does not go with the objective")
         unset = {name: getattr(problem, name) for name in ("stretch", "blueprint", "batching", "target", "work_error")}
         wrong = [name for name, value in unset.items() if value]
@@ -92,12 +92,12 @@ class State:
         if step.trial.config != step.config:
             raise ValueError(f"{where}: the outcome is of {step.trial.config}")
         scores = [point.metric for point in step.trial.learned] if isinstance(step.trial, Measurement) else [0.0]
-        if self._is_own_number and not (len(scores) == 1 and abs(scores[0]) <= LARGEST_VALUE):
+        if self._is_custom_value and not (len(scores) == 1 and abs(scores[0]) <= LARGEST_VALUE):
             raise ValueError(f"{where}: has no value")
 
     @property
     def run(self) -> SearchRun:
-        """As deciders want it."""
+        """The run in the form that deciders take."""
         return SearchRun(header=self.header, problem=self.problem, steps=self.steps)
 
 
@@ -107,7 +107,7 @@ def _check_seconds(name: str, seconds: float) -> None:
 
 
 def write(path: str | os.PathLike[str], state: State) -> Path:
-    """Writes the file, all of it or nothing, and returns its path. Raises OSError, BadInput for what is no path."""
+    """Writes the file atomically and returns its path. Raises OSError, and BadInput if `path` is not a path."""
     file = Path(check_path("path", path))
     beside = file.with_name(f".{file.name}.{os.getpid()}.part")
     try:
@@ -119,12 +119,14 @@ def write(path: str | os.PathLike[str], state: State) -> Path:
 
 
 def read(path: str | os.PathLike[str]) -> State:
-    """The inverse of `write`. Raises BadInput that names the file, for one that is no saved search or is damaged."""
+    """The inverse of `write`. Raises BadInput naming the file if it is not a saved search or is damaged."""
     file = Path(check_path("path", path))
     try:
         size = file.stat().st_size
-        if size > MOST_BYTES:
-            raise BadInput(f"{file}: {size:,} bytes are more than a saved search has; allowed: at most {MOST_BYTES:,}")
+        if size > MAX_FILE_BYTES:
+            raise BadInput(
+                f"{file}: too large for a saved search ({size:,} bytes); allowed: at most {MAX_FILE_BYTES:,}"
+            )
         data = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadInput(f"{file}: cannot be read: {error.strerror or error}") from error

@@ -1,1 +1,1 @@
-"""The command line: a thin shell, one file a command, each loaded when it is called by its name."""
+"""The command line: a thin shell with one file per command, each imported only when it is called."""

@@ -25,21 +25,28 @@ bench.add_command(serve)
 
 
 @bench.command()
-@click.option("--tables", type=click.Path(path_type=Path), metavar="DIR", help="Measured tables, a CSV a workload.")
-@click.option("--sim", is_flag=True, help="The simulator's jobs instead of tables.")
-@click.option("--workloads", default="*", metavar="GLOB", help="Only workloads that match.")
 @click.option(
-    "--strategies", default="heterbo,convbo,cherrypick,random", metavar="A,B", help="With options: `;` between."
+    "--tables", type=click.Path(path_type=Path), metavar="DIR", help="Folder of measured tables, one CSV per workload."
+)
+@click.option("--sim", is_flag=True, help="Use the simulator's jobs instead of tables.")
+@click.option("--workloads", default="*", metavar="GLOB", help="Only matching workloads.")
+@click.option(
+    "--strategies",
+    default="heterbo,convbo,cherrypick,random",
+    metavar="A,B",
+    help="Strategies; use `;` between ones with options.",
 )
 @click.option("--goal", type=click.Choice(["fastest", "cheapest", "budget", "both"]), default="budget")
-@click.option("--hours", default="6", metavar="H,H", help="The fastest training is scaled to so many hours.")
+@click.option("--hours", default="6", metavar="H,H", help="Scale the fastest training to this many hours.")
 @click.option("--seeds", type=click.IntRange(min=1), default=5, help="Runs of each workload.")
-@click.option("--first-seed", type=click.IntRange(min=0), default=0, help="Where the seeds begin.")
+@click.option("--first-seed", type=click.IntRange(min=0), default=0, help="First seed.")
 @click.option("--noise", type=click.FloatRange(0, 0.5), default=0.03, help="Relative deviation between two trials.")
-@click.option("--noisy-run", type=click.FloatRange(0, 0.5), default=0.0, help="The same on the final run: apart.")
-@click.option("--parallel", type=click.IntRange(min=1), default=1, help="Trials side by side.")
-@click.option("--jobs", type=int, default=-1, help="Processes; -1 is one a core. Other than 1 needs mlcd[bench].")
-@click.option("--unseen", type=click.Choice(["all", "only", "no"]), default="all", help="Held-out workloads.")
+@click.option("--noisy-run", type=click.FloatRange(0, 0.5), default=0.0, help="Relative deviation of the final run.")
+@click.option("--parallel", type=click.IntRange(min=1), default=1, help="Trials in parallel.")
+@click.option("--jobs", type=int, default=-1, help="Processes; -1: one per core. More than one needs mlcd[bench].")
+@click.option(
+    "--unseen", type=click.Choice(["all", "only", "no"]), default="all", help="Whether to include held-out workloads."
+)
 @output_option
 def train(  # noqa: PLR0917 - click passes options by name
     tables: Path | None,
@@ -57,7 +64,7 @@ def train(  # noqa: PLR0917 - click passes options by name
     unseen: str,
     output: str,
 ) -> None:
-    """Total of search and run over the best possible run, strategy by strategy.
+    """Compare strategies: total of search and run / best possible run.
 
     Strategies are separated by commas, or by semicolons where one has several options:
     --strategies 'heterbo:start=all,prune=off; convbo'.
@@ -66,7 +73,7 @@ def train(  # noqa: PLR0917 - click passes options by name
     from mlcd.bench.train import TrainComparison, as_json, compare, summarise
 
     if sim == (tables is not None):
-        raise BadInput("say either --tables DIR or --sim")
+        raise BadInput("give either --tables DIR or --sim")
     comparison = TrainComparison(
         strategies=_split_strategies(strategies),
         goal=GoalKind(goal),
@@ -83,26 +90,26 @@ def train(  # noqa: PLR0917 - click passes options by name
     )
     rows = compare(comparison)
     if not rows:
-        raise BadInput("no workload is left: none matches, or none has a feasible configuration")
+        raise BadInput("no workload remains: none matches, or none has a feasible configuration")
     if output == "json":
         print_json(as_json(rows))
         return
     click.echo(_summary_table(summarise(rows)))
     held_out = [row for row in rows if row.unseen]
     if held_out and len(held_out) < len(rows):
-        click.echo(f"\nThe {len({row.workload for row in held_out})} workloads whose sha256(name) is even, apart:")
+        click.echo(f"\nThe {len({row.workload for row in held_out})} held-out workloads (sha256(name) is even):")
         click.echo(_summary_table(summarise(held_out)))
     where = "simulated" if sim else "replayed from measured tables"
-    click.echo(f"\nRatio: search and run over the best feasible run, searched for free; {where}; noise {noise:g}.")
+    click.echo(f"\nRatio: search and run / the best feasible run without search costs; {where}; noise {noise:g}.")
 
 
 @bench.command()
 @click.option("--candidates", type=click.IntRange(min=62), default=3100, help="Configurations to choose from.")
 @click.option("--observations", type=click.IntRange(min=2), default=30, help="Trials so far.")
-@click.option("--repeats", type=click.IntRange(min=3), default=15, help="Timings of which the median is taken.")
+@click.option("--repeats", type=click.IntRange(min=3), default=15, help="Timings; the median is reported.")
 @output_option
 def suggest(candidates: int, observations: int, repeats: int, output: str) -> None:
-    """How long one suggestion takes, hyperparameters refitted."""
+    """Measure the time of one suggestion, including the refit of hyperparameters."""
     from mlcd.bench.suggest import time_suggest
 
     times = time_suggest(candidates=candidates, observations=observations, repeats=repeats)
@@ -132,7 +139,7 @@ def _hours(text: str) -> tuple[float, ...]:
     try:
         hours = tuple(float(part) for part in text.split(","))
     except ValueError as error:
-        raise BadInput(f"--hours: numbers with commas between, such as 2,6 (got {text!r})") from error
+        raise BadInput(f"--hours: must be numbers separated by commas, such as 2,6 (got {text!r})") from error
     if not all(0 < hour < 1e5 for hour in hours):
         raise BadInput(f"--hours: must be positive (got {text!r})")
     return hours

@@ -15,17 +15,21 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     metavar="DIR",
     required=True,
-    help="Measured trainings, a folder a model with steps.csv and convergence.csv.",
+    help="Measured trainings: one folder per model with steps.csv and convergence.csv.",
 )
-@click.option("--models", default="", metavar="A,B", help="Only these; the others are earlier runs for universal.")
-@click.option("--modes", default="full,partial,universal,goodput", metavar="A,B", help="Strategies: scavenger-...")
-@click.option("--jobs", type=int, default=-1, help="Processes; -1 is one a core. Other than 1 needs mlcd[bench].")
+@click.option(
+    "--models", default="", metavar="A,B", help="Only these models; the others are earlier runs for universal."
+)
+@click.option(
+    "--modes", default="full,partial,universal,goodput", metavar="A,B", help="Modes of scavenger-MODE to compare."
+)
+@click.option("--jobs", type=int, default=-1, help="Processes; -1: one per core. More than one needs mlcd[bench].")
 @output_option
 def scavenger(tables: Path, models: str, modes: str, jobs: int, output: str) -> None:
-    """What `mlcd train` with an open batch comes to on measured trainings, mode by mode.
+    """Compare the modes of `mlcd train` with an open batch on measured trainings.
 
-    Trials are paid and continue the training. Errors are of what the search expected of the configurations that it did
-    not try; regret is what the training loses against the best; total is all time over the best training's.
+    Trials are paid and continue the training. Errors are those of the predictions for untried configurations; regret is
+    the loss of the training against the best; total is all time / the time of the best training.
     """
     from mlcd.bench.case import is_unseen
     from mlcd.bench.scavenger.score import as_json, score, summarise
@@ -40,7 +44,7 @@ def scavenger(tables: Path, models: str, modes: str, jobs: int, output: str) -> 
     click.echo(_summary_table(summarise(rows)))
     held_out = [row for row in rows if is_unseen(row.model)]
     if held_out and len(held_out) < len(rows):
-        click.echo("\nThe models whose sha256(name) is even, apart:")
+        click.echo("\nThe held-out models (sha256(name) is even):")
         click.echo(_summary_table(summarise(held_out)))
     click.echo("\nReplayed from measured tables: nothing was run.")
 

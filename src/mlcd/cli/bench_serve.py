@@ -11,22 +11,31 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--tables", type=click.Path(path_type=Path), metavar="DIR", help="Tables of latency, a CSV a model.")
-@click.option("--sim", is_flag=True, help="The simulated space of Falcon's paper: 1,440 configurations.")
+@click.option(
+    "--tables", type=click.Path(path_type=Path), metavar="DIR", help="Folder of latency tables, one CSV per model."
+)
+@click.option("--sim", is_flag=True, help="Use the simulated space of Falcon's paper: 1,440 configurations.")
 @click.option(
     "--strategies",
     default="falcon,falcon-transfer,random",
     metavar="A,B",
-    help="With options: `;` between.",
+    help="Strategies; use `;` between ones with options.",
 )
-@click.option("--trials", default="1,3,6,15,30", metavar="N,N", help="Judge what would be chosen after so many.")
+@click.option(
+    "--trials", default="1,3,6,15,30", metavar="N,N", help="Evaluate the choice after these numbers of trials."
+)
 @click.option("--slo", default="10,30,100", metavar="MS,MS", help="Latency limits in milliseconds.")
 @click.option("--seeds", type=click.IntRange(min=1), default=5, help="Searches for each model and limit.")
-@click.option("--first-seed", type=click.IntRange(min=0), default=0, help="Where the seeds begin.")
-@click.option("--targets", default="*", metavar="GLOB", help="Search only for models that match.")
-@click.option("--leave", type=click.Choice(["model", "family"]), default="model", help="What is not known of a target.")
+@click.option("--first-seed", type=click.IntRange(min=0), default=0, help="First seed.")
+@click.option("--targets", default="*", metavar="GLOB", help="Only matching models.")
+@click.option(
+    "--leave",
+    type=click.Choice(["model", "family"]),
+    default="model",
+    help="What is held out for a target: itself or its family.",
+)
 @click.option("--noise", type=click.FloatRange(0, 0.5), default=0.01, help="Relative deviation of a trial's latency.")
-@click.option("--jobs", type=int, default=-1, help="Processes; -1 is one a core. Other than 1 needs mlcd[bench].")
+@click.option("--jobs", type=int, default=-1, help="Processes; -1: one per core. More than one needs mlcd[bench].")
 @output_option
 def serve(  # noqa: PLR0917 - click passes options by name
     tables: Path | None,
@@ -42,16 +51,16 @@ def serve(  # noqa: PLR0917 - click passes options by name
     jobs: int,
     output: str,
 ) -> None:
-    """How good the choice is after a few trials of a model that was left out of what is known.
+    """Compare strategies on held-out models after a few trials.
 
-    Accuracy: requests per dollar of the choice over those of the best configuration; 0 for one that breaks the latency
-    limit. Without --sim and --tables: the models that were measured for mlcd on an H200.
+    Accuracy: requests per dollar of the choice / those of the best configuration; 0 if the choice breaks the latency
+    limit. Without --sim and --tables, the models are those measured for mlcd on an H200.
     """
     from mlcd.bench.serve.beds import beds
     from mlcd.bench.serve.score import ServeComparison, applicable, as_json, compare, summarise
 
     if sim and tables is not None:
-        raise BadInput("say --tables DIR or --sim, not both")
+        raise BadInput("give --tables DIR or --sim, not both")
     comparison = ServeComparison(
         strategies=_texts(strategies),
         trials=tuple(sorted({int(count) for count in _numbers("--trials", trials, whole=True)})),
@@ -65,7 +74,7 @@ def serve(  # noqa: PLR0917 - click passes options by name
     )
     found = beds(sim=sim, tables=tables)
     for text in dict.fromkeys(text for bed in found for text in applicable(comparison, bed)[1]):
-        click.echo(f"{text} is left out: it needs operators, and these tables have none", err=True)
+        click.echo(f"{text} is excluded: it needs operators, and these tables have none", err=True)
     rows = compare(comparison, found)
     if not rows:
         raise BadInput("--slo: no configuration of any model keeps these limits")
@@ -75,7 +84,7 @@ def serve(  # noqa: PLR0917 - click passes options by name
     click.echo(_summary_table(summarise(rows)))
     held_out = [row for row in rows if row.unseen]
     if held_out and len(held_out) < len(rows):
-        click.echo(f"\nThe {len({row.target for row in held_out})} models whose sha256(name) is even, apart:")
+        click.echo(f"\nThe {len({row.target for row in held_out})} held-out models (sha256(name) is even):")
         click.echo(_summary_table(summarise(held_out)))
     for bed in found:
         made = "simulated" if bed.known.simulated else "replayed from measured tables"
@@ -95,7 +104,7 @@ def _numbers(option: str, text: str, *, whole: bool = False) -> tuple[float, ...
     try:
         found = tuple(float(int(part)) if whole else float(part) for part in text.split(","))
     except ValueError as error:
-        raise BadInput(f"{option}: numbers with commas between, such as 10,30 (got {text!r})") from error
+        raise BadInput(f"{option}: must be numbers separated by commas, such as 10,30 (got {text!r})") from error
     if not all(0 < number < 1e6 for number in found):
         raise BadInput(f"{option}: must be positive (got {text!r})")
     return found

@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--budgets", default="50,100,200,300", metavar="USD,USD", help="Budgets in US dollars.")
 @click.option("--seeds", type=click.IntRange(min=1), default=20, help="Trainings of each workload and budget.")
-@click.option("--first-seed", type=click.IntRange(min=0), default=0, help="Where the seeds begin.")
-@click.option("--workloads", default="paper", metavar="A,B", help="paper, unseen (12 of them), or names.")
+@click.option("--first-seed", type=click.IntRange(min=0), default=0, help="First seed.")
+@click.option("--workloads", default="paper", metavar="A,B", help="paper, unseen (12 workloads), or names.")
 @click.option(
     "--schedulers",
     default="static-n,static,siren,mpc,oracle",
     metavar="A,B",
-    help="Also: mpc-first, mpc-again, oracle-whole.",
+    help="Schedulers; also mpc-first, mpc-again, oracle-whole.",
 )
-@click.option("--jobs", type=int, default=-1, help="Processes; -1 is one a core. Other than 1 needs mlcd[bench].")
+@click.option("--jobs", type=int, default=-1, help="Processes; -1: one per core. More than one needs mlcd[bench].")
 @output_option
 def serverless(  # noqa: PLR0917 - click passes options by name
     budgets: str,
@@ -31,9 +31,9 @@ def serverless(  # noqa: PLR0917 - click passes options by name
     jobs: int,
     output: str,
 ) -> None:
-    """Schedulers of functions side by side.
+    """Compare schedulers of functions.
 
-    Everything is simulated. static-n and static are given the best fixed fleet by a grid search that is not paid for.
+    Everything is simulated. static-n and static get the best fixed fleet from a grid search that costs nothing.
     """
     from mlcd.bench.serverless.compare import ServerlessComparison, as_json, compare, scheduler_names, workload_names
 
@@ -50,16 +50,14 @@ def serverless(  # noqa: PLR0917 - click passes options by name
         print_json(as_json(rows))
         return
     click.echo(_table(rows))
-    click.echo("\nSimulated. Times over another's, less 1, are on trainings that both finished, pair by pair.")
+    click.echo("\nSimulated. vs columns: relative difference in time, over pairs of trainings that both finished.")
 
 
 def _budgets(text: str) -> tuple[float, ...]:
     try:
         budgets = tuple(float(part) for part in text.split(","))
     except ValueError as error:
-        raise BadInput(
-            f"--budgets: amounts in US dollars with commas between, such as 100,200 (got {text!r})"
-        ) from error
+        raise BadInput(f"--budgets: must be US dollars separated by commas, such as 100,200 (got {text!r})") from error
     if not all(0 < budget < 1e9 for budget in budgets):
         raise BadInput(f"--budgets: must be more than 0 (got {text!r})")
     return budgets

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from mlcd.catalog import Catalog, Instance
 
 FIRST_NOTES = 2
-"""How many notes are shown without --sources."""
+"""Notes shown without --sources."""
 
 OLD_DAYS = 180
-"""Prices older than this come with a warning."""
+"""Prices older than this get a warning."""
 
 
 @click.command()
@@ -25,9 +25,9 @@ OLD_DAYS = 180
 @click.option(
     "--sort",
     type=click.Choice(["name", "price", "vcpus", "memory", "network"]),
-    help="By default in the catalog's order.",
+    help="Sort order; by default that of the catalog.",
 )
-@click.option("--sources", is_flag=True, help="Where every figure comes from.")
+@click.option("--sources", is_flag=True, help="Show the source of every figure.")
 @output_option
 def catalog(
     *,
@@ -42,7 +42,7 @@ def catalog(
     """List instance types and prices, with date and sources.
 
     A PATTERN is a name, a glob such as 'c5.*', or a named set such as aws-62; without one, everything is shown. The
-    file named by MLCD_CATALOG (CSV or YAML) is laid over the packaged prices; docs/catalog.md has its format.
+    file named by MLCD_CATALOG (CSV or YAML) overrides the packaged prices; docs/catalog.md has its format.
     """
     from mlcd.catalog import load_catalog
     from mlcd.catalog.sets import cloud_of
@@ -59,9 +59,9 @@ def catalog(
     if shown:
         click.echo(table([_HEAD, *(_row(instance) for instance in shown)], "<<>>><>>", titles=2))
     else:
-        click.echo("No instance type is left with these filters.")
+        click.echo("No instance type matches these filters.")
         return
-    prices = f"USD an hour as of {loaded.date} ({age_text(age)})"
+    prices = f"USD per hour as of {loaded.date} ({age_text(age)})"
     print_text("", f"{len(shown)} of {len(loaded.instances)} types; {prices}.")
     clouds = {i.cloud for i in shown}
     notes = _notes(loaded, clouds)
@@ -75,7 +75,7 @@ def catalog(
 
 
 def age_text(days: int) -> str:
-    """`106 days old`, with a warning when that is long for a price."""
+    """`106 days old`, with a warning if that is old for a price."""
     text = f"{max(days, 0)} days old"
     return (
         f"{text}: OLD, check them before you spend, or set MLCD_CATALOG to your own file" if days > OLD_DAYS else text
@@ -102,9 +102,9 @@ def _notes(loaded: "Catalog", clouds: set[str]) -> list[str]:
 
 
 def _chosen(loaded: "Catalog", patterns: tuple[str, ...], cloud: str | None) -> "list[Instance]":
-    """What the patterns name, in one cloud or in whichever has it.
+    """The types that match the patterns, in `cloud` or in any cloud.
 
-    A glob may match nothing. Raises CatalogError for a cloud or a name that is nowhere.
+    A glob may match nothing. Raises CatalogError for an unknown cloud or name.
     """
     if cloud is None and not patterns:
         return list(loaded.instances)

@@ -15,7 +15,7 @@ from mlcd.version import __version__
 EXTRAS = {
     "torch": ("torch", "PyTorch, for jobs that use it on this machine"),
     "bench": ("joblib", "joblib, for `mlcd bench` in several processes"),
-    "compare": ("sklearn", "scikit-learn, timed beside ours by `mlcd bench suggest`"),
+    "compare": ("sklearn", "scikit-learn, the comparison in `mlcd bench suggest`"),
     "lithops": ("lithops", "Lithops, for `mlcd serverless` on real functions"),
 }
 """Extra -> (the module that shows it is there, what it is for)."""
@@ -23,7 +23,7 @@ EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at. `state` is ok, warning, problem, or no: cannot be used now, with what it lacks."""
+    """One result of the check. `state` is ok, warning, problem, or no: not usable now, for the reason in the text."""
 
     what: str
     state: str
@@ -34,11 +34,10 @@ class Finding:
 @output_option
 @click.pass_context
 def check(ctx: click.Context, output: str) -> None:
-    """Say what this machine and account can do now.
+    """Check what this machine and account can do now.
 
-    Opens the state under MLCD_HOME (and makes it when there is none), reads the catalog, looks for optional parts
-    and plug-ins.
-    Starts nothing, spends nothing, uses no network. The exit code is 1 when there is a problem.
+    Opens the state under MLCD_HOME (and creates it if missing), reads the catalog, looks for optional parts and
+    plug-ins. Starts nothing, spends nothing, uses no network. The exit code is 1 if there is a problem.
     """
     findings = [*_machine(), *_clouds(), *_extras(), *_plugins()]
     problem = any(finding.state == "problem" for finding in findings)
@@ -65,7 +64,7 @@ def _machine() -> Iterator[Finding]:
     try:
         with Store(home()) as store:
             count = len(store.runs())
-        yield Finding("state", "ok", f"{home()} can be written, schema {SCHEMA}, {count} runs")
+        yield Finding("state", "ok", f"{home()} is writable, schema {SCHEMA}, {count} runs")
     except MlcdError as error:
         yield Finding("state", "problem", str(error))
 
@@ -79,7 +78,7 @@ def _clouds() -> Iterator[Finding]:
         yield Finding("catalog", "problem", str(error))
         return
     age = catalog.age_days(datetime.now(UTC).date())
-    own = f", with {path} over it" if (path := os.environ.get("MLCD_CATALOG")) else ""
+    own = f", overridden by {path}" if (path := os.environ.get("MLCD_CATALOG")) else ""
     text = (
         f"{len(catalog.instances)} instance types as of {catalog.date}{own}, {age_text(age)}; docs/catalog.md has more"
     )
@@ -102,11 +101,15 @@ def _real_clouds() -> Iterator[Finding]:
     lacks = minicloud_lacks()
     yield Finding("minicloud", "no" if lacks else "ok", "; ".join(lacks) or "real isolated nodes on this machine")
     commands = slurm_lacks()
-    text = f"not on PATH: {', '.join(commands)}" if commands else "its commands are here; the job file has prices"
+    text = (
+        f"not on PATH: {', '.join(commands)}"
+        if commands
+        else "its commands are installed; prices come from the job file"
+    )
     yield Finding("slurm", "no" if commands else "ok", text)
     for cloud in ("aws", "gcp", "azure", "kubernetes"):
         lack = skypilot_lacks(cloud)
-        yield Finding(cloud, "no" if lack else "ok", lack or "through SkyPilot; files with credentials are here")
+        yield Finding(cloud, "no" if lack else "ok", lack or "through SkyPilot; credential files exist")
 
 
 def _extras() -> Iterator[Finding]:

@@ -12,16 +12,16 @@ from mlcd.cli.output import output_option, print_run, print_text, progress, writ
     type=click.Path(path_type=Path),
     default=Path("mlcd-demo.html"),
     show_default=True,
-    help="Where the report goes.",
+    help="Where to write the report.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of every random choice.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
 @output_option
 @click.pass_context
 def demo(ctx: click.Context, out: Path, seed: int, output: str) -> None:
     """Watch a whole search, on a simulated cloud.
 
-    ResNet-152 on CIFAR-10 is to be trained on AWS as fast as $100 allow, the search included. Nothing is rented and
-    nothing is paid. The job is the one that `mlcd init` writes.
+    Trains ResNet-152 on CIFAR-10 on AWS as fast as $100 allows, search included. Nothing is rented and nothing is paid.
+    The job is the one that `mlcd init` writes.
     """
     from mlcd.jobs.prepared import begin
     from mlcd.jobs.train import prepare
@@ -38,11 +38,11 @@ def demo(ctx: click.Context, out: Path, seed: int, output: str) -> None:
     types = len({config.instance for config in problem.space})
     prices = [Usd(int(micros)) for micros in problem.worst_trial_micros]
     print_text(
-        Line("mlcd demo: what should ResNet-152 be trained on, and on how many of it?", Style.HEADING),
+        Line("mlcd demo: which instance type and how many nodes should train ResNet-152?", Style.HEADING),
         f"Goal: {problem.goal}, search and training together.",
         f"{len(problem.space):,} deployments of {types} instance types on {spec.resources.infra}; one short trial of"
         f" one may cost {min(prices)} to {max(prices)}.",
-        "What the best deployment so far needs to finish, at its upper bound, is always reserved.",
+        "The cost of finishing on the best deployment so far, at its upper bound, is always reserved.",
         "",
         err=True,
     )

@@ -7,21 +7,21 @@ from mlcd.errors import BadInput, ProviderError
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Only list what there is.")
-@click.option("--on", metavar="INFRA", help="Look on this cloud only, such as minicloud or aws.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask before ending what a living run uses.")
+@click.option("--dry-run", is_flag=True, help="Only list what is running.")
+@click.option("--on", metavar="INFRA", help="Search only this cloud, such as minicloud or aws.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before ending what an active run uses.")
 @output_option
 @click.pass_context
 def down(ctx: click.Context, *, dry_run: bool, on: str | None, yes: bool, output: str) -> None:
-    """End everything that mlcd ever started and that still runs.
+    """End everything that mlcd started and that is still running.
 
-    Looks on every cloud that this machine can reach for what bears mlcd's name, whichever run started it and however
-    that ended. What a living run uses is marked; it is asked about first.
+    Searches every cloud that this machine can reach for anything with mlcd's name, whichever run started it and however
+    that run ended. mlcd asks before it ends what an active run uses.
     """
     from mlcd.jobs.down import end_all, leftovers
     from mlcd.store.store import home
 
-    found, silent = leftovers(Path(home()), on=on)
+    found, unreachable = leftovers(Path(home()), on=on)
     owned = [leftover for leftover in found if leftover.owned]
     if owned and not dry_run and not yes:
         _ask(len(owned))
@@ -37,16 +37,16 @@ def down(ctx: click.Context, *, dry_run: bool, on: str | None, yes: bool, output
             }
             for leftover in found
         ]
-        print_json({"found": rows, "not_looked": dict(silent), "failed": [str(error) for _, error in failed]})
+        print_json({"found": rows, "not_looked": dict(unreachable), "failed": [str(error) for _, error in failed]})
     else:
         if found:
             state = "found" if dry_run else "ended"
             lines = [[x.cloud, x.lease_id, x.what, "in use" if x.owned else state] for x in found]
             click.echo(table([["cloud", "lease", "what", "state"], *lines], "<<<<"))
         else:
-            click.echo("Nothing of mlcd runs anywhere.")
-        for cloud, reason in silent:
-            click.echo(f"Not looked: {cloud}: {reason}", err=True)
+            click.echo("Nothing that mlcd started is running.")
+        for cloud, reason in unreachable:
+            click.echo(f"Not searched: {cloud}: {reason}", err=True)
     if failed:
         raise ProviderError("; ".join(str(error) for _, error in failed))
     ctx.exit(0)
@@ -55,8 +55,8 @@ def down(ctx: click.Context, *, dry_run: bool, on: str | None, yes: bool, output
 def _ask(count: int) -> None:
     import sys
 
-    what = f"{count} of these {'is' if count == 1 else 'are'} used by a living run"
+    what = f"{count} of these {'is' if count == 1 else 'are'} used by an active run"
     if not sys.stdin.isatty():
-        raise BadInput(f"{what} and there is no one to ask: give -y, or --dry-run to look only")
+        raise BadInput(f"{what} and there is no terminal to ask on: give -y, or --dry-run to only list them")
     if not click.confirm(f"{what}. End all?", err=True):
         raise BadInput("nothing was ended")

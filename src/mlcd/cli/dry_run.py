@@ -1,4 +1,4 @@
-"""What `mlcd train --dry-run` says: the question, what a trial may cost, what would be tried first."""
+"""The output of `mlcd train --dry-run`: the problem, what a trial may cost, what would be tried first."""
 
 from dataclasses import dataclass
 
@@ -17,10 +17,10 @@ from mlcd.units import Usd, format_seconds
 
 @dataclass(frozen=True, kw_only=True)
 class _FirstLook:
-    """What the decider says of a run that has not begun.
+    """The first decision for a run that has not started.
 
     allowed      configurations whose first trial fits the limits
-    relaxations  what would have to change where none does
+    relaxations  which limits would have to change if none fits
     """
 
     requests: tuple[Request, ...]
@@ -29,7 +29,7 @@ class _FirstLook:
 
 
 def print_dry_run(prepared: Prepared[Problem], output: str) -> int:
-    """Prints it, spends and writes nothing; the exit code: that of an infeasible run when not even a trial fits."""
+    """Print the dry run; spend and write nothing. Returns the exit code: that of an infeasible run if no trial fits."""
     look = _first_look(prepared)
     if output == "json":
         print_json(_json(prepared, look))
@@ -52,7 +52,7 @@ def _first_look(prepared: Prepared[Problem]) -> _FirstLook:
 
 
 def _prices(problem: Problem) -> tuple[Usd, Usd, Usd, Usd]:
-    """The least and most that a trial is planned to cost, then the same at worst."""
+    """(lowest, highest) planned cost of a trial, then the same for the worst case."""
     planned = [
         price.for_seconds(seconds)
         for price, seconds in zip(problem.usd_per_hour, problem.planned_trial_seconds.tolist(), strict=True)
@@ -62,7 +62,7 @@ def _prices(problem: Problem) -> tuple[Usd, Usd, Usd, Usd]:
 
 
 def _worst_seconds(problem: Problem) -> tuple[float, float]:
-    """The least and most that a trial can take."""
+    """(shortest, longest) worst-case seconds of a trial."""
     return float(problem.worst_trial_seconds.min()), float(problem.worst_trial_seconds.max())
 
 
@@ -88,16 +88,16 @@ def _items(prepared: Prepared[Problem], look: _FirstLook) -> list[Item]:
     items: list[Item] = [Line("Dry run: nothing is spent and nothing is written.", Style.HEADING)]
     items += [Rows(rows=facts, align="<<", indent=2, has_heads=False), Line()]
     if look.requests:
-        title = "First trial" if len(look.requests) == 1 else "First trials, side by side"
+        title = "First trial" if len(look.requests) == 1 else "First trials, in parallel"
         rows = [[title, "authorised for at most", "why"]]
         for request in look.requests:
             allowed = request.authorisation
             rows.append([f"  {allowed.config}", f"{allowed.usd}, {format_seconds(allowed.seconds)}", request.reason])
         items.append(Rows(rows=rows, align="<><"))
     elif not look.allowed:
-        items.append(Line("Nothing can fit: " + "; ".join(r.text for r in look.relaxations)))
+        items.append(Line("Nothing fits: " + "; ".join(r.text for r in look.relaxations)))
     else:
-        items.append(Line(f"{prepared.strategy} tries nothing before it chooses."))
+        items.append(Line(f"{prepared.strategy} chooses without trials."))
     return items
 
 

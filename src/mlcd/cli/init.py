@@ -9,20 +9,20 @@ from mlcd.errors import BadInput
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path), default=Path("job.yaml"))
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @output_option
 def init(file: Path, force: bool, output: str) -> None:
     """Write a commented job file to start from.
 
-    FILE is job.yaml unless another is given. The job runs as it is, on a simulated cloud.
+    FILE is job.yaml by default. The job runs unchanged on a simulated cloud.
     """
     from mlcd.spec import template
 
     if writable(file).exists() and not force:
-        raise BadInput(f"{file} is there already: give --force to write over it, or another name")
+        raise BadInput(f"{file} already exists: give --force to overwrite it, or another name")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip("-._")
     write_file(file, template() if name in ("", "job") else template(name[:80]))
     if output == "json":
         print_json({"file": str(file)})
     else:
-        click.echo(f"{file} is written. Change it to your job, then: mlcd train {file}")
+        click.echo(f"Wrote {file}. Change it to your job, then run: mlcd train {file}")

@@ -1,4 +1,4 @@
-"""The way in from the command line, and the edge where errors become one message and an exit code."""
+"""The entry point of the command line, where errors become one message and an exit code."""
 
 import os
 import sys
@@ -27,15 +27,15 @@ COMMANDS = (
     "check",
     "bench",
 )
-"""In the order in which a new user meets them; the command NAME is the attribute NAME of mlcd.cli.NAME."""
+"""In the order in which a new user needs them. The command NAME is the attribute NAME of mlcd.cli.NAME."""
 
-FAILED = 1
-USAGE = 2
-INTERRUPTED = 130
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
 
 
 class LazyCommands(click.Group):
-    """Commands that are imported when they are asked for, so that `mlcd --help` stays quick."""
+    """Commands that are imported on first use, so that `mlcd --help` stays fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """The commands of this installation."""
@@ -51,56 +51,56 @@ class LazyCommands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click's, with the nearest right name in the message."""
+        """Like click's, with the nearest command in the message."""
         name, known = args[0], self.list_commands(ctx)
         if name not in known and not name.startswith("-"):
             near = nearest(name, known)
-            hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(known)}"
-            raise click.UsageError(f"there is no command {name!r}; {hint}", ctx)
+            hint = f"did you mean {near!r}?" if near else f"allowed: {', '.join(known)}"
+            raise click.UsageError(f"unknown command {name!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
 
 
 @click.group(
     cls=LazyCommands,
-    # color: click strips nothing; report.terminal alone decides whether there is colour
+    # color: click strips nothing; report.terminal alone decides about colour
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "color": True},
-    epilog="Start with `mlcd demo`. State is kept in $MLCD_HOME, by default ~/.mlcd.",
+    epilog="Start with `mlcd demo`. State is in $MLCD_HOME, by default ~/.mlcd.",
 )
 @click.version_option(__version__, message="mlcd %(version)s")
 def cli() -> None:
-    """Find out on what to run a training job, and on how many of it.
+    """Find the best cloud configuration for a machine-learning job.
 
-    mlcd finds the instance type and the number of nodes for a training job with few short trials, inside your budget
-    and deadline, then trains there and hands over a receipt.
+    mlcd finds the instance type and number of nodes for a training job with a few short trials, within your budget and
+    deadline, then trains there and prints a receipt.
     """
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """One command to its end: the exit code. All that goes wrong is one message on standard error."""
+    """Run one command and return its exit code. Any error is one message on standard error."""
     try:
         code = cli.main(args=args, prog_name="mlcd", standalone_mode=False)
         sys.stdout.flush()
     except MlcdError as error:
         return _refuse(str(error), error.exit_code)
     except click.UsageError as error:
-        return _refuse(_usage(error), USAGE)
+        return _refuse(_usage(error), EXIT_USAGE)
     except click.ClickException as error:
-        return _refuse(_sentence(error.format_message()), USAGE)
+        return _refuse(_sentence(error.format_message()), EXIT_USAGE)
     except (click.Abort, KeyboardInterrupt):
-        return _refuse("interrupted", INTERRUPTED)
+        return _refuse("interrupted", EXIT_INTERRUPTED)
     except BrokenPipeError:
         _silence()
-        return FAILED
+        return EXIT_FAILED
     except OSError as error:
         _silence()
         place = f"{error.filename}: " if error.filename else "the output cannot be written: "
-        return _refuse(f"{place}{error.strerror or error}", FAILED)
-    except Exception as error:  # the edge: whatever it is, the user gets one message and not a traceback
+        return _refuse(f"{place}{error.strerror or error}", EXIT_FAILED)
+    except Exception as error:  # last resort: the user gets one message, not a traceback
         if os.environ.get("MLCD_DEBUG"):
             traceback.print_exc()
         text = " ".join(str(error).split())
         what = f"{type(error).__name__}: {text}" if text else type(error).__name__
-        return _refuse(f"unexpected {what}; this is a bug in mlcd: set MLCD_DEBUG=1 for the traceback", FAILED)
+        return _refuse(f"unexpected {what}; this is a bug in mlcd: set MLCD_DEBUG=1 for the traceback", EXIT_FAILED)
     return code if isinstance(code, int) else 0
 
 
@@ -118,18 +118,18 @@ def _refuse(message: str, code: int) -> int:
 
 
 def _sentence(text: str) -> str:
-    """Click's message as the first part of one of ours."""
+    """Click's message without its capital and full stop, to be continued."""
     text = " ".join(text.split())
     return (text[:1].lower() + text[1:]).rstrip(".")
 
 
 def _usage(error: click.UsageError) -> str:
-    """The mistake, and the nearest right name or where to look."""
+    """The error with the nearest valid name, or where to find help."""
     text = _sentence(error.format_message()).replace("'. Did you mean", "'; did you mean")
     where = error.ctx.command_path if error.ctx else "mlcd"
-    return text if text.endswith("?") else f"{text}; `{where} --help` shows how it is used"
+    return text if text.endswith("?") else f"{text}; `{where} --help` shows the usage"
 
 
 def _silence() -> None:
-    """Nobody reads standard output any more: let Python's own flush at exit go nowhere."""
+    """Standard output is closed: redirect Python's flush at exit to nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

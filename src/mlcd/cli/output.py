@@ -1,4 +1,4 @@
-"""What the commands share in how they speak: the -o option, results to standard output, progress to standard error."""
+"""Output that the commands share: the -o option, results on standard output, progress on standard error."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
         "--output",
         type=click.Choice(["text", "json"]),
         default="text",
-        help="For people (text) or programs (json).",
+        help="Output for people (text) or programs (json).",
     )(function)
 
 
@@ -34,7 +34,7 @@ def print_json(value: object) -> None:
 
 
 def print_run(run: "Run[Any]", output: str, **extra: object) -> None:
-    """A run of any kind as its verdict or as JSON; `extra` are further fields of the JSON."""
+    """Print a run of any kind as text or JSON; `extra` are further fields of the JSON."""
     from mlcd.kinds import kind_of
     from mlcd.report.terminal import is_plain
 
@@ -54,9 +54,9 @@ def print_text(*items: "Item | str", err: bool = False) -> None:
 
 
 def table(rows: list[list[str]], align: str, *, notes: Sequence[str] = (), titles: int = 1) -> str:
-    """Columns side by side, the first row being their names, fitted to the terminal; a note goes below its row.
+    """A table fitted to the terminal. The first row has the column names; a note goes below its row.
 
-    titles  how many of the first cells name a row where the terminal is too narrow for columns
+    titles  how many first cells name a row if the terminal is too narrow for columns
     """
     from mlcd.report.text import Rows, rendered
 
@@ -83,35 +83,35 @@ def progress(prepared: "Prepared[Any]") -> "LiveLine":
 
 
 def ask_to_spend(prepared: "Prepared[Any]") -> None:
-    """Permission to spend, unless nobody is charged. Raises BadInput off a terminal, and for a no."""
+    """Ask before spending, unless nobody is charged. Raises BadInput without a terminal, and if the answer is no."""
     if not prepared.charged:
         return
     most = prepared.problem.goal.most_spent
     if not sys.stdin.isatty():
         what = f"this would spend real money on {prepared.cloud} ({most})"
-        raise BadInput(f"{what} and there is no one to ask: give -y")
-    if not click.confirm(f"This spends real money on {prepared.cloud}: {most}. Go on?", err=True):
+        raise BadInput(f"{what} and there is no terminal to ask on: give -y")
+    if not click.confirm(f"This spends real money on {prepared.cloud}: {most}. Continue?", err=True):
         raise BadInput("nothing was started and nothing was spent")
 
 
 def writable(path: Path) -> Path:
-    """`path`, where a file can be made. Raises BadInput otherwise, before anything is spent on its content."""
+    """`path`, checked to be writable. Raises BadInput otherwise, before anything is spent on its content."""
     if path.is_dir():
-        raise BadInput(f"{path} is a folder, not a file's name")
+        raise BadInput(f"{path} is a folder, not a file")
     if not path.absolute().parent.is_dir():
         raise BadInput(f"{path} cannot be written: there is no folder {path.absolute().parent}")
     return path
 
 
 def svg_name(path: Path, option: str) -> Path:
-    """`path`, which ends in .svg as pictures do. Raises BadInput naming the option otherwise."""
+    """`path`, checked to end in .svg. Raises BadInput naming the option otherwise."""
     if path.suffix.lower() != ".svg":
         raise BadInput(f"{option}: pictures are SVG (got {str(path)!r}); allowed: a name that ends in .svg")
     return path
 
 
 def write_file(path: Path, text: str) -> None:
-    """`text` as the whole of a file. Raises BadInput with the system's reason."""
+    """Write `text` to a file. Raises BadInput with the reason of the system."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -7,18 +7,22 @@ from mlcd.cli.output import output_option, print_json, svg_name, writable, write
 
 @click.command()
 @click.argument("run")
-@click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="By default RUN.html or RUN-KIND.svg.")
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Where to write; by default RUN.html or RUN-KIND.svg.",
+)
 @click.option(
     "--picture",
     metavar="KIND",
-    help="One picture as SVG, not the page: speed, money, tradeoff, batches, ...",
+    help="One picture as SVG instead of the page: speed, money, tradeoff, batches, ...",
 )
 @output_option
 def report(run: str, out: Path | None, picture: str | None, output: str) -> None:
     """Write a run as one HTML file, with pictures.
 
-    The file needs nothing beside it and can be sent to anyone. RUN is a name from `mlcd runs`, or the beginning of
-    one.
+    The file is self-contained and can be sent to anyone. RUN is a name from `mlcd runs`, or the start of one.
     """
     from mlcd.kinds import kind_of
     from mlcd.store.store import Store, home
@@ -35,7 +39,7 @@ def report(run: str, out: Path | None, picture: str | None, output: str) -> None
     if output == "json":
         print_json({"run_id": found.run_id, "kind": str(found.kind), "file": str(file)})
     else:
-        click.echo(f"{file} is written.")
+        click.echo(f"Wrote {file}.")
 
 
 def _check_picture(run_id: str, picture: str, allowed: tuple[str, ...]) -> None:
@@ -44,7 +48,7 @@ def _check_picture(run_id: str, picture: str, allowed: tuple[str, ...]) -> None:
     if picture in allowed:
         return
     if not allowed:
-        raise BadInput(f"--picture: {run_id} served a model, and such a run has no pictures; leave it out")
+        raise BadInput(f"--picture: {run_id} is a serving run, which has no pictures; omit --picture")
     near = nearest(picture, allowed)
     hint = f"; did you mean {near!r}?" if near else ""
     raise BadInput(f"--picture: {run_id} has no picture {picture!r}; allowed: {', '.join(allowed)}{hint}")

@@ -8,12 +8,12 @@ from mlcd.cli.output import output_option, print_run, progress
 @output_option
 @click.pass_context
 def resume(ctx: click.Context, run: str, output: str) -> None:
-    """Go on with a run that was interrupted or killed.
+    """Continue a run that was interrupted or killed.
 
-    No finished trial is run or paid again; the limits count from the first start. A finished run is shown again, with
-    its exit code. RUN is a name from `mlcd runs`, or the beginning of one.
+    Finished trials are not run or paid again; the limits count from the first start. A finished run is shown again with
+    its exit code. RUN is a name from `mlcd runs`, or the start of one.
     """
-    from mlcd.jobs.prepared import go_on
+    from mlcd.jobs.prepared import continue_run
     from mlcd.kinds import kind_of
     from mlcd.store.store import Store, home
 
@@ -22,6 +22,6 @@ def resume(ctx: click.Context, run: str, output: str) -> None:
         if not found.status.is_final:
             prepared = kind_of(found.kind).prepare_again(found, store.spec(found.run_id), store.folder)
             with progress(prepared) as observer:
-                found = go_on(found, prepared, store=store, observer=observer)
+                found = continue_run(found, prepared, store=store, observer=observer)
     print_run(found, output)
     ctx.exit(found.status.exit_code)

@@ -6,9 +6,9 @@ from mlcd.cli.output import output_option, print_json, print_text, table
 @click.command()
 @output_option
 def runs(output: str) -> None:
-    """List all runs, the newest first.
+    """List all runs, newest first.
 
-    A run that was killed shows as stopped: `mlcd resume RUN` goes on with it.
+    A run that was killed shows as stopped: `mlcd resume RUN` continues it.
     """
     from mlcd.store.store import Store, home
     from mlcd.trial.outcome import Status
@@ -56,4 +56,4 @@ def runs(output: str) -> None:
         click.echo(table(rows, "<<<<<<>>"))
         unfinished = [run.run_id for run in found if not run.status.is_final and run.run_id not in live]
         if unfinished:
-            print_text("", f"To go on with one that stopped: mlcd resume {unfinished[0]}")
+            print_text("", f"To continue a stopped run: mlcd resume {unfinished[0]}")

@@ -18,27 +18,29 @@ _KINDS = ("compose", "kubernetes", "triton")
 
 @click.command()
 @click.argument("model", metavar="MODEL.onnx|JOB.yaml")
-@click.option("--slo", metavar="p99=TIME", help="The latency that requests must keep, such as p99=50ms.")
-@click.option("--rate", metavar="N/s", help="Requests a second to hold; more than that is worth nothing.")
-@click.option("--maximize", metavar="WHAT", help="'requests per dollar' (the default) or rate.")
-@click.option("--trials", metavar="N", help="Load tests at most.  [default: 6]")
+@click.option("--slo", metavar="p99=TIME", help="Latency limit of requests, such as p99=50ms.")
+@click.option("--rate", metavar="N/s", help="Requests per second to sustain; more counts for nothing.")
+@click.option("--maximize", metavar="WHAT", help="What to maximize: 'requests per dollar' (the default) or rate.")
+@click.option("--trials", metavar="N", help="Most load tests.  [default: 6]")
 @click.option("--budget", metavar="MONEY", help="Cap on load tests and verification, such as '1 USD'.")
-@click.option("--deadline", metavar="TIME", help="For load tests and verification, such as 20min.")
-@click.option("--strategy", metavar="NAME[:OPTIONS]", help="Who searches, such as falcon or falcon-transfer.")
-@click.option("--on", metavar="INFRA", help="Where to serve; as resources.infra.  [default: local]")
+@click.option("--deadline", metavar="TIME", help="Time limit of load tests and verification, such as 20min.")
+@click.option("--strategy", metavar="NAME[:OPTIONS]", help="Search strategy, such as falcon or falcon-transfer.")
+@click.option("--on", metavar="INFRA", help="Where to serve; overrides resources.infra.  [default: local]")
 @click.option("--size", "sizes", metavar="AXIS=N", multiple=True, help="Size of an axis that the model leaves open.")
 @click.option("--deploy", is_flag=True, help="Leave the recommended server running.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where the deployed server listens.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Its port; 0: a free one.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address of the deployed server.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Its port; 0: any free port."
+)
 @click.option(
     "--write",
     "writes",
     type=(click.Choice(_KINDS), click.Path(path_type=Path)),
     multiple=True,
     metavar="KIND DIR",
-    help="Write files that serve it elsewhere: compose, kubernetes or triton.",
+    help="Write files to serve the model elsewhere: compose, kubernetes or triton.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of every random choice.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
 @click.option("--dry-run", is_flag=True, help="Show what would be tried; start nothing.")
 @output_option
 @click.pass_context
@@ -57,11 +59,11 @@ def serve(
     output: str,
     **flags: str | None,
 ) -> None:
-    """Find out how to serve a model, and serve it.
+    """Find the best way to serve a model, and serve it.
 
-    MODEL.onnx is the model, or JOB.yaml a job file that names it. A few configurations (batch, threads, replicas,
-    precision) are started and loaded for real; the one with the most requests per dollar that keeps the latency limit
-    is verified for a minute and recommended. The answer goes to standard output, progress to standard error.
+    MODEL.onnx is the model; JOB.yaml is a job file that names one. mlcd starts and load-tests a few configurations
+    (batch, threads, replicas, precision). The one with the most requests per dollar within the latency limit is
+    verified for a minute and recommended. The answer goes to standard output, progress to standard error.
     """
     from mlcd.jobs.prepared import begin
     from mlcd.jobs.serve import prepare
@@ -89,20 +91,20 @@ def serve(
 
 
 def _spec(model: str, flags: Mapping[str, str | None], sizes: tuple[str, ...]) -> "ServeSpec":
-    """The job of a file, or of a model with the defaults of everything else; then the flags."""
+    """The job of a file, or of a model with defaults for everything else; with the flags applied."""
     from mlcd.spec.serving import is_job_file, model_job, read_serve, with_flags
 
     if not is_job_file(model):
         return with_flags(model_job(model, dict(map(_size, sizes))), flags)
     if sizes:
-        raise BadInput("--size: goes with a model; in a job file write sizes: {AXIS: N}")
+        raise BadInput("--size: only for a model; in a job file write sizes: {AXIS: N}")
     return with_flags(read_serve(model), flags)
 
 
 def _size(text: str) -> tuple[str, int]:
     axis, _, size = text.rpartition("=")
     if not axis or not size.isdigit():
-        raise BadInput(f"--size: must read AXIS=N, as in sequence=128 (got {text!r})")
+        raise BadInput(f"--size: must be AXIS=N, such as sequence=128 (got {text!r})")
     return axis, int(size)
 
 
@@ -113,7 +115,7 @@ def _use(
     deploy: tuple[str, int] | None,
     writes: tuple[tuple[str, Path], ...],
 ) -> tuple["Deployed | None", list[Path]]:
-    """Leave the choice running and write its files, where that was asked for and there is a choice."""
+    """Deploy the choice and write its files, as requested, if there is a choice."""
     from mlcd.cli.serve_files import write_files
     from mlcd.findings import shown
 
@@ -143,7 +145,7 @@ def _print(record: "SearchRun", output: str, deployed: "Deployed | None", writte
     if deployed is not None:
         place = f"{deployed.address}/v2/models/{deployed.model}"
         click.echo(f"\nServing at {place} (process {deployed.pid}, log {deployed.log}).")
-        click.echo("To end it: mlcd down -y")
+        click.echo("To stop it: mlcd down -y")
 
 
 def _print_dry_run(prepared: "PreparedServing", output: str) -> None:

@@ -1,4 +1,4 @@
-"""The files of a recommended configuration, written with the model that belongs to them."""
+"""Write the deployment files of a recommended configuration, together with its model."""
 
 import shutil
 from pathlib import Path
@@ -14,7 +14,7 @@ from mlcd.run.run import SearchRun
 
 
 def write_files(kind: str, folder: Path, record: SearchRun, cloud: LocalServing) -> list[Path]:
-    """Write the files of a kind into `folder`, made where it is missing; their paths. Raises BadInput."""
+    """Write the files of a kind into `folder`, created if missing. Returns their paths. Raises BadInput."""
     choice = shown(record).serve_findings.choice
     if choice is None:
         return []
@@ -46,7 +46,7 @@ def write_files(kind: str, folder: Path, record: SearchRun, cloud: LocalServing)
 
 
 def _source(cloud: LocalServing, precision: str) -> Path:
-    """The model's file as it is served: quantised where the choice is."""
+    """The model's file as it is served: quantised if the choice is int8."""
     if precision == "fp32":
         return cloud.model
     from mlcd.server.quantise import quantised

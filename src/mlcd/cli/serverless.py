@@ -12,17 +12,19 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("job", metavar="JOB.yaml")
-@click.option("--on", metavar="INFRA", help="Where: lithops/localhost, lithops/aws_lambda or sim/lambda.")
+@click.option("--on", metavar="INFRA", help="Where to run: lithops/localhost, lithops/aws_lambda or sim/lambda.")
 @click.option("--budget", metavar="MONEY", help="Cap on the whole training, such as '3 USD'.")
-@click.option("--deadline", metavar="TIME", help="Such as 30min, or 2026-12-01T18:00Z.")
-@click.option("--strategy", metavar="NAME[:OPTIONS]", help="Who decides: mpc, siren, static or static-n.")
-@click.option("--sync", metavar="MODE", help="hsp, bsp or asp.")
-@click.option("--functions", metavar="N..M", help="How many functions may be chosen, such as 1..64.")
-@click.option("--memory", metavar="MB,...", help="Which memory sizes may be chosen, such as 512,1769.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of every random choice.")
+@click.option("--deadline", metavar="TIME", help="Deadline, such as 30min or 2026-12-01T18:00Z.")
+@click.option("--strategy", metavar="NAME[:OPTIONS]", help="Scheduler: mpc, siren, static or static-n.")
+@click.option("--sync", metavar="MODE", help="Synchronisation: hsp, bsp or asp.")
+@click.option("--functions", metavar="N..M", help="Allowed numbers of functions, such as 1..64.")
+@click.option("--memory", metavar="MB,...", help="Allowed memory sizes, such as 512,1769.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
 @click.option("--dry-run", is_flag=True, help="Show what would be trained; start nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before spending real money.")
-@click.option("--picture", metavar="FILE.svg", type=click.Path(path_type=Path), help="Draw fleets and loss there.")
+@click.option(
+    "--picture", metavar="FILE.svg", type=click.Path(path_type=Path), help="Draw fleets and loss to this file."
+)
 @output_option
 @click.pass_context
 def serverless(
@@ -37,11 +39,11 @@ def serverless(
     output: str,
     **flags: str | None,
 ) -> None:
-    """Train on functions, their number and memory chosen anew before every epoch.
+    """Train on functions, choosing their number and memory before every epoch.
 
-    JOB.yaml says what is trained, to which loss, and within which budget. No epoch starts whose worst case the budget
-    does not pay for. Loss, time and money of each epoch go to standard error as they come; the answer and the receipt
-    to standard output; the exit code says how it ended.
+    JOB.yaml has the model, the target loss and the budget. An epoch starts only if the budget covers its worst case.
+    Loss, time and money of each epoch go to standard error; the answer and the receipt to standard output. The exit
+    code says how the run ended.
     """
     from mlcd.jobs.prepared import begin
     from mlcd.jobs.serverless import prepare

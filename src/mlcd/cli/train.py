@@ -7,19 +7,21 @@ from mlcd.cli.output import ask_to_spend, output_option, print_run, progress, sv
 
 @click.command()
 @click.argument("job", metavar="JOB.yaml")
-@click.option("--on", metavar="INFRA", help="Where to run, such as sim/aws; as resources.infra.")
+@click.option("--on", metavar="INFRA", help="Where to run, such as sim/aws; overrides resources.infra.")
 @click.option("--budget", metavar="MONEY", help="Cap on search and training together, such as '100 USD'.")
-@click.option("--deadline", metavar="TIME", help="Such as 6h30m, or 2026-12-01T18:00Z.")
-@click.option("--strategy", metavar="NAME[:OPTIONS]", help="Who searches, such as heterbo or convbo:acquisition=ucb.")
-@click.option("--parallel", metavar="N", help="Trials side by side.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of every random choice.")
+@click.option("--deadline", metavar="TIME", help="Deadline, such as 6h30m or 2026-12-01T18:00Z.")
+@click.option(
+    "--strategy", metavar="NAME[:OPTIONS]", help="Search strategy, such as heterbo or convbo:acquisition=ucb."
+)
+@click.option("--parallel", metavar="N", help="Trials in parallel.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done; spend and write nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before spending real money.")
 @click.option(
     "--picture",
     metavar="FILE.svg",
     type=click.Path(path_type=Path),
-    help="Draw speed over nodes there, or time against cost where the batch is chosen.",
+    help="Draw speed over nodes to this file, or time against cost if the batch is chosen.",
 )
 @output_option
 @click.pass_context
@@ -38,10 +40,10 @@ def train(
     picture: Path | None,
     output: str,
 ) -> None:
-    """Find the deployment for a job, then train there.
+    """Find the best deployment for a job, then train there.
 
-    JOB.yaml is a job file; `mlcd init` writes one. Trials and training together stay inside the job's budget and
-    deadline. The verdict goes to standard output, progress to standard error; the exit code says how it ended.
+    JOB.yaml is a job file; `mlcd init` writes one. Trials and training together stay within the job's budget and
+    deadline. The verdict goes to standard output, progress to standard error. The exit code says how the run ended.
     """
     from mlcd.jobs.prepared import begin
     from mlcd.jobs.train import prepare

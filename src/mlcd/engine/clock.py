@@ -15,7 +15,7 @@ class Clock(Protocol):
 
 
 class WallClock:
-    """Real time, with all downtime between two sessions of mlcd."""
+    """Real time, including the downtime between two sessions of mlcd."""
 
     def elapsed_seconds(self, run: AnyRun) -> float:
         """See Clock."""
@@ -24,7 +24,7 @@ class WallClock:
 
 
 class SimulatedClock:
-    """The time that the steps themselves took: rounds follow each other, and deciding takes none."""
+    """The time that the steps themselves took: rounds run one after another, and deciding takes no time."""
 
     def elapsed_seconds(self, run: AnyRun) -> float:
         """See Clock."""
@@ -32,5 +32,5 @@ class SimulatedClock:
 
 
 def clock_of(*, simulated: bool) -> Clock:
-    """The clock of a cloud that is simulated, or of one that is not."""
+    """The clock for a simulated cloud, or for a real one."""
     return SimulatedClock() if simulated else WallClock()

@@ -16,7 +16,7 @@ from mlcd.units import Usd
 
 @runtime_checkable
 class Restoring(Protocol):
-    """A cloud of functions that must be told what an earlier process did."""
+    """A function cloud that needs the epochs of an earlier process before it continues."""
 
     def restore(self, run_id: str, epochs: Sequence[Epoch]) -> None:
         """Continue after these epochs."""
@@ -25,20 +25,20 @@ class Restoring(Protocol):
 
 @runtime_checkable
 class Recovering(Protocol):
-    """A cloud of functions whose work continues while mlcd does not."""
+    """A function cloud whose calls keep running when mlcd has died."""
 
     def finished(self, run_id: str, number: int) -> Epoch | None:
-        """An epoch that came to its barrier without anybody writing it down."""
+        """An epoch that completed but was never recorded; None if there is none."""
         ...
 
     def lost(self, order: EpochOrder, *, elapsed_seconds: float) -> Usd:
-        """What the calls of an epoch cost that nobody waits for any more, at most what was authorised."""
+        """Cost of the calls of an abandoned epoch, at most what was authorised."""
         ...
 
 
 @runtime_checkable
 class Itemised(Protocol):
-    """A cloud of functions that tells each call of its last epoch."""
+    """A function cloud that lists each call of its last epoch."""
 
     @property
     def calls(self) -> tuple[FunctionCall, ...]: ...  # noqa: D102
@@ -80,7 +80,7 @@ class EpochPerformer:
         return outcome
 
     def lost(self, step: Step, situation: Situation[FunctionProblem], *, interrupted: bool) -> Epoch | FailedEpoch:
-        """An epoch that ended unwatched is adopted; another one is charged for what its calls took."""
+        """Adopt an epoch that ended while mlcd was down; otherwise charge what its calls took."""
         order = _order(step, situation.run)
         self._calls = self._itemised() if interrupted else ()
         done = None

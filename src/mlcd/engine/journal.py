@@ -1,4 +1,4 @@
-"""Where the engine writes what it does, before it does it. The store is one; a benchmark needs none."""
+"""Where the engine records what it does before it does it. The store is a journal; benchmarks use NoJournal."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
@@ -17,32 +17,32 @@ class Journal(Protocol):
     """Append-only; each call is written durably, all or nothing, before it returns."""
 
     def start(self, run_id: str, steps: Sequence[Step]) -> None:
-        """Permission to start a round of steps, before anything is spent on them."""
+        """Record the authorised steps of a round, before anything is spent on them."""
         ...
 
     def end(self, run_id: str, step: Step, calls: Sequence[FunctionCall] = ()) -> None:
-        """What came of a step; from here on it is never run or paid again."""
+        """Record the outcome of a step. From then on the step is never run or paid again."""
         ...
 
     def conclude(self, run_id: str, verdict: Verdict) -> None:
-        """What was decided."""
+        """Record the verdict."""
         ...
 
     def set_status(self, run_id: str, status: Status) -> None:
-        """A change of state."""
+        """Record a change of status."""
         ...
 
     def finish(self, run_id: str, status: Status, findings: Findings | None) -> None:
-        """The run's end, with what reports say of it."""
+        """Record the end of the run, with its findings."""
         ...
 
     def reread(self, run: R) -> R:
-        """The run as it is written here; `run` is as the engine has it."""
+        """The run as recorded here; `run` is the engine's copy."""
         ...
 
 
 class NoJournal:
-    """Keeps nothing: for benchmarks, whose runs are over when their process is."""
+    """Records nothing: for benchmarks, whose runs end with their process."""
 
     def start(self, run_id: str, steps: Sequence[Step]) -> None:
         """See Journal."""
@@ -60,5 +60,5 @@ class NoJournal:
         """See Journal."""
 
     def reread(self, run: R) -> R:
-        """Nothing else knows of it."""
+        """Return `run` itself: there is no other copy."""
         return run

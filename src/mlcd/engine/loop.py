@@ -1,8 +1,8 @@
-"""The only loop: ask the decider, write down, start, settle; until it says that the run has ended.
+"""The only loop: ask the decider, record, start, settle; until the decider ends the run.
 
-Nothing is started that the ledger has not authorised and the journal has not written down. Killed at any instant, a
-run continues from the journal: simulated steps in flight are run again (they give the same outcome), real ones are
-charged for the time that went by, or adopted where they ended unwatched.
+A step starts only after the ledger has authorised it and the journal has recorded it. A run that is killed at any
+instant continues from the journal: simulated steps in flight are run again with the same outcome; real ones are charged
+for the time that has passed, or adopted if they ended while mlcd was down.
 """
 
 import threading
@@ -27,9 +27,9 @@ from mlcd.trial.outcome import Status
 
 @dataclass(kw_only=True)
 class Engine(Generic[P]):
-    """One run, from where it stands to its end.
+    """Drives one run from its current state to its end.
 
-    run       as it stands; `engine.run` is the newest state at any time
+    run       its current state; always up to date
     findings  what reports will say of the ended run, computed once and stored with it
     clock     None: the wall clock, or simulated time where the performer is simulated
     """
@@ -42,16 +42,16 @@ class Engine(Generic[P]):
     findings: Callable[[Run[P]], Findings | None] = lambda _run: None
     clock: Clock | None = None
     _stop: threading.Event = field(default_factory=threading.Event, init=False)
-    _told: SimpleQueue[Event] = field(default_factory=SimpleQueue, init=False)
+    _pending_events: SimpleQueue[Event] = field(default_factory=SimpleQueue, init=False)
     _clock: Clock = field(init=False)
 
     def __post_init__(self) -> None:
         self._clock = self.clock or clock_of(simulated=self.performer.simulated)
 
     def drive(self) -> Run[P]:
-        """Go on until the run has ended; a run that has is only returned.
+        """Continue until the run has ended. A run that has already ended is only returned.
 
-        Raises Interrupted on Ctrl-C, with everything paid for in the journal; what the decider and performer raise.
+        Raises Interrupted on Ctrl-C, after recording everything paid for; and what the decider and performer raise.
         """
         if self.run.status.is_final:
             return self.run
@@ -64,18 +64,18 @@ class Engine(Generic[P]):
                 self.advance()
         except KeyboardInterrupt as error:
             self._stop.set()
-            self.run = self.journal.reread(self.run)  # it may have come between a write and its copy in memory
+            self.run = self.journal.reread(self.run)  # Ctrl-C may have come between a write and its copy in memory
             if self.run.status.is_final:
                 return self.run
             self._settle_in_flight(interrupted=True)
             self._set_status(Status.INTERRUPTED)
             raise Interrupted(
-                f"interrupted; nothing paid for is lost: `mlcd resume {self.run.run_id}` goes on"
+                f"interrupted; nothing paid for is lost: `mlcd resume {self.run.run_id}` continues the run"
             ) from error
         return self.run
 
     def advance(self) -> None:
-        """One decision, carried out; for drivers that stop between two, else call `drive`."""
+        """Make and carry out one decision. For drivers that stop between decisions; otherwise call `drive`."""
         decision = self.decider.next(self.run, self._elapsed())
         if isinstance(decision, End):
             self._end(decision)
@@ -86,12 +86,12 @@ class Engine(Generic[P]):
             money = self.decider.money(self.run, self._elapsed())
             self.observer(SearchEnded(stopped=verdict.stopped, choice=verdict.choice, money=money))
         else:
-            self._run_round(self._written(decision.requests))
+            self._run_round(self._recorded(decision.requests))
 
     # ---- starting
 
-    def _written(self, requests: Sequence[Request]) -> tuple[Step, ...]:
-        """The whole round at once: killed before or after, a resumed run has the same rounds as one left alone."""
+    def _recorded(self, requests: Sequence[Request]) -> tuple[Step, ...]:
+        """Record the whole round at once, so that a run that is killed and resumed has the same rounds as any other."""
         steps = self.run.steps
         elapsed, now = self._elapsed(), time.time()
         round_number = 1 + max((step.round for step in steps), default=0)
@@ -115,7 +115,7 @@ class Engine(Generic[P]):
         return started
 
     def _run_round(self, started: Sequence[Step]) -> None:
-        """Side by side; each step is written down the moment it ends."""
+        """Run the steps in parallel; record each as soon as it ends."""
         situation = self._situation()
         if len(started) == 1:
             self._settle(started[0], self.performer.perform(started[0], situation))
@@ -128,20 +128,20 @@ class Engine(Generic[P]):
                 for future in as_completed(tuple(waiting)):
                     self._settle(waiting.pop(future), future.result())
             except BaseException:
-                self._stop.set()  # the other steps end at their next sign of progress, and their nodes are released
+                self._stop.set()  # the other steps end at their next progress report and release their nodes
                 for future in wait(waiting).done:
-                    if future.exception() is None:  # it had ended by then: paid, so kept
+                    if future.exception() is None:  # it had ended by then and was paid for, so it is kept
                         self._settle(waiting[future], future.result())
                 raise
 
     def _situation(self) -> Situation[P]:
-        """What steps that start now know. What trials say is told once they have ended: they may run side by side."""
+        """What steps that start now know. Events of parallel steps and trials are passed on once a step has ended."""
         in_flight = self.run.in_flight
         has_trials = any(step.role is Role.TRIAL for step in in_flight)
         return Situation(
             run=replace(self.run, steps=self.run.ended),
             elapsed_seconds=lambda: self._clock.elapsed_seconds(self.run),
-            tell=self._told.put if has_trials or len(in_flight) > 1 else self.observer,
+            tell=self._pending_events.put if has_trials or len(in_flight) > 1 else self.observer,
             stop=self._stop,
         )
 
@@ -159,11 +159,11 @@ class Engine(Generic[P]):
                 money=self.decider.money(self.run, elapsed),
             )
         )
-        while not self._told.empty():
-            self.observer(self._told.get())
+        while not self._pending_events.empty():
+            self.observer(self._pending_events.get())
 
     def _settle_in_flight(self, *, interrupted: bool) -> None:
-        """Simulated steps are run again, or left for the next session; real ones are charged or adopted."""
+        """Run simulated steps again, or leave them to the next session if interrupted; charge or adopt real ones."""
         for step in self.run.in_flight:
             if not self.performer.simulated:
                 self._settle(step, self.performer.lost(step, self._situation(), interrupted=interrupted))

@@ -18,8 +18,8 @@ from mlcd.trial.call import FunctionCall
 class NodePerformer:
     """Trials and training attempts on one cloud.
 
-    guarded  whether the limits are kept: then a training that would break one is moved or stopped
-    elastic  who says, while it trains, what every other configuration would take; None: nobody
+    guarded  whether to keep the limits: a training that would break one is then moved or stopped
+    elastic  predicts, during training, what every other configuration would take; None: no predictions
     """
 
     cloud: Cloud
@@ -36,7 +36,7 @@ class NodePerformer:
         return self.cloud.simulated
 
     def restore(self, run: SearchRun) -> None:
-        """Leases of an earlier process end themselves: there is nothing to restore."""
+        """Nothing to restore: leases of an earlier process end themselves."""
 
     def perform(self, step: Step, situation: Situation[Problem]) -> Outcome:
         """See Performer."""
@@ -51,7 +51,7 @@ class NodePerformer:
         return self._training(step, situation).lost()
 
     def calls(self) -> tuple[FunctionCall, ...]:
-        """Nodes make none."""
+        """None: nodes make no function calls."""
         return ()
 
     def _training(self, step: Step, situation: Situation[Problem]) -> Training:

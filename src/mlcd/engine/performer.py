@@ -1,4 +1,4 @@
-"""The seam between the loop and whatever carries a step out."""
+"""The interface between the loop and what carries steps out."""
 
 import math
 import threading
@@ -22,7 +22,7 @@ P_contra = TypeVar("P_contra", bound=Problem | FunctionProblem, contravariant=Tr
 class Situation(Generic[P_co]):
     """What a performer knows when a step starts.
 
-    run              the run when it started, the step itself not in it
+    run              the run when the step started, without the step itself
     elapsed_seconds  seconds on the run's clock; call it again while the step runs
     tell             passes an event on, from any thread
     stop             set when the step should end soon: the run was interrupted
@@ -35,7 +35,7 @@ class Situation(Generic[P_co]):
 
 
 class Performer(Protocol[P_contra]):
-    """Carries steps out. Only the loop calls it, after the step was authorised and written down."""
+    """Carries steps out. Only the loop calls it, after the step was authorised and recorded."""
 
     @property
     def simulated(self) -> bool:
@@ -43,29 +43,29 @@ class Performer(Protocol[P_contra]):
         ...
 
     def restore(self, run: Run[P_contra]) -> None:
-        """Continue a run of an earlier process; called once, before anything else."""
+        """Prepare to continue a run of an earlier process. Called once, before anything else."""
         ...
 
     def perform(self, step: Step, situation: Situation[P_contra]) -> Outcome:
-        """Carry it out: never longer or dearer than authorised. Raises Interrupted, ProviderError, KeyboardInterrupt.
+        """Carry out `step` within its authorised time and cost. Raises Interrupted, ProviderError, KeyboardInterrupt.
 
-        What fails is an outcome, not an exception.
+        A failure of the job is an outcome, not an exception.
         """
         ...
 
     def lost(self, step: Step, situation: Situation[P_contra], *, interrupted: bool) -> Outcome:
-        """What is charged for a real step that nobody watches any more, or that ended unwatched.
+        """The outcome of a real step that mlcd no longer watches: what is charged, or what it achieved meanwhile.
 
-        interrupted  by the user, just now; else mlcd died
+        interrupted  True: the user interrupted it just now; False: mlcd died
         """
         ...
 
     def calls(self) -> tuple[FunctionCall, ...]:
-        """The calls of the last step, where it was an epoch on functions whose cloud itemises them."""
+        """The function calls of the last step, if it was an epoch and the cloud lists them."""
         ...
 
 
 def lost_seconds(step: Step) -> float:
-    """The time that a step has run unwatched, by the wall clock: at most what was authorised."""
+    """Wall-clock seconds since the step started, at most what was authorised."""
     seconds = max(time.time() - step.started_at, 0.0)
     return min(seconds, step.authorised_seconds) if step.authorised_seconds < math.inf else seconds

@@ -1,8 +1,8 @@
 """Load tests of a server: the trials of `mlcd serve`, and the verification of what was chosen.
 
-What is promised, and verified, is the lower bound of the measured rate less the headroom, and less again for each
-verification that failed before: the best of several noisy rates is likely to have been lucky, and the p99 latency of a
-minute is worse than that of seconds.
+The promised and verified rate is the lower bound of the measured rate, less the headroom, and reduced again for each
+earlier failed verification: the best of several noisy rates was probably lucky, and the p99 latency over a minute is
+worse than over seconds.
 """
 
 import math
@@ -25,14 +25,14 @@ from mlcd.trial.call import FunctionCall
 FAILED_RATE_FACTOR = 0.9
 """A configuration whose verification failed counts with this share of its measured, or the requested, rate."""
 PROMISE_Z = 1.64
-"""Standard errors below the measured rate that a promise begins at: 95% of the time, more can be had."""
+"""Standard errors below the measured rate at which a promise starts: 95% of the time the true rate is higher."""
 DERATE_PER_FAILURE = 0.85
-"""Share of a measured rate, less the headroom, that is still promised, for each verification that failed before."""
+"""Factor on the promised rate for each verification that failed before."""
 
 
 @dataclass(kw_only=True)
 class LoadTestPerformer:
-    """Starts a server and loads it. `test` is how."""
+    """Starts a server and loads it as `test` describes."""
 
     cloud: ServingCloud
     test: LoadTest
@@ -43,7 +43,7 @@ class LoadTestPerformer:
         return self.cloud.simulated
 
     def restore(self, run: SearchRun) -> None:
-        """Servers end with the process that started them: there is nothing to restore."""
+        """Nothing to restore: servers end with the process that started them."""
 
     def perform(self, step: Step, situation: Situation[Problem]) -> Outcome:
         """See Performer."""
@@ -61,7 +61,7 @@ class LoadTestPerformer:
         )
 
     def lost(self, step: Step, situation: Situation[Problem], *, interrupted: bool) -> Outcome:  # noqa: ARG002
-        """Charged for the time that went by."""
+        """A failure, charged for the time that has passed."""
         if step.role is Role.TRIAL:
             return lost_trial(step)
         seconds = lost_seconds(step)
@@ -74,7 +74,7 @@ class LoadTestPerformer:
         )
 
     def calls(self) -> tuple[FunctionCall, ...]:
-        """A server makes none."""
+        """None: a server makes no function calls."""
         return ()
 
     def _verify(self, step: Step, situation: Situation[Problem]) -> Attempt:
@@ -85,7 +85,7 @@ class LoadTestPerformer:
         asked = problem.goal.rate
         measured = _measured_rate(account, config)
 
-        def told(fraction: float, seconds: float) -> None:
+        def report_progress(fraction: float, seconds: float) -> None:
             money = account.money_while_training(price.for_seconds(seconds), seconds, step.started_seconds)
             situation.tell(RunProgress(config=config, fraction=fraction, money=money))
 
@@ -98,9 +98,9 @@ class LoadTestPerformer:
             test=self.test,
             run_id=situation.run.run_id,
             cancelled=situation.stop.is_set,
-            told=told,
+            report_progress=report_progress,
         )
-        told(1.0, seen.seconds)
+        report_progress(1.0, seen.seconds)
         failed_rate = (measured if asked is None else asked) * FAILED_RATE_FACTOR
         return Attempt(
             config=config,
@@ -120,6 +120,6 @@ class LoadTestPerformer:
 
 
 def _measured_rate(account: Account, config: Config) -> float:
-    """Requests a second that `config` held in its load test, at most the rate that was asked for."""
+    """Requests per second that `config` sustained in its load test, at most the requested rate."""
     rates = [trial.samples_per_second for trial in account.history.measured if trial.config == config]
     return min(rates[-1], account.run.problem.goal.rate or math.inf)

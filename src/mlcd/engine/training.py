@@ -1,4 +1,4 @@
-"""The training itself: watched, moved before a limit breaks, begun again from its checkpoint when nodes go."""
+"""The training itself: watched, moved before it breaks a limit, restarted from its checkpoint when nodes are lost."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -9,7 +9,7 @@ from mlcd.clouds.reading import Listening, Reading
 from mlcd.deciders.account import Account, Accounts
 from mlcd.engine.performer import Situation, lost_seconds
 from mlcd.engine.trials import saved_samples
-from mlcd.engine.watch import QUIET_GAPS, AttemptWatch
+from mlcd.engine.watch import TRAINING_QUIET_GAPS, AttemptWatch
 from mlcd.errors import Interrupted
 from mlcd.events import RunProgress, Warned
 from mlcd.problem import Problem
@@ -22,21 +22,21 @@ from mlcd.trial.plan import Plan, Remaining, best_fitting
 from mlcd.trial.trial import FailureKind, History, Measurement
 from mlcd.units import HOUR, ZERO, Usd, format_seconds
 
-SWITCH_SECONDS = 10.0
-"""Between two looks at whether another number of nodes or another batch would be better."""
-LOOK_AGAIN_SECONDS = 5.0
-"""Between two looks at whether another deployment would do better."""
+SWITCH_EVERY_SECONDS = 10.0
+"""Time between two checks whether another number of nodes or another batch would be better."""
+LIMITS_EVERY_SECONDS = 5.0
+"""Time between two checks whether the training still fits the limits."""
 STOP_SHARE, STOP_SECONDS = 0.03, 6.0
-"""What is kept of the last money to save and to give the nodes back: a share of it, and no less than so long."""
+"""Time kept at the end of the budget to save and release the nodes: a share of the total, at least STOP_SECONDS."""
 SWITCH_GAIN = 0.05
-"""A change of nodes or batch in mid-training must promise this much after its restart: predictions are no better."""
-STRANGE_SHARE = 0.9
-"""A job that ends well with less of its work done than this did not do what its file says."""
+"""Relative gain that a change of nodes or batch must promise, restart included: predictions are no more precise."""
+LEAST_DONE_SHARE = 0.9
+"""A job that exits successfully with less of its work done than this gets a warning: its file is probably wrong."""
 
 
 @dataclass(kw_only=True)
 class Training:
-    """One attempt at the training: a lease of the step's configuration, to its end."""
+    """One attempt at the training: one lease of the step's configuration."""
 
     cloud: Cloud
     step: Step
@@ -48,14 +48,14 @@ class Training:
     _noise: float | None = field(default=None, init=False)
 
     def run(self) -> Attempt:
-        """Train until it is done, moves, is begun again, stopped, or fails. Raises Interrupted, ProviderError."""
+        """Train until done, moved, restarted, stopped or failed. Raises Interrupted, ProviderError."""
         attempt = self._attempt()
         if attempt.ending.is_begun_again:
-            self._tell_of(attempt)
+            self._report_restart(attempt)
         return attempt
 
     def lost(self) -> Attempt:
-        """What is charged for a real training that nobody watches any more: the time that went by."""
+        """The outcome of a real training that died with mlcd, charged for the time that has passed."""
         seconds = lost_seconds(self.step)
         lost = Attempt(
             config=self.step.config,
@@ -65,7 +65,7 @@ class Training:
             reached_samples=self._saved_samples,
             message="mlcd ended before the training did",
         )
-        self._tell_of(lost)
+        self._report_restart(lost)
         return lost
 
     # ---- the attempt
@@ -77,7 +77,7 @@ class Training:
 
     @property
     def _account(self) -> Account:
-        """The account of the run now, this attempt not in it."""
+        """The account of the run now, without this attempt."""
         return replace(self._at_start, elapsed_seconds=self.situation.elapsed_seconds())
 
     @property
@@ -98,7 +98,7 @@ class Training:
         try:
             return self._watched(order, watch)
         except _Hung as hung:
-            # Its nodes went when the lease was left, and that took its time too.
+            # The nodes were released when the lease was left; that time is charged too.
             seconds = watch.last.seconds + max(watch.clock() - hung.since, 0.0)
             again = self._may_restart(self._saved_samples)
             return self._broken(seconds, self.step.price, str(hung), self._saved_samples, again=again)
@@ -149,7 +149,7 @@ class Training:
         return self._ended(settled.seconds, watch, (Ending.DONE, ""), settled.reached_samples)
 
     def _check_end(self, watch: AttemptWatch, heard: list[Reading]) -> None:
-        """Pass on what the job said was wrong; say it when one that ended well did not do what its file says."""
+        """Pass on warnings of the job; warn if it exited successfully without doing what its file says."""
         for text in warnings(heard):
             self.situation.tell(Warned(text=f"the training: {text}"))
         run = self.situation.run
@@ -181,7 +181,7 @@ class Training:
     # ---- decisions
 
     def _end_a_hang(self, watch: AttemptWatch) -> None:
-        """Raises _Hung when a job with work left has said nothing for too long, by what is usual for it."""
+        """Raises _Hung when a job with remaining work has been silent for unusually long."""
         problem = self.situation.run.problem
         policy = problem.trial
         all_done = watch.last.samples >= watch.work and problem.target is None
@@ -190,25 +190,25 @@ class Training:
         if watch.last.samples <= 0:
             if watch.last.seconds >= policy.worst_seconds(self.step.config.nodes):
                 raise _Hung(f"it ended before its first sample after {watch.last.seconds:.0f} s", watch.clock())
-        elif watch.silent_seconds >= max(policy.watchdog_seconds, QUIET_GAPS * watch.longest_gap):
+        elif watch.silent_seconds >= max(policy.watchdog_seconds, TRAINING_QUIET_GAPS * watch.longest_gap):
             raise _Hung(f"no progress for {watch.silent_seconds:.0f} s", watch.clock())
 
     def _seconds_left(self, account: Account) -> float:
-        """The longest the training may take before the budget is gone; without one, far beyond its bound."""
+        """Seconds until the training has used up the budget; without a budget, far beyond its upper bound."""
         ledger = account.ledger
         if not ledger.guarded or ledger.usd_left is None:
             return math.inf if self.cloud.simulated else 10 * self.step.authorised_seconds + HOUR
         return ledger.usd_left.dollars / self.step.price.dollars * HOUR
 
     def _re_decide(self, watch: AttemptWatch) -> tuple[Ending, str] | None:
-        """Whether to end this attempt now: because its money is nearly gone, or because it should move."""
+        """Whether to end this attempt now, because the budget is nearly used up or because it should move."""
         if not self.accounts.guarded:
             return None
         budget = self.situation.run.problem.goal.budget
         if budget is not None and watch.last.seconds >= _stop_at(watch.seconds_left):
-            done = f"{watch.last.samples / watch.work:.0%} of the work that was left is done"
+            done = f"{watch.last.samples / watch.work:.0%} of the remaining work is done"
             return Ending.STOPPED, f"stopped before it would cost more than the budget of {budget}; {done}"
-        if watch.is_quiet or not watch.is_due("limits", LOOK_AGAIN_SECONDS):
+        if watch.is_quiet or not watch.is_due("limits", LIMITS_EVERY_SECONDS):
             return None
         limit = min(_stop_at(watch.seconds_left) if budget is not None else math.inf, self._deadline_left(watch))
         end = watch.expected_end()
@@ -216,7 +216,7 @@ class Training:
             return None
         other = self._better(watch)
         if other is not None:
-            return Ending.MOVED, f"{self.step.config} {_ends(end, limit)}; goes on at {other.config}"
+            return Ending.MOVED, f"{self.step.config} {_ends(end, limit)}; continues on {other.config}"
         if not self._warned:
             self._warned = True
             text = f"{self.step.config} falls behind: it {_ends(end, limit)}, and nothing else that was measured fits"
@@ -231,7 +231,7 @@ class Training:
         return deadline - self.situation.elapsed_seconds() + watch.last.seconds
 
     def _better(self, watch: AttemptWatch) -> Plan | None:
-        """Another measured deployment that fits what is left, were this one stopped now with its work saved."""
+        """The best other measured deployment that fits if this attempt stops now with its work saved."""
         speed = watch.speed()
         if speed is None or not self._saves_work():
             return None
@@ -248,12 +248,17 @@ class Training:
         return best_fitting(problem, History(kept), remaining)
 
     def _switch(self, elastic: Elastic, watch: AttemptWatch, lease: Listening) -> tuple[Ending, str] | None:
-        """Whether another number of nodes or batch is better for the rest, now that the noise has drifted.
+        """Whether another number of nodes or batch is better for the remaining work, at the noise scale measured now.
 
-        A receding horizon's step: what is left is planned anew on every configuration, and a change pays its restart.
+        One step of receding-horizon control: replan the remaining work on every configuration, restart cost included.
         """
         speed = watch.speed()
-        if speed is None or watch.is_quiet or not watch.is_due("switch", SWITCH_SECONDS) or not self._saves_work():
+        if (
+            speed is None
+            or watch.is_quiet
+            or not watch.is_due("switch", SWITCH_EVERY_SECONDS)
+            or not self._saves_work()
+        ):
             return None
         noise = noise_scale(lease.heard)
         account, config = self._account, self.step.config
@@ -274,7 +279,7 @@ class Training:
             return problem.goal.value(seconds, problem.price(option.config).dollars * seconds / HOUR)
 
         def moved(option: Plan) -> float:
-            return value(option, option.seconds + STOP_SECONDS)  # its own start is in the plan
+            return value(option, option.seconds + STOP_SECONDS)  # the plan includes the start-up on the new nodes
 
         fitting = [p for p in options.values() if p.config != config and remaining.fits(p)]
         there = min(fitting, key=moved, default=None)
@@ -282,28 +287,28 @@ class Training:
         if there is None or moved(there) > staying * (1 - SWITCH_GAIN):
             return None
         self._next_plan, self._noise = there, noise
-        why = f"with a noise scale of {noise:,.0f} samples" if noise is not None else "at the speed it shows"
-        return Ending.MOVED, f"{why} {there.config} is better for the rest than {config}"
+        why = f"with a noise scale of {noise:,.0f} samples" if noise is not None else "at the measured speed"
+        return Ending.MOVED, f"{why}, {there.config} is better than {config} for the remaining work"
 
     def _saves_work(self) -> bool:
-        """Whether this job has ever left a checkpoint, so that moving it loses nothing."""
+        """Whether this job has ever saved a checkpoint, so that moving it loses nothing."""
         return self._saved_samples > 0
 
     def _may_restart(self, reached_samples: float) -> bool:
-        """Again after every attempt that got further, and a few times (search.trial.retries) without that."""
+        """True after an attempt that made progress; without progress, up to search.trial.retries times."""
         run = self.situation.run
         if reached_samples > run.reached_samples:
             return True
         return sum(attempt.ending is Ending.RESTARTED for attempt in run.earlier) < run.problem.trial.retries
 
-    def _tell_of(self, ended: Attempt) -> None:
-        """Why the training is begun again, and how much of it is kept."""
+    def _report_restart(self, ended: Attempt) -> None:
+        """Report why the training restarts, and how much of it is kept."""
         run = self.situation.run
         kept = min(max(run.reached_samples, ended.reached_samples) / run.problem.work_samples, 1.0)
         where = f"from its checkpoint, at {kept:.0%}" if kept > 0 else "from the beginning"
         if kept > 0 and run.problem.target is not None:
             where = "from its checkpoint"
-        self.situation.tell(Warned(text=f"{ended.message}; the training goes on {where}"))
+        self.situation.tell(Warned(text=f"{ended.message}; the training continues {where}"))
 
     def _tell(self, fraction: float, usd: Usd, seconds: float) -> None:
         money = self._at_start.money_while_training(usd, seconds, self.step.started_seconds)
@@ -311,7 +316,7 @@ class Training:
 
 
 class _Hung(Exception):
-    """The job stands still; `since` is when that was decided, by the watch's clock."""
+    """The job hangs; `since` is when that was decided, on the watch's clock."""
 
     def __init__(self, message: str, since: float) -> None:
         super().__init__(message)
@@ -319,7 +324,7 @@ class _Hung(Exception):
 
 
 def _ends(end: float, limit: float) -> str:
-    return f"would end after {format_seconds(end)}, {format_seconds(limit)} are left"
+    return f"would end after {format_seconds(end)}, {format_seconds(limit)} remain"
 
 
 def _stop_at(seconds_left: float) -> float:

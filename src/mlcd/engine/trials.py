@@ -16,12 +16,12 @@ class Checkpointed(Protocol):
     """A cloud whose trials continue where the last one stopped."""
 
     def reached_samples(self, run_id: str) -> float:
-        """How far the training of a run is saved."""
+        """Samples up to which the training of a run is saved."""
         ...
 
 
 def saved_samples(cloud: Cloud, run_id: str) -> float:
-    """How far the training of a run is saved by the cloud itself: also what steps saved that died with mlcd."""
+    """Samples up to which the cloud has saved the training, including what steps saved that died with mlcd."""
     return cloud.reached_samples(run_id) if isinstance(cloud, Checkpointed) else 0.0
 
 
@@ -44,7 +44,7 @@ def measure_trial(cloud: Cloud, step: Step, situation: Situation[Problem]) -> Tr
 
 
 def lost_trial(step: Step, *, reached_samples: float = 0.0) -> Failure:
-    """A trial that died with mlcd, charged for the time that went by, at most for what was authorised."""
+    """A trial that died with mlcd, charged for the time that has passed, at most what was authorised."""
     seconds = lost_seconds(step)
     return Failure(
         config=step.config,

@@ -1,6 +1,6 @@
-"""What reports say of a run, computed once: predictions, receipt, comparisons and why each other choice lost.
+"""What reports say of a run, computed once: predictions, receipt, comparisons, rejection reasons.
 
-Pure functions of a run. The engine stores what they give when a run ends; reports only read it.
+Pure functions of a run. The engine stores their results when a run ends; reports only read them.
 """
 
 from mlcd.findings.of_run import findings_of, shown

@@ -17,14 +17,14 @@ from mlcd.trial.plan import Plan, plans
 from mlcd.trial.work_done import work_done
 from mlcd.units import HOUR
 
-EVEN = 1e-4
-"""Prices of a node that differ by a smaller share are one price: they are kept in whole micro-dollars."""
+SAME_PRICE_TOLERANCE = 1e-4
+"""Node prices whose relative difference is smaller count as equal: prices are rounded to whole micro-dollars."""
 
 
 def batch_findings(run: SearchRun, remaining: Problem) -> BatchFindings | None:
-    """What was found of nodes and batches; None where the batch was not chosen.
+    """What the run found about nodes and batches; None if the batch was not chosen.
 
-    remaining  the problem with the work that is still to do after the trials
+    remaining  the problem with the work that remains after the trials
     """
     batching = remaining.batching
     if batching is None:
@@ -63,12 +63,12 @@ def batch_tradeoff(curves: Sequence[BatchCurve], chosen: tuple[int, int] | None 
 
 
 def paid_by(problem: Problem) -> Pricing:
-    """The policy that the prices of a problem's configurations follow, read from them."""
+    """The pricing policy, inferred from the prices of a problem's configurations."""
     if problem.batching is None:
         return Pricing()
     full, fixed = _price_line(problem, problem.space.configs[0].instance)
     part = fixed / full
-    return Pricing() if part > 1 - EVEN else Pricing(by="memory-proportional", fixed=part)
+    return Pricing() if part > 1 - SAME_PRICE_TOLERANCE else Pricing(by="memory-proportional", fixed=part)
 
 
 def _worths(problem: Problem, batching: Batching) -> tuple[tuple[int, float], ...]:
@@ -79,7 +79,7 @@ def _worths(problem: Problem, batching: Batching) -> tuple[tuple[int, float], ..
 
 
 def _target(run: SearchRun, remaining: Problem) -> tuple[TargetState | None, float | None]:
-    """What the trials tell of the target, and the samples to it in all where they tell that."""
+    """What the trials show about the target, and the total samples needed to reach it, where known."""
     problem, target = run.problem, run.problem.target
     if target is None:
         return None, None
@@ -120,7 +120,7 @@ def _steps(run: SearchRun, instance: str) -> Steps | None:
 
 
 def _shown_type(run: SearchRun) -> str:
-    """The chosen type, else the one with most trials, else the first."""
+    """The chosen instance type, else the one with the most trials, else the first."""
     if run.choice is not None:
         return run.choice.config.instance
     tried = [trial.config.instance for trial in run.history]
@@ -135,7 +135,7 @@ def _point(problem: Problem, pricing: Pricing, plan: Plan) -> BatchPoint:
 
 
 def _price_line(problem: Problem, instance: str) -> tuple[float, float]:
-    """USD an hour of a full node of the type, and of one without samples: by memory a line, by the node a level."""
+    """USD per hour of a full node of the type, and of a node without samples; the two are equal for a fixed price."""
     largest = _largest(problem)
     configs = [config for config in problem.space if config.instance == instance]
     shares = np.array([_samples(config) / largest for config in configs])
@@ -147,7 +147,7 @@ def _price_line(problem: Problem, instance: str) -> tuple[float, float]:
 
 
 def _samples(config: Config) -> int:
-    """Of the fullest worker."""
+    """Samples per step on the fullest worker."""
     return -(-int(config["batch"]) // config.nodes)
 
 

@@ -12,7 +12,7 @@ from mlcd.run.run import EpochRun, P_co, Run, SearchRun
 
 
 def findings_of(run: Run[Any]) -> Findings:
-    """What reports say of `run` as it stands; give it to the engine, which stores it when the run ends."""
+    """What reports say of `run` in its current state. The engine calls this and stores the result when the run ends."""
     if run.kind is Kind.SERVERLESS:
         return Findings(serverless=serverless_findings(cast(EpochRun, run)))
     if run.kind is Kind.SERVE:
@@ -21,8 +21,8 @@ def findings_of(run: Run[Any]) -> Findings:
 
 
 def shown(run: Run[P_co]) -> Run[P_co]:
-    """The run with findings: as stored, else computed now.
+    """The run with its findings: the stored ones, otherwise computed now.
 
-    Computed now are those of a run that has not ended, and of one that an older version of mlcd ended.
+    They are computed for a run that has not ended, and for one that ended under an older version of mlcd.
     """
     return run if run.findings is not None else replace(run, findings=findings_of(run))

@@ -1,4 +1,4 @@
-"""What it took, what is left, and what not searching would have taken; and how sure a prediction is."""
+"""What a run took, what remains, what it would have taken without a search, and how certain a prediction is."""
 
 import math
 
@@ -12,11 +12,11 @@ from mlcd.units import ZERO, Usd
 
 
 def receipt(run: SearchRun, remaining: Problem) -> Receipt:
-    """The receipt; its run is the last attempt, else the one predicted for the choice of a training, else none.
+    """The receipt. Its training is the last attempt, else the one predicted for the choice, else none.
 
-    A choice that was given up (nothing fits any more after a training was lost) is not predicted.
+    No training is predicted for a choice that was given up because nothing fits after a lost training.
 
-    remaining  the problem with the work that is still to do after the trials
+    remaining  the problem with the work that remains after the trials
     """
     done: tuple[float, Usd] | None = None
     if run.final is not None:
@@ -57,7 +57,7 @@ def receipt(run: SearchRun, remaining: Problem) -> Receipt:
 
 
 def _broken_limits(run: SearchRun, plan: Plan) -> tuple[str, ...]:
-    """The limits that a run of `plan` alone, without a search, would break as expected."""
+    """The limits that training on `plan` without a search is expected to break."""
     goal = run.problem.goal
     broken = ["budget"] if goal.budget is not None and plan.usd > goal.budget else []
     if goal.deadline_seconds is not None and plan.seconds > goal.deadline_seconds:
@@ -66,9 +66,9 @@ def _broken_limits(run: SearchRun, plan: Plan) -> tuple[str, ...]:
 
 
 def intervals(run: SearchRun, remaining: Problem, plan: Plan) -> Intervals | None:
-    """The plan's 95% intervals, from its trial's error; for an untried plan from its upper bound, else None.
+    """The plan's 95% intervals, from its trial's error, or from the upper bound of an untried plan; else None.
 
-    seconds x exp(-+ 1.96 x relative error): the speed's interval, as the upper bound at the assurance is.
+    seconds x exp(-+ 1.96 x relative error): the interval of the speed, computed like the upper bound at the assurance.
     """
     error = _relative_error(run, remaining, plan)
     if error is None:

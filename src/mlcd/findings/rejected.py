@@ -1,4 +1,4 @@
-"""Why not X: for every configuration that was not chosen, the reason, in words and as a kind."""
+"""Why each configuration was not chosen: the reason in words and as a RejectionReason."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,9 +17,9 @@ from mlcd.units import ZERO, Usd, format_seconds, percent_text
 def rejected(
     run: SearchRun, remaining: Problem, ranked: Sequence[Plan], paid: Receipt, *, guarded: bool
 ) -> tuple[RejectedConfig, ...]:
-    """All but the choice: the measured ones, best first in the goal's unit; the failed; the untried by reason.
+    """All configurations but the choice: measured (best first by the goal), failed, then untried, grouped by reason.
 
-    remaining  the problem with the work that is still to do after the trials
+    remaining  the problem with the work that remains after the trials
     ranked     the plans of the measured configurations, best first
     guarded    whether every trial left room for training on the incumbent
     """
@@ -55,7 +55,7 @@ def _lost(run: SearchRun, plan: Plan, paid: Receipt, *, guarded: bool) -> tuple[
     limits = " and ".join(text for _, text in broken)
     choice = run.choice
     if choice is None:
-        return (broken[0][0], limits) if broken else (RejectionReason.OPEN, "fits what is left; nothing was chosen")
+        return (broken[0][0], limits) if broken else (RejectionReason.OPEN, "fits the limits; nothing was chosen")
     ratio = plan.value(run.problem) / choice.value(run.problem)
     compared = _compared(run.problem.goal.minimize, ratio)
     if broken:
@@ -78,17 +78,17 @@ def _lost(run: SearchRun, plan: Plan, paid: Receipt, *, guarded: bool) -> tuple[
 
 
 def _worse_elsewhere(minimize: Objective, plan: Plan, choice: Plan) -> str:
-    """By how much `plan` is worse in the unit that settles a tie; empty where it is not."""
+    """By how much `plan` is worse by the tie-breaker; empty where it is not."""
     if minimize is Objective.COST:
         later = plan.seconds - choice.seconds
         return f"{format_seconds(later)} slower" if later > 0 else ""
-    return f"{plan.usd - choice.usd} dearer" if plan.usd > choice.usd else ""
+    return f"{plan.usd - choice.usd} more expensive" if plan.usd > choice.usd else ""
 
 
 def _compared(minimize: Objective, ratio: float) -> str:
     worse, better, times = {
         Objective.TIME: ("slower", "faster", "takes {} times as long"),
-        Objective.COST: ("dearer", "cheaper", "costs {} times as much"),
+        Objective.COST: ("more expensive", "cheaper", "costs {} times as much"),
         Objective.KNEE: ("more time x cost", "less time x cost", "{} times the time x cost"),
     }[minimize]
     if minimize is Objective.KNEE:
@@ -97,7 +97,7 @@ def _compared(minimize: Objective, ratio: float) -> str:
         return times.format(f"{ratio:.1f}")
     if ratio == 1:
         return {"slower": "as fast", "dearer": "as cheap"}.get(worse, "as good")
-    if minimize is Objective.TIME and ratio < 1:  # speed: 16% slower one way is 16% faster the other
+    if minimize is Objective.TIME and ratio < 1:  # as a ratio of speeds, so that "16% faster" mirrors "16% slower"
         return f"{1 / ratio:.1f} times as fast" if ratio <= 0.5 else f"{percent_text(1 / ratio - 1)} {better}"
     return f"{percent_text(ratio - 1)} {worse if ratio > 1 else better}"
 
@@ -142,7 +142,7 @@ def _failed(run: SearchRun) -> Iterator[RejectedConfig]:
 
 
 def _untried(run: SearchRun, problem: Problem, paid: Receipt, *, guarded: bool) -> Iterator[RejectedConfig]:
-    """One entry a reason: types that could not be afforded, types without a trial, other node counts of the tried."""
+    """One entry per reason: unaffordable types, types without a trial, other node counts of tried types."""
     tried = run.history.tried
     chosen = run.choice.config if run.choice else None
     types: dict[str, list[Config]] = {}
@@ -172,7 +172,7 @@ def _untried(run: SearchRun, problem: Problem, paid: Receipt, *, guarded: bool) 
 
 
 def _least(ledger: Ledger, configs: list[Config]) -> tuple[Usd, float]:
-    """The cheapest trial's worst price, and the shortest one's worst time."""
+    """Worst-case cost of the cheapest trial, and worst-case seconds of the shortest."""
     problem = ledger.problem
     rows = [problem.space.index[config] for config in configs]
     micros = min(int(problem.worst_trial_micros[row]) for row in rows)
@@ -180,7 +180,7 @@ def _least(ledger: Ledger, configs: list[Config]) -> tuple[Usd, float]:
 
 
 def _free(ledger: Ledger) -> tuple[Usd | None, float | None]:
-    """What a trial may take at most: what is left less the reserve."""
+    """The most that a trial may take: what remains, less the reserve."""
     reserve, usd, seconds = ledger.incumbent(), ledger.usd_left, ledger.seconds_left
     if reserve is not None:
         usd = None if usd is None else usd - reserve.worst_usd
@@ -196,7 +196,7 @@ def _short_of(ledger: Ledger, configs: list[Config]) -> str:
 
 
 def _refusal(ledger: Ledger, configs: list[Config], short_of: str) -> str:
-    """`a trial may cost $1.10 or more, and $0.40 is free`: in the units that have a limit and are short."""
+    """`a trial may cost $1.10 or more, and $0.40 is free`: for each limit that is too tight."""
     (usd, seconds), (free_usd, free_seconds) = _least(ledger, configs), _free(ledger)
     more = " or more" if len(configs) > 1 else ""
     parts = []
@@ -205,7 +205,7 @@ def _refusal(ledger: Ledger, configs: list[Config], short_of: str) -> str:
     if free_seconds is not None and short_of != "money":
         parts.append(f"a trial may take {format_seconds(seconds)}{more}, and {format_seconds(free_seconds)} is free")
     reserve = ledger.incumbent()
-    kept = "" if reserve is None else f" beside what is kept to train on {reserve.config}"
+    kept = "" if reserve is None else f" besides the reserve for training on {reserve.config}"
     return "; ".join(parts) + kept
 
 
@@ -218,7 +218,7 @@ def _group(configs: list[Config], *, some_tried: bool) -> str:
 
 
 def listed(names: Sequence[str], noun: str, *, width: int = 34) -> str:
-    """`a, b and 3 more types`: the first names, as many as `width` has room for and at least one."""
+    """`a, b and 3 more types`: as many of the first names as fit `width`, at least one."""
     shown = [names[0]]
     while len(shown) < len(names) and len(", ".join([*shown, names[len(shown)]])) <= width:
         shown.append(names[len(shown)])

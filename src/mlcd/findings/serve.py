@@ -1,4 +1,4 @@
-"""What a search for how to serve a model found: the choice, why each other configuration lost, the nearest miss."""
+"""What a serving search found: the choice, why each other configuration was rejected, and the nearest miss."""
 
 import math
 
@@ -11,7 +11,7 @@ from mlcd.space import Config
 from mlcd.trial.trial import Load, Measurement
 from mlcd.units import Usd, percent_text, speed_text
 
-MILLION = 1e6
+REQUESTS_PER_MILLION = 1e6
 
 
 def serve_findings(run: SearchRun) -> ServeFindings:
@@ -31,7 +31,7 @@ def serve_findings(run: SearchRun) -> ServeFindings:
 
 
 def chosen(run: SearchRun) -> ServingChoice | None:
-    """The recommendation: verified where that was wanted; None where there is none."""
+    """The recommendation, verified if the job asks for that; None if there is none."""
     final = run.final
     if final is not None and final.is_done and final.load is not None and final.samples_per_second is not None:
         trial = _measurement(run, final.config)
@@ -61,27 +61,27 @@ def chosen(run: SearchRun) -> ServingChoice | None:
 
 
 def _usd_per_million(run: SearchRun, config: Config, requests_per_second: float) -> Usd:
-    """What a million requests cost at that rate; at a rate that was asked for, more than that is worth nothing."""
+    """Cost of a million requests at that rate. Throughput above the requested rate counts for nothing."""
     rate = min(requests_per_second, run.problem.goal.rate or math.inf)
-    return run.problem.price(config).for_seconds(MILLION / rate)
+    return run.problem.price(config).for_seconds(REQUESTS_PER_MILLION / rate)
 
 
-def _fallen(run: SearchRun) -> tuple[Attempt, ...]:
-    """The verifications that were not held."""
+def _failed_verifications(run: SearchRun) -> tuple[Attempt, ...]:
+    """Verifications that failed."""
     return tuple(attempt for attempt in run.earlier if attempt.ending is Ending.MOVED)
 
 
 def rejected(run: SearchRun) -> tuple[RejectedConfig, ...]:
-    """All that were tried and not chosen: those that meet the goal first, the best first; the failed last."""
+    """Tried configurations that were not chosen: first those that meet the goal, best first; the failed last."""
     choice = chosen(run)
     best = choice.config if choice else None
-    fell = {attempt.config: attempt for attempt in _fallen(run)}
+    failed = {attempt.config: attempt for attempt in _failed_verifications(run)}
     measured = {trial.config: trial for trial in run.history.measured if trial.config != best}
     meet = [trial for trial in measured.values() if trial.meets(run.problem.goal)]
     miss = [trial for trial in measured.values() if not trial.meets(run.problem.goal)]
     meet.sort(key=lambda trial: _value(run, trial))
     miss.sort(key=lambda trial: _distance(run.problem.goal, trial))
-    found = [_met(run, trial, choice, fell.get(trial.config)) for trial in meet]
+    found = [_met(run, trial, choice, failed.get(trial.config)) for trial in meet]
     found += [_missed(run, trial) for trial in miss]
     failures = {f.config: f for f in run.history.failures if f.config != best and f.config not in measured}
     return (
@@ -99,10 +99,10 @@ def rejected(run: SearchRun) -> tuple[RejectedConfig, ...]:
 
 
 def nearest_miss(run: SearchRun) -> RejectedConfig | None:
-    """Of those that do not meet the goal the one that comes nearest; None where nothing was measured."""
-    fell = _fallen(run)
-    if fell:
-        nearest = min(fell, key=lambda attempt: attempt.load.p99_seconds if attempt.load else math.inf)
+    """The configuration that misses the goal by least; None if none was measured that misses it."""
+    failed = _failed_verifications(run)
+    if failed:
+        nearest = min(failed, key=lambda attempt: attempt.load.p99_seconds if attempt.load else math.inf)
         return RejectedConfig(
             subject=str(nearest.config),
             config=nearest.config,
@@ -121,7 +121,7 @@ def _measurement(run: SearchRun, config: Config) -> Measurement | None:
 
 
 def _value(run: SearchRun, trial: Measurement) -> float:
-    seconds = MILLION / min(trial.samples_per_second, run.problem.goal.rate or math.inf)
+    seconds = REQUESTS_PER_MILLION / min(trial.samples_per_second, run.problem.goal.rate or math.inf)
     return run.problem.goal.value(seconds, run.problem.price(trial.config).for_seconds(seconds).dollars)
 
 
@@ -131,7 +131,7 @@ def _latency(goal: Goal, load: Load) -> float:
 
 
 def _distance(goal: Goal, trial: Measurement) -> float:
-    """How far it is from the goal, as a factor: the latency over its limit, or the rate over what it held."""
+    """Distance from the goal as a factor: latency / limit x requested / measured rate, each at least 1."""
     late = _latency(goal, trial.load) / goal.slo.seconds if goal.slo and trial.load else 1.0
     short = goal.rate / trial.samples_per_second if goal.rate else 1.0
     return max(late, 1.0) * max(short, 1.0)
@@ -149,22 +149,22 @@ def _rejected(run: SearchRun, trial: Measurement, reason: RejectionReason, text:
     )
 
 
-def _met(run: SearchRun, trial: Measurement, choice: ServingChoice | None, fell: Attempt | None) -> RejectedConfig:
-    if fell is not None:
-        return _rejected(run, trial, RejectionReason.NOT_VERIFIED, f"did not hold in its verification: {fell.message}")
+def _met(run: SearchRun, trial: Measurement, choice: ServingChoice | None, failed: Attempt | None) -> RejectedConfig:
+    if failed is not None:
+        return _rejected(run, trial, RejectionReason.NOT_VERIFIED, f"failed its verification: {failed.message}")
     if choice is None:
-        return _rejected(run, trial, RejectionReason.NOT_VERIFIED, "not verified: no room was left for it")
+        return _rejected(run, trial, RejectionReason.NOT_VERIFIED, "not verified: the limits left no room for it")
     best = _measurement(run, choice.config)
     ratio = _value(run, trial) / _value(run, best) if best is not None else 1.0
     if run.problem.goal.minimize is Objective.TIME:
-        reason, word = RejectionReason.SLOWER, "fewer requests a second"
+        reason, word = RejectionReason.SLOWER, "fewer requests per second"
         text = f"{percent_text(1 - 1 / ratio)} {word}" if ratio > 1 else ""
     else:
-        reason, word = RejectionReason.DEARER, "dearer"
-        text = f"{percent_text(ratio - 1)} {word}" if ratio < 2 else f"{ratio:.1f} times as dear"
+        reason, word = RejectionReason.DEARER, "more expensive"
+        text = f"{percent_text(ratio - 1)} {word}" if ratio < 2 else f"{ratio:.1f} times the cost"
     if ratio <= 1:
         return _rejected(
-            run, trial, RejectionReason.TIED, "no better than the choice, within what two load tests differ by"
+            run, trial, RejectionReason.TIED, "no better than the choice, within the noise between two load tests"
         )
     return _rejected(run, trial, reason, text)
 

@@ -1,4 +1,4 @@
-"""What a training on functions took, and whether a plain instance had been better."""
+"""What a training on functions took, and whether a plain instance would have been better."""
 
 from mlcd.goal import Objective
 from mlcd.run.findings import EpochTotal, FunctionReceipt, ServerlessFindings
@@ -41,7 +41,7 @@ def _totals(run: EpochRun) -> tuple[EpochTotal, ...]:
 
 
 def _better_instance(run: EpochRun) -> PlainInstance | None:
-    """Cheaper and no slower; or, where time is minimised, faster and no dearer."""
+    """Cheaper and no slower; if time is minimised, faster and no more expensive."""
     if not run.is_target_reached:
         return None
     usd, seconds = run.total_usd, run.epoch_seconds

@@ -1,4 +1,4 @@
-"""What a search for a training on nodes found: its plans, the Pareto front, and the account of it."""
+"""What a search for a training on nodes found: its plans, the Pareto front, and the account after each trial."""
 
 from collections.abc import Iterable
 
@@ -46,12 +46,12 @@ def train_findings(run: SearchRun) -> TrainFindings:
 
 
 def ranked(problem: Problem, measured: Iterable[Plan]) -> tuple[Plan, ...]:
-    """Best first in the goal's unit; among equals the cheaper."""
+    """Best first by the goal; the cheaper first among equals."""
     return tuple(sorted(measured, key=lambda plan: (plan.value(problem), plan.usd)))
 
 
 def pareto(measured: Iterable[Plan]) -> tuple[Plan, ...]:
-    """The plans that no other beats in both seconds and usd, fastest first; of equal ones the first."""
+    """The plans that no other beats in both seconds and usd, fastest first; the first of equal ones."""
     front: list[Plan] = []
     for plan in sorted(measured, key=lambda p: (p.seconds, p.usd)):
         if not front or plan.usd < front[-1].usd:
@@ -60,7 +60,7 @@ def pareto(measured: Iterable[Plan]) -> tuple[Plan, ...]:
 
 
 def _over(run: SearchRun) -> tuple[Usd | None, float | None]:
-    """By how much the run broke its budget and its deadline; None where it did not."""
+    """By how much the run exceeded its budget and its deadline; None where it did not."""
     goal = run.problem.goal
     usd = None if goal.budget is None else run.total_usd - goal.budget
     seconds = None if goal.deadline_seconds is None else run.total_seconds - goal.deadline_seconds
@@ -68,7 +68,7 @@ def _over(run: SearchRun) -> tuple[Usd | None, float | None]:
 
 
 def _done_share(run: SearchRun, remaining: Problem) -> float:
-    """The part of the training that its trials did, each sample work_done for what it is worth; 0 where unknown."""
+    """Share of the training that its trials did, samples weighted by their worth; 0 where unknown."""
     if not remaining.work_known:
         return 0.0
     done = work_done(remaining, run.history.trials).samples

@@ -1,4 +1,4 @@
-"""Checks of what callers from Python hand over beside the job itself; each raises BadInput naming the argument."""
+"""Checks of the Python arguments besides the job itself; each raises BadInput naming the argument."""
 
 import os
 
@@ -6,7 +6,7 @@ from mlcd.errors import SpecError
 
 
 def check_flag(name: str, value: bool) -> bool:
-    """True or False and nothing that is merely taken for it: `yes="no"` gives no leave."""
+    """True or False, and no other value that counts as true: `yes="no"` gives no permission."""
     if not isinstance(value, bool):
         raise SpecError("must be True or False", field=name, value=value)
     return value

@@ -11,7 +11,7 @@ from mlcd.units import Usd
 
 
 def with_batches(spec: TrainSpec, problem: Problem, prices: Mapping[str, Usd]) -> tuple[Problem, tuple[str, ...]]:
-    """The problem with the job's batches to choose from, and what there is to say of them. Raises SpecError."""
+    """The problem with the job's batches as a knob, and notes on what was excluded or is uneven. Raises SpecError."""
     batches = spec.batch or (spec.job.batch,)
     _check(spec, batches)
     notes: list[str] = []
@@ -28,13 +28,15 @@ def with_batches(spec: TrainSpec, problem: Problem, prices: Mapping[str, Usd]) -
         fewest = min(config.nodes for config in problem.space)
         raise spec.error(
             "batch",
-            f"is shared by all nodes, and the fewest that may be chosen are {fewest}",
+            f"is split over all nodes, and num_nodes starts at {fewest}",
             value=list(batches),
             allowed=f"at least {fewest}",
         )
     most = max(config.nodes for config in problem.space)
     if min(batches) < most:
-        notes.append(f"a batch smaller than the number of nodes cannot be shared: {min(batches)} on {most} is left out")
+        notes.append(
+            f"a batch smaller than the number of nodes cannot be split: {min(batches)} on {most} nodes is excluded"
+        )
     for nodes, batch in uneven.items():
         notes.append(f"{batch} samples on {nodes} nodes do not divide evenly: shares differ by one sample")
     sizes = tuple(sorted({int(config["batch"]) for config in configs}))
@@ -53,15 +55,17 @@ def with_batches(spec: TrainSpec, problem: Problem, prices: Mapping[str, Usd]) -
 
 def _check(spec: TrainSpec, batches: tuple[int, ...]) -> None:
     if spec.job.target is None:
-        problem = "is needed where the batch is chosen: the batch decides how many samples the same result takes"
+        problem = "is needed to choose the batch: the batch decides how many samples the same result takes"
         raise spec.error("job.target", problem, allowed="such as target: {metric: accuracy, value: 0.97}")
     if "job.batch" in spec.places:
-        raise spec.error("job.batch", "stands beside batch, which says what may be chosen", allowed="one of the two")
+        raise spec.error(
+            "job.batch", "conflicts with batch, which lists the batches to choose from", allowed="one of the two"
+        )
     if spec.learning_rate is None and len(batches) > 1:
-        problem = "is needed where the batch is chosen: another batch wants another rate"
+        problem = "is needed to choose the batch: another batch needs another rate"
         raise spec.error("learning_rate", problem, allowed="{base: 0.1, at_batch: 64, rule: linear}, or rule: fixed")
     if not spec.checkpoints:
-        problem = "training goes on from its trials, and changes its batch through a checkpoint"
+        problem = "the training continues from its trials, and changes its batch through a checkpoint"
         raise spec.error("checkpoints", problem, allowed="checkpoints: true, and mlcd.checkpoint in the script")
     samples = spec.job.samples
     if samples is not None and max(batches) > samples:
@@ -70,7 +74,7 @@ def _check(spec: TrainSpec, batches: tuple[int, ...]) -> None:
 
 
 def _price(spec: TrainSpec, config: Config, prices: Mapping[str, Usd], space: Space) -> Usd:
-    """Of the whole configuration, an hour."""
+    """USD per hour of the whole configuration."""
     whole = prices[config.instance] * config.nodes
     if not spec.pricing.is_by_memory:
         return whole
@@ -79,5 +83,5 @@ def _price(spec: TrainSpec, config: Config, prices: Mapping[str, Usd], space: Sp
 
 
 def _samples_of_a_worker(config: Config) -> int:
-    """Of the fullest."""
+    """Samples per step on the fullest worker."""
     return -(-int(config["batch"]) // config.nodes)

@@ -1,4 +1,4 @@
-"""What a job may choose from: the instance types and node counts it names, held against what is there."""
+"""What a job may choose from: the instance types and node counts it names, checked against what is offered."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from mlcd.spec import NodeCounts, TrainSpec
 from mlcd.spec.node import YamlNode
 
 MOST_CONFIGURATIONS = 200_000
-"""More are no search any more: one suggestion looks at all of them."""
+"""Upper limit of the space: one suggestion looks at every configuration."""
 
-DEFAULT_NODES = NodeCounts(default=tuple(range(1, 51)))
+DEFAULT_CLOUD_NODES = NodeCounts(default=tuple(range(1, 51)))
 _TYPES = "resources.instance_type"
-_SHOWN = 8
+_NAMES_LISTED = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class TypeOffer:
-    """Types of the catalog with the node counts a job allows, and what was left out of them, in words."""
+    """Types of the catalog with the node counts a job allows, and notes on what was excluded."""
 
     instances: tuple[Instance, ...]
     counts: NodeCounts
@@ -31,7 +31,7 @@ class TypeOffer:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredTypes:
-    """Rows of a measured table that a job allows, and what was left out, in words."""
+    """Rows of a measured table that a job allows, and notes on what was excluded."""
 
     configs: tuple[Config, ...]
     instances: Mapping[str, ReplayInstance]
@@ -39,7 +39,7 @@ class MeasuredTypes:
 
 
 def offer(spec: TrainSpec, cloud: str, catalog: Catalog) -> TypeOffer:
-    """What the catalog has of `cloud` for the job. Raises SpecError at the name or glob that does not fit."""
+    """The types of `cloud` that the job may use. Raises SpecError at the name or glob that does not fit."""
     given = spec.resources.instance_type
     patterns = catalog.default_types(cloud) if given is None else given
     chosen: dict[str, Instance] = {}
@@ -60,7 +60,7 @@ def offer(spec: TrainSpec, cloud: str, catalog: Catalog) -> TypeOffer:
                     type_field(spec, position),
                     "has no spot market",
                     value=pattern,
-                    allowed="use_spot: false, or a type that `mlcd catalog --spot` lists; a glob takes only those",
+                    allowed="use_spot: false, or a type that `mlcd catalog --spot` lists; a glob selects only those",
                 )
             else:
                 no_spot[instance.name] = None
@@ -76,10 +76,10 @@ def offer(spec: TrainSpec, cloud: str, catalog: Catalog) -> TypeOffer:
     if size > MOST_CONFIGURATIONS:
         raise spec.error(
             "num_nodes",
-            f"with {len(chosen)} instance types that is {size:,} configurations: narrow num_nodes or {_TYPES}",
+            f"{len(chosen)} instance types make {size:,} configurations: narrow num_nodes or {_TYPES}",
             allowed=f"at most {MOST_CONFIGURATIONS:,}",
         )
-    notes = (f"no spot market, left out: {listed(no_spot)}",) if no_spot else ()
+    notes = (f"excluded, no spot market: {listed(no_spot)}",) if no_spot else ()
     return TypeOffer(instances=tuple(chosen.values()), counts=counts, notes=notes)
 
 
@@ -95,16 +95,16 @@ def measured(spec: TrainSpec, workload: ReplayWorkload, catalog: Catalog) -> Mea
     if not configs:
         known = sorted({config.nodes for config in rows})
         raise spec.error(
-            "num_nodes", "none of these numbers of nodes was measured", allowed=listed([str(n) for n in known], 20)
+            "num_nodes", "none of these node counts was measured", allowed=listed([str(n) for n in known], 20)
         )
     left = {config.instance for config in configs}
     missing = [name for name in names if name not in left]
-    notes = (f"never measured on these numbers of nodes, left out: {listed(missing)}",) if missing else ()
+    notes = (f"excluded, never measured on these node counts: {listed(missing)}",) if missing else ()
     instances = {name: instance for name, instance in workload.instances.items() if name in left}
     return MeasuredTypes(configs=configs, instances=instances, notes=notes)
 
 
-def listed(names: Iterable[str], most: int = _SHOWN) -> str:
+def listed(names: Iterable[str], most: int = _NAMES_LISTED) -> str:
     """`a, b, c and 4 more`."""
     every = list(names)
     more = f" and {len(every) - most} more" if len(every) > most else ""
@@ -132,13 +132,13 @@ def _measured_types(spec: TrainSpec, workload: ReplayWorkload, catalog: Catalog)
 
 
 def _checked_counts(spec: TrainSpec, names: Sequence[str]) -> NodeCounts:
-    """The job's node counts. Raises SpecError for a glob that is about none of `names`."""
-    counts = spec.num_nodes or DEFAULT_NODES
+    """The job's node counts. Raises SpecError for a glob that matches none of `names`."""
+    counts = spec.num_nodes or DEFAULT_CLOUD_NODES
     for glob, _ in counts.by_glob:
         if not any(fnmatchcase(name, glob) for name in names):
             raise spec.error(
                 YamlNode(value=None, path="num_nodes").child_path(glob),
-                "matches none of the instance types that can be chosen",
+                "matches none of the available instance types",
                 value=glob,
                 allowed=f"a name or a glob of {listed(names)}, or default",
                 nearest=_nearest_glob(glob, names),
@@ -147,13 +147,13 @@ def _checked_counts(spec: TrainSpec, names: Sequence[str]) -> NodeCounts:
 
 
 def _nearest_glob(glob: str, names: Sequence[str]) -> str:
-    """The name or the glob of a family that is most like `glob`; families are short, so less alike is alike enough."""
+    """The name or family glob most similar to `glob`. Family names are short, so a lower similarity suffices."""
     families = family_globs(names)
     close = get_close_matches(glob, families, n=1, cutoff=0.5)
     return nearest(glob, (*names, *families, "default")) or (close[0] if close else "")
 
 
 def type_field(spec: TrainSpec, position: int) -> str:
-    """The dotted name of an element; of the whole field where it is not a list, or left out."""
+    """The dotted name of an element; of the whole field if it is not a list or is missing."""
     item = f"{_TYPES}[{position}]"
     return item if item in spec.places else _TYPES

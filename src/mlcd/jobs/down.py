@@ -1,4 +1,4 @@
-"""What mlcd left running anywhere, and its end."""
+"""Find what mlcd left running on any cloud, and end it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,29 +13,29 @@ EVERYWHERE = ("local", "minicloud", "slurm", "skypilot")
 
 
 def leftovers(home: Path, *, on: str | None = None) -> tuple[tuple[Leftover, ...], tuple[tuple[str, str], ...]]:
-    """All that was found, and (cloud, why) for each that could not be looked at.
+    """Everything found, and (cloud, reason) for each cloud that could not be searched.
 
-    Raises ProviderError where the only cloud asked for cannot be looked at.
+    Raises ProviderError if `on` names a cloud that cannot be searched.
     """
     found: list[Leftover] = []
-    silent: list[tuple[str, str]] = []
+    unreachable: list[tuple[str, str]] = []
     kinds = (*EVERYWHERE, *cloud_names(BUILT_IN)) if on is None else (on.partition("/")[0],)
     for kind in kinds:
         engine: NodeEngine | None = None
         try:
             engine = _engine(kind, home)
             found += engine.leftovers() if engine is not None else ()
-        except (ProviderError, BadInput) as error:  # BadInput: of a plug-in that cannot be loaded
+        except (ProviderError, BadInput) as error:  # BadInput: a plug-in that cannot be loaded
             if on is not None:
                 raise
-            silent.append((kind, str(error)))
+            unreachable.append((kind, str(error)))
         finally:
             _close(engine)
-    return tuple(found), tuple(silent)
+    return tuple(found), tuple(unreachable)
 
 
 def end_all(home: Path, found: Sequence[Leftover]) -> tuple[tuple[Leftover, MlcdError], ...]:
-    """End each; those that could not be ended, with the reason."""
+    """End each of `found`. Returns those that could not be ended, with the reason."""
     failed = []
     engines = {kind: _engine(kind, home) for kind in {leftover.cloud for leftover in found}}
     for leftover in found:
@@ -57,7 +57,7 @@ def _close(engine: NodeEngine | None) -> None:
 
 
 def _engine(kind: str, home: Path) -> NodeEngine | None:
-    """None for a plug-in's cloud that starts no nodes through mlcd: it has nothing that mlcd could find."""
+    """The engine of a cloud; None for a plug-in's cloud that starts no nodes through mlcd."""
     if kind in cloud_names(BUILT_IN):
         return plugin_engine(kind, BUILT_IN, home)
     return engine_for(kind, "", home)

@@ -1,4 +1,4 @@
-"""What earlier runs in the store have shown of a serverless training: `mpc` begins with that as its prior."""
+"""Earlier runs of a serverless training in the store: `mpc` uses them as its prior."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from mlcd.store.store import FILE, Store
 from mlcd.trial.epoch import Epoch
 
 MOST_RUNS = 8
-"""The newest trainings that count: more add little to a fitted curve."""
+"""Most trainings to use, the newest first: more add little to a fitted curve."""
 
 
 def earlier_trainings(folder: Path, cloud: str, facts: FunctionFacts, problem: FunctionProblem) -> tuple[str, ...]:
@@ -40,7 +40,7 @@ def epochs_of(folder: Path, names: Sequence[str]) -> tuple[tuple[Epoch, ...], ..
 
 
 def prior_of(trainings: Sequence[Sequence[Epoch]], problem: FunctionProblem) -> EpochPrior | None:
-    """What they tell of the next training; None where there are none."""
+    """The prior for the next training; None if there are no trainings."""
     if not trainings:
         return None
     return prior_from_runs(

@@ -1,4 +1,4 @@
-"""What a training on functions reads: the samples of a folder, or made ones; the user's own module as text."""
+"""What a training on functions reads: the samples of a folder, or generated ones; the user's own module as text."""
 
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,14 @@ MOST_MODULE_BYTES = 1024 * 1024
 
 
 def samples(spec: ServerlessSpec) -> Samples:
-    """x.npy and y.npy of `workload.data`, shuffled; made data where a built-in model has none. Raises SpecError."""
+    """x.npy and y.npy of `workload.data`, shuffled; generated for a built-in model without data. Raises SpecError."""
     name, folder = spec.workload.model, spec.workload.data
     if not folder:
         if name not in MADE:
             problem = "is missing: only built-in models come with data"
             raise spec.error("workload.data", problem, allowed="a folder with x.npy and y.npy")
         return shuffled(*MADE[name]())
-    path = _beside(spec, folder)
+    path = _from_job_folder(spec, folder)
     if not path.is_dir():
         problem = "there is no such folder"
         raise spec.error("workload.data", problem, value=folder, allowed="a folder with x.npy and y.npy")
@@ -33,7 +33,9 @@ def samples(spec: ServerlessSpec) -> Samples:
         raise spec.error("workload.data", problem, value=folder)
     if len(x) < max(2, spec.functions[-1]):
         problem = f"has {len(x):,} rows, fewer than functions"
-        raise spec.error("workload.data", problem, value=folder, allowed="a row for each function, and some to test by")
+        raise spec.error(
+            "workload.data", problem, value=folder, allowed="a row for each function, and some for testing"
+        )
     return shuffled(x, y)
 
 
@@ -51,18 +53,18 @@ def module(spec: ServerlessSpec) -> bytes:
             allowed=", ".join((*BUILT_IN, "MODULE:FUNCTION of your own")),
             nearest=nearest(name, list(BUILT_IN)),
         )
-    path = _beside(spec, f"{stem}.py")
+    path = _from_job_folder(spec, f"{stem}.py")
     if not path.is_file():
-        problem = f"there is no {stem}.py beside the job file"
-        raise spec.error("workload.model", problem, value=name, allowed="MODULE:FUNCTION of a file there")
+        problem = f"there is no {stem}.py in the folder of the job file"
+        raise spec.error("workload.model", problem, value=name, allowed="MODULE:FUNCTION of a file in that folder")
     code = path.read_bytes()
     if len(code) > MOST_MODULE_BYTES:
         raise spec.error("workload.model", f"{path} is too large for a module", allowed="at most 1 MiB")
     return code
 
 
-def _beside(spec: ServerlessSpec, name: str) -> Path:
-    """A path as the job file means it: from its own folder, else from here."""
+def _from_job_folder(spec: ServerlessSpec, name: str) -> Path:
+    """A path relative to the job file, else to the current folder."""
     path = Path(name).expanduser()
     own = Path(spec.file).parent / path if spec.file else path
     return own if own.exists() or not path.exists() else path
@@ -76,5 +78,5 @@ def _array(spec: ServerlessSpec, path: Path) -> NDArray[Any]:
     except (ValueError, OSError) as error:
         raise spec.error("workload.data", f"{path} cannot be read: {error}", value=spec.workload.data) from error
     if array.ndim < 1 or array.dtype.hasobject:
-        raise spec.error("workload.data", f"{path} is no array of rows", value=spec.workload.data)
+        raise spec.error("workload.data", f"{path} is not an array of rows", value=spec.workload.data)
     return array

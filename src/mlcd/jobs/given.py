@@ -1,4 +1,4 @@
-"""What callers from Python may hand over as a job, read into the same frozen values as a job file."""
+"""The forms of a job that Python callers may pass, read into the same frozen values as a job file."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ Job = str | os.PathLike[str] | Mapping[str, object] | TrainSpec
 """A job file's path, its text (a str with a line break in it), its fields as a mapping, or a parsed job."""
 
 ServeJob = str | os.PathLike[str] | Mapping[str, object] | ServeSpec
-"""A model's path, or a job in the forms of `Job`; a path is a job file's where it ends in .yaml or .yml."""
+"""A model's path, or a job in the forms of `Job`; a path that ends in .yaml or .yml is a job file."""
 
 ServerlessJob = str | os.PathLike[str] | Mapping[str, object] | ServerlessSpec
 """A training on functions in the forms of `Job`."""
@@ -42,7 +42,7 @@ def job_spec(
     strategy: str | None = None,
     parallel: int | None = None,
 ) -> TrainSpec:
-    """The job with `goal` in place of its own and the overrides in theirs. Raises BadInput."""
+    """The job with `goal` and the overrides instead of its own values. Raises BadInput."""
     spec = _given(TRAIN, job, TrainSpec, {"goal": None if goal is None else parse_goal(goal)})
     return with_overrides(spec, on=on, budget=budget, deadline=deadline, strategy=strategy, parallel=parallel, mark="")
 
@@ -58,7 +58,7 @@ def serve_spec(
     strategy: str | None = None,
     sizes: Mapping[str, int] | None = None,
 ) -> ServeSpec:
-    """The job of serving a model, with the overrides in place of its own. Raises BadInput naming the argument."""
+    """The serving job with the overrides instead of its own values. Raises BadInput naming the argument."""
     flags = {
         "slo": slo,
         "rate": rate,
@@ -81,7 +81,7 @@ def serverless_spec(
     functions: str | int | Sequence[int] | None = None,
     memory: str | int | Sequence[int] | None = None,
 ) -> ServerlessSpec:
-    """The training on functions, with the overrides in place of its own. Raises BadInput naming the argument."""
+    """The training on functions with the overrides instead of its own values. Raises BadInput naming the argument."""
     flags = {
         "on": on,
         "budget": budget,
@@ -100,7 +100,7 @@ def _served(job: ServeJob, sizes: Mapping[str, int] | None) -> ServeSpec:
     if isinstance(job, str | os.PathLike) and not _is_text(job) and not is_job_file(job):
         return model_job(job, sizes)
     if sizes:
-        raise BadInput("sizes: goes with a model's path; in a job write sizes: {AXIS: N}")
+        raise BadInput("sizes: only for the path of a model; in a job write sizes: {AXIS: N}")
     return _given(SERVE, job, ServeSpec)
 
 
@@ -110,7 +110,7 @@ def _given(
     parsed: type[Spec],
     flags: Mapping[str, object] | None = None,
 ) -> Spec:
-    """The job in any of the forms of `Job`, with flags in place of its values."""
+    """The job in any of the forms of `Job`, with flags instead of its values."""
     if isinstance(job, parsed):
         return kind.with_flags(job, flags or {}, mark="")
     if isinstance(job, Mapping):
@@ -123,11 +123,11 @@ def _given(
 
 
 def _is_text(job: str | os.PathLike[str]) -> bool:
-    """Whether it is a job file's text and no path."""
+    """Whether it is the text of a job file, not a path."""
     return isinstance(job, str) and "\n" in job
 
 
 def check_seed(seed: int) -> None:
-    """Raises BadInput for what is no seed."""
+    """Raises BadInput unless `seed` is a whole number, at least 0."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise BadInput(f"a seed is a whole number, at least 0 (got {seed!r})")
+        raise BadInput(f"seed: must be a whole number, at least 0 (got {seed!r})")

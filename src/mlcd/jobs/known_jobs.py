@@ -1,4 +1,4 @@
-"""What earlier runs have shown of the nodes: the jobs that scavenger-universal takes its coefficients from."""
+"""Earlier runs as known jobs: scavenger-universal takes its coefficients from them."""
 
 from mlcd.models.convergence import ConvergenceModel
 from mlcd.models.parallel import Law, fit
@@ -8,8 +8,8 @@ from mlcd.problem import Problem
 from mlcd.run.run import AnyRun
 from mlcd.store.store import Store
 
-FEWEST_RUNS = 4
-"""Below that an earlier run says too little of step times."""
+FEWEST_MEASUREMENTS = 4
+"""Fewest measurements of an earlier run for a model of its step times."""
 
 
 def known_jobs(store: Store, cloud: str) -> tuple[KnownJob, ...]:
@@ -23,13 +23,13 @@ def known_jobs(store: Store, cloud: str) -> tuple[KnownJob, ...]:
 
 
 def known_job(run: AnyRun) -> KnownJob | None:
-    """What one run has shown; None where it chose no batch, or measured too little."""
+    """One run as a known job; None if it chose no batch or measured too little."""
     if not isinstance(run.problem, Problem) or run.problem.batching is None:
         return None
     history = run.history
     instances = [trial.config.instance for trial in history.measured]
     runs = timed(history, max(set(instances), key=instances.count)) if instances else ()
-    if len(runs) < FEWEST_RUNS:
+    if len(runs) < FEWEST_MEASUREMENTS:
         return None
     settings = [setting_of(config) for config in run.problem.space]
     noise = history.noise_scale

@@ -1,14 +1,13 @@
-"""What the same training would take on one plain instance: a rough sum, so that nobody pays for functions in vain.
+"""What the same training would take on one plain instance: a rough estimate that shows when functions do not pay.
 
-From the epochs on functions: the processor time of an epoch is n x the mean time of a function x the share of its
-processors that it used x the processors that its memory pays for. One instance with v vCPUs shares it among them and
-needs no storage between steps:
+The processor time of an epoch is n x the mean time of a function x the share of its processors that it used x the
+processors that its memory pays for. An instance with v vCPUs divides it among them and needs no storage between steps:
 
     seconds = start + epochs x processor time / v,    usd = price x max(seconds, 60 s)
 
-It flatters the instance a little (its processes are taken to wait for nothing), and functions a little (an asynchronous
-epoch may bring less than a synchronous one). LambdaML (SIGMOD 2021) measured the same with care: functions are faster
-where a job is short or wide, and hardly ever cheaper.
+This favours the instance a little (its processes are assumed never to wait), and functions a little (an asynchronous
+epoch may achieve less than a synchronous one). LambdaML (SIGMOD 2021) measured this carefully: functions are faster for
+short or wide jobs, and rarely cheaper.
 """
 
 from collections.abc import Sequence
@@ -18,16 +17,16 @@ from mlcd.run.verdict import PlainInstance
 from mlcd.trial.epoch import Epoch
 
 START_SECONDS = 90.0
-"""From the order to the first sample: an instance's start and its libraries' (EC2, usual)."""
+"""From the order to the first sample: an instance and its libraries start (typical for EC2)."""
 LEAST_BILLED_SECONDS = 60.0
 MB_PER_PROCESSOR = 1769.0
 MOST_PROCESSORS = 6.0
-"""Of a function with 10,240 MB (AWS Lambda's developer guide, 2024)."""
+"""Processors of a function with 10,240 MB (AWS Lambda's developer guide, 2024)."""
 FAMILIES = ("c5.", "m5.", "m4.")
 
 
 def plain_instances(epochs: Sequence[Epoch], catalog: Catalog, *, most: int = 4) -> tuple[PlainInstance, ...]:
-    """The instances that are fastest for their price, the cheapest first; at most so many."""
+    """The Pareto-optimal instances in time and cost, cheapest first, at most `most`."""
     if not epochs:
         return ()
     work = sum(map(_processor_seconds, epochs))
@@ -43,7 +42,7 @@ def plain_instances(epochs: Sequence[Epoch], catalog: Catalog, *, most: int = 4)
 
 
 def _processor_seconds(epoch: Epoch) -> float:
-    """Of all functions of an epoch; where their use is not known, all of their compute time."""
+    """Processor seconds of all functions of an epoch; their full compute time if utilisation is unknown."""
     processors = min(epoch.fleet.memory_mb / MB_PER_PROCESSOR, MOST_PROCESSORS)
     each = epoch.compute.mean_seconds
     if epoch.cpu_share is not None:
@@ -52,7 +51,7 @@ def _processor_seconds(epoch: Epoch) -> float:
 
 
 def _front(found: list[PlainInstance]) -> tuple[PlainInstance, ...]:
-    """Those that no other one beats in both time and money."""
+    """The instances that no other beats in both time and money."""
     kept: list[PlainInstance] = []
     fastest = float("inf")
     for plan in sorted(found, key=lambda plan: (plan.usd, plan.seconds)):

@@ -1,4 +1,4 @@
-"""A training job on a cloud of a plug-in, or on one that was given as an object."""
+"""A training job on the cloud of a plug-in, or on a cloud object."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from mlcd.spec import TrainSpec
 
 
 def cloud_names(built_in: frozenset[str]) -> tuple[str, ...]:
-    """The clouds that plug-ins offer; nothing is imported."""
+    """The names of clouds that plug-ins offer. Nothing is imported."""
     return plugin_names(CLOUDS, built_in=built_in)
 
 
@@ -53,7 +53,7 @@ def on_plugin(spec: TrainSpec, plugin: CloudPlugin, *, where: str, folder: Path,
 
 
 def plugin_engine(name: str, built_in: frozenset[str], folder: Path) -> NodeEngine | None:
-    """The engine of a plug-in's nodes, without a job: to find what is left of earlier ones. None where it has none."""
+    """The engine of a plug-in's nodes, without a job, to find leftovers. None if the plug-in has no engine."""
     offer = cloud_plugin(name, built_in).prepare(CloudJob(name="", folder=folder))
     return None if isinstance(offer, CloudOffer) else offer
 

@@ -21,16 +21,16 @@ from mlcd.version import __version__
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared(Generic[P]):
-    """All that a run needs; nothing is started or connected to yet.
+    """Everything a run needs. Nothing is started or connected yet.
 
-    decider       says what comes next
-    connect       makes what carries steps out for a problem; the stack closes it
-    cloud         as in `resources.infra`
+    decider       decides what comes next
+    connect       makes the performer for a problem; the stack closes it
+    cloud         its name, as in `resources.infra`
     charged       whether somebody is charged for what runs there
-    strategy      as the user wrote it, or as it is recorded where an object was given
+    strategy      as the user wrote it, or the recorded name of an object
     catalog_date  of the prices
-    spec          what prepares the same job again, from anywhere
-    notes         what of the job's wishes is left out, and why
+    spec          what prepares the same job again, from any folder
+    notes         what the job names but cannot use, and why
     """
 
     kind: Kind
@@ -73,20 +73,22 @@ class Prepared(Generic[P]):
 
 
 def begin(prepared: Prepared[P], *, store: Store, observer: Observer = ignore) -> Run[P]:
-    """Begin a run and take it to its end; everything is in the store.
+    """Start a run and drive it to its end. Everything is recorded in the store.
 
     Raises StoreError, ProviderError, BadInput, and Interrupted on Ctrl-C.
     """
     with ExitStack() as leaving:
-        performer = prepared.connect(prepared.problem, leaving)  # what cannot be reached leaves no run behind
+        performer = prepared.connect(
+            prepared.problem, leaving
+        )  # connect first: an unreachable cloud must not leave a run behind
         run = prepared.new_run()
         store.add(run, spec=dict(prepared.spec))
         with store.lock(run.run_id):
             return _drive(run, prepared, performer, store, observer)
 
 
-def go_on(run: Run[P], prepared: Prepared[P], *, store: Store, observer: Observer = ignore) -> Run[P]:
-    """Take a stored run to its end, from where the store says it stands; one that has ended is only read again.
+def continue_run(run: Run[P], prepared: Prepared[P], *, store: Store, observer: Observer = ignore) -> Run[P]:
+    """Continue a stored run from its recorded state to its end. A run that has ended is only read again.
 
     Raises as `begin` does, and RunBusy where another process works on it.
     """

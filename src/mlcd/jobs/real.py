@@ -14,27 +14,27 @@ from mlcd.clouds.nodes import NodeEngine
 from mlcd.errors import nearest
 from mlcd.jobs.batches import with_batches
 from mlcd.jobs.choice import listed, type_field
-from mlcd.jobs.resolved_job import USUAL_TRIAL, ResolvedJob, deployments, naive_choices, problem_of
+from mlcd.jobs.resolved_job import CLOUD_TRIAL, ResolvedJob, deployments, naive_choices, problem_of
 from mlcd.problem import Target, TrialPolicy
 from mlcd.spec import NodeCounts, TrainSpec
 from mlcd.units import Usd
 
-NOMINAL = ("local", "minicloud")
-"""Engines of this machine: their prices weigh time against money, and nobody is charged."""
+NOMINAL_PRICE_CLOUDS = ("local", "minicloud")
+"""Engines on this machine: their prices only weigh time against money; nobody is charged."""
 
-QUICK_TRIAL = TrialPolicy(seconds=20.0, extra_seconds_per_3_nodes=2.0, watchdog_seconds=30.0)
-"""On this machine nodes start in seconds."""
+LOCAL_TRIAL = TrialPolicy(seconds=20.0, extra_seconds_per_3_nodes=2.0, watchdog_seconds=30.0)
+"""Trials on this machine, where nodes start in seconds."""
 
-DEFAULT_NODES = NodeCounts(default=tuple(range(1, 9)))
+DEFAULT_REAL_NODES = NodeCounts(default=tuple(range(1, 9)))
 
 
 def engine_for(kind: str, rest: str, home: Path, spec: TrainSpec | None = None) -> NodeEngine:
-    """The engine called `kind`, as the job wants it where there is one. Nothing is started. Raises ProviderError."""
+    """The engine called `kind`, with the settings of the job if there is one. Starts nothing. Raises ProviderError."""
     return _ENGINES.get(kind, _skypilot)(kind, rest, home, spec)
 
 
 class TypesOffered(Protocol):
-    """Instance types to choose from: the part of a NodeEngine that says what there is."""
+    """The part of a NodeEngine that lists instance types."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -49,13 +49,13 @@ class TypesOffered(Protocol):
 
 
 def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path, *, engine: NodeEngine | None = None) -> ResolvedJob:
-    """A job on `kind` nodes; `engine` where a plug-in gives them. Raises SpecError, ProviderError; starts nothing."""
+    """A job on `kind` nodes; `engine` if a plug-in provides it. Raises SpecError, ProviderError; starts nothing."""
     engine = engine or engine_for(kind, rest, home, spec)
     job = _job(spec)
     _check_secrets(spec)
     instances, counts, notes = types_and_counts(spec, engine)
     prices = {instance.name: type_price(spec, instance) for instance in instances}
-    usual = QUICK_TRIAL if kind in NOMINAL else USUAL_TRIAL
+    usual = LOCAL_TRIAL if kind in NOMINAL_PRICE_CLOUDS else CLOUD_TRIAL
     noise = engine.noise if spec.search.noise is None else spec.search.noise
     work = spec.job.all_samples
     space = deployments(instances, counts)
@@ -66,30 +66,32 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path, *, engine: NodeE
     if spec.batch is not None:
         problem, remarks = with_batches(spec, problem, prices)
         notes = (*notes, *remarks)
-    if kind in NOMINAL:
+    if kind in NOMINAL_PRICE_CLOUDS:
         notes = (*notes, f"{kind} runs on this machine: its prices are nominal, nobody is charged")
     return ResolvedJob(
         problem=problem,
         cloud=JobCloud(engine, job, home=home, noise=noise),
         naive=naive_choices(problem.space, prices, ()),
         notes=notes,
-        charged=kind not in NOMINAL,
+        charged=kind not in NOMINAL_PRICE_CLOUDS,
     )
 
 
 def type_price(spec: TrainSpec, instance: Instance) -> Usd:
-    """USD an hour of one node: the user's word, else spot where wanted and known, else on demand (never too little)."""
+    """USD per hour of one node: the user's price, else spot if wanted and known, else on demand (never too low)."""
     own = spec.resources.prices.get(instance.name)
     return own or instance.price(spot=spec.resources.use_spot) or instance.usd_per_hour
 
 
 def _job(spec: TrainSpec) -> RealJob:
     if not spec.run.strip():
-        raise spec.error("run", "a real job needs the command that trains", allowed="such as run: python train.py")
+        raise spec.error(
+            "run", "is missing: a real job needs the command that trains", allowed="such as run: python train.py"
+        )
     work = spec.job
     for field, value in (("workload", work.workload), ("hours", work.hours)):
         if value is not None:
-            raise spec.error(f"job.{field}", "is about measured tables, which replay/FOLDER replays", value=value)
+            raise spec.error(f"job.{field}", "is only for measured tables, on replay/FOLDER", value=value)
     if work.samples is None and (spec.progress.pattern or spec.progress.file):
         problem = "the number of samples of an epoch is missing"
         raise spec.error("job.samples", problem, allowed="a number more than 0, or mlcd.steps(loader, total=...)")
@@ -112,12 +114,12 @@ def _job(spec: TrainSpec) -> RealJob:
 
 
 def workdir(spec: TrainSpec) -> Path | None:
-    """The user's folder, seen from the job file's own."""
+    """The user's folder, relative to the job file."""
     if not spec.workdir:
         return None
     folder = (Path(spec.file).parent if spec.file else Path()) / Path(spec.workdir).expanduser()
     if not folder.is_dir():
-        problem = "there is no such folder, seen from the job file's own"
+        problem = "there is no such folder, relative to the job file"
         raise spec.error("workdir", problem, value=spec.workdir, allowed="a folder with the job's files")
     return folder.resolve()
 
@@ -131,23 +133,25 @@ def _check_secrets(spec: TrainSpec) -> None:
 def types_and_counts(
     spec: TrainSpec, engine: TypesOffered
 ) -> tuple[tuple[Instance, ...], Callable[[str], tuple[int, ...]], tuple[str, ...]]:
-    """The types and node counts that the job may choose from here, and what was left out, in words."""
+    """The types and node counts that the job may choose from, and notes on what was excluded."""
     offered = engine.offer()
     notes = list(getattr(engine, "notes", ()))
     instances = _wanted(spec, offered, notes)
-    counts = spec.num_nodes or DEFAULT_NODES
+    counts = spec.num_nodes or DEFAULT_REAL_NODES
     by_type: dict[str, tuple[int, ...]] = {}
-    largest = spec.job.batch if spec.batch is None else math.inf  # with_batches looks at what can be shared
+    largest = spec.job.batch if spec.batch is None else math.inf  # with_batches checks which batches can be split
     for instance in instances:
         most = engine.most_nodes(instance.name)
         every = [n for n in counts.for_instance(instance.name) if n <= largest]
         fitting = tuple(n for n in every if most is None or n <= most)
         if len(fitting) < len(every):
-            notes.append(f"{engine.name} has room for at most {most} x {instance.name}: more were left out")
+            notes.append(f"{engine.name} has room for at most {most} x {instance.name}: more are excluded")
         if fitting:
             by_type[instance.name] = fitting
     if not by_type:
-        raise spec.error("num_nodes", f"{engine.name} has no room for so many nodes of any type", allowed="fewer nodes")
+        raise spec.error(
+            "num_nodes", f"{engine.name} has no room for this many nodes of any type", allowed="fewer nodes"
+        )
     kept = tuple(instance for instance in instances if instance.name in by_type)
     return kept, by_type.__getitem__, tuple(notes)
 
@@ -174,8 +178,8 @@ def _wanted(spec: TrainSpec, offered: Sequence[Instance], notes: list[str]) -> t
             )
         chosen.update({i.name: i for i in found})
     if not chosen:
-        # The file names types of another cloud, and `--on` took the job elsewhere: everything is offered there.
-        notes.append(f"{spec.resources.infra} has none of the types in the file; it may take any of {listed(names)}")
+        # The file names types of another cloud and `--on` moved the job: every type of this cloud may be chosen.
+        notes.append(f"{spec.resources.infra} has none of the types in the file; any of {listed(names)} may be chosen")
         return tuple(offered)
     return tuple(chosen.values())
 

@@ -1,4 +1,4 @@
-"""Where a job runs: names become machines, prices and a problem to search."""
+"""Resolve where a job runs: names become machines, prices and a problem to search."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -19,18 +19,18 @@ from mlcd.units import Usd
 FLOPS_PER_VCPU = 40e9
 """Peak fp32 of a vCPU (half a core, 8-wide fused multiply-add at 2.5 GHz): data-sheet arithmetic, for paleo only."""
 
-USUAL_TRIAL = TrialPolicy()
-"""Ten minutes, as the paper has it: on machines that take minutes to start."""
+CLOUD_TRIAL = TrialPolicy()
+"""Ten minutes, as in the paper, on machines that take minutes to start."""
 
 DEFAULT_NOISE = 0.03
-"""Relative deviation between two runs of one configuration where the job states none."""
+"""Relative deviation between two runs of one configuration, if the job states none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedJob:
     """A problem, the cloud that answers it, and what the receipt compares the answer with.
 
-    notes    what of the job's types is left out of the problem, and why
+    notes    which of the job's types are excluded, and why
     charged  whether somebody is charged for what runs there
     """
 
@@ -42,7 +42,7 @@ class ResolvedJob:
 
 
 def offered(spec: TrainSpec, cloud: str, catalog: Catalog) -> Problem:
-    """What the catalog offers of a cloud, with its prices; who runs the trials is left open."""
+    """The types of a cloud in the catalog with their prices; any caller may run the trials."""
     return _problem_of(spec, offer(spec, cloud, catalog))
 
 
@@ -84,7 +84,7 @@ def replayed(spec: TrainSpec, folder: str, catalog: Catalog) -> ResolvedJob:
 
 
 def blueprint(job: SimJob, instances: Sequence[Instance]) -> Blueprint:
-    """What the data sheets say of a network and of machines, for models that measure nothing."""
+    """Data-sheet figures of a network and of machines, for models that measure nothing."""
     return Blueprint(
         flops_per_sample=job.spec.gflop_per_sample * 1e9,
         parameter_bytes=job.spec.parameters * 4,
@@ -131,7 +131,7 @@ def _problem_of(spec: TrainSpec, chosen: TypeOffer) -> Problem:
     refuse_batches(spec)
     for field, value in (("workload", work.workload), ("hours", work.hours)):
         if value is not None:
-            problem = "is about measured tables, which replay/FOLDER replays"
+            problem = "is only for measured tables, on replay/FOLDER"
             raise spec.error(f"job.{field}", problem, value=value, allowed="job.samples and job.epochs")
     if work.samples is None:
         raise spec.error("job.samples", "the number of samples is missing", allowed="a number more than 0")
@@ -145,17 +145,17 @@ def _problem_of(spec: TrainSpec, chosen: TypeOffer) -> Problem:
 
 
 def refuse_batches(spec: TrainSpec) -> None:
-    """Raises SpecError where the job wants its batch chosen: that takes the noise of a real job's gradients."""
+    """Raises SpecError if the job leaves its batch open: choosing it needs the gradient noise of a real job."""
     for field, value in (("batch", spec.batch), ("job.target", spec.job.target)):
         if value is not None:
-            problem = f"{spec.resources.infra} runs no job that could learn: it is about real nodes"
+            problem = f"only works on real nodes: {spec.resources.infra} runs no job that could learn"
             raise spec.error(
                 field, problem, allowed="job.batch, or resources.infra: local, minicloud, slurm or a cloud"
             )
 
 
 def _prices(spec: TrainSpec, chosen: TypeOffer) -> dict[str, Usd]:
-    """USD per hour of one node; an offer has a price of the kind the job wants for each of its types."""
+    """USD per hour of one node of each type, spot or on demand as the job asks."""
     prices = {i.name: i.price(spot=spec.resources.use_spot) for i in chosen.instances}
     return {name: price for name, price in prices.items() if price is not None}
 
@@ -181,17 +181,17 @@ def _check_batch(spec: TrainSpec, problem: Problem) -> None:
     if fewest > spec.job.batch:
         raise spec.error(
             "job.batch",
-            f"is shared by all nodes, and the fewest that may be chosen are {fewest:,}",
+            f"is split over all nodes, and num_nodes starts at {fewest:,}",
             value=spec.job.batch,
             allowed=f"at least {fewest}, or num_nodes of at most {spec.job.batch}",
         )
 
 
 def _workload(spec: TrainSpec, folder: Path) -> ReplayWorkload:
-    """The table that the job names, else the one that is called as the job is."""
+    """The table that the job names, else the one with the name of the job."""
     if not folder.is_dir():
         problem = "there is no such folder of measured tables"
-        allowed = "replay/FOLDER, seen from the current folder, or replay//FOLDER from the root (docs/replay.md)"
+        allowed = "replay/FOLDER relative to the current folder, or replay//FOLDER from the root (docs/replay.md)"
         raise spec.error("resources.infra", problem, value=spec.resources.infra, allowed=allowed)
     workloads = load_workloads(folder)
     name = spec.job.workload or spec.name
@@ -214,9 +214,9 @@ def problem_of(
     *,
     work_samples: float,
     noise: float,
-    trial: TrialPolicy = USUAL_TRIAL,
+    trial: TrialPolicy = CLOUD_TRIAL,
 ) -> Problem:
-    """The job's question over a space with these prices a node; `trial` is what trials take there usually."""
+    """The problem of the job over a space with these prices per node; `trial` is the default trial policy there."""
     return Problem(
         name=spec.name,
         work_samples=work_samples,

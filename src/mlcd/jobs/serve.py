@@ -28,8 +28,8 @@ from mlcd.spec.serve import ServeSpec
 from mlcd.spec.serving import parse_serve, with_flags
 from mlcd.store.store import home
 
-REQUESTS = 1e6
-"""What plans are made for: a million requests."""
+REQUESTS_PER_PLAN = 1e6
+"""A plan of serving is for a million requests."""
 PRICES_DATE = "nominal"
 
 
@@ -37,7 +37,7 @@ PRICES_DATE = "nominal"
 class PreparedServing(Prepared[Problem]):
     """A serving job resolved against this machine.
 
-    server  what starts servers, also the one that stays after the run
+    server  starts servers, including the one that `--deploy` leaves running
     test    how they are loaded
     """
 
@@ -48,20 +48,20 @@ class PreparedServing(Prepared[Problem]):
 def prepare(
     spec: ServeSpec, *, seed: int = 0, folder: Path | None = None, strategy: Strategy | None = None
 ) -> PreparedServing:
-    """Read the model, look up what is known, lay out the space. Raises BadInput, SpecError; spends nothing.
+    """Read the model, look up known models, build the space. Raises BadInput, SpecError; spends nothing.
 
-    strategy  an object in place of the one that the job names; `with_strategy` says what is recorded then
+    strategy  an object instead of the strategy that the job names; see `with_strategy`
     """
     spec = with_strategy(spec, strategy)
     if spec.resources.infra != "local":
-        raise _elsewhere(spec)
+        raise _not_local_error(spec)
     model = read_model(spec)
     space, prices, notes = work(spec, model)
     noise = cpu_noise() if spec.search.noise is None else spec.search.noise
     known = _known()
     problem = Problem(
         name=spec.name,
-        work_samples=REQUESTS,
+        work_samples=REQUESTS_PER_PLAN,
         space=space,
         goal=spec.goal,
         usd_per_hour=prices,
@@ -93,7 +93,7 @@ def prepare(
         kind=Kind.SERVE,
         name=spec.name,
         problem=problem,
-        # Guarded whoever searches: what has to fit is the verification, which every trial leaves room for.
+        # Guarded for every strategy: each trial leaves room for the verification, which has to fit.
         decider=SearchDecider(
             strategy=strategy or _strategy(spec, seed, known, model),
             aftermath=VerificationDecider(seconds=spec.load.verify_seconds),
@@ -116,18 +116,18 @@ def prepare(
 
 
 def with_strategy(spec: ServeSpec, strategy: Strategy | None) -> ServeSpec:
-    """The job as it is recorded when an object searches: it is named `python:module:Class`. Raises BadInput."""
+    """The job as it is recorded with a strategy object: its name is `python:module:Class`. Raises BadInput."""
     check_methods(strategy, ("suggest", "recommend", "ending"), argument="strategy")
     return spec if strategy is None else with_flags(spec, {"strategy": object_name(strategy)}, mark="")
 
 
 def check_strategy(spec: ServeSpec, strategy: Strategy | None = None) -> None:
-    """Whether the job, read back from its record, can continue with this object or without. Raises BadInput."""
+    """Raises BadInput if the recorded job cannot continue with this object, or without one."""
     check_object(spec.search.strategy, strategy, argument="strategy")
 
 
 def _known() -> Known | None:
-    """What was measured beforehand on machines like this one."""
+    """What was measured earlier on machines like this one."""
     return cpu()
 
 
@@ -141,21 +141,24 @@ def _strategy(spec: ServeSpec, seed: int, known: Known | None, model: ServedMode
         raise spec.error("search.strategy", str(error).removeprefix("search.strategy: ")) from error
 
 
-def _elsewhere(spec: ServeSpec) -> Exception:
+def _not_local_error(spec: ServeSpec) -> Exception:
     infra = spec.resources.infra
-    problem = "a model is served on the machine that mlcd runs on, in this version"
+    problem = "this version serves models only on the machine that mlcd runs on"
     near = nearest(infra.lower(), ("local",))
     error = spec.error("resources.infra", problem, value=infra, allowed="local", nearest=near)
     return error if near or "/" not in infra else ProviderError(str(error))
 
 
 def _spec_to_json(spec: ServeSpec, now: datetime) -> dict[str, Any]:
-    file = str(Path(spec.file or "job.yaml").resolve())  # also without a file its paths are seen from here, later
+    file = str(Path(spec.file or "job.yaml").resolve())  # without a file, paths are relative to the current folder
     said = {"overrides": dict(spec.overrides), "now": now.isoformat()}
     return {"source": spec.source, "file": file, **said}
 
 
 def stored_spec(data: Mapping[str, Any]) -> ServeSpec:
     """The job of a stored run."""
-    now, flags = datetime.fromisoformat(data["now"]), data.get("overrides")  # once, the source said what flags said
+    now, flags = (
+        datetime.fromisoformat(data["now"]),
+        data.get("overrides"),
+    )  # older versions stored the flags in the source
     return parse_serve(data["source"], file=data["file"] or "job.yaml", now=now, flags=flags)

@@ -15,8 +15,8 @@ class ServedModel:
     """A model that can be served here.
 
     inputs      of one request
-    batch       the size that the model's batch axis is fixed at; None where it is open
-    size_bytes  of its weights: about what a copy of it takes in memory
+    batch       the fixed size of the model's batch axis; None if it is open
+    size_bytes  of its weights: about the memory of one copy
     target      its operators, for strategies that know other models
     """
 
@@ -28,18 +28,16 @@ class ServedModel:
 
 
 def model_file(spec: ServeSpec) -> Path:
-    """The model's file, seen from the job file's own folder. Raises SpecError where there is none."""
+    """The model's file, relative to the job file. Raises SpecError if there is none."""
     path = ((Path(spec.file).parent if spec.file else Path()) / Path(spec.model).expanduser()).absolute()
     if not path.is_file():
         problem = "is a folder, not a model" if path.is_dir() else "there is no such file"
-        raise spec.error(
-            "model", problem, value=spec.model, allowed="an ONNX file, seen from the job file's own folder"
-        )
+        raise spec.error("model", problem, value=spec.model, allowed="an ONNX file, relative to the job file")
     return path
 
 
 def read_model(spec: ServeSpec) -> ServedModel:
-    """The model, read and run with one item. Raises SpecError with the reason where that cannot be done."""
+    """The model, read and run with one item. Raises SpecError with the reason if that fails."""
     path = model_file(spec)
     try:
         graph = read_onnx(path, sizes=spec.sizes, name=spec.name)

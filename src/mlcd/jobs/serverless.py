@@ -38,16 +38,16 @@ from mlcd.workloads.data import Samples
 from mlcd.workloads.model import BUILT_IN
 
 BACK_ENDS = {"localhost": DEFAULT_PRICES, "aws_lambda": DEFAULT_PRICES, "gcp_functions": "google-functions"}
-"""Lithops' back ends that we have prices for, and which."""
-SIMULATED = "sim/lambda"
-ALLOWED = f"lithops/localhost, lithops/aws_lambda, {SIMULATED}"
-AS_SIMULATED = {"logistic": "linear-ctr", "lenet": "lenet-mnist", "text-cnn": "cnn-movie-review"}
-"""The simulated workload that is most like a built-in model."""
+"""Lithops' back ends with known prices -> the price table."""
+SIMULATED_INFRA = "sim/lambda"
+ALLOWED_INFRA = f"lithops/localhost, lithops/aws_lambda, {SIMULATED_INFRA}"
+SIMULATED_WORKLOADS = {"logistic": "linear-ctr", "lenet": "lenet-mnist", "text-cnn": "cnn-movie-review"}
+"""The simulated workload most similar to each built-in model."""
 LONGEST_LOCAL_SECONDS = 1800.0
-"""No epoch on this machine is let run longer."""
+"""Limit of one epoch on this machine."""
 POLLS_PER_STEP = 60
 DRIVER_PUTS, DRIVER_GETS = 16, 8
-"""What mlcd itself asks of the storage in an epoch, counted as a function's, which is too much where there are many."""
+"""Storage requests of mlcd itself in an epoch; added to each function's, which overestimates large fleets."""
 
 
 def prepare(
@@ -60,14 +60,14 @@ def prepare(
 ) -> Prepared[FunctionProblem]:
     """Names become prices, data and a problem. Raises SpecError, BadInput, ProviderError; spends nothing.
 
-    folder    has the store of earlier runs, and will have the objects of functions on this machine (None: $MLCD_HOME)
-    strategy  an object in place of the scheduler that the job names; `with_scheduler` says what is recorded then
-    earlier   the runs that the scheduler may learn from; None: those in the store that trained the same
+    folder    the store of earlier runs, and the objects of functions on this machine (None: $MLCD_HOME)
+    strategy  an object instead of the scheduler that the job names; see `with_scheduler`
+    earlier   runs that the scheduler may learn from; None: those in the store that trained the same model and data
     """
     spec = with_scheduler(spec, strategy)
     folder = folder or home()
     laws, workload, backend = None, None, ""
-    if spec.resources.infra == SIMULATED:
+    if spec.resources.infra == SIMULATED_INFRA:
         laws = _simulated(spec)
         problem = _simulated_problem(spec, laws)
     else:
@@ -89,7 +89,7 @@ def prepare(
         earlier = earlier_trainings(folder, spec.resources.infra, facts, problem)
     facts = replace(facts, earlier=earlier)
     chosen = strategy or _scheduler(spec, seed, prior_of(epochs_of(folder, earlier), problem))
-    first_fleet(problem, chosen)  # a scheduler that cannot serve the goal is refused before there is a run
+    first_fleet(problem, chosen)  # refuse a scheduler that cannot serve the goal before a run exists
     now = datetime.now(UTC)
 
     def connect(problem: FunctionProblem, leaving: ExitStack) -> EpochPerformer:
@@ -116,13 +116,13 @@ def prepare(
 
 
 def with_scheduler(spec: ServerlessSpec, strategy: Scheduler | None) -> ServerlessSpec:
-    """The job as it is recorded when an object decides: it is named `python:module:Class`. Raises BadInput."""
+    """The job as it is recorded with a scheduler object: its name is `python:module:Class`. Raises BadInput."""
     check_methods(strategy, ("decide", "ending", "smallest_budget"), argument="strategy")
     return spec if strategy is None else with_function_flags(spec, {"strategy": object_name(strategy)}, mark="")
 
 
 def check_scheduler(spec: ServerlessSpec, strategy: Scheduler | None = None) -> None:
-    """Whether the job, read back from its record, can continue with this object or without. Raises BadInput."""
+    """Raises BadInput if the recorded job cannot continue with this object, or without one."""
     check_object(spec.search.strategy, strategy, argument="strategy")
 
 
@@ -139,7 +139,7 @@ def _scheduler(spec: ServerlessSpec, seed: int, prior: EpochPrior | None) -> Sch
 def _lithops(
     spec: ServerlessSpec, problem: FunctionProblem, workload: FunctionWorkload | None, folder: Path, leaving: ExitStack
 ) -> LithopsCloud:
-    """Raises ProviderError where it cannot be used."""
+    """The Lithops cloud. Raises ProviderError if it cannot be used."""
     if workload is None:
         raise ValueError("a job on real functions has a workload")
     cloud = LithopsCloud(
@@ -165,11 +165,13 @@ def _backend(spec: ServerlessSpec) -> str:
     kind, _, rest = infra.partition("/")
     if kind == "lithops" and rest in BACK_ENDS:
         return rest
-    near = nearest(infra.lower(), [*(f"lithops/{name}" for name in BACK_ENDS), SIMULATED])
+    near = nearest(infra.lower(), [*(f"lithops/{name}" for name in BACK_ENDS), SIMULATED_INFRA])
     if kind == "lithops" and rest:
         problem = f"Lithops' back end {rest!r} has no prices here"
-        raise ProviderError(str(spec.error("resources.infra", problem, value=infra, allowed=ALLOWED, nearest=near)))
-    raise spec.error("resources.infra", "functions do not run there", value=infra, allowed=ALLOWED, nearest=near)
+        raise ProviderError(
+            str(spec.error("resources.infra", problem, value=infra, allowed=ALLOWED_INFRA, nearest=near))
+        )
+    raise spec.error("resources.infra", "functions do not run there", value=infra, allowed=ALLOWED_INFRA, nearest=near)
 
 
 def _prices(spec: ServerlessSpec, usual: str) -> FunctionPrices:
@@ -205,7 +207,7 @@ def _settings(spec: ServerlessSpec) -> Mapping[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise spec.error("resources.settings", f"cannot be read: {error}", value=spec.resources.settings) from error
     if not isinstance(found, dict):
-        raise spec.error("resources.settings", "is no configuration of Lithops", value=spec.resources.settings)
+        raise spec.error("resources.settings", "is not a configuration of Lithops", value=spec.resources.settings)
     return found
 
 
@@ -217,9 +219,7 @@ def _rate(spec: ServerlessSpec) -> float:
     if spec.workload.rate is not None:
         return spec.workload.rate
     if known is None:
-        raise spec.error(
-            "workload.rate", "is missing: your own model has no usual one", allowed="a number, such as 0.1"
-        )
+        raise spec.error("workload.rate", "is missing: your own model has no default", allowed="a number, such as 0.1")
     return known.rate
 
 
@@ -256,10 +256,10 @@ def _real_problem(spec: ServerlessSpec, found: Samples, backend: str) -> Functio
 
 
 def _requests(spec: ServerlessSpec, rows: int, batch: int) -> tuple[int, int]:
-    """(puts and listings, gets) that one function makes in an epoch at most; twice that, for a shard in two calls.
+    """(puts and listings, gets): the most that one function makes in an epoch; doubled, for a shard in two calls.
 
     A function puts its part and lists the others' `pushes` times, or at every step (BSP, with polls); it reads its
-    data, the parameters and the parts of its neighbours; who closes the epoch reads all parts once more.
+    data, the parameters and the parts of its neighbours; the one that closes the epoch reads all parts once more.
     """
     most, search = spec.functions[-1], spec.search
     steps = math.ceil(rows / batch) + 1
@@ -276,25 +276,25 @@ def _simulated(spec: ServerlessSpec) -> SimWorkload:
     name = spec.workload.model
     if ":" in name:
         problem = "a simulated cloud cannot run your own model"
-        raise spec.error("workload.model", problem, value=name, allowed=", ".join(AS_SIMULATED))
+        raise spec.error("workload.model", problem, value=name, allowed=", ".join(SIMULATED_WORKLOADS))
     try:
-        return simulated_workload(AS_SIMULATED.get(name, name))
+        return simulated_workload(SIMULATED_WORKLOADS.get(name, name))
     except BadInput as error:
         problem = "the simulator knows no such workload"
-        allowed = ", ".join((*AS_SIMULATED, "paper", "toy"))
+        allowed = ", ".join((*SIMULATED_WORKLOADS, "paper", "toy"))
         raise spec.error(
             "workload.model",
             problem,
             value=name,
             allowed=allowed,
-            nearest=nearest(name, [*AS_SIMULATED, "paper", "toy"]),
+            nearest=nearest(name, [*SIMULATED_WORKLOADS, "paper", "toy"]),
         ) from error
 
 
 def _simulated_problem(spec: ServerlessSpec, laws: SimWorkload) -> FunctionProblem:
     base = laws.problem(spec.goal)
     target = spec.workload.target_loss
-    usual = DEFAULT_PRICES if spec.workload.model in AS_SIMULATED else laws.prices
+    usual = DEFAULT_PRICES if spec.workload.model in SIMULATED_WORKLOADS else laws.prices
     return FunctionProblem(
         name=spec.name,
         functions=spec.functions if "functions" in spec.places else base.functions,
@@ -316,11 +316,14 @@ def _simulated_problem(spec: ServerlessSpec, laws: SimWorkload) -> FunctionProbl
 
 
 def _spec_to_json(spec: ServerlessSpec, now: datetime) -> dict[str, Any]:
-    file = str(Path(spec.file or "job.yaml").resolve())  # also without a file its paths are seen from here, later
+    file = str(Path(spec.file or "job.yaml").resolve())  # without a file, paths are relative to the current folder
     return {"source": spec.source, "file": file, "overrides": dict(spec.overrides), "now": now.isoformat()}
 
 
 def stored_spec(data: Mapping[str, Any]) -> ServerlessSpec:
     """The job of a stored run."""
-    now, flags = datetime.fromisoformat(data["now"]), data.get("overrides")  # once, the source said what flags said
+    now, flags = (
+        datetime.fromisoformat(data["now"]),
+        data.get("overrides"),
+    )  # older versions stored the flags in the source
     return parse_serverless(data["source"], file=data["file"] or "job.yaml", now=now, flags=flags)

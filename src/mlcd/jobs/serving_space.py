@@ -1,4 +1,4 @@
-"""What may be chosen of a server on this machine, and what each choice costs an hour."""
+"""The configurations of a server on this machine, and the price of each per hour."""
 
 from itertools import product
 
@@ -14,27 +14,27 @@ from mlcd.spec.serve import ServeSpec
 from mlcd.spec.serving import PRECISIONS
 from mlcd.units import Usd
 
-BATCHES = (1, 4, 16, 64)
+DEFAULT_BATCHES = (1, 4, 16, 64)
 SERVING_TRIAL = TrialPolicy(
     seconds=15.0, extra_seconds_per_3_nodes=0.0, extension=0.5, watchdog_seconds=20.0, precision=0.15
 )
-"""A server starts in a second or two; the rest is load."""
-READY_SECONDS = 60.0
-"""What a verification leaves for the server to start and to go."""
+"""A server starts in a second or two; the rest of a trial is load."""
+START_STOP_SECONDS = 60.0
+"""Time in a verification for the server to start and stop."""
 WORKING_COPIES = 2.0
-"""Memory of a replica, over the model's file: weights and what runs through them."""
-_BITS = {"fp32": 5.0, "int8": 3.0}  # log2
+"""Memory of a replica / size of the model's file: weights and activations."""
+_LOG2_BITS = {"fp32": 5.0, "int8": 3.0}
 
 
 def verification_seconds(spec: ServeSpec) -> float:
-    """The most that the verification takes; 0 where none is wanted."""
+    """The longest that the verification takes; 0 if there is none."""
     if not spec.load.verify_seconds:
         return 0.0
-    return spec.load.verify_seconds / (1 - WARM_UP_SHARE) + READY_SECONDS
+    return spec.load.verify_seconds / (1 - WARM_UP_SHARE) + START_STOP_SECONDS
 
 
 def work(spec: ServeSpec, model: ServedModel) -> tuple[Space, tuple[Usd, ...], tuple[str, ...]]:
-    """The space, the price of each configuration, and what was left out of it, in words. Raises SpecError."""
+    """The space, the price of each configuration, and notes on what was excluded. Raises SpecError."""
     cpus = len(usable_cpus())
     notes: list[str] = []
     threads = spec.knobs.threads or tuple(range(1, cpus + 1))
@@ -43,23 +43,23 @@ def work(spec: ServeSpec, model: ServedModel) -> tuple[Space, tuple[Usd, ...], t
     every = list(product(_batches(spec, model, notes), threads, replicas, precisions))
     fitting = [values for values in every if values[1] * values[2] <= cpus]
     if not fitting:
-        problem = f"threads x replicas is more than the {cpus} processors of this machine, whatever is chosen"
+        problem = f"every threads x replicas is more than the {cpus} processors of this machine"
         raise spec.error("knobs", problem, allowed=f"threads and replicas whose product is at most {cpus}")
     if len(fitting) < len(every) and (spec.knobs.threads or spec.knobs.replicas):
-        notes.append(f"threads x replicas beyond the {cpus} processors of this machine were left out")
+        notes.append(f"threads x replicas beyond the {cpus} processors of this machine are excluded")
     kept = _in_memory(spec, model, fitting, notes)
     names = ("batch", "threads", "replicas", "precision")
     configs = tuple(Config(tuple(zip(names, values, strict=True))) for values in kept)
     knobs = (
         *(Knob(name=name, values=tuple(sorted({c[name] for c in configs}, key=float))) for name in names[:3]),
-        Knob(name="precision", values=precisions, features={p: (_BITS[p],) for p in precisions}),
+        Knob(name="precision", values=precisions, features={p: (_LOG2_BITS[p],) for p in precisions}),
     )
     return Space(knobs, configs), tuple(_price(spec, config, cpus) for config in configs), tuple(notes)
 
 
 def _batches(spec: ServeSpec, model: ServedModel, notes: list[str]) -> tuple[int, ...]:
     if model.batch is None:
-        return spec.knobs.batch or BATCHES
+        return spec.knobs.batch or DEFAULT_BATCHES
     if spec.knobs.batch and spec.knobs.batch != (model.batch,):
         problem = f"the model's batch axis is fixed at {model.batch}"
         raise spec.error("knobs.batch", problem, value=list(spec.knobs.batch), allowed=f"{model.batch}")
@@ -78,13 +78,13 @@ def _in_memory(
         problem = f"needs about {need:.1f} GiB of memory and {have:.1f} GiB are free"
         raise spec.error("model", problem, value=spec.model, allowed="a smaller model, or a larger machine")
     if len(kept) < len(found):
-        left_out = sorted({str(v[2]) for v in found} - {str(v[2]) for v in kept})
-        notes.append(f"too large for this machine's memory with {listed(left_out) or 'some'} replicas: left out")
+        excluded = sorted({str(v[2]) for v in found} - {str(v[2]) for v in kept})
+        notes.append(f"excluded, too large for this machine's memory: {listed(excluded) or 'some'} replicas")
     return kept
 
 
 def _price(spec: ServeSpec, config: Config, cpus: int) -> Usd:
-    """USD an hour of the processors it takes: the user's word on that type, else the nominal price."""
+    """USD per hour of the processors it uses: the user's price, else the nominal price."""
     cores = cores_of(config, cpus)
     own = spec.resources.prices.get(f"local.{cores}")
     return own or Usd.of(str(round(USD_PER_CPU_HOUR * cores, 6)))

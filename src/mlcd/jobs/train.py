@@ -30,8 +30,8 @@ from mlcd.spec import TrainSpec, parse_train, with_overrides
 from mlcd.store.store import FILE as STORE_FILE
 from mlcd.store.store import Store, home
 
-USUAL_WITH_BATCH = "scavenger-goodput"
-"""The strategy of a job that leaves its batch open and names none."""
+DEFAULT_BATCH_STRATEGY = "scavenger-goodput"
+"""The default strategy of a job that leaves its batch open."""
 
 
 def prepare(
@@ -43,13 +43,13 @@ def prepare(
     strategy: Strategy | None = None,
     cloud: CloudPlugin | None = None,
 ) -> Prepared[Problem]:
-    """Names become machines and prices; a real job's files will lie under `folder` (None: $MLCD_HOME).
+    """Names become machines and prices. Files of a real job go under `folder` (None: $MLCD_HOME).
 
-    strategy, cloud  objects in place of those that the job names; `with_objects` says what such a run is recorded as
+    strategy, cloud  objects instead of those that the job names; see `with_objects`
 
     Raises BadInput, SpecError, CatalogError, ProviderError; spends nothing.
     """
-    spec = with_objects(with_usual_strategy(spec), strategy=strategy, cloud=cloud)
+    spec = with_objects(with_default_strategy(spec), strategy=strategy, cloud=cloud)
     catalog = catalog or load_catalog()
     folder = folder or home()
     kind, rest = ("", "") if cloud is not None else where(spec, catalog)
@@ -65,7 +65,7 @@ def prepare(
     else:
         setting = on_plugin(spec, cloud_plugin(kind, BUILT_IN), where=rest, folder=folder, seed=seed)
     if not chosen.guarded and setting.charged:
-        problem = "does not keep limits and runs only where nobody is charged"
+        problem = "does not keep limits, so it runs only on clouds that charge nobody"
         raise spec.error("search.strategy", problem, value=spec.search.strategy)
     now = datetime.now(UTC)
 
@@ -97,9 +97,9 @@ def prepare(
 
 
 def with_objects(spec: TrainSpec, *, strategy: Strategy | None = None, cloud: CloudPlugin | None = None) -> TrainSpec:
-    """The job as it is recorded when objects stand in place of names: each is named `python:module:Class`.
+    """The job as it is recorded with objects instead of names: each is named `python:module:Class`.
 
-    Raises BadInput for an object without the methods that are needed.
+    Raises BadInput for an object that lacks a required method.
     """
     check_methods(strategy, ("suggest", "recommend", "ending"), argument="strategy")
     check_methods(cloud, ("prepare",), argument="on")
@@ -112,24 +112,24 @@ def with_objects(spec: TrainSpec, *, strategy: Strategy | None = None, cloud: Cl
 
 
 def check_objects(spec: TrainSpec, *, strategy: Strategy | None = None, cloud: CloudPlugin | None = None) -> None:
-    """Whether the job, read back from its record, can continue with these objects. Raises BadInput that says why not.
+    """Raises BadInput if the recorded job cannot continue with these objects.
 
-    A job that was recorded with an object continues with one of the same class, and one that was not, without.
+    A job recorded with an object continues only with one of the same class; any other job only without.
     """
     check_object(spec.search.strategy, strategy, argument="strategy")
     check_object(spec.resources.infra, cloud, argument="on")
 
 
-def with_usual_strategy(spec: TrainSpec) -> TrainSpec:
-    """The job with the strategy that is meant where it names none: one that chooses the batch, where that is open."""
+def with_default_strategy(spec: TrainSpec) -> TrainSpec:
+    """The job with its default strategy if it names none: one that chooses the batch, if that is open."""
     named = "search.strategy" in spec.places or "strategy" in dict(spec.overrides)
     if spec.batch is None or named:
         return spec
-    return replace(spec, search=replace(spec.search, strategy=USUAL_WITH_BATCH))
+    return replace(spec, search=replace(spec.search, strategy=DEFAULT_BATCH_STRATEGY))
 
 
 def strategy_of(spec: TrainSpec, seed: int, *, folder: Path | None = None) -> Strategy:
-    """The job's strategy; `folder` has the store of earlier runs. Raises SpecError at the place where it was named."""
+    """The job's strategy; `folder` has the store of earlier runs. Raises SpecError at the field that names it."""
     text = spec.search.strategy
     name = text.partition(":")[0]
     if is_object_name(text):
@@ -147,7 +147,7 @@ def strategy_of(spec: TrainSpec, seed: int, *, folder: Path | None = None) -> St
 
 
 def _anchored(spec: TrainSpec) -> TrainSpec:
-    """A folder named from here, so that the run can be resumed from anywhere."""
+    """The job with an absolute folder, so that the run can be resumed from any folder."""
     kind, _, folder = spec.resources.infra.partition("/")
     if kind != "replay":
         return spec
@@ -155,7 +155,9 @@ def _anchored(spec: TrainSpec) -> TrainSpec:
 
 
 def _spec_to_json(spec: TrainSpec, now: datetime) -> dict[str, Any]:
-    file = str(Path(spec.file).resolve()) if spec.file and spec.workdir else spec.file  # resumed from anywhere
+    file = (
+        str(Path(spec.file).resolve()) if spec.file and spec.workdir else spec.file
+    )  # absolute, to resume from any folder
     return {"source": spec.source, "file": file, "overrides": dict(spec.overrides), "now": now.isoformat()}
 
 

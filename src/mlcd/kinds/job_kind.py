@@ -15,15 +15,15 @@ from mlcd.run.run import Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobKind:
-    """A kind of job, from its stored text to its report. Whoever adds a fourth kind writes one of these.
+    """A kind of job, from its stored text to its report. A new kind of job is one more of these.
 
     read      the job of a stored run, from what the store keeps of it
     prepare   names become machines, prices and a problem; see mlcd.jobs
-    check     whether a stored job can go on with the given objects, by name, or without; raises BadInput
+    check     raises BadInput if a stored job cannot continue with (or without) the given objects
     progress  an observer and context manager that writes to a stream, for a problem on a cloud
-    pictures  the names of the pictures that a run of this kind has; the first is the usual one
-    as_text   writes the answer in words; as_json, as_html and as_picture likewise. Each takes a run with findings:
-              call `text`, `json`, `html` and `picture`, which see to that
+    pictures  the names of the pictures that a run of this kind has; the first is the default
+    as_text   the answer in words; likewise as_json, as_html and as_picture. Each needs a run with findings: call
+              `text`, `json`, `html` and `picture`, which add them
     """
 
     kind: Kind
@@ -56,9 +56,9 @@ class JobKind:
     def prepare_again(
         self, run: Run[Any], stored: Mapping[str, Any], folder: Path | None, **objects: Any
     ) -> Prepared[Any]:
-        """A stored run's job, prepared to go on. `objects` as `prepare` takes them, such as strategy=...
+        """A stored run's job, prepared to continue. `objects` are arguments of `prepare`, such as strategy=...
 
-        Raises BadInput where the run was begun with an object and none is given now.
+        Raises BadInput if the run was started with an object and none is given now.
         """
         spec = self.read(stored)
         self.check(spec, **objects)
@@ -67,6 +67,6 @@ class JobKind:
 
 
 def kind_of(kind: Kind) -> JobKind:
-    """The row of a kind; its module is imported here, so that a command loads only what it needs."""
+    """The row of a kind. Its module is imported here, so that a command loads only what it needs."""
     row: JobKind = import_module(f"mlcd.kinds.{kind}").ROW
     return row

@@ -21,7 +21,7 @@ def _no_picture(_: SearchRun, name: str) -> str:
     raise ValueError(f"a served model has no picture {name!r}")
 
 
-def _text(run: SearchRun, *, plain: bool = False, **look: Any) -> str:  # noqa: ARG001 - it has no drawing
+def _text(run: SearchRun, *, plain: bool = False, **look: Any) -> str:  # noqa: ARG001 - it has no plot
     return serving_verdict(run, **look)
 
 

@@ -25,7 +25,7 @@ def _picture(run: EpochRun, _: str) -> str:
     return serverless_picture(run)
 
 
-def _text(run: EpochRun, *, plain: bool = False, **look: Any) -> str:  # noqa: ARG001 - it has no drawing
+def _text(run: EpochRun, *, plain: bool = False, **look: Any) -> str:  # noqa: ARG001 - it has no plot
     return serverless_verdict(run, **look)
 
 

@@ -1,4 +1,4 @@
-"""How a load test becomes a trial: wait for the server, load it, extend while unsure, end what hangs; then verify."""
+"""How a load test becomes a trial: wait for the server, load it, extend while imprecise, end a hang; then verify."""
 
 import math
 import time
@@ -16,22 +16,22 @@ from mlcd.trial.trial import Failure, FailureKind, Load, Measurement, Trial
 from mlcd.units import Usd
 
 LEAST_LOAD_SECONDS = 2.0
-"""A load test that is shorter says nothing: rather is the trial extended."""
+"""A shorter load test is meaningless: the trial is extended instead."""
 WARM_UP_SHARE = 0.1
-"""Of a load test's time, that the generator warms the server up with and does not count."""
+"""Share of a load test in which the generator warms the server up; its requests do not count."""
 OVERHEAD_SECONDS = 1.0
-"""For the generator to start, and for the last requests to be answered."""
-_Z95 = 1.96
+"""Time for the generator to start and for the last requests to be answered."""
+_Z_95_PERCENT = 1.96
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadTest:
     """How a server is loaded.
 
-    inputs          of one request: one item, sizes filled in
-    slo             the latency limit; the highest rate inside it is looked for
+    inputs          of one request: one item, with all sizes known
+    slo             the latency limit; the test finds the highest rate that keeps it
     headroom        the share of the measured rate that is kept free when the choice is verified
-    verify_seconds  how long that takes; 0 leaves it out
+    verify_seconds  how long the verification takes; 0: no verification
     """
 
     inputs: tuple[LoadInput, ...]
@@ -43,7 +43,7 @@ class LoadTest:
     seed: int = 0
 
     def run(self, lease: ServerLease, config: Config, *, seconds: float, seed: int, rate: float | None) -> LoadResult:
-        """One load test of `seconds`. Raises LeaseFailed where the server died, MlcdError where no result came."""
+        """One load test of `seconds`. Raises LeaseFailed if the server died, MlcdError if there is no result."""
         place = lease.endpoint
         try:
             return measure_load(
@@ -67,10 +67,10 @@ class LoadTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What a verification saw.
+    """What a verification measured.
 
-    rate   that was offered (or, where the server sets the pace, answered)
-    fault  why it does not hold; "" where it does
+    rate   requests/s offered, or answered where the server sets the pace
+    fault  why the verification failed; "" if it passed
     """
 
     rate: float
@@ -90,23 +90,23 @@ def measure_load_trial(
     run_id: str = "",
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Trial:
-    """One trial of `config`: the highest rate it holds, or a Failure with what it cost.
+    """One trial of `config`: the highest rate it sustains, or a Failure with its cost.
 
-    Takes policy.seconds, start-up included; up to its extension where the rate is not known to policy.precision.
-    Raises Interrupted when `cancelled`; the server is ended in every case.
+    Takes policy.seconds including start-up, plus its extension while the rate is less precise than policy.precision.
+    Raises Interrupted when `cancelled`. The server is always stopped.
     """
     began = time.monotonic()
     order = Order(config=config, attempt=attempt, purpose=Purpose.TRIAL, seconds=policy.worst_seconds(1), run_id=run_id)
     try:
         with cloud.lease(order) as lease:
-            # A server that starts slowly may use the watchdog's time, too: all of it was authorised.
+            # A slow server may also use the time of the watchdog: all of it was authorised.
             last_call = policy.worst_seconds(1) - LEAST_LOAD_SECONDS - 2 * OVERHEAD_SECONDS
             startup_seconds = _until_ready(lease, last_call, cancelled)
             first_seconds = max(policy.seconds - startup_seconds - OVERHEAD_SECONDS, LEAST_LOAD_SECONDS)
             seed = test.seed * 100 + attempt
             seen = _seen(test, test.run(lease, config, seconds=first_seconds, seed=seed, rate=None))
             more_seconds = policy.extended_seconds(1) - (time.monotonic() - began) - 2 * OVERHEAD_SECONDS
-            unsure = _Z95 * seen.relative_error > policy.precision
+            unsure = _Z_95_PERCENT * seen.relative_error > policy.precision
             extended = unsure and more_seconds >= max(LEAST_LOAD_SECONDS, first_seconds / 3) and not cancelled()
             if extended:
                 again = test.run(lease, config, seconds=more_seconds, seed=seed + 50, rate=None)
@@ -122,7 +122,7 @@ def measure_load_trial(
     except MlcdError as error:
         return _failure(order, FailureKind.ERROR, str(error), time.monotonic() - began, usd_per_hour)
     if cancelled():
-        raise Interrupted("the load test was ended with the run")
+        raise Interrupted("the load test ended with the run")
     return Measurement(
         config=config,
         attempt=attempt,
@@ -147,17 +147,17 @@ def verify_load(
     test: LoadTest,
     run_id: str = "",
     cancelled: Callable[[], bool] = lambda: False,
-    told: Callable[[float, float], None] = lambda _fraction, _seconds: None,
+    report_progress: Callable[[float, float], None] = lambda _fraction, _seconds: None,
 ) -> Verified:
-    """Offer `rate` for test.verify_seconds on a fresh server, and say whether it is held."""
+    """Offer `rate` for test.verify_seconds on a fresh server, and report whether it is sustained."""
     began = time.monotonic()
     order = Order(config=config, attempt=attempt, purpose=Purpose.RUN, seconds=most_seconds, run_id=run_id)
     seconds = test.verify_seconds / (1 - WARM_UP_SHARE)
-    told(0.0, 0.0)
+    report_progress(0.0, 0.0)
     try:
         with cloud.lease(order) as lease:
             _until_ready(lease, most_seconds - seconds - OVERHEAD_SECONDS, cancelled)
-            told(0.1, time.monotonic() - began)
+            report_progress(0.1, time.monotonic() - began)
             result = test.run(lease, config, seconds=seconds, seed=test.seed * 100 + 99 + attempt, rate=rate)
             memory_gib = lease.memory_gib()
     except (LeaseFailed, _NotReady) as failed:
@@ -184,7 +184,7 @@ class _Seen:
     load: Load
 
     def joined(self, other: "_Seen") -> "_Seen":
-        """Two looks at one rate: their geometric mean, with the lower one's latencies."""
+        """Two measurements of one rate: their geometric mean, with the latencies of the lower one."""
         lower = min(self, other, key=lambda seen: seen.rate)
         apart = abs(math.log(self.rate / other.rate)) / 2
         error = max(math.hypot(self.relative_error, other.relative_error) / 2, apart)
@@ -197,20 +197,20 @@ def _until_ready(lease: ServerLease, most_seconds: float, cancelled: Callable[[]
     for point in lease.progress():
         seconds = point.seconds
         if cancelled():
-            raise Interrupted("the load test was ended with the run")
+            raise Interrupted("the load test ended with the run")
         if seconds > most_seconds:
-            raise _NotReady(f"the server was not ready after {seconds:.0f} s; search.trial.seconds should be longer")
+            raise _NotReady(f"the server was not ready after {seconds:.0f} s; increase search.trial.seconds")
     return seconds
 
 
 def _seen(test: LoadTest, result: LoadResult) -> _Seen:
-    """The rate and the latencies of a load test: of the rate that kept the limit, else of the gentlest that did not."""
+    """Rate and latencies of the highest rate that kept the limit, else of the lowest that broke it."""
     if result.requests == result.errors:
         raise MlcdError(f"no request was answered: {result.first_error or 'no reason given'}")
     searched = test.slo is not None and test.scenario is Scenario.SERVER
     broken = [step for step in result.steps if not step.kept and math.isfinite(step.p99_seconds)]
     if test.slo is not None and searched and broken and len(broken) == len(result.steps):
-        # Given up early, a step's percentiles are lower bounds; that the limit was broken is certain.
+        # Percentiles of a step that was given up early are lower bounds, but the limit was certainly broken.
         step = min(broken, key=lambda step: step.rate)
         late = max(step.p99_seconds, test.slo.seconds * (1 + 1e-6))
         load = Load(
@@ -236,7 +236,7 @@ def _load(result: LoadResult) -> Load:
 
 
 def _fault(test: LoadTest, result: LoadResult, load: Load, *, wanted: float) -> str:
-    """Why a verification did not hold; "" where it did."""
+    """Why a verification failed; "" if it passed."""
     if load.errors:
         return f"{load.errors:,} of {load.requests:,} requests failed: {result.first_error}"
     if test.slo is not None and not load.meets(test.slo):
@@ -244,7 +244,7 @@ def _fault(test: LoadTest, result: LoadResult, load: Load, *, wanted: float) -> 
         limit = f"over the {test.slo.seconds * 1000:.3g} ms allowed"
         return f"p{test.slo.percentile} of {seen * 1000:.3g} ms at {wanted:.4g} requests/s, {limit}"
     if test.rate is not None and test.scenario is not Scenario.SERVER and result.requests_per_second < test.rate:
-        return f"{result.requests_per_second:.4g} of {test.rate:.4g} requests/s were answered"
+        return f"{result.requests_per_second:.4g} of {test.rate:.4g} requests/s answered"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""How a trial is measured (paper IV): warm-up dropped, throughput watched, extended while unsure, hangs ended."""
+"""How a trial is measured (paper IV): drop the warm-up, watch the throughput, extend while imprecise, end hangs."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -16,17 +16,17 @@ from mlcd.space import Config
 from mlcd.trial.trial import Failure, FailureKind, Learned, Measurement, Trial
 from mlcd.units import ZERO, Usd
 
-BATCHES = 8
-"""Batch means: consecutive progress points are pooled into this many batches, whose means are nearly independent."""
+BATCH_MEANS = 8
+"""Progress points are pooled into this many consecutive batches, whose means are nearly independent."""
 
 
-QUIET_GAPS = 5.0
-"""A job that is silent at a trial's end for so many times its longest silence yet stands still."""
+TRIAL_QUIET_GAPS = 5.0
+"""At the end of a trial, a job that has been silent this many times longer than ever before counts as hung."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SteadySpeed:
-    """Throughput after warm-up: mean samples/s, standard error of its logarithm, the points it rests on."""
+    """Throughput after warm-up: mean samples/s, standard error of its logarithm, number of points."""
 
     samples_per_second: float
     relative_error: float
@@ -46,20 +46,20 @@ def measure(
     cancelled: Callable[[], bool] = lambda: False,
     warned: Callable[[str], None] = lambda _text: None,
 ) -> Trial:
-    """One trial of `config`: a Measurement, or a Failure with what it cost. Never longer than policy.worst_seconds.
+    """One trial of `config`: a Measurement, or a Failure with its cost. Never longer than policy.worst_seconds.
 
-    The last watchdog_seconds of those are for the job to save and for the nodes to go, unless it hangs.
+    Unless the job hangs, the last watchdog_seconds are for saving its work and releasing the nodes.
 
-    metric       of the job's reports that tells how good the model is; "" where nobody asks
-    known_noise  the noise scale that earlier trials saw
-    warned       is told what the job said was wrong while it went on
+    metric       name of the model-quality metric in the job's reports; "" if not needed
+    known_noise  the noise scale measured by earlier trials
+    warned       called with each warning of a job that kept running
 
-    Raises Interrupted when `cancelled`, and what the cloud raises besides LeaseFailed (ProviderError); the nodes are
-    released in every case.
+    Raises Interrupted when `cancelled`, and what the cloud raises besides LeaseFailed (ProviderError). The nodes are
+    always released.
     """
     watch = _Watch(policy=policy, nodes=config.nodes)
     settled: Settled | None = None
-    # A simulated step may overshoot what was authorised; real nodes end themselves, and what they took is paid.
+    # A simulated step may overshoot the authorised time; real nodes end themselves and are paid in full.
     most = watch.worst_seconds if cloud.simulated else math.inf
     order = Order(
         config=config,
@@ -75,7 +75,7 @@ def measure(
             heard = lease.heard if isinstance(lease, Listening) else heard
             for point in lease.progress():
                 if cancelled():
-                    raise Interrupted("the trial was ended with the run")
+                    raise Interrupted("the trial ended with the run")
                 if watch.is_over(point):
                     break
             if watch.points and not watch.hung:
@@ -106,7 +106,7 @@ def measure(
         config=config,
         attempt=attempt,
         samples_per_second=speed.samples_per_second,
-        # What one trial cannot see, two runs of the same thing differ by: the cloud states it.
+        # Two runs of one configuration differ by more than one trial shows: the cloud states by how much.
         relative_error=math.hypot(speed.relative_error, cloud.noise),
         iterations=speed.points,
         startup_seconds=min(watch.startup_seconds, seconds),
@@ -122,12 +122,12 @@ def measure(
 
 
 def warnings(heard: Iterable[Reading]) -> tuple[str, ...]:
-    """What the job said was wrong, each once."""
+    """The warnings of the job, each once."""
     return tuple(dict.fromkeys(reading.warning for reading in heard if reading.warning))
 
 
 def learned(heard: Iterable[Reading], metric: str) -> tuple[Learned, ...]:
-    """How good the model was, by its samples."""
+    """The metric after each reported number of samples."""
     return tuple(
         Learned(reading.samples, reading.metrics[metric])
         for reading in heard
@@ -153,23 +153,23 @@ class _Watch:
 
     @property
     def end_seconds(self) -> float:
-        """When the trial is ended: its last point, kept inside what was authorised (a simulated step may overshoot)."""
+        """When the trial ended: its last point, at most what was authorised (a simulated step may overshoot)."""
         return min(self.points[-1].seconds, self.worst_seconds) if self.points else self.worst_seconds
 
     @property
     def startup_seconds(self) -> float:
-        """The last moment without a sample; a cloud may report while it starts, and the final run starts again."""
+        """The last point without a sample: a cloud may report while it starts."""
         return max((p.seconds for p in self.points if p.samples <= 0), default=self.points[0].seconds)
 
     @property
     def complaint(self) -> str:
         if not self.points or self.points[-1].samples <= 0:
             after = f"ended before its first sample after {self.end_seconds:.0f} s"
-            return f"the trial {after}; search.trial.minutes should be longer" if self.hung else f"the job {after}"
+            return f"the trial {after}; increase search.trial.minutes" if self.hung else f"the job {after}"
         return f"no progress for {self.policy.watchdog_seconds:.0f} s"
 
     def is_over(self, point: JobProgress) -> bool:
-        """Take in a point; True when hung, or when the planned time is over and the speed is known well enough."""
+        """Add a point. True when the job hangs, or when the planned time is over and the speed is precise enough."""
         if not self.points or point.samples > self.points[-1].samples:
             if self.points and self.points[-1].samples > 0:
                 self._longest_gap = max(self._longest_gap, point.seconds - self._last_change)
@@ -181,30 +181,32 @@ class _Watch:
         silent = point.seconds - self._last_change
         self.hung = 0 < self.policy.watchdog_seconds <= silent
         if point.seconds >= self.policy.extended_seconds(self.nodes):
-            # Its time is over before the watchdog's: it stands still when that is unlike everything before.
-            self.hung = self.hung or (self.policy.watchdog_seconds > 0 and silent > QUIET_GAPS * self._longest_gap)
+            # The trial ends before the watchdog would fire: an unusually long silence counts as a hang.
+            self.hung = self.hung or (
+                self.policy.watchdog_seconds > 0 and silent > TRIAL_QUIET_GAPS * self._longest_gap
+            )
             return True
         if self.hung:
             return True
         if point.seconds < self.policy.planned_seconds(self.nodes):
             return False
         speed = steady_speed(self.points)
-        unsure = speed is None or 1.96 * speed.relative_error > self.policy.precision
-        self.extended = self.extended or unsure
-        return not unsure
+        imprecise = speed is None or 1.96 * speed.relative_error > self.policy.precision
+        self.extended = self.extended or imprecise
+        return not imprecise
 
 
 def steady_speed(points: list[JobProgress]) -> SteadySpeed | None:
-    """The throughput once warmed up, or None when there is too little to say.
+    """The throughput after warm-up; None with too few points.
 
-    The cut is where the standard error of the rest is least (MSER, White 1997), in the first half at most; the error
-    is that of batch means.
+    The warm-up ends where the standard error of the rest is least (MSER, White 1997), at most half-way. The error is
+    that of batch means.
     """
-    # A heartbeat between two reports of the job says nothing of its speed: only where samples rise is there news.
-    news = [p for at, p in enumerate(points) if at + 1 == len(points) or points[at + 1].samples > p.samples]
-    news = [p for at, p in enumerate(news) if at == 0 or p.samples > news[at - 1].samples]
-    seconds = np.array([p.seconds for p in news])
-    samples = np.array([p.samples for p in news])
+    # Heartbeats between two reports carry no speed: keep only the points where the samples rise.
+    rising = [p for at, p in enumerate(points) if at + 1 == len(points) or points[at + 1].samples > p.samples]
+    rising = [p for at, p in enumerate(rising) if at == 0 or p.samples > rising[at - 1].samples]
+    seconds = np.array([p.seconds for p in rising])
+    samples = np.array([p.samples for p in rising])
     durations, amounts = np.diff(seconds), np.diff(samples)
     keep = durations > 0
     durations, amounts = durations[keep], amounts[keep]
@@ -214,13 +216,13 @@ def steady_speed(points: list[JobProgress]) -> SteadySpeed | None:
     cut = _warm_up_cut(rates)
     durations, amounts = durations[cut:], amounts[cut:]
     mean = amounts.sum() / durations.sum()
-    batches = min(BATCHES, len(durations))
+    batches = min(BATCH_MEANS, len(durations))
     if batches < 2 or mean <= 0:
         return None if mean <= 0 else SteadySpeed(samples_per_second=mean, relative_error=0.0, points=len(durations))
     edges = np.linspace(0, len(durations), batches + 1).astype(int)[:-1]
     batch_rates = np.add.reduceat(amounts, edges) / np.add.reduceat(durations, edges)
     error = float(batch_rates.std(ddof=1) / math.sqrt(batches) / mean)
-    # Few batches: widen to what Student's t says, so that "z errors" means the same confidence everywhere.
+    # With few batches, widen by Student's t, so that z standard errors mean the same confidence everywhere.
     widen = float(stdtrit(batches - 1, 0.975)) / 1.959964
     return SteadySpeed(samples_per_second=float(mean), relative_error=error * widen, points=len(durations))
 

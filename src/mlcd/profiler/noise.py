@@ -1,21 +1,22 @@
-"""What a real job's reports say of its SGD noise."""
+"""The SGD noise scale of a real job, from its reports."""
 
 from collections.abc import Iterable, Sequence
 
 from mlcd.clouds.reading import GradientNorms, Reading
 from mlcd.models.noise import Norms, successive
 
-FIRST_STEPS = 10
-"""Of the whole training: left out, since gradients are volatile there. Our choice; no source states one."""
-FEWEST = 6
-"""Reports that a noise scale needs."""
-UNSTABLE = 1.5
+IGNORED_FIRST_STEPS = 10
+"""Steps at the start of the training that are ignored, since gradients are volatile there. Our choice; no source."""
+FEWEST_REPORTS = 6
+"""Fewest reports for a noise scale."""
+UNSTABLE_RATIO = 1.5
+"""Where the two halves of a stretch differ by more than this factor, only the second counts."""
 
 
 def norms(seen: GradientNorms, batch: float | None = None) -> Norms | None:
-    """As the models take them; None where the gradients were not finite, or the batch is nowhere said.
+    """The norms in the form of the models; None if the gradients were not finite or the batch is unknown.
 
-    batch  of all workers, for jobs that do not say it themselves
+    batch  of all workers, for jobs that do not report it
     """
     whole = batch if seen.batch is None else seen.batch
     if whole is None:
@@ -30,10 +31,10 @@ def norms(seen: GradientNorms, batch: float | None = None) -> Norms | None:
 
 
 def noise_scale(readings: Iterable[Reading], *, batch: float | None = None) -> float | None:
-    """The noise scale phi over a stretch of training: summed variance over summed signal; None with too few reports.
+    """The noise scale phi over a stretch of training: summed variance / summed signal; None with too few reports.
 
-    The first steps of the whole training do not count, and neither does the first half of the stretch where it differs
-    from the second by more than UNSTABLE: noise is low and volatile there.
+    The first steps of the whole training are ignored, and so is the first half of the stretch if it differs from the
+    second by more than UNSTABLE_RATIO: noise is low and volatile there.
     """
     seen = []
     for reading in readings:
@@ -41,17 +42,17 @@ def noise_scale(readings: Iterable[Reading], *, batch: float | None = None) -> f
         if found is None or reading.noise is None:
             continue
         step = reading.noise.batch or batch or 0.0
-        if reading.samples is None or reading.samples > FIRST_STEPS * step:
+        if reading.samples is None or reading.samples > IGNORED_FIRST_STEPS * step:
             seen.append(found)
-    if len(seen) < FEWEST:
+    if len(seen) < FEWEST_REPORTS:
         return None
     first, second = (_ratio(half) for half in (seen[: len(seen) // 2], seen[len(seen) // 2 :]))
-    if first is None or second is None or max(first, second) > UNSTABLE * min(first, second):
+    if first is None or second is None or max(first, second) > UNSTABLE_RATIO * min(first, second):
         return second
     return _ratio(seen)
 
 
 def _ratio(some: Sequence[Norms]) -> float | None:
-    """phi = s2/|G|^2, both averaged first; None where one of them is not above 0."""
+    """phi = s2/|G|^2, both averaged first; None if either is not above 0."""
     variance, signal = sum(n.variance for n in some), sum(n.signal for n in some)
     return variance / signal if variance > 0 and signal > 0 else None

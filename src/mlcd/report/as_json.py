@@ -1,6 +1,6 @@
 """A run as JSON: stable, with the unit of every number in its key; train_types.py says what each key means.
 
-The schema's number rises when a key goes or changes its meaning; new keys may come with any version. Money is in
+The schema's number increases when a key is removed or changes its meaning; any version may add keys. Money is in
 dollars with all six decimals; a missing limit, interval or run is null.
 """
 
@@ -37,7 +37,7 @@ from mlcd.trial.trial import Failure, Measurement
 
 
 def record_json(record: SearchRun) -> Json:
-    """The whole run, ready for json.dumps; the command line's `-o json`."""
+    """The whole run, ready for json.dumps: the output of `-o json`."""
     return cast(Json, result_json(_result(record)))
 
 

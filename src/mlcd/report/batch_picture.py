@@ -1,4 +1,4 @@
-"""Time against cost over cluster sizes, a curve a global batch: predicted lines, measured points, front and knee."""
+"""Time against cost over cluster sizes, one curve per global batch: predictions, measurements, front and knee."""
 
 from collections.abc import Sequence
 
@@ -20,8 +20,8 @@ def batch_picture(
 ) -> str:
     """The SVG; the ring is the preferred point.
 
-    key     begins the identifiers inside: several pictures may share a page
-    origin  SIMULATED or REPLAYED where no machine was rented: a picture travels alone
+    key     prefix of the identifiers inside: several pictures may share a page
+    origin  SIMULATED or REPLAYED if no machine was rented: a picture may be shared on its own
     """
     height = 440.0 if width > 560 else 400.0
     curves, named = tradeoff.curves, tradeoff.points
@@ -92,7 +92,7 @@ def _labels(
     ringed: tuple[int, BatchPoint],
     plane: Plane,
 ) -> None:
-    """K beside its point, the chosen one in full first."""
+    """K next to each point; the chosen one first, with K and B."""
     plot, across, up = plane.plot, plane.across, plane.up
     labels = []
     for batch, point in sorted(named, key=lambda n: n != ringed):

@@ -9,29 +9,29 @@ from mlcd.run.findings import BatchFindings, TargetState
 from mlcd.run.run import SearchRun
 
 BLACK_BOX = (
-    "The job reports no SGD noise, so only its parallel performance was modelled: for the statistics of its batches it"
-    " is a black box (docs/progress.md says how to report it)."
+    "The job reports no SGD noise, so only its parallel performance was modelled: the statistics of its batches are"
+    " a black box (docs/progress.md says how to report it)."
 )
 
 
 def batches_picture(record: SearchRun, width: float) -> str:
-    """Time against cost as this run pays: a curve a batch over K, predicted and measured, front and choice."""
+    """Time against cost at the prices of this run: one curve per batch over K, predicted and measured."""
     return _drawn(record, width, key="batches")
 
 
 def repriced_picture(record: SearchRun, width: float) -> str:
-    """The same under the other price policy, by memory or by the node; the ring is its own knee."""
+    """The same under the other price policy, by memory or by node; the ring is its own knee."""
     return _drawn(record, width, key="batches-repriced", repriced=True)
 
 
 def batch_notes(record: SearchRun) -> list[str]:
-    """What the search found of noise, of the worth of samples and of the target, a sentence each; none without."""
+    """What the search found about noise, the worth of samples and the target: one sentence each."""
     found = record.train_findings.batches
     return [] if found is None else [*_noise_notes(found), *_target_notes(record, found)]
 
 
 def work_text(problem: Problem) -> str:
-    """`75,000 samples`, or where a target ends the training that."""
+    """`75,000 samples`, or the target that ends the training."""
     samples = f"{problem.work_samples:,.0f} samples"
     if problem.target is None:
         return samples
@@ -42,7 +42,7 @@ def _noise_notes(found: BatchFindings) -> list[str]:
     noise = found.noise_scale
     if noise is None:
         return [BLACK_BOX]
-    meaning = "up to there a larger batch saves steps in proportion, far beyond it hardly any"
+    meaning = "up to this size a larger batch saves steps in proportion, far beyond it hardly any"
     samples = "1 sample" if round(noise) == 1 else f"{noise:,.0f} samples"
     notes = [f"The gradients' noise scale is about {samples}: {meaning}."]
     if any(abs(worth - 1) > 0.005 for _, worth in found.worths):
@@ -55,11 +55,11 @@ def _noise_notes(found: BatchFindings) -> list[str]:
 def _target_notes(record: SearchRun, found: BatchFindings) -> list[str]:
     aim, whole = str(record.problem.target), found.target_samples or 0.0
     if found.target is TargetState.UNKNOWN:
-        return [f"When {aim} will be met could not be told from the trials, and so no time of the whole training."]
+        return [f"The trials could not predict when {aim} will be met, so the time of the whole training is unknown."]
     if found.target is TargetState.MET:
         return [f"{aim} was met in a trial."]
     if found.target is TargetState.ALLOWED:
-        return [f"Reckoned with the {whole:,.0f} samples that job.epochs allows to reach {aim}."]
+        return [f"Assumes the {whole:,.0f} samples that job.epochs allows to reach {aim}."]
     if found.target is TargetState.EXPECTED:
         return [f"After the trials {aim} was expected at about {whole:,.0f} samples at a batch of {found.reference:,}."]
     return []
@@ -70,11 +70,11 @@ def _drawn(record: SearchRun, width: float, *, key: str, repriced: bool = False)
     if found is None:
         return _nothing(record, width, key)
     what = "Time of a million samples" if found.per_million else "Training time"
-    priced = "priced by memory" if found.paid_by_memory != repriced else "a fixed price a node"
+    priced = "priced by memory" if found.paid_by_memory != repriced else "a fixed price per node"
     return batch_picture(
         found.repriced if repriced else found.as_paid,
         key=key,
-        title=f"{what} against cost on {found.instance}, a curve a global batch over K nodes, {priced}",
+        title=f"{what} against cost on {found.instance}, one curve per global batch over K nodes, {priced}",
         origin=origin_word(record),
         width=width,
     )

@@ -13,21 +13,21 @@ import yaml
 from mlcd.space import Config
 from mlcd.version import __version__
 
-PORT = 8000
-MEMORY_ROOM = 1.5
-"""Memory that is asked for, over the most that the load test saw: a limit that is met ends the server."""
-_QUEUE_DELAY_SECONDS = 0.001  # the server's own default, so that Triton waits as long for a batch
+CONTAINER_PORT = 8000
+MEMORY_FACTOR = 1.5
+"""Requested memory / peak memory in the load test: a server that reaches its limit is killed."""
+_QUEUE_DELAY_SECONDS = 0.001  # the default of our server, so that Triton waits as long for a batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """What is to be served, and how.
+    """What to serve, and how.
 
-    name        the job's
+    name        of the job
     model_file  the model's file name in the folder that is written
-    cpus        processors that the configuration takes
-    sizes       of axes that the model leaves open
-    promise     what it held, in words: a comment in each file
+    cpus        processors that the configuration uses
+    sizes       of open axes of the model
+    promise     what it sustained, in words: a comment in each file
     """
 
     name: str
@@ -40,22 +40,22 @@ class Deployment:
 
     @property
     def label(self) -> str:
-        """The name as Kubernetes and Compose take it: at most 63 lower-case letters, digits and -."""
+        """The name in the form of Kubernetes and Compose: at most 63 lower-case letters, digits and -."""
         label = re.sub(r"[^a-z0-9-]+", "-", self.name.lower()).strip("-")[:63].strip("-")
         return label or "model"
 
     @property
     def memory_mib(self) -> int | None:
-        """What is asked for, in whole steps of 64 MiB."""
+        """Requested memory, rounded up to 64 MiB; None if unknown."""
         if self.memory_gib is None:
             return None
-        return math.ceil(self.memory_gib * 1024 * MEMORY_ROOM / 64) * 64
+        return math.ceil(self.memory_gib * 1024 * MEMORY_FACTOR / 64) * 64
 
     @property
     def command(self) -> list[str]:
         """The server's command line in its container."""
         given = [f"--{knob}={self.config[knob]}" for knob in ("batch", "threads", "replicas")]
-        # The model that is written is quantised already where the choice is int8.
+        # If the choice is int8, the written model is already quantised.
         sizes = [part for axis, size in self.sizes.items() for part in ("--size", f"{axis}={size}")]
         model = f"/models/{self.model_file}"
         return ["python", "-m", "mlcd.server", model, "--name", self.name, *given, *sizes, "--host=0.0.0.0"]
@@ -81,7 +81,7 @@ def _compose(deployment: Deployment) -> dict[str, str]:
         "build": ".",
         "image": f"{deployment.label}:latest",
         "restart": "unless-stopped",
-        "ports": [f"{PORT}:{PORT}"],
+        "ports": [f"{CONTAINER_PORT}:{CONTAINER_PORT}"],
         "cpus": deployment.cpus,
         "healthcheck": {
             "test": ["CMD", "python", "-c", _probe()],
@@ -106,11 +106,11 @@ def _kubernetes(deployment: Deployment) -> dict[str, str]:
     container = {
         "name": "server",
         "image": f"{deployment.label}:latest",
-        "ports": [{"containerPort": PORT}],
+        "ports": [{"containerPort": CONTAINER_PORT}],
         "resources": {"requests": limits, "limits": limits},
-        "readinessProbe": {"httpGet": {"path": "/v2/health/ready", "port": PORT}, "periodSeconds": 5},
+        "readinessProbe": {"httpGet": {"path": "/v2/health/ready", "port": CONTAINER_PORT}, "periodSeconds": 5},
         "livenessProbe": {
-            "httpGet": {"path": "/v2/health/live", "port": PORT},
+            "httpGet": {"path": "/v2/health/live", "port": CONTAINER_PORT},
             "initialDelaySeconds": 60,
             "periodSeconds": 10,
         },
@@ -130,7 +130,7 @@ def _kubernetes(deployment: Deployment) -> dict[str, str]:
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": {"name": deployment.label, "labels": labels},
-            "spec": {"selector": labels, "ports": [{"port": 80, "targetPort": PORT}]},
+            "spec": {"selector": labels, "ports": [{"port": 80, "targetPort": CONTAINER_PORT}]},
         },
     ]
     return {"kubernetes.yaml": _yaml(deployment, *parts), "Dockerfile": _dockerfile(deployment)}
@@ -159,18 +159,18 @@ def _dockerfile(deployment: Deployment) -> str:
         "FROM python:3.12-slim",
         f'RUN pip install --no-cache-dir "mlcd[serve]=={__version__}"',
         f"COPY {json.dumps([deployment.model_file, '/models/'])}",
-        f"EXPOSE {PORT}",
-        f"CMD {json.dumps([*deployment.command, f'--port={PORT}'])}",
+        f"EXPOSE {CONTAINER_PORT}",
+        f"CMD {json.dumps([*deployment.command, f'--port={CONTAINER_PORT}'])}",
     ]
     return "\n".join(lines) + "\n"
 
 
 def _probe() -> str:
-    return f"import urllib.request as r; r.urlopen('http://127.0.0.1:{PORT}/v2/health/ready', timeout=4)"
+    return f"import urllib.request as r; r.urlopen('http://127.0.0.1:{CONTAINER_PORT}/v2/health/ready', timeout=4)"
 
 
 def _yaml(deployment: Deployment, *documents: Mapping[str, Any]) -> str:
-    """Written by PyYAML, which quotes what needs quotes."""
+    """YAML documents; PyYAML quotes what needs quotes."""
     text = yaml.safe_dump_all(documents, sort_keys=False, default_flow_style=False, allow_unicode=True)
     return "\n".join([*_comments(deployment), text])
 

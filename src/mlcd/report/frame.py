@@ -1,4 +1,4 @@
-"""What the pictures share: the plot's frame with its axes, the legend, and which type has which colour."""
+"""What the pictures share: the frame with its axes, the legend, and the colour of each type."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Plane:
 
 
 def curve_of(record: SearchRun, config: Config) -> str:
-    """The curve that a configuration lies on: its type's, or where the batch is chosen that of its batch."""
+    """The name of the curve of a configuration: its type, or its batch if the batch is chosen."""
     if record.problem.batching is None:
         return config.instance
     batch = f"B = {int(config['batch']):,}"
@@ -52,7 +52,7 @@ def series(record: SearchRun) -> Mapping[str, Series]:
 
 
 def legend_items(looks: Mapping[str, Series]) -> list[tuple[str, Series | None]]:
-    """(text, look) a named type, and one entry for all that share the last look."""
+    """(text, look) for each named type, and one entry for all that share the last look."""
     named: list[tuple[str, Series | None]] = [(s.instance, s) for s in looks.values() if s.css != "other"]
     others = [s for s in looks.values() if s.css == "other"]
     if others:
@@ -88,7 +88,7 @@ def axes(
     across: tuple[Scale, Sequence[Tick], str],
     up: tuple[Scale, Sequence[Tick], str],
 ) -> None:
-    """Grid, ticks and the axes' names: `up`'s above its axis, `across`'s below."""
+    """Draw grid, ticks and axis names: that of `up` above its axis, that of `across` below."""
     scale, ticks, name = up
     for value, label in ticks:
         y = scale(value)
@@ -110,16 +110,16 @@ def axes(
 
 
 def left_margin(ticks: Sequence[Tick]) -> float:
-    """Room for the labels on the left axis."""
+    """Width of the labels on the left axis."""
     return 14 + max((text_width(label, 11) for _, label in ticks), default=20)
 
 
 def origin_mark(drawing: Drawing, record: SearchRun, height: float) -> None:
-    """SIMULATED or REPLAYED in the lower left corner, where machines were not rented: a picture travels alone."""
+    """Draw SIMULATED or REPLAYED in the lower left corner if no machine was rented: a picture may be shared alone."""
     if word := origin_word(record):
         drawing.text(4, height - 8, word, "muted", size=10)
 
 
 def empty(drawing: Drawing, width: float, height: float, text: str) -> None:
-    """A sentence in the middle where there is nothing to draw."""
+    """Draw a sentence in the middle, for a picture without content."""
     drawing.text(width / 2, height / 2, text, "muted", anchor="middle", size=13)

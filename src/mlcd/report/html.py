@@ -30,21 +30,21 @@ _TITLES = {
     PictureKind.REPRICED: "The same under other prices",
 }
 _CAPTIONS = {
-    PictureKind.SPEED: """Measured {shown} over nodes, a curve a type. Numbers and the dotted path are the order of the
-trials; the bars are 95% intervals; crosses failed.""",
-    PictureKind.MONEY: """After each trial: what was spent, and what was kept back so that the training could still be
+    PictureKind.SPEED: """Measured {shown} over nodes, one curve per type. Numbers and the dotted path show the order of
+the trials; bars are 95% intervals; crosses are failed trials.""",
+    PictureKind.MONEY: """After each trial: what was spent, and what was reserved so that the training could still be
 finished.""",
-    PictureKind.TRADEOFF: """What the whole training takes on each measured deployment. On the front nothing else is
-both faster and cheaper; each whisker reaches to the assured upper bound.""",
-    PictureKind.BATCHES: """What the whole training takes on K nodes with a global batch B: lines and hollow marks as
-predicted, full marks as measured. The ring is the choice.{notes}""",
-    PictureKind.REPRICED: """Were a node paid by the memory that its share of the batch needs, in place of a fixed
-price, or the other way round. The ring is the knee.""",
+    PictureKind.TRADEOFF: """What the whole training takes on each measured deployment. No other deployment is both
+faster and cheaper than one on the front. Whiskers reach to the upper bound.""",
+    PictureKind.BATCHES: """What the whole training takes on K nodes with a global batch B: lines and hollow marks are
+predictions, full marks are measurements. The ring is the choice.{notes}""",
+    PictureKind.REPRICED: """The same with nodes priced by the memory that their share of the batch needs instead of a
+fixed price, or the other way round. The ring is the knee.""",
 }
 
 
 def html_report(record: SearchRun) -> str:
-    """The page, whole: no script, nothing loaded from elsewhere, every value escaped."""
+    """The whole page: no script, nothing loaded from elsewhere, every value escaped."""
     word, meaning = origin(record)
     lead = _lead(record)
     fits = record.choice if record.status is not Status.NOTHING_FITS else None
@@ -96,7 +96,7 @@ class _Figure:
 
 def _answer(record: SearchRun) -> str:
     if record.status is Status.INFEASIBLE:
-        return "Nothing can fit"
+        return "Nothing fits"
     if record.status is Status.NOTHING_FITS:
         return "Nothing fits"
     if record.status is Status.ALL_FAILED:
@@ -109,7 +109,7 @@ def _answer(record: SearchRun) -> str:
 
 
 def _lead(record: SearchRun) -> str:
-    """The sentence below the answer; empty where the answer says it all."""
+    """The sentence below the answer; may be empty."""
     lines = headline(record)
     if record.status in (Status.OVERRAN, Status.RUN_FAILED):
         return lines[-1]
@@ -124,7 +124,7 @@ def _tiles(record: SearchRun, choice: Plan) -> list[_Tile]:
     if known and not known.is_exact:
         time = _bounds([format_seconds(s) for s in (*known.seconds, choice.worst_seconds)], sure)
         money = _bounds([str(usd) for usd in (*known.usd, choice.worst_usd)], sure)
-    word = "predicted" if paid.run_is_predicted else "until it failed" if paid.run_failed else "as it went"
+    word = "predicted" if paid.run_is_predicted else "until it failed" if paid.run_failed else "measured"
     left: list[PagePart] = []
     if paid.left_usd is not None:
         left += _left(paid.left_usd.micros < 0, str(Usd(abs(paid.left_usd.micros))), str(paid.cap_usd))
@@ -153,22 +153,22 @@ def _left(broken: bool, amount: str, cap: str, *, below: bool = False) -> list[P
 
 
 def _receipt_table(record: SearchRun, paid: Receipt) -> Table:
-    note = "Every node-second of every trial is in it"
-    note += ", and of trainings that were begun again." if paid.earlier else "."
+    note = "Includes every node-second of every trial"
+    note += ", and of restarted trainings." if paid.earlier else "."
     return receipt_table(train_lines(paid, is_final=record.status.is_final), note)
 
 
 def _savings(paid: Receipt) -> Table:
     return Table(
-        title="Against not searching",
-        note="Training alone on a usual choice, and what this run saved, its search included.",
+        title="Compared with not searching",
+        note="Training without a search on a typical choice, and what this run saved, search included.",
         columns=(Column(""), Column("Time", True), Column("Money", True)),
         rows=[_saving_row(saving) for saving in paid.savings],
     )
 
 
 def _saving_row(saving: Saving) -> TableRow:
-    """A naive choice: what it takes, its 95% interval where it was not measured, and what was saved."""
+    """A naive choice: what it takes, its 95% interval if it was not measured, and what was saved."""
     naive, known, about = saving.naive, saving.intervals, "" if saving.naive.measured else "~"
     label = f"{naive.label}{'' if naive.measured else ', predicted'}{', with 95% intervals' if known else ''}"
     head = [PagePart(str(naive.plan.config)), PagePart(label, "dim", below=True)]
@@ -203,8 +203,8 @@ def _why_not(record: SearchRun) -> Table:
     entries, with_speed = record.train_findings.rejected, not is_replayed(record)
     speed = [Column("samples/s", True)] * with_speed
     return Table(
-        title="Why not the others",
-        note="Best first in the goal's own unit; time and money are the whole training's.",
+        title="Why the others were rejected",
+        note="Best first by the goal; time and money are those of the whole training.",
         columns=[Column("Deployment"), *speed, Column("Time", True), Column("Money", True), Column("Why not")],
         rows=[_why_row(entry, with_speed=with_speed, on_front=entry.config in front) for entry in entries],
         stacks=True,
@@ -232,14 +232,14 @@ def _trials(record: SearchRun) -> Table:
     ended = f" The search ended: {record.stopped}." if record.stopped else ""
     return Table(
         title="Every trial",
-        note=f"In order, with what each was allowed to cost before it began.{ended}",
+        note=f"In order, with the authorised cost of each.{ended}",
         columns=[
             Column("#", True),
             Column("Deployment"),
             result,
             Column("Took", True),
             Column("Cost", True),
-            Column("Could have cost", True),
+            Column("Authorised", True),
             Column("Why it was tried"),
         ],
         rows=[_trial_row(record, row) for row in record.trials],
@@ -271,7 +271,7 @@ def _trial_row(record: SearchRun, row: Step) -> TableRow:
             result,
             Cell.of(format_seconds(trial.seconds), "n", "took"),
             Cell.of(str(trial.usd), "n", "cost"),
-            Cell.of(str(row.authorised_usd), "n", "could have cost"),
+            Cell.of(str(row.authorised_usd), "n", "authorised"),
             Cell.of(row.reason, "why"),
         ],
     )
@@ -298,6 +298,6 @@ def _facts(record: SearchRun) -> dict[str, str]:
         "Assurance": assurance_text(problem.assurance),
         "Noise": f"{problem.noise:.1%} between two runs",
         "A trial": f"{format_seconds(policy.seconds)}, {format_seconds(policy.extra_seconds_per_3_nodes)} more for "
-        f"every 3 nodes, stretched by at most {policy.extension:.0%}, ended by the watchdog after "
+        f"every 3 nodes, extended by at most {policy.extension:.0%}, ended by the watchdog after "
         f"{format_seconds(policy.watchdog_seconds)} more",
     }

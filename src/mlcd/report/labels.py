@@ -1,9 +1,9 @@
-"""Where labels go: beside their points, off other labels and points, inside the picture."""
+"""Label placement: next to their points, clear of other labels and points, inside the picture."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_COVER = 30.0  # the area of marks that a label may cover: a third of a point
+_COVER = 30.0  # area of marks that a label may cover: a third of a point
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class Box:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """A text that wants to stand near (x, y); `gap` keeps it off its own mark.
+    """A text to place near (x, y), at least `gap` from it.
 
-    must  whether it may cover marks rather than be left out
+    must  whether it may cover marks instead of being omitted
     """
 
     text: str
@@ -48,7 +48,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedLabel:
-    """A label with its baseline's middle and the box it takes."""
+    """A placed label: the middle of its baseline, and its box."""
 
     label: Label
     x: float
@@ -57,13 +57,13 @@ class PlacedLabel:
 
 
 def text_width(text: str, size: float) -> float:
-    """About how wide `text` is set in a system font, on the safe side."""
+    """Approximate width of `text` in a system font, rather too wide."""
     narrow = sum(character in " .,:;ijlt'|()[]1" for character in text)
     return size * (0.62 * (len(text) - narrow) + 0.36 * narrow)
 
 
 def place(labels: Sequence[Label], bounds: Box, obstacles: Sequence[Box] = ()) -> tuple[PlacedLabel, ...]:
-    """The labels that find room, the first ones first; one that would cover a label, or much of a mark, is left out."""
+    """The labels that fit, in order of priority; one that would cover a label or much of a mark is omitted."""
     taken: list[Box] = []
     placed: list[PlacedLabel] = []
     for label in labels:

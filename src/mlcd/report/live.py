@@ -1,4 +1,4 @@
-"""Progress of a run of any kind: lines that stay, and on a terminal one below them about what runs now."""
+"""Progress of a run of any kind: permanent lines, and on a terminal a status line below them."""
 
 import atexit
 import time
@@ -27,10 +27,10 @@ REFRESHES_PER_SECOND = 2
 class RunningStatus:
     """What runs now, as the last event told it; the clock goes on from there.
 
-    at               when the event came, in seconds of time.monotonic
-    elapsed_seconds  since the run's first start, then
-    to_go_seconds    until it is done, then; None where that cannot be told
-    fraction         of the work that is done; None where there is no such thing
+    at               when the event arrived, in seconds of time.monotonic
+    elapsed_seconds  since the run's first start, at that time
+    to_go_seconds    until it is done, at that time; None if unknown
+    fraction         of the work that is done; None if not applicable
     """
 
     what: str
@@ -43,7 +43,7 @@ class RunningStatus:
     fraction: float | None = None
 
     def text(self, now: float, width: int, *, plain: bool = False) -> str:
-        """One line of at most `width` characters: the clock, money and time to go always, the rest as there is room."""
+        """One line of at most `width` characters: always the clock, money and time to go; the rest if there is room."""
         gone, spent = max(0.0, now - self.at), str(self.spent)
         done = "" if self.fraction is None else f"{self.fraction:.0%}"
         clock = clock_text(self.elapsed_seconds + gone)
@@ -64,38 +64,38 @@ class RunningStatus:
 
 
 class Pace:
-    """How fast steps follow each other, from the clock of the run's events."""
+    """How fast steps are done, from the elapsed time in the run's events."""
 
     def __init__(self) -> None:
         self._started_at: float | None = None
         self._first = 0.0
 
     def tell(self, done: float, elapsed_seconds: float) -> None:
-        """So much is done at this time; the counting starts at the last call before anything was done."""
+        """Record how much is done at this time. Counting starts at the last call before anything was done."""
         if self._started_at is None or done <= self._first:
             self._started_at, self._first = elapsed_seconds, done
         self._done, self._elapsed = done, elapsed_seconds
 
     @property
     def per_second(self) -> float | None:
-        """None until there is something to tell it from."""
+        """Steps per second; None until known."""
         if self._started_at is None or self._elapsed <= self._started_at or self._done <= self._first:
             return None
         return (self._done - self._first) / (self._elapsed - self._started_at)
 
     def seconds_for(self, rest: float) -> float | None:
-        """How long `rest` more takes at this pace."""
+        """Seconds that `rest` more steps take; None until known."""
         return None if self.per_second is None else rest / self.per_second
 
     def text(self, noun: str) -> str:
-        """`14 trials/h`; empty until it can be told."""
+        """`14 trials/h`; empty until known."""
         return "" if self.per_second is None else f"{self.per_second * 3600:,.3g} {noun}/h"
 
 
 class LiveLine:
-    """An observer that writes lines that stay and, on a terminal, a status below them, drawn anew twice a second.
+    """An observer that writes permanent lines and, on a terminal, a status line below them, redrawn twice a second.
 
-    A context manager: at its end the terminal is as it was. `clock` gives the seconds that the status counts with.
+    A context manager that restores the terminal at its end. `clock` returns the seconds for the status.
     """
 
     def __init__(self, stream: TextIO, colour: bool | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -121,7 +121,7 @@ class LiveLine:
         self._status: RunningStatus | None = None
 
     def __call__(self, event: Event) -> None:
-        """Shows one event; what is particular to a kind of job is shown by its own class."""
+        """Show one event; subclasses show what is specific to a kind of job."""
         if isinstance(event, Warned):
             self.wrapped(f"    ! {event.text}", Style.BAD)
 
@@ -139,7 +139,7 @@ class LiveLine:
         return self._clock()
 
     def line(self, *pieces: str | tuple[str, Style]) -> None:
-        """One line that stays, as wide as it is."""
+        """Write one permanent line, unwrapped."""
         from rich.text import Text  # noqa: PLC0415 - only what prints needs it
 
         parts = [piece if isinstance(piece, str) else (piece[0], str(piece[1])) for piece in pieces]
@@ -148,7 +148,7 @@ class LiveLine:
         self._console.print(text, soft_wrap=True)
 
     def wrapped(self, text: str, style: Style = Style.PLAIN) -> None:
-        """A line that stays, wrapped where it is too long for the terminal."""
+        """Write a permanent line, wrapped to the terminal."""
         for part in rendered([Line(text)], width=self.limit).split("\n"):
             self.line((part, style))
 
@@ -171,11 +171,11 @@ class LiveLine:
             redirect_stderr=False,
             vertical_overflow="crop",
         )
-        atexit.register(self.hide)  # a caller who is interrupted still gets the cursor back
+        atexit.register(self.hide)  # restore the cursor even if the caller is interrupted
         self._live.start(refresh=True)
 
     def hide(self) -> None:
-        """No status until the next one."""
+        """Remove the status until the next one."""
         live, self._live = self._live, None
         if live is not None:
             live.stop()

@@ -8,11 +8,11 @@ from mlcd.report.wording import plural
 from mlcd.run.run import SearchRun
 from mlcd.trial.trial import Failure
 
-_FAR = 4.0  # a cap so many times above all that was spent would flatten the picture
+_FAR_CAP_FACTOR = 4.0  # a cap this many times above the spending would flatten the picture
 
 
 def money_picture(record: SearchRun, width: float) -> str:
-    """The SVG: a step a trial, then the training itself."""
+    """The SVG: one step per trial, then the training itself."""
     height = 340.0
     paid, cap = record.train_findings.receipt, record.problem.goal.budget
     predicted = " (predicted)" if paid.run_is_predicted else ""
@@ -39,9 +39,9 @@ def money_picture(record: SearchRun, width: float) -> str:
             else (f"training{', failed' * paid.run_failed}", "run", "box")
         )
     if paid.earlier:
-        items.append(("training, begun again", "muted", "box"))
+        items.append(("restarted training", "muted", "box"))
     highest = max(*((step.spent + step.reserved).dollars for step in steps), paid.total_usd.dollars, 1e-6)
-    far = cap is not None and cap.dollars > _FAR * highest
+    far = cap is not None and cap.dollars > _FAR_CAP_FACTOR * highest
     if cap is not None:
         items.append((f"cap {cap}{', far above' if far else ''}", "limit", "line"))
         highest = highest if far else max(highest, cap.dollars)
@@ -90,7 +90,7 @@ def _steps(drawing: Drawing, record: SearchRun, plot: Box, up: Scale, up_ticks: 
         drawing.rect(Box(left, high, plot.right, low), css, title)
     if paid.earlier:
         left, low, high = across(len(steps)), up(paid.search_usd.dollars), up(paid.sunk_usd.dollars)
-        title = f"{plural(len(paid.earlier), 'training')} begun again: {paid.sunk_usd - paid.search_usd}"
+        title = f"{plural(len(paid.earlier), 'restarted training')}: {paid.sunk_usd - paid.search_usd}"
         drawing.rect(Box(left, high, plot.right, low), "muted", title)
     cap = record.problem.goal.budget
     for at, (step, row) in enumerate(zip(steps, record.trials, strict=True)):

@@ -6,31 +6,34 @@ from mlcd.run.run import EpochRun, SearchRun
 
 NOMINAL = "NOMINAL"
 LOCAL_SERVING = "local runs on this machine: its prices are nominal, and nobody is charged."
-LOCAL_FUNCTIONS = "functions ran on this machine: prices are those that the table has, and nobody is charged."
+LOCAL_FUNCTIONS = "functions ran on this machine: prices are those of the table, and nobody is charged."
 
 
 def is_replayed(record: SearchRun) -> bool:
-    """Whether a measured table answered; the whole job is then one sample."""
+    """Whether the run replays a measured table; the whole job is then one sample."""
     return record.cloud.startswith("replay/")
 
 
 def origin_word(record: SearchRun) -> str:
-    """`SIMULATED`, `REPLAYED`, or nothing where machines were rented."""
+    """`SIMULATED`, `REPLAYED`, or "" if machines were rented."""
     return origin(record)[0]
 
 
 def origin_text(record: SearchRun) -> str:
-    """What the word means for this run; empty where there is no word."""
+    """What the word means for this run; "" without a word."""
     return origin(record)[1]
 
 
 def origin(record: SearchRun | EpochRun) -> tuple[str, str]:
-    """(word, sentence) where time or money is not real; both empty otherwise."""
+    """(word, sentence) if time or money is not real; both empty otherwise."""
     if record.cloud.startswith("replay/"):
         table = record.cloud.removeprefix("replay/")
         return "REPLAYED", f"times and prices are those of the measured table {table}; nothing was rented or paid."
     if record.simulated:
-        return "SIMULATED", f"all time and money here is {record.cloud}'s; nothing was rented and nothing was paid."
+        return (
+            "SIMULATED",
+            f"all times and costs are simulated ({record.cloud}); nothing was rented and nothing was paid.",
+        )
     if record.cloud == "lithops/localhost":
         return NOMINAL, LOCAL_FUNCTIONS
     if record.kind is Kind.SERVE and record.cloud == "local":
@@ -39,11 +42,11 @@ def origin(record: SearchRun | EpochRun) -> tuple[str, str]:
 
 
 def origin_lines(said: tuple[str, str]) -> list[Item]:
-    """The banner of an answer in text; nothing where time and money are real."""
+    """The banner of a text answer; empty if time and money are real."""
     word, sentence = said
     return [Line(f"{word}: {sentence}", Style.NOTE, is_wrapped=True)] if word else []
 
 
 def prices_text(record: SearchRun) -> str:
-    """Whose prices they are."""
+    """Where the prices come from."""
     return "prices of the measured table" if is_replayed(record) else f"prices of {record.catalog_date}"

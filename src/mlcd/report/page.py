@@ -1,4 +1,4 @@
-"""HTML pages from the templates beside this file: what their parts are, and how they are filled. Autoescape is on."""
+"""HTML pages from the templates in this package: their parts, and how they are filled. Autoescape is on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What every page has: the base template's values.
+    """The values of the base template, for every page.
 
-    origin_word, origin_text  where time or money is not real: one word for it, and what it means; else ""
-    asked, answer             the goal, and what came of it
+    origin_word, origin_text  if time or money is not real: one word for it, and what it means; else ""
+    asked, answer             the goal, and the result
     leads                     sentences below the answer, in red where `leads_are_bad`
     """
 
@@ -43,7 +43,7 @@ class PagePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A table's cell; `label` names its column where a narrow screen stacks the cells."""
+    """A table's cell; `label` names its column if a narrow screen stacks the cells."""
 
     parts: tuple[PagePart, ...]
     css: str = ""
@@ -94,9 +94,9 @@ class Table:
 
 
 def plain_table(title: str, heads: str, rows: Sequence[Sequence[str | Cell]], *, after: Sequence[str] = ()) -> Table:
-    """A table of texts. `heads` are the columns' names with `|` between; one that starts with `>` has numbers.
+    """A table of texts. `heads` has the column names, separated by `|`; a name that starts with `>` is for numbers.
 
-    A row with a cell whose class is `what` has failed: that cell says why.
+    A row with a cell of class `what` is a failure: that cell has the reason.
     """
     columns = [Column(name.lstrip(">"), name.startswith(">")) for name in heads.split("|")]
     made = []
@@ -110,15 +110,15 @@ def plain_table(title: str, heads: str, rows: Sequence[Sequence[str | Cell]], *,
 
 
 def render(template: str, page: Page, **values: object) -> str:
-    """The page, whole: no script, nothing loaded from elsewhere, every value escaped but the pictures.
+    """The whole page: no script, nothing loaded from elsewhere, every value escaped except pictures.
 
-    Raises jinja2.UndefinedError where the template asks for a value that was not given.
+    Raises jinja2.UndefinedError if the template needs a value that is missing.
     """
     return _environment().get_template(template).render(page=page, **values) + "\n"
 
 
 def drawn(svg: str) -> "Markup":
-    """A picture that report.svg drew, for a template to take as it is. Nothing else may be marked as safe."""
+    """A picture from report.svg, marked as safe for templates. Nothing else may be marked as safe."""
     from markupsafe import Markup  # noqa: PLC0415 - only a page needs it
 
     return Markup(svg)  # noqa: S704 - Drawing escapes all text that it is given

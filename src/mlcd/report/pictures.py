@@ -18,7 +18,7 @@ class PictureKind(StrEnum):
     MONEY = "money"
     TRADEOFF = "tradeoff"
     BATCHES = "batches"
-    """Of a run whose batch was chosen: time against cost, a curve a batch, as this run pays."""
+    """For a run whose batch was chosen: time against cost at its own prices, one curve per batch."""
     REPRICED = "batches-repriced"
     """The same under the other price policy."""
 
@@ -29,14 +29,14 @@ class PictureKind(StrEnum):
 
 
 def kinds_of(record: SearchRun) -> tuple[PictureKind, ...]:
-    """The pictures that say something of this run, the most telling first."""
+    """The pictures that make sense for this run, most informative first."""
     if record.problem.batching is None:
         return tuple(kind for kind in PictureKind if not kind.is_of_batches)
     return tuple(sorted(PictureKind, key=lambda kind: not kind.is_of_batches))
 
 
 def picture(record: SearchRun, kind: PictureKind | str = PictureKind.SPEED, *, width: float = WIDE) -> str:
-    """One self-contained SVG, `width` units wide and as large as its place; light and dark by the reader's setting.
+    """One self-contained SVG, `width` units wide, scaled to its container; light or dark by the reader's setting.
 
     Raises ValueError for an unknown kind.
     """

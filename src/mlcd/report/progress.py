@@ -1,4 +1,4 @@
-"""Progress of a search and its training on standard error: a line a trial, then the final run."""
+"""Progress of a search and its training on standard error: one line per trial, then the training."""
 
 from typing import TextIO
 
@@ -16,13 +16,13 @@ from mlcd.trial.trial import Failure, Measurement
 from mlcd.units import Usd, format_seconds
 
 _CONFIG, _SPEED, _MONEY, _TIME, _BEST, _BAR = 20, 16, 8, 9, 20, 20
-_FREE = "free: neither spent, promised to running trials, nor reserved for training on the best so far"
+_FREE = "free: neither spent, committed to running trials, nor reserved for training on the best so far"
 
 
 class RunningSteps:
-    """What both kinds of search tell of what runs now: trials one after the other, then the training or verification.
+    """The status of both kinds of search: trials, then the training or verification.
 
-    problem  the run's, where it is known: then the budget, the most trials and the samples can be told, too
+    problem  of the run, if known: adds the budget, the maximum number of trials and the samples
     """
 
     def __init__(self, live: LiveLine, problem: Problem | None, *, step: str, samples: str) -> None:
@@ -32,7 +32,7 @@ class RunningSteps:
         self._started_seconds: float | None = None
 
     def trial_started(self, event: StepStarted, what: str) -> None:
-        """A trial is on its way; the first one is where the clock starts."""
+        """A trial has started; the clock starts with the first."""
         done = event.step.number - 1
         self._trials.tell(done, event.money.elapsed_seconds)
         to_go = None
@@ -44,11 +44,11 @@ class RunningSteps:
         self._show(what, event.money, rate=self._trials.text(f"{self._step}s"), to_go_seconds=to_go)
 
     def chosen(self, plan: Plan | None) -> None:
-        """What will run when the search is over."""
+        """Record what will run after the search."""
         self._expected_seconds = None if plan is None else plan.seconds
 
     def progressed(self, event: RunProgress, what: str) -> None:
-        """The training is so far."""
+        """Show the progress of the training."""
         fraction = min(1.0, max(0.0, event.fraction))
         self._final.tell(fraction, event.money.elapsed_seconds)
         to_go = self._final.seconds_for(1 - fraction)
@@ -61,7 +61,7 @@ class RunningSteps:
         self._show(what, event.money, rate=text, to_go_seconds=to_go, fraction=fraction)
 
     def verifying(self, event: RunProgress, what: str) -> None:
-        """The verification runs: it takes at most as long as planned, whatever is measured."""
+        """Show the progress of the verification; it takes at most the planned time."""
         if event.fraction == 0 or self._started_seconds is None:
             self._started_seconds = event.money.elapsed_seconds
         most = None if self._problem is None else self._problem.verify_seconds
@@ -90,12 +90,12 @@ class RunningSteps:
 class ProgressLines(LiveLine):
     """An observer that writes to `stream`. The caller decides on colour.
 
-    On a terminal what runs now is a line that is drawn anew; elsewhere the final run is told in quarters. Columns
-    for a limit appear where there is that limit and the terminal has room. A name is never cut: a long one takes a line
-    of its own. Written in ASCII where the stream's encoding has no more.
+    On a terminal a status line shows what runs now; elsewhere the training is reported in quarters. Columns for a limit
+    appear if there is that limit and the terminal has room. A name is never cut: a long one gets its own line. Written
+    in ASCII if the stream's encoding has no more.
 
-    replayed  whether a measured table answers: the job's time is then shown instead of samples/s
-    problem   the run's, where it is known: the status then tells more
+    replayed  whether the run replays a measured table: the job's time is then shown instead of samples/s
+    problem   of the run, if known: the status then shows more
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class ProgressLines(LiveLine):
         self._told = -1
 
     def __call__(self, event: Event) -> None:
-        """Shows one event."""
+        """Show one event."""
         match event:
             case StepStarted() if event.step.role is Role.TRIAL:
                 self._started(event)
@@ -200,7 +200,7 @@ class ProgressLines(LiveLine):
         self.wrapped(f"{head}{full * done}{empty * (bar - done)}{tail}")
 
     def _head(self, money: Money) -> tuple[str, ...]:
-        """The columns; their names are written before the first trial."""
+        """The columns; writes their names before the first trial."""
         if self._columns is not None:
             return self._columns
         self._columns = shown = self._fitting(money)
@@ -216,7 +216,7 @@ class ProgressLines(LiveLine):
         return shown
 
     def _fitting(self, money: Money) -> tuple[str, ...]:
-        """The columns that there is room for, the more important ones first."""
+        """The columns that fit, the more important ones first."""
         wanted = [("spent", _MONEY)]
         wanted += [("free", _MONEY)] if money.left is not None else []
         wanted += [("best", _BEST), ("reserved", _MONEY)]
@@ -239,7 +239,7 @@ class ProgressLines(LiveLine):
         if plan is None:
             return " none fits yet"
         number = self._numbers.get(plan.config)
-        name = f"#{number}" if number is not None else str(plan.config)  # a trial of before a resume has no row here
+        name = f"#{number}" if number is not None else str(plan.config)  # a trial from before a resume has no row here
         return f" {short_seconds(plan.seconds):>6} {_usd(plan.usd):>{_MONEY}} {name}"
 
 
@@ -261,5 +261,5 @@ def _one_line(text: str) -> str:
 
 
 def _usd(usd: Usd) -> str:
-    """Short of eight characters as long as the amount allows: no cents from $10,000 on."""
+    """At most eight characters if possible: no cents from $10,000."""
     return f"${usd.dollars:,.0f}" if abs(usd.dollars) >= 9999.5 else str(usd)

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from mlcd.report.page import Cell, Column, PagePart, Table, TableRow
 from mlcd.report.text import Rows
-from mlcd.report.wording import begun_again, plural, sentence
+from mlcd.report.wording import plural, restart_text, sentence
 from mlcd.run.attempt import Ending
 from mlcd.run.findings import Receipt
 from mlcd.run.run import EpochRun, SearchRun
 from mlcd.units import Usd, format_seconds
 
-_PAGE_WORDS = {"run": "training"}  # what a page says in place of a line's first word
+_PAGE_WORDS = {"run": "training"}  # first word of a line -> its word on a page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +35,9 @@ class ReceiptLine:
 
 
 def train_lines(paid: Receipt, *, is_final: bool) -> list[ReceiptLine]:
-    """Search, trainings that were begun again, the training, their total, and what it leaves of the limits."""
+    """Search, restarted trainings, the training, their total, and what remains of the limits."""
     lines = [_line(_search(paid.trials, "trial", paid.failed), paid.search_seconds, paid.search_usd)]
-    lines += [_line(f"training {begun_again(run)}", run.seconds, run.usd) for run in paid.earlier]
+    lines += [_line(f"training {restart_text(run)}", run.seconds, run.usd) for run in paid.earlier]
     if paid.run_seconds is not None:
         word = " (predicted)" if paid.run_is_predicted else " (failed)" if paid.run_failed else ""
         lines.append(_line(f"run{word}", paid.run_seconds, paid.run_usd))
@@ -53,7 +53,7 @@ def serving_lines(record: SearchRun) -> list[ReceiptLine]:
     paid = record.serve_findings.receipt
     lines = [_line(_search(paid.trials, "load test", paid.failed), paid.search_seconds, paid.search_usd)]
     for run in paid.earlier:
-        word = "lost with mlcd" if run.ending is Ending.LOST else "not held"
+        word = "died with mlcd" if run.ending is Ending.LOST else "failed"
         lines.append(_line(f"verification of {run.config}, {word}", run.seconds, run.usd))
     if paid.run_seconds is not None:
         lines.append(_line("verification", paid.run_seconds, paid.run_usd))
@@ -64,7 +64,7 @@ def serving_lines(record: SearchRun) -> list[ReceiptLine]:
 
 
 def serverless_lines(record: EpochRun) -> list[ReceiptLine]:
-    """The training, what of it failed, and what it leaves of the budget."""
+    """The training, the failed part of it, and what remains of the budget."""
     paid = record.serverless_findings.receipt
     lines = [_line("training", paid.training_seconds, paid.total_usd)]
     if record.failed_epochs:

@@ -1,16 +1,16 @@
 """JSON results from types: a result's class gives its keys, its JSON form and its JSON Schema.
 
-Every field of a result class is a key, with the unit of a number in its name; a field that is LEFT_OUT has none. What
-the JSON and the schema make of each type:
+Every field of a result class is a key, with the unit of a number in its name; a field that is LEFT_OUT has none. How
+each type appears in the JSON and the schema:
 
 Usd               a number: US dollars, with all six decimals
 Config            an object: knob to value
 an enumeration    its value
 a tuple           an array; tuple[X, X] has exactly two items
 another class     an object, under $defs in the schema; its docstring is the description
-X | None          null where there is none
-X | LeftOut       a key that is not always there; its default is LEFT_OUT
-Annotated         the text in it says what a key means; Within and Among say which values it may have
+X | None          null if there is none
+X | LeftOut       an optional key; its default is LEFT_OUT
+Annotated         its text describes the key; Within and Among limit the values
 """
 
 import types
@@ -35,7 +35,7 @@ class LeftOut(Enum):
 
 
 LEFT_OUT = LeftOut.LEFT_OUT
-"""The value of a field whose key a result does not have."""
+"""The value of a field whose key is omitted from the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class Among:
-    """The texts, or members of an enumeration, that a key may have: `Annotated[Reason, Among(Reason.A, Reason.B)]`."""
+    """The texts or members of an enumeration that are allowed: `Annotated[Reason, Among(Reason.A, Reason.B)]`."""
 
     members: tuple[str, ...]
 
@@ -69,7 +69,7 @@ MoneyInterval = Annotated[tuple[Money, Money], "95%: low, high"]
 
 
 def copied(cls: type[T], source: object, **more: object) -> T:
-    """A result with the values that `source` has under the same names, and with `more`."""
+    """A result with the values of the same names in `source`, and with `more`."""
     names = [each.name for each in fields(cls) if each.name not in more]  # type: ignore[arg-type]
     return cls(**{name: getattr(source, name) for name in names}, **more)
 
@@ -92,7 +92,7 @@ def result_json(value: Any) -> Any:
         return [result_json(item) for item in value]
     if value is None or isinstance(value, str | bool | int | float):
         return value
-    raise TypeError(f"a {type(value).__name__} has no form in a JSON result")
+    raise TypeError(f"a {type(value).__name__} cannot be part of a JSON result")
 
 
 # ---- the schema
@@ -145,7 +145,7 @@ def _schema(hint: Any, defs: dict[str, Json]) -> Json:
     if isinstance(hint, type) and is_dataclass(hint):
         name = hint.__name__.removesuffix("Json")
         if name not in defs:
-            defs[name] = {}  # it may contain itself
+            defs[name] = {}  # the class may contain itself
             defs[name] = _object(hint, defs)
         return {"$ref": f"#/$defs/{name}"}
     raise TypeError(f"{hint} has no JSON Schema")

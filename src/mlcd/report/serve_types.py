@@ -26,24 +26,24 @@ Reason = Annotated[R, Among(R.BREAKS_SLO, R.BELOW_RATE, R.NOT_VERIFIED, R.DEARER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeLoadJson:
-    """What a load test saw."""
+    """What a load test measured."""
 
-    p50_seconds: Annotated[Seconds, "latency that half of the requests kept"]
+    p50_seconds: Annotated[Seconds, "median latency"]
     p95_seconds: Seconds
     p99_seconds: Seconds
-    requests: Annotated[Count, "sent and ended"]
+    requests: Annotated[Count, "sent and completed"]
     errors: Annotated[Count, "of them"]
-    memory_gib: Annotated[Amount | None, "of the server, at most"]
-    saturated: Annotated[str, "why the load generator may have set the rate; empty where it did not"]
+    memory_gib: Annotated[Amount | None, "peak of the server"]
+    saturated: Annotated[str, "why the load generator may have limited the rate; empty if it did not"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeRejectedJson:
-    """A configuration that was tried and lost."""
+    """A configuration that was tried and rejected."""
 
     config: Knobs
     kind: Reason
-    text: Annotated[str, "why, in words"]
+    text: Annotated[str, "the reason in words"]
     requests_per_second: Annotated[Amount | None, "measured"]
     usd_per_million_requests: Money | None
     load: ServeLoadJson | None
@@ -57,7 +57,7 @@ class ServeGoalJson:
     minimize: Objectives
     slo_percentile: Annotated[int | None, "50, 95 or 99"]
     slo_seconds: Annotated[Seconds | None, "the latency limit"]
-    requests_per_second: Annotated[Amount | None, "the rate to hold"]
+    requests_per_second: Annotated[Amount | None, "the rate to sustain"]
     budget_usd: Annotated[Amount | None, "cap on load tests and verification"]
     deadline_seconds: Annotated[Seconds | None, "cap on load tests and verification"]
 
@@ -67,7 +67,7 @@ class ServeScenarioJson:
     """How the server was loaded."""
 
     scenario: Annotated[str | None, "single-stream, multi-stream, server or offline"]
-    headroom: Annotated[Share | None, "share of the measured rate that is kept free"]
+    headroom: Annotated[Share | None, "share of the measured rate that is not promised"]
     verify_seconds: Annotated[Seconds | None, "how long the choice is verified; 0: not at all"]
 
 
@@ -77,7 +77,7 @@ class ServeChoiceJson:
 
     config: Knobs
     usd_per_hour: Money
-    requests_per_second: Annotated[Amount, "promised: verified, where that was asked for"]
+    requests_per_second: Annotated[Amount, "promised; verified if the job asks for that"]
     measured_requests_per_second: Annotated[Amount, "in its load test"]
     usd_per_million_requests: Money
     verified_seconds: Annotated[Seconds | None, "null: not verified"]
@@ -89,19 +89,19 @@ class ServeModelJson:
     """A known model."""
 
     name: str
-    alike: Annotated[Share, "share of its time in operators they have in common"]
+    alike: Annotated[Share, "share of its time in operators that both have"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeResemblesJson:
-    """Known models that it is like."""
+    """Known models that the model resembles."""
 
     models: tuple[ServeModelJson, ...]
     covered: Annotated[Share, "share of its time in operators that were measured before"]
     confidence: Share
-    word: Annotated[str, "the same as a word"]
+    word: Annotated[str, "the resemblance as a word"]
     unseen_operators: Annotated[tuple[str, ...], "never measured before"]
-    source: Annotated[str, "what is known, and since when"]
+    source: Annotated[str, "source and date of the known models"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class ServeVerificationJson:
 
     config: Knobs
     held: bool
-    message: Annotated[str, "why it did not hold; empty where it did"]
+    message: Annotated[str, "why it failed; empty if it passed"]
     seconds: Seconds
     usd: Money
     load: ServeLoadJson | None
@@ -141,10 +141,10 @@ class ServeFailureJson:
 class ServeMeasuredJson:
     """What a load test measured."""
 
-    requests_per_second: Annotated[Amount, "the most that kept the limit"]
+    requests_per_second: Annotated[Amount, "the highest rate that kept the limit"]
     relative_error: Amount
     startup_seconds: Seconds
-    extended: Annotated[bool, "whether it took longer to be sure"]
+    extended: Annotated[bool, "whether it was extended to become precise"]
     meets_goal: bool
     load: ServeLoadJson | None
 
@@ -168,7 +168,7 @@ class ServeTrialJson:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeDeployedJson:
-    """Of mlcd serve itself: the server that was left running."""
+    """Only from mlcd serve: the server that keeps running."""
 
     address: str
     pid: Count
@@ -178,36 +178,36 @@ class ServeDeployedJson:
 class ServeJson:
     """One run of mlcd serve, as printed by -o json.
 
-    The unit of every number is in its key; money is in US dollars; null means that there is none.
+    The unit of every number is in its key; money is in US dollars; null means none.
     """
 
-    schema: Annotated[Literal[1], "rises when a key goes or changes its meaning"]
-    kind: Annotated[Literal["serve"], "of job: train, serve or serverless"]
+    schema: Annotated[Literal[1], "increases when a key is removed or changes its meaning"]
+    kind: Annotated[Literal["serve"], "kind of job: train, serve or serverless"]
     run_id: Annotated[str, "the name for mlcd show, report and resume"]
     name: Annotated[str, "the job's name"]
     created: Annotated[str, "when the run began, ISO 8601"]
     status: Annotated[Status, "how it ended"]
     exit_code: Annotated[Count, "the command line's exit code for this status"]
     cloud: Annotated[str, "resources.infra"]
-    nominal_prices: Annotated[bool, "true where nobody is charged"]
-    strategy: Annotated[str, "with its options"]
-    seed: Annotated[Count, "of every random choice"]
+    nominal_prices: Annotated[bool, "true if nobody is charged"]
+    strategy: Annotated[str, "name with its options"]
+    seed: Annotated[Count, "seed of every random choice"]
     version: Annotated[str, "of mlcd"]
     model: Annotated[str | None, "the ONNX file"]
     goal: Annotated[ServeGoalJson, "what was asked"]
     load: Annotated[ServeScenarioJson, "how the server was loaded"]
     configurations: Annotated[Count, "size of the space"]
-    untried: Annotated[Count, "of them, that were not tried"]
+    untried: Annotated[Count, "configurations that were not tried"]
     stopped: Annotated[str, "why the search ended"]
     choice: Annotated[ServeChoiceJson | None, "what is recommended"]
-    nearest: Annotated[ServeRejectedJson | None, "where nothing meets the goal: what comes nearest"]
+    nearest: Annotated[ServeRejectedJson | None, "the nearest miss, if nothing meets the goal"]
     ways_out: Annotated[tuple[str, ...], "limits under which something would fit"]
-    resembles: Annotated[ServeResemblesJson | None, "known models that it is like"]
+    resembles: Annotated[ServeResemblesJson | None, "known models that the model resembles"]
     receipt: Annotated[ServeReceiptJson, "what it took"]
     trials: Annotated[tuple[ServeTrialJson, ...], "every load test, in order"]
-    why_not: Annotated[tuple[ServeRejectedJson, ...], "every configuration that was tried and lost"]
+    why_not: Annotated[tuple[ServeRejectedJson, ...], "every configuration that was tried and rejected"]
     notes: Annotated[tuple[str, ...], "what a reader should know"]
-    deployed: Annotated[
-        ServeDeployedJson | LeftOut | None, "of mlcd serve itself: the server that was left running"
-    ] = LEFT_OUT
-    written: Annotated[tuple[str, ...] | LeftOut, "of mlcd serve itself: the files that were written"] = LEFT_OUT
+    deployed: Annotated[ServeDeployedJson | LeftOut | None, "only from mlcd serve: the server that keeps running"] = (
+        LEFT_OUT
+    )
+    written: Annotated[tuple[str, ...] | LeftOut, "only from mlcd serve: the files that were written"] = LEFT_OUT

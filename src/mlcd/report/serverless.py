@@ -1,4 +1,4 @@
-"""What a training on functions says: how it ended, its epochs, its receipt, and whether instances had been better."""
+"""A training on functions as text: how it ended, epochs, receipt, and whether an instance would have been better."""
 
 from mlcd.report.origin import origin, origin_lines
 from mlcd.report.receipt_lines import serverless_lines
@@ -10,11 +10,11 @@ from mlcd.trial.outcome import Status
 from mlcd.units import format_seconds
 
 _HEADLINES = {
-    Status.RUNNING: "Not finished: `mlcd resume {run}` goes on.",
-    Status.INTERRUPTED: "Interrupted: `mlcd resume {run}` goes on.",
+    Status.RUNNING: "Not finished. Continue with: mlcd resume {run}",
+    Status.INTERRUPTED: "Interrupted. Continue with: mlcd resume {run}",
     Status.DONE: "Trained to the target.",
     Status.OVERRAN: "Trained to the target, past the deadline.",
-    Status.INFEASIBLE: "Nothing was started: the limits do not pay for a training.",
+    Status.INFEASIBLE: "Nothing was started: no training fits the limits.",
     Status.NOTHING_FITS: "The target loss was not reached.",
     Status.ALL_FAILED: "Every epoch failed.",
     Status.RUN_FAILED: "The training failed.",
@@ -22,7 +22,7 @@ _HEADLINES = {
 
 
 def headline(record: EpochRun) -> str:
-    """How it ended."""
+    """How the run ended."""
     return _HEADLINES[record.status].format(run=record.run_id)
 
 
@@ -38,7 +38,7 @@ def goal_text(record: EpochRun) -> str:
 
 
 def instances_text(record: EpochRun) -> str:
-    """Whether plain instances had been better, and by how much; empty where that is not known."""
+    """Whether a plain instance would have been better, and by how much; empty if unknown."""
     found = record.serverless_findings
     if not found.is_target_reached or not record.instances:
         return ""
@@ -67,7 +67,7 @@ def serverless_verdict(record: EpochRun, *, width: int | None = None, colour: bo
     if record.stopped:
         items.append(Line(f"Ended: {record.stopped}."))
     if record.smallest_budget is not None:
-        items.append(Line(f"The smallest budget that would do, as far as can be told: {record.smallest_budget}."))
+        items.append(Line(f"Estimated smallest sufficient budget: {record.smallest_budget}."))
     if record.epoch_steps:
         items += [Line(), Line("Epochs", Style.HEADING), *_epochs(record), Line(), *_receipt(record)]
     if text := instances_text(record):
@@ -78,7 +78,7 @@ def serverless_verdict(record: EpochRun, *, width: int | None = None, colour: bo
 
 
 def epoch_cells(done: Epoch | FailedEpoch) -> list[str]:
-    """Its number, what of the samples it has, and its fleet."""
+    """Its number, its share of the samples, and its fleet."""
     fleet = done.fleet
     return [str(done.number), f"{fleet.share:.0%}", str(fleet.functions), f"{fleet.memory_mb:,} MB"]
 

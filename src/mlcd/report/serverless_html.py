@@ -13,7 +13,7 @@ _HEADS = ">epoch|>samples|>functions|>memory|>loss|>time|>money|>fetch|>compute|
 
 
 def serverless_html(record: EpochRun) -> str:
-    """The page, whole: no script, nothing loaded from elsewhere, every value escaped."""
+    """The whole page: no script, nothing loaded from elsewhere, every value escaped."""
     word, meaning = origin(record)
     page = Page(
         name=record.problem.name,

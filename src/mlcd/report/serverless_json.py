@@ -22,7 +22,7 @@ from mlcd.trial.epoch import Epoch, Phase
 
 
 def serverless_json(record: EpochRun) -> Json:
-    """The whole run, ready for json.dumps; the command line's `-o json`."""
+    """The whole run, ready for json.dumps: the output of `-o json`."""
     return cast(Json, result_json(_result(record)))
 
 

@@ -26,7 +26,7 @@ def serverless_picture(record: EpochRun, *, width: float = 860.0) -> str:
         description=_say(record),
     )
     if not epochs:
-        empty(drawing, width, _HEIGHT, "No epoch came to its end.")
+        empty(drawing, width, _HEIGHT, "No epoch was completed.")
         return drawing.render()
     items: list[tuple[str, str, int | str]] = [
         ("functions", "spent", "box"),
@@ -75,7 +75,7 @@ def _fleets(drawing: Drawing, epochs: tuple[Epoch, ...], plot: Box) -> None:
 
 
 def _losses(drawing: Drawing, record: EpochRun, area: Box, *, over: str) -> None:
-    points = _course(record, over)
+    points = _loss_points(record, over)
     target = record.problem.target_loss
     values = [loss for _, loss, _ in points]
     shown = [*values, target] if target > 0 else values
@@ -96,8 +96,8 @@ def _losses(drawing: Drawing, record: EpochRun, area: Box, *, over: str) -> None
         drawing.mark(0, across(x), up(loss), "mark f-s0", title, radius=4)
 
 
-def _course(record: EpochRun, over: str) -> list[tuple[float, float, str]]:
-    """(time or money so far, loss, words) after each epoch; failed epochs count in what went by."""
+def _loss_points(record: EpochRun, over: str) -> list[tuple[float, float, str]]:
+    """(time or money so far, loss, text) after each epoch; time and money of failed epochs count."""
     points = []
     for row, total in zip(record.epoch_steps, record.serverless_findings.totals, strict=True):
         done, seconds, dollars = row.epoch, total.seconds, total.usd.dollars

@@ -1,4 +1,4 @@
-"""Progress of a training on functions on standard error: loss against time and money, a line an epoch."""
+"""Progress of a training on functions on standard error: loss against time and money, one line per epoch."""
 
 import math
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ _COLUMNS = {
     "left": (1, ">", 10),
     _TO_TARGET: (2, "<", 24),
 }
-"""The space before a column, its alignment and its width."""
+"""Column -> the space before it, its alignment and its width."""
 
 
 class EpochProgress(LiveLine):
-    """An observer that writes to `stream`. The bar is how far the loss has come from its first value to the target."""
+    """An observer that writes to `stream`. The bar shows the progress of the loss towards the target."""
 
     def __init__(self, stream: TextIO, target_loss: float, color: bool | None = None) -> None:
         super().__init__(stream, color)
@@ -39,7 +39,7 @@ class EpochProgress(LiveLine):
         self._columns = _fitting(self.limit)
 
     def __call__(self, event: Event) -> None:
-        """Shows one event."""
+        """Show one event."""
         match event:
             case StepStarted():
                 self._started(event)
@@ -61,12 +61,14 @@ class EpochProgress(LiveLine):
                 spent=event.money.spent,
                 budget=None if event.money.left is None else event.money.spent + event.money.left,
                 rate=self._epochs.text("epochs"),
-                to_go_seconds=None if self._loss is None else self._way.seconds_for(1 - self._come(self._loss)),
+                to_go_seconds=None
+                if self._loss is None
+                else self._way.seconds_for(1 - self._loss_progress(self._loss)),
             )
         )
 
-    def _come(self, loss: float) -> float:
-        """The part of the way from the first loss to the target; of a loss that falls by a constant factor an epoch."""
+    def _loss_progress(self, loss: float) -> float:
+        """Progress from the first loss to the target, from 0 to 1, if the loss falls by a constant factor per epoch."""
         first, target = self._first, self._target
         if first is None or first <= target:
             return 1.0
@@ -95,7 +97,7 @@ class EpochProgress(LiveLine):
             return
         self._loss = done.loss
         self._first = done.loss if self._first is None else max(self._first, done.loss)
-        self._way.tell(self._come(done.loss), money.elapsed_seconds)
+        self._way.tell(self._loss_progress(done.loss), money.elapsed_seconds)
         self._row({**cells, _TO_TARGET: self._bar(done.loss)})
 
     def _row(self, cells: Mapping[str, str], loss: Style = Style.PLAIN) -> None:
@@ -117,7 +119,7 @@ class EpochProgress(LiveLine):
 
 
 def _fitting(limit: int | None) -> dict[str, tuple[int, str, int]]:
-    """The columns that there is room for: the bar gives way first, then what is left, then the part of the samples."""
+    """The columns that fit. The bar is dropped first, then what is left, then the share of the samples."""
     columns = dict(_COLUMNS)
     if limit is None:
         return columns

@@ -1,4 +1,4 @@
-"""A serving run in words: the choice, what it was verified to hold, the receipt, and why each other one lost."""
+"""A serving run as text: the choice, its verified rate, the receipt, and why each other one was rejected."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ def serving_verdict(record: SearchRun, *, width: int | None = None, colour: bool
 
 
 def headline(record: SearchRun) -> list[str]:
-    """What came of it; the second line is the answer itself."""
+    """The goal and the result; the second line is the answer itself."""
     return texts(_answer(record))
 
 
@@ -29,29 +29,31 @@ def _answer(record: SearchRun) -> list[Item]:
     trials = plural(len(record.trials), "load test")
     if not record.status.is_final:
         state = "Interrupted" if record.status is Status.INTERRUPTED else "Not finished"
-        return [asked, Line(f"{state} after {trials}. Go on with: mlcd resume {record.run_id}")]
+        return [asked, Line(f"{state} after {trials}. Continue with: mlcd resume {record.run_id}")]
     if record.status is Status.INFEASIBLE:
-        return [asked, Line("Nothing can fit these limits: no load test was started."), *_ways_out(record)]
+        return [asked, Line("Nothing fits these limits: no load test was started."), *_ways_out(record)]
     if record.status is Status.ALL_FAILED:
         return [asked, Line(f"Every load test failed ({len(record.trials)} of {len(record.trials)}).")]
     found = record.serve_findings
     if found.choice is not None:
         return [asked, Line(f"Serve with: {found.choice.config}", Style.ANSWER), *_measured(record, found.choice)]
-    said = f"None of the configurations that were tried ({len(record.trials)}) meets it."
+    text = f"None of the tried configurations ({len(record.trials)}) meets the goal."
     failed = [attempt for attempt in record.earlier if attempt.ending is Ending.MOVED]
     if failed:
-        said = f"None that met it in its load test held it in its verification ({len(failed)} tried)."
+        text = (
+            f"Every configuration that met the goal in its load test failed its verification ({len(failed)} verified)."
+        )
     miss = found.nearest_miss
     near = [Line(f"Nearest: {miss.subject}, {miss.text}")] if miss else []
-    return [asked, Line(said), *near, *_ways_out(record)]
+    return [asked, Line(text), *near, *_ways_out(record)]
 
 
 def goal_text(record: SearchRun) -> str:
     """`most requests per dollar with p99 within 50 ms`."""
     goal = record.problem.goal
-    words = {"cost": "most requests per dollar", "time": "most requests a second"}[str(goal.minimize)]
+    words = {"cost": "most requests per dollar", "time": "most requests per second"}[str(goal.minimize)]
     if goal.rate is not None:
-        words = f"cheapest that holds {goal.rate:g} requests/s"
+        words = f"cheapest at {goal.rate:g} requests/s"
     limits = [f"p{goal.slo.percentile} within {latency_text(goal.slo.seconds)}"] if goal.slo else []
     text = f"{words} with {limits[0]}" if limits else words
     if goal.budget is not None:
@@ -89,13 +91,13 @@ def _measured(record: SearchRun, choice: ServingChoice) -> list[Item]:
         free = 1 - choice.requests_per_second / choice.measured_requests_per_second
         if record.problem.goal.rate is None and free > 0:
             held = speed_text(choice.measured_requests_per_second)
-            rows[0][1] += f"   ({free:.0%} of the {held} measured are kept free)"
-    doubt = [Line(f"  It may serve more: {load.saturated}.")] if load.saturated else []
+            rows[0][1] += f"   ({free:.0%} of the measured {held} is kept as headroom)"
+    doubt = [Line(f"  The true rate may be higher: {load.saturated}.")] if load.saturated else []
     return [Rows(rows=rows, align="<<", indent=2, has_heads=False), Line(f"  {how}"), *doubt]
 
 
 def format_how(record: SearchRun, choice: ServingChoice) -> str:
-    """How a rate that was not verified was measured."""
+    """How an unverified rate was measured."""
     scenario = record.serving.scenario if record.serving else "server"
     return f"({scenario}; {choice.load.requests:,} requests); not verified"
 
@@ -109,7 +111,9 @@ def _known(record: SearchRun) -> list[Item]:
     lines.append(f"{alike.covered:.0%} of its time is in operators that were measured before ({alike.source}).")
     if alike.unseen:
         more = f" and {len(alike.unseen) - 8} more" if len(alike.unseen) > 8 else ""
-        lines.append(f"Never seen before: {', '.join(alike.unseen[:8])}{more}; the search needs more trials for that.")
+        lines.append(
+            f"Never measured before: {', '.join(alike.unseen[:8])}{more}; the search needs more trials for that."
+        )
     return [Line(text, is_wrapped=True) for text in lines]
 
 
@@ -144,5 +148,5 @@ def _more(record: SearchRun) -> list[Item]:
     lines = [f"The search ended: {record.stopped}."] if record.stopped else []
     lines += [f"Note: {note}" for note in (record.serving.notes if record.serving else ())]
     if record.trials:
-        lines.append(f"Again: mlcd show {record.run_id}; as a page: mlcd report {record.run_id}")
+        lines.append(f"Show again: mlcd show {record.run_id}; as a page: mlcd report {record.run_id}")
     return [Line(line) for line in lines]

@@ -12,7 +12,7 @@ from mlcd.units import format_seconds
 
 
 def serving_html(record: SearchRun) -> str:
-    """The page, whole: no script, nothing loaded from elsewhere, every value escaped."""
+    """The whole page: no script, nothing loaded from elsewhere, every value escaped."""
     choice, lines = record.serve_findings.choice, headline(record)
     word, meaning = origin(record)
     page = Page(
@@ -57,7 +57,7 @@ def _why_not(record: SearchRun) -> Table:
         ]
         for entry in record.serve_findings.rejected
     ]
-    return plain_table("Why not the others", "configuration|>requests/s|>$ per million|why", rows)
+    return plain_table("Why the others were rejected", "configuration|>requests/s|>$ per million|why", rows)
 
 
 def _known(record: SearchRun) -> Table | None:
@@ -69,5 +69,5 @@ def _known(record: SearchRun) -> Table | None:
         f"{alike.covered:.0%} of its time is in operators that were measured before ({alike.source}): {alike.word}."
     ]
     if alike.unseen:
-        after.append(f"Never seen before: {', '.join(alike.unseen)}.")
+        after.append(f"Never measured before: {', '.join(alike.unseen)}.")
     return plain_table("Known models that it resembles", "model|>alike", rows, after=after)

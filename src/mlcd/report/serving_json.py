@@ -28,7 +28,7 @@ from mlcd.trial.trial import Failure, Load, Measurement
 
 
 def serving_json(record: SearchRun) -> Json:
-    """The whole run, ready for json.dumps; `mlcd serve -o json`."""
+    """The whole run, ready for json.dumps: the output of `mlcd serve -o json`."""
     return cast(Json, result_json(_result(record)))
 
 

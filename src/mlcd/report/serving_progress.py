@@ -1,4 +1,4 @@
-"""Progress of a serving run on standard error: a line a load test, then the verification."""
+"""Progress of a serving run on standard error: one line per load test, then the verification."""
 
 import math
 from typing import TextIO
@@ -18,9 +18,9 @@ from mlcd.units import format_seconds
 
 
 class ServingProgress(LiveLine):
-    """An observer that writes to `stream`: what is tried and why, what it held, and what it would cost.
+    """An observer that writes to `stream`: what is tried and why, its rate, and its cost.
 
-    problem  the run's, where it is known: the status on a terminal then tells more
+    problem  of the run, if known: the status on a terminal then shows more
     """
 
     def __init__(
@@ -31,11 +31,11 @@ class ServingProgress(LiveLine):
         self._steps = RunningSteps(self, problem, step="test", samples="")
 
     def __call__(self, event: Event) -> None:
-        """Shows one event."""
+        """Show one event."""
         match event:
             case StepStarted() if event.step.role is Role.TRIAL:
                 self.wrapped(f"{event.step.number:>3} {event.step.config}")
-                self._said(event.step.reason)
+                self._detail(event.step.reason)
                 self._steps.trial_started(event, f"Load test {event.step.number}")
             case StepEnded() if event.step.role is Role.TRIAL:
                 self.hide()
@@ -44,7 +44,7 @@ class ServingProgress(LiveLine):
                     found = f"{self._result(trial)}; {event.money.spent} spent{self._best(event.incumbent)}"
                     self.wrapped(f"      {found}")
                 else:
-                    self._said(" ".join(f"{trial.kind}: {trial.message}".split()), Style.BAD)
+                    self._detail(" ".join(f"{trial.kind}: {trial.message}".split()), Style.BAD)
             case SearchEnded():
                 self.hide()
                 self.wrapped(f"Search ended: {event.stopped}" if event.stopped else "Search ended.")
@@ -62,7 +62,7 @@ class ServingProgress(LiveLine):
         self.hide()
         self.line(f"      done after {format_seconds(event.money.elapsed_seconds)} in all")
 
-    def _said(self, text: str, style: Style = Style.DIM) -> None:
+    def _detail(self, text: str, style: Style = Style.DIM) -> None:
         self.line((f"      {shortened(text, self.width - 6, '...')}", style))
 
     def _result(self, trial: Measurement) -> str:

@@ -1,4 +1,4 @@
-"""Speed or job time over nodes, a curve a type, with the search's path: as the paper's Figs. 9a and 15."""
+"""Speed or job time over nodes, one curve per type, with the search's path: like the paper's Figs. 9a and 15."""
 
 from collections.abc import Mapping
 

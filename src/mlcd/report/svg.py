@@ -1,4 +1,4 @@
-"""Drawing SVG: a page that collects shapes and gives one self-contained, accessible picture, light and dark."""
+"""SVG drawing: collects shapes into one self-contained, accessible picture, light and dark."""
 
 import math
 from collections.abc import Sequence
@@ -76,7 +76,7 @@ STYLE = (
 
 
 def number(value: float) -> str:
-    """A coordinate in tenths. Raises ValueError for what is not finite: no picture has NaN in it."""
+    """A coordinate with one decimal. Raises ValueError if it is not finite: no picture contains NaN."""
     if not math.isfinite(value):
         raise ValueError("a coordinate must be finite")
     text = f"{value:.1f}"
@@ -97,7 +97,7 @@ class Drawing:
         )
 
     def rect(self, box: Box, css: str, title: str = "") -> None:
-        """A filled rectangle; nothing where it has no area."""
+        """A filled rectangle; nothing if it has no area."""
         if box.right > box.left and box.bottom > box.top:
             shape = (
                 f'<rect class="{css}" x="{number(box.left)}" y="{number(box.top)}"'
@@ -128,7 +128,7 @@ class Drawing:
         self._parts.append(_titled(shape, "circle", title))
 
     def mark(self, shape: int, x: float, y: float, css: str, title: str = "", *, radius: float = 5.0) -> None:
-        """A point: circle, square, triangle, diamond, triangle down or pentagon, told apart without colour too."""
+        """A point: circle, square, triangle, diamond, triangle down or pentagon, distinguishable without colour."""
         if shape % SERIES == 0:
             self.circle(x, y, radius, css, title)
             return

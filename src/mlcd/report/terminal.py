@@ -1,10 +1,10 @@
-"""What a stream can show: its width, colour, live lines, more than ASCII. Decided here and nowhere else."""
+"""What a stream supports: width, colour, live lines, more than ASCII. Decided only here."""
 
 import os
 from typing import TextIO
 
 LEAST_COLUMNS = 20
-"""A narrower terminal is written to as if it had so many columns."""
+"""A narrower terminal is treated as if it had this many columns."""
 
 
 def wants_colour(stream: TextIO) -> bool:
@@ -18,12 +18,12 @@ def wants_colour(stream: TextIO) -> bool:
 
 
 def is_live(stream: TextIO) -> bool:
-    """Whether a line that was written can be written anew: a terminal that is not a dumb one."""
+    """Whether written lines can be redrawn: on a terminal that is not dumb."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def columns(stream: TextIO) -> int | None:
-    """What COLUMNS says, else the terminal's width; None where neither limits a line."""
+    """COLUMNS if set, else the terminal's width; None if neither limits a line."""
     given = os.environ.get("COLUMNS", "")
     if given.isdigit() and int(given) > 0:
         return max(LEAST_COLUMNS, int(given))
@@ -37,7 +37,7 @@ def columns(stream: TextIO) -> int | None:
 
 
 def is_plain(stream: TextIO) -> bool:
-    """Whether the stream's encoding has no more than ASCII's characters."""
+    """Whether the stream's encoding is limited to ASCII."""
     try:
         "±▲█░…".encode(getattr(stream, "encoding", None) or "utf-8")
     except (UnicodeEncodeError, LookupError):

@@ -1,4 +1,4 @@
-"""Text for people: lines and tables with a meaning, laid out by rich for a width, with or without colour."""
+"""Text output: styled lines and tables, laid out by rich for a width, with or without colour."""
 
 import io
 import re
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 WIDTH = 100
-"""Longer sentences are wrapped even where nothing limits a line."""
+"""Wrapped lines are at most this wide even without a terminal limit."""
 
-_LEAST_TEXT = 10  # characters that a wrapped column of words keeps, and the last one below
+_LEAST_TEXT = 10  # least width of a wrapped column; below, of the last one
 _LEAST_LAST = 24
 _LEAST_GAP = 2
 
@@ -23,7 +23,7 @@ _LAST_STYLE = re.compile(r"\x1b\[[0-9;]*m$")
 
 
 class Style(StrEnum):
-    """What a line is; the value is how rich shows it."""
+    """The role of a line; the value is its style in rich."""
 
     PLAIN = ""
     HEADING = "bold"
@@ -36,10 +36,10 @@ class Style(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line, wrapped where it is too long for the terminal.
+    """One line, wrapped if it is too long for the terminal.
 
-    hang      how much further than the first the next lines are indented
-    is_wrapped  whether it is wrapped at WIDTH even where nothing limits a line
+    hang      extra indent of the lines after the first
+    is_wrapped  whether it is wrapped at WIDTH even without a terminal limit
     is_drawn  whether it is part of a drawing, which must not be wrapped
     """
 
@@ -52,15 +52,15 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """A table. Where it is too wide, text is wrapped in its column; where that is not enough, rows become blocks.
+    """A table. If it is too wide, text is wrapped in its column; if that is not enough, rows become blocks.
 
-    align         `<` or `>` a column; what is aligned to the right is never wrapped
+    align         `<` or `>` for each column; right-aligned columns are never wrapped
     has_heads     whether the first row has the columns' names
-    is_wrapped    whether its last column is wrapped at WIDTH even where nothing limits a line
-    marks         the styles of the first cells, one a row
-    notes         a remark a row, "" for none: below its row, or beside it where `notes_beside` and there is room
+    is_wrapped    whether its last column is wrapped at WIDTH even without a terminal limit
+    marks         the styles of the first cells, one per row
+    notes         a remark per row, "" for none: below its row, or beside it if `notes_beside` and it fits
     notes_indent  of a remark below its row
-    titles        how many of the first cells name a row where rows become blocks
+    titles        how many first cells name a row if rows become blocks
     """
 
     rows: Sequence[Sequence[str]]
@@ -88,7 +88,7 @@ def texts(items: Sequence[Item]) -> list[str]:
 
 
 def paragraphs(parts: Sequence[Sequence[Item]]) -> list[Item]:
-    """The parts with an empty line between them; empty parts are left out."""
+    """The parts with an empty line between them; empty parts are omitted."""
     made: list[Item] = []
     for part in parts:
         if part and made:
@@ -100,7 +100,7 @@ def paragraphs(parts: Sequence[Sequence[Item]]) -> list[Item]:
 def rendered(items: Sequence[Item], *, width: int | None = None, colour: bool = False) -> str:
     """The text without a newline at its end; no line is longer than `width`.
 
-    width  None where nothing limits a line, as in a file
+    width  None: no limit, as in a file
     """
     console = _console(colour)
     for item in map(_printable, items):
@@ -111,7 +111,7 @@ def rendered(items: Sequence[Item], *, width: int | None = None, colour: bool = 
 
 
 def _stripped(line: str) -> str:
-    """The line without spaces at its end, those before the last change of style too."""
+    """The line without trailing spaces, also those before the last change of style."""
     body, styles = line.rstrip(" "), ""
     while found := _LAST_STYLE.search(body):
         styles, body = found[0] + styles, body[: found.start()].rstrip(" ")
@@ -119,7 +119,7 @@ def _stripped(line: str) -> str:
 
 
 def _printable(item: Item) -> Item:
-    """The item without anything that would move the cursor or change a terminal's colours."""
+    """The item without characters that would move the cursor or change the colours of a terminal."""
     if isinstance(item, Line):
         return replace(item, text=_shown(item.text))
     rows = [[_shown(cell) for cell in row] for row in item.rows]
@@ -181,7 +181,7 @@ def _table(table: Rows, width: int | None) -> Iterator["RenderableType"]:
     if limit is None or gaps + sum(natural) <= limit:
         yield from _grid(table, natural, limit or WIDTH)
         return
-    if width is None:  # the last column gives way, the others keep their widths
+    if width is None:  # the last column shrinks, the others keep their widths
         natural[-1] = max(_LEAST_LAST, limit - gaps - sum(natural[:-1]))
         yield from _grid(table, natural, limit)
         return
@@ -196,7 +196,7 @@ def _table(table: Rows, width: int | None) -> Iterator["RenderableType"]:
 
 
 def _squeezed(table: Rows, natural: Sequence[int], room: int) -> list[int]:
-    """Widths that fit in `room`, the widest columns narrowed first; none where their words do not fit."""
+    """Widths that fit in `room`, the widest columns narrowed first; empty if their words do not fit."""
     least = [_least(table, at, wide) for at, wide in enumerate(natural)]
     if sum(least) > room:
         return []
@@ -208,7 +208,7 @@ def _squeezed(table: Rows, natural: Sequence[int], room: int) -> list[int]:
 
 
 def _least(table: Rows, at: int, natural: int) -> int:
-    """The fewest characters that a column does with."""
+    """The least width of a column."""
     body = table.rows[1:] if table.has_heads else table.rows
     head = max(map(len, table.rows[0][at].split()), default=0) if table.has_heads else 0
     if table.align[at] == ">":
@@ -219,7 +219,7 @@ def _least(table: Rows, at: int, natural: int) -> int:
 
 
 def _grid(table: Rows, widths: Sequence[int], limit: int) -> Iterator["RenderableType"]:
-    """Columns side by side; remarks cut the table into pieces of the same widths."""
+    """Columns side by side; remarks split the table into pieces of the same widths."""
     from rich.text import Text  # noqa: PLC0415 - only what prints needs it
 
     if not any(table.notes):
@@ -258,7 +258,7 @@ def _drawn(table: Rows, widths: Sequence[int], which: range, beside: str = "") -
 
 
 def _blocks(table: Rows, limit: int) -> Iterator["RenderableType"]:
-    """A block a row: its first cell, then the others with their columns' names, as many on a line as fit."""
+    """One block per row: its first cell, then the others with their column names, as many per line as fit."""
     from rich.text import Text  # noqa: PLC0415 - only what prints needs it
 
     heads, body = (table.rows[0], table.rows[1:]) if table.has_heads else ([""] * len(table.align), table.rows)

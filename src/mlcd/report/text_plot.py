@@ -1,4 +1,4 @@
-"""Speed (or job time) over nodes in characters: braille curves between the measured points, one mark a type."""
+"""Speed (or job time) over nodes in characters: braille curves between the measured points, one mark per type."""
 
 import math
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
 
 def text_plot(record: SearchRun, *, width: int = 72, height: int = 11, plain: bool = False) -> tuple[str, ...]:
-    """At most `height` + 4 lines; none where nothing was measured. `plain` keeps to ASCII.
+    """At most `height` + 4 lines; empty if nothing was measured. `plain` uses only ASCII.
 
     The x axis is log2 of the nodes. The choice is a star; failures are crosses on the line below the plot.
     """
@@ -58,7 +58,7 @@ def text_plot(record: SearchRun, *, width: int = 72, height: int = 11, plain: bo
 
 
 def _named(types: list[str], width: int) -> list[str]:
-    """The first types, as many as a legend of one line has room for."""
+    """As many of the first types as fit a one-line legend."""
     room = width - 30
     named: list[str] = []
     for instance in types:

@@ -24,7 +24,7 @@ Tick = tuple[float, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """A value's place on the page: `low` at `start`, `high` at `end`, evenly or by logarithm."""
+    """Maps values to coordinates: `low` to `start`, `high` to `end`, linear or logarithmic."""
 
     low: float
     high: float
@@ -34,7 +34,7 @@ class Scale:
 
     def __post_init__(self) -> None:
         if not self.low < self.high or (self.log and not self.low > 0):
-            raise ValueError("a scale runs from a lower to a higher value, above 0 where it is logarithmic")
+            raise ValueError("a scale needs low < high, and low above 0 if it is logarithmic")
 
     def __call__(self, value: float) -> float:
         """The coordinate; values outside stay outside."""
@@ -46,7 +46,7 @@ class Scale:
 
 
 def fitted_scale(values: Sequence[float], start: float, end: float, *, spread_for_log: float, floor: bool) -> Scale:
-    """A scale over positive `values` with some air; logarithmic where they spread more than `spread_for_log` times.
+    """A scale over positive `values` with a margin; logarithmic if max / min exceeds `spread_for_log`.
 
     floor  whether a linear scale begins at 0
     """
@@ -65,7 +65,7 @@ def number_ticks(scale: Scale, count: int = 6) -> tuple[Tick, ...]:
 
 
 def plain_number(value: float) -> str:
-    """`1,200`, `0.5`, `0`: all its digits and no more."""
+    """`1,200`, `0.5`, `0`: all digits, no trailing zeros."""
     return f"{value:,.6f}".rstrip("0").rstrip(".") or "0"
 
 

@@ -11,11 +11,11 @@ from mlcd.run.run import SearchRun
 from mlcd.trial.plan import Plan
 from mlcd.units import Usd, format_seconds
 
-_FAR = 4.0  # a limit so many times beyond all deployments is named, and not drawn
+_FAR_LIMIT_FACTOR = 4.0  # a limit this many times beyond all deployments is named but not drawn
 
 
 def tradeoff_picture(record: SearchRun, width: float) -> str:
-    """The SVG. Shaded is what the search left no room for; whiskers reach to the assured upper bound."""
+    """The SVG. Shaded areas are beyond the limits that remain after the search; whiskers reach to the upper bound."""
     height = 440.0 if width > 560 else 400.0
     found = record.train_findings
     plans, front = found.measured, found.pareto
@@ -49,9 +49,9 @@ def tradeoff_picture(record: SearchRun, width: float) -> str:
     shown = (*plans, *untried)
     monies = [u.dollars for p in shown for u in (p.usd, p.worst_usd)]
     times = [s for p in shown for s in (p.seconds, p.worst_seconds)]
-    if usd_left is not None and 0 < usd_left.dollars < _FAR * max(monies):
+    if usd_left is not None and 0 < usd_left.dollars < _FAR_LIMIT_FACTOR * max(monies):
         monies += [usd_left.dollars, usd_left.dollars * 1.15]
-    if seconds_left is not None and 0 < seconds_left < _FAR * max(times):
+    if seconds_left is not None and 0 < seconds_left < _FAR_LIMIT_FACTOR * max(times):
         times += [seconds_left, seconds_left * 1.15]
     up = fitted_scale(monies, height - 48, top, spread_for_log=12, floor=False)
     up_ticks = money_ticks(up, 6)

@@ -46,14 +46,15 @@ class TrainAttemptJson:
 
     instance: Annotated[str, "where it ran"]
     nodes: Annotated[Number, "on how many"]
-    batch: Annotated[Number | None, "the global batch, where it is chosen"]
+    batch: Annotated[Number | None, "the global batch, if it is chosen"]
     ending: Annotated[
-        Ending, "stopped: at the budget's end; begun again after: lost (mlcd died), restarted (nodes went), moved"
+        Ending,
+        "stopped: at the end of the budget; restarted after: lost (mlcd died), restarted (nodes were lost), moved",
     ]
     message: Annotated[str, "why"]
     seconds: Annotated[Seconds, "until it ended"]
     usd: Annotated[Money, "what it cost"]
-    reached_samples: Annotated[Amount, "how far the training was saved"]
+    reached_samples: Annotated[Amount, "samples up to which the training is saved"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,7 @@ class TrainPlanJson:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainLearnedJson:
-    """How good the model was after so many samples."""
+    """The metric of the model after a number of samples."""
 
     samples: Annotated[Amount, "of the whole training so far"]
     metric: Annotated[float, "as the job reported it"]
@@ -84,10 +85,10 @@ class TrainMeasuredJson:
     relative_error: Annotated[Amount, "standard error of log speed"]
     iterations: Annotated[Number, "measured after warm-up"]
     startup_seconds: Annotated[Seconds, "from the order to the first sample"]
-    extended: Annotated[bool, "whether it was stretched to get precise"]
+    extended: Annotated[bool, "whether it was extended to become precise"]
     utilisation: Annotated[Amount | None, "share of the processors in use"]
-    noise_scale: Annotated[Amount | None, "of the gradients, in samples, where it was measured"]
-    learned: Annotated[tuple[TrainLearnedJson, ...], "how good the model was, where the job has a target"]
+    noise_scale: Annotated[Amount | None, "of the gradients, in samples, if measured"]
+    learned: Annotated[tuple[TrainLearnedJson, ...], "the metric over samples, if the job has a target"]
     run_seconds: Annotated[Seconds, "expected time of the whole training there"]
     run_usd: Annotated[Money, "expected cost of the whole training there"]
     run_worst_seconds: Annotated[Seconds, "its upper bound"]
@@ -107,15 +108,15 @@ class TrainTrialJson:
     """One trial; measured or failure is null."""
 
     number: Annotated[Number, "from 1"]
-    round: Annotated[Count, "trials of one round ran side by side"]
+    round: Annotated[Count, "trials of one round ran in parallel"]
     config: Knobs
     attempt: Annotated[Number, "of this configuration"]
     reason: Annotated[str, "why it was tried"]
     usd_per_hour: Annotated[Money, "of the whole configuration"]
-    authorised_usd: Annotated[Money, "the most it could cost"]
-    authorised_seconds: Annotated[Seconds, "the longest it could take"]
+    authorised_usd: Annotated[Money, "the most it was authorised to cost"]
+    authorised_seconds: Annotated[Seconds, "the longest it was authorised to take"]
     started_seconds: Annotated[Seconds, "after the run's start"]
-    reached_samples: Annotated[Amount, "how far its checkpoint brought the training"]
+    reached_samples: Annotated[Amount, "samples of the training up to its checkpoint"]
     seconds: Annotated[Seconds, "what it took"]
     usd: Annotated[Money, "what it cost"]
     measured: Annotated[TrainMeasuredJson | None, "null for a failed trial"]
@@ -134,7 +135,7 @@ class TrainGoalJson:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainTargetJson:
-    """Where the training ends, where that is by how good the model is."""
+    """The metric at which the training ends, if it ends by a metric."""
 
     metric: Annotated[str, "its name in the job's reports"]
     value: Annotated[float, "at which the training is done"]
@@ -143,21 +144,21 @@ class TrainTargetJson:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainSettingsJson:
-    """What else decides the result."""
+    """Other settings that affect the result."""
 
     work_samples: Annotated[Amount, "samples x epochs"]
     configurations: Annotated[Number, "size of the space"]
-    max_trials: Annotated[Number, "at most so many trials"]
+    max_trials: Annotated[Number, "maximum number of trials"]
     assurance: Annotated[Amount, "probability of every upper bound"]
     noise: Annotated[Amount, "relative deviation between two runs"]
     trial_seconds: Annotated[Seconds, "planned for one node"]
     extra_seconds_per_3_nodes: Annotated[Amount, "added to a trial"]
-    extension: Annotated[Amount, "share by which a trial may be stretched"]
-    watchdog_seconds: Annotated[Seconds, "after which a hang is ended"]
+    extension: Annotated[Amount, "share by which a trial may be extended"]
+    watchdog_seconds: Annotated[Seconds, "silence after which a job counts as hung"]
     precision: Annotated[Amount, "relative width at which a trial ends"]
     retries: Annotated[Count, "of a failed trial"]
-    reference_batch: Annotated[Number | None, "whose samples are counted, where the batch is chosen"]
-    target: Annotated[TrainTargetJson | None, "where the training ends, where that is by how good the model is"]
+    reference_batch: Annotated[Number | None, "the batch at which samples are counted, if the batch is chosen"]
+    target: Annotated[TrainTargetJson | None, "the metric at which the training ends, if it ends by a metric"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,19 +195,17 @@ class TrainReceiptJson:
     failed_trials: Annotated[Count, "those without a speed"]
     search_seconds: Annotated[Seconds, "all trials, on the wall clock"]
     search_usd: Annotated[Money, "every node-second of every trial"]
-    earlier: Annotated[
-        tuple[TrainAttemptJson, ...], "attempts at the training that were begun again, paid and in the totals"
-    ]
-    run_seconds: Annotated[Seconds | None, "the training, as far as it came"]
+    earlier: Annotated[tuple[TrainAttemptJson, ...], "earlier attempts at the training, paid and in the totals"]
+    run_seconds: Annotated[Seconds | None, "the training, as far as it got"]
     run_usd: Annotated[Money | None, "the training"]
-    run_is_predicted: Annotated[bool, "true where the training has not ended"]
+    run_is_predicted: Annotated[bool, "true if the training has not ended"]
     total_seconds: Annotated[Seconds, "search and trainings"]
     total_usd: Annotated[Money, "search and trainings"]
     cap_seconds: Annotated[Seconds | None, "the deadline"]
     cap_usd: Annotated[Money | None, "the budget"]
     left_seconds: Annotated[float | None, "cap less total"]
     left_usd: Annotated[Usd | None, "cap less total"]
-    saved: Annotated[tuple[TrainSavedJson, ...], "against not searching; negative where the naive choice takes less"]
+    saved: Annotated[tuple[TrainSavedJson, ...], "compared with not searching; negative if the naive choice takes less"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +217,7 @@ class TrainWhyNotJson:
     trial: Annotated[int | None, "its last trial's number"]
     kind: Reason
     text: Annotated[str, "the reason in words"]
-    configurations: Annotated[Number, "how many it speaks of"]
+    configurations: Annotated[Number, "number of configurations in the entry"]
     instances: Annotated[tuple[str, ...], "the types of a group of untried ones; else empty"]
     samples_per_second: Annotated[Amount | None, "as measured"]
     seconds: Annotated[Seconds | None, "expected time of the training there"]
@@ -227,10 +226,10 @@ class TrainWhyNotJson:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainNaiveJson:
-    """What someone who does not search would take."""
+    """A choice without a search."""
 
     label: Annotated[str, "which one"]
-    measured: Annotated[bool, "false where seconds and usd are the model's"]
+    measured: Annotated[bool, "false if seconds and usd are predictions"]
     config: Knobs
     seconds: Annotated[Seconds, "expected time of the whole training"]
     usd: Annotated[Money, "expected cost of the whole training"]
@@ -240,7 +239,7 @@ class TrainNaiveJson:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainRelaxationJson:
-    """The smallest change of a limit that would have let a measured deployment fit."""
+    """The smallest change of a limit that would make a measured deployment fit."""
 
     text: Annotated[str, "in words"]
     budget_usd: Annotated[Money | None, "the budget it takes"]
@@ -251,29 +250,29 @@ class TrainRelaxationJson:
 class TrainJson:
     """One run of mlcd train, as printed by -o json.
 
-    The unit of every number is in its key; money is in US dollars; null means that there is none.
+    The unit of every number is in its key; money is in US dollars; null means none.
     """
 
-    schema: Annotated[Literal[1], "rises when a key goes or changes its meaning"]
-    kind: Annotated[Literal["train"], "of job: train, serve or serverless"]
+    schema: Annotated[Literal[1], "increases when a key is removed or changes its meaning"]
+    kind: Annotated[Literal["train"], "kind of job: train, serve or serverless"]
     run_id: Annotated[str, "the name for mlcd show, report and resume"]
     name: Annotated[str, "the job's name"]
     created: Annotated[str, "when the run began, ISO 8601"]
     status: Annotated[Status, "how it ended"]
     exit_code: Annotated[Count, "the command line's exit code for this status"]
-    simulated: Annotated[bool, "true where time and money are not real"]
+    simulated: Annotated[bool, "true if time and money are not real"]
     cloud: Annotated[str, "resources.infra"]
-    strategy: Annotated[str, "with its options"]
-    seed: Annotated[int, "of every random choice"]
-    parallel: Annotated[Number, "trials side by side"]
+    strategy: Annotated[str, "name with its options"]
+    seed: Annotated[int, "seed of every random choice"]
+    parallel: Annotated[Number, "trials in parallel"]
     version: Annotated[str, "of mlcd"]
     catalog_date: Annotated[str, "of the prices"]
     goal: Annotated[TrainGoalJson, "what was asked"]
-    settings: Annotated[TrainSettingsJson, "what else decides the result"]
+    settings: Annotated[TrainSettingsJson, "other settings that affect the result"]
     stopped: Annotated[str, "why the search ended"]
     choice: Annotated[TrainChoiceJson | None, "the deployment recommended"]
-    training: Annotated[TrainAttemptJson | None, "how the training ended; null where there was none"]
-    outputs: Annotated[str | None, "folder with what the training brought home"]
+    training: Annotated[TrainAttemptJson | None, "how the training ended; null if there was none"]
+    outputs: Annotated[str | None, "folder with the outputs of the training"]
     receipt: Annotated[TrainReceiptJson, "what it took"]
     trials: Annotated[tuple[TrainTrialJson, ...], "in order"]
     why_not: Annotated[
@@ -282,7 +281,7 @@ class TrainJson:
     pareto: Annotated[
         tuple[TrainPlanJson, ...], "measured deployments that no other beats in both time and cost, fastest first"
     ]
-    naive: Annotated[tuple[TrainNaiveJson, ...], "what someone who does not search would take"]
+    naive: Annotated[tuple[TrainNaiveJson, ...], "choices without a search"]
     relaxations: Annotated[
-        tuple[TrainRelaxationJson, ...], "the smallest change of a limit that would have let a measured deployment fit"
+        tuple[TrainRelaxationJson, ...], "the smallest change of a limit that would make a measured deployment fit"
     ]

@@ -1,4 +1,4 @@
-"""The answer in words for standard output: the choice, the receipt, why not the others, a small plot."""
+"""A training run as text: the choice, the receipt, why the others were rejected, a small plot."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
 from mlcd.units import Usd, format_seconds
 
-TOP = 5
+TOP_PLANS = 5
 _PLOT_COLUMNS = 72
 
 
@@ -23,7 +23,7 @@ def verdict(record: SearchRun, *, plain: bool = False, width: int | None = None,
     """The whole answer, without a newline at its end: about 100 columns, or as wide as the terminal.
 
     plain  ASCII only, for terminals that cannot show more
-    width  of the terminal; None where nothing limits a line
+    width  of the terminal; None: no limit
     """
     parts: list[Sequence[Item]] = [origin_lines(origin(record)), _answer(record), _relaxations(record)]
     if record.status is Status.ALL_FAILED:
@@ -42,39 +42,39 @@ def _plot(record: SearchRun, plain: bool, width: int | None) -> list[Item]:
 
 
 def headline(record: SearchRun) -> list[str]:
-    """What was asked for, what came of it, and what else there is to say of that."""
+    """The goal, the result, and further sentences about it."""
     return texts([item for item in _answer(record) if isinstance(item, Line)])
 
 
 def _answer(record: SearchRun) -> list[Item]:
     asked = f"{record.problem.name}: {record.problem.goal}"
-    said = _outcome(record)
+    outcome = _outcome(record)
     choice = [] if record.choice is None or record.status in _UNCHOSEN else _choice(record, record.choice)
     if record.status.is_final:
-        return [Line(asked), *choice, *map(Line, said)]
-    return [Line(asked), *map(Line, said), *choice]
+        return [Line(asked), *choice, *map(Line, outcome)]
+    return [Line(asked), *map(Line, outcome), *choice]
 
 
 _UNCHOSEN = (Status.INFEASIBLE, Status.NOTHING_FITS, Status.ALL_FAILED)
 
 
 def _outcome(record: SearchRun) -> list[str]:
-    """What there is to say beside the choice."""
+    """Sentences about the outcome besides the choice."""
     trials = plural(len(record.trials), "trial")
     if record.status is Status.INFEASIBLE:
-        return ["Nothing can fit these limits; nothing was trained."]
+        return ["Nothing fits these limits; nothing was trained."]
     if record.status is Status.NOTHING_FITS:
         paid = trials
         if record.earlier:
-            paid += f" and {plural(len(record.earlier), 'training')} that did not end"
+            paid += f" and {plural(len(record.earlier), 'training')} that did not finish"
         none = "no training was finished" if record.earlier else "nothing was trained"
-        lines = [f"Nothing measured fits what is left after {paid}; {none}."]
+        lines = [f"Nothing measured fits the limits that remain after {paid}; {none}."]
         return [*lines, f"The search alone broke the limit: {_broken(record)}."] if _broken(record) else lines
     if record.status is Status.ALL_FAILED:
         return [f"Every trial failed ({len(record.trials)} of {len(record.trials)}); nothing was trained."]
     if not record.status.is_final:
         state = "Interrupted" if record.status is Status.INTERRUPTED else "Not finished"
-        return [f"{state} after {trials}. Go on with: mlcd resume {record.run_id}"]
+        return [f"{state} after {trials}. Continue with: mlcd resume {record.run_id}"]
     if record.choice is None:
         return ["Nothing was chosen."]
     if record.status is Status.RUN_FAILED:
@@ -88,7 +88,7 @@ def _outcome(record: SearchRun) -> list[str]:
 
 
 def _broken(record: SearchRun) -> str:
-    """By how much the limits are broken; "" where they are kept."""
+    """By how much the limits are broken; "" if they are kept."""
     usd, seconds = record.train_findings.over_usd, record.train_findings.over_seconds
     parts = [f"{usd} over the budget"] if usd else []
     parts += [f"{format_seconds(seconds)} after the deadline"] if seconds else []
@@ -133,14 +133,14 @@ def _failures(record: SearchRun) -> list[Item]:
 def _receipt(paid: Receipt, *, gone: bool) -> list[Item]:
     items: list[Item] = [receipt_rows(train_lines(paid, is_final=gone))]
     if paid.savings:
-        items.append(Line("Saved, search included, against training without a search on", Style.HEADING))
+        items.append(Line("Savings, search included, compared with training without a search on", Style.HEADING))
         for saving in paid.savings:
             items += map(Line, _saving(saving))
     return items
 
 
 def _saving(saving: Saving) -> list[str]:
-    """What the naive choice takes, then the difference; `~` and an interval where it was not measured."""
+    """What the naive choice takes, then the difference; `~` and an interval if it was not measured."""
     plan, known, about = saving.naive.plan, saving.intervals, "" if saving.naive.measured else "~"
     spread = []
     if known:
@@ -168,15 +168,15 @@ def _top(record: SearchRun) -> list[Item]:
     plans = list(record.train_findings.ranked)
     if not plans:
         return []
-    shown = plans[:TOP]
+    shown = plans[:TOP_PLANS]
     chosen = record.choice.config if record.choice else None
     if chosen in {plan.config for plan in plans} - {plan.config for plan in shown}:
-        shown = [*shown[: TOP - 1], *(plan for plan in plans if plan.config == chosen)]
+        shown = [*shown[: TOP_PLANS - 1], *(plan for plan in plans if plan.config == chosen)]
     speeds = {trial.config: trial.samples_per_second for trial in record.history.measured}
     with_speed = not is_replayed(record)
-    fate = {Status.RUN_FAILED: "; its training failed", Status.NOTHING_FITS: "; does not fit any more"}
+    fate = {Status.RUN_FAILED: "; its training failed", Status.NOTHING_FITS: "; no longer fits"}
     took = "chosen" + fate.get(record.status, "")
-    top = f"Top {TOP - 1} and the chosen" if shown != plans[:TOP] else f"Top {len(shown)}"
+    top = f"Top {TOP_PLANS - 1} and the chosen" if shown != plans[:TOP_PLANS] else f"Top {len(shown)}"
     rows = [[top, *["samples/s"] * with_speed, "time", "money", "why not"]]
     for plan in shown:
         reason = took if plan.config == chosen else entries[plan.config].text
@@ -205,9 +205,9 @@ def _more(record: SearchRun) -> list[Item]:
     items += [Line(note, hang=2, is_wrapped=True) for note in batch_notes(record)]
     done = record.train_findings.done_share
     if done > 0:
-        items.append(Line(f"The trials did {done:.0%} of the training: it went on from their checkpoint."))
+        items.append(Line(f"The trials did {done:.0%} of the training: it continued from their checkpoint."))
     if record.outputs:
-        items.append(Line(f"Brought home: {record.outputs}"))
+        items.append(Line(f"Outputs: {record.outputs}"))
     if record.trials:
         items.append(Line(f"Pictures, every trial, how to repeat it: mlcd report {record.run_id}"))
     return items

@@ -1,13 +1,13 @@
-"""How numbers are said: speeds, ratios, short durations, confidence. One form each, for every report."""
+"""How numbers are written: speeds, ratios, short durations, confidence. One form each for all reports."""
 
 from mlcd.run.attempt import Attempt, Ending
 from mlcd.units import percent_text, speed_text
 
 __all__ = [
     "assurance_text",
-    "begun_again",
     "percent_text",
     "plural",
+    "restart_text",
     "sentence",
     "short_seconds",
     "shortened",
@@ -16,7 +16,7 @@ __all__ = [
 
 
 def assurance_text(assurance: float) -> str:
-    """`99.9999%`, `95%`: a probability with all the digits that it was given with."""
+    """`99.9999%`, `95%`: a probability with all its digits."""
     return f"{assurance * 100:.10f}".rstrip("0").rstrip(".") + "%"
 
 
@@ -39,7 +39,7 @@ def short_seconds(seconds: float) -> str:
 
 
 def shortened(text: str, width: int, ellipsis: str = "…") -> str:
-    """`text` in at most `width` characters, cut in its middle where the least is told apart."""
+    """`text` in at most `width` characters, with its middle cut out."""
     if len(text) <= width:
         return text
     keep = width - len(ellipsis)
@@ -53,11 +53,11 @@ def plural(count: int, noun: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """`text` with a capital at its beginning."""
+    """`text` with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
-def begun_again(run: Attempt) -> str:
-    """Why an attempt at the training was not the last: `lost with mlcd`, `restarted (node 1 is gone)`."""
-    words = {Ending.LOST: "lost with mlcd", Ending.RESTARTED: "restarted", Ending.MOVED: f"moved off {run.config}"}
+def restart_text(run: Attempt) -> str:
+    """Why the training was restarted after an attempt: `died with mlcd`, `restarted (node 1 is gone)`."""
+    words = {Ending.LOST: "died with mlcd", Ending.RESTARTED: "restarted", Ending.MOVED: f"moved off {run.config}"}
     return words[run.ending]

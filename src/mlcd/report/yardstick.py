@@ -15,7 +15,7 @@ from mlcd.units import format_seconds
 class Yardstick:
     """A trial's result as one number with its text.
 
-    name, unit    of the axis, and behind a number ("" where the text carries it)
+    name, unit    of the axis, and after a number ("" if the text has it)
     title         what it is, in a sentence
     """
 
@@ -36,7 +36,7 @@ class Yardstick:
         return f"{self.text(self.value(trial))} {self.unit}".strip()
 
     def spread(self, trial: Measurement) -> str:
-        """`441 to 463`; empty where both ends read the same."""
+        """`441 to 463`; empty if both ends read the same."""
         low, high = (self.text(end) for end in self.interval(trial))
         return "" if low == high else f"{low} to {high}"
 

@@ -92,7 +92,7 @@ def test_a_model_has_the_defaults_of_everything_else(folder: Path, kind: Callabl
     assert len(result.trials) == 1
 
 
-def test_a_result_tells_everything(folder: Path) -> None:
+def test_a_result_has_everything(folder: Path) -> None:
     result = mlcd.serve(JOB)
     assert result.status is Status.DONE
     assert result.best is not None
@@ -107,14 +107,14 @@ def test_a_result_tells_everything(folder: Path) -> None:
         result.record = None  # type: ignore[misc, assignment]
 
 
-def test_that_none_meets_it_is_a_status() -> None:
+def test_no_configuration_meeting_the_goal_is_a_status() -> None:
     result = mlcd.serve(JOB, slo="p99=1ms")
     assert result.best is None
     assert result.status.exit_code == 4
     assert repr(result).endswith(", nothing after 2 load tests>")
 
 
-def test_arguments_stand_in_place_of_the_jobs_own() -> None:
+def test_arguments_override_the_job() -> None:
     result = mlcd.serve(
         JOB,
         slo="p50=30ms",
@@ -136,7 +136,7 @@ def test_sizes_go_with_a_model(folder: Path) -> None:
     with pytest.raises(SpecError, match=r"model: .*axis 1 \(length\) has no size"):
         mlcd.serve("open.onnx")
     assert mlcd.serve("open.onnx", sizes={"length": 4}, slo="p99=50ms", trials=1).best is not None
-    with pytest.raises(BadInput, match="sizes: goes with a model's path"):
+    with pytest.raises(BadInput, match="sizes: only for the path of a model"):
         mlcd.serve(JOB, sizes={"length": 4})
 
 
@@ -155,10 +155,10 @@ def test_sizes_go_with_a_model(folder: Path) -> None:
         (JOB, {"budget": "-5 USD"}, r"^budget: .*negative"),
         (JOB, {"deadline": "soon"}, r"^deadline: "),
         (JOB, {"strategy": "falcn"}, r"^strategy: unknown strategy 'falcn'"),
-        (JOB, {"seed": -1}, r"^a seed is a whole number"),
+        (JOB, {"seed": -1}, r"^seed: must be a whole number"),
     ],
 )
-def test_a_bad_argument_is_named_as_it_is_called_here(job: Any, arguments: dict[str, Any], message: str) -> None:
+def test_errors_name_the_python_argument(job: Any, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         mlcd.serve(job, **arguments)
 
@@ -170,7 +170,7 @@ def test_resume_reads_a_finished_run(folder: Path) -> None:
     assert again.to_json() == result.to_json()
 
 
-def test_resume_goes_on_from_anywhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resume_continues_from_any_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def cut_off(cloud: Any, config: Config, **_: Any) -> Measurement:
         if config["batch"] == 4:
             raise KeyboardInterrupt

@@ -57,7 +57,7 @@ def test_a_job_may_be_a_path_a_text_a_mapping_or_a_spec(folder: Path) -> None:
     assert all(answer(result) == answer(forms[0]) for result in forms)
 
 
-def test_a_result_tells_everything(folder: Path) -> None:
+def test_a_result_has_everything(folder: Path) -> None:
     result = mlcd.serverless(JOB)
     assert result.status is Status.DONE
     assert {epoch.fleet.functions for epoch in result.epochs} == {50}
@@ -74,14 +74,14 @@ def test_a_result_tells_everything(folder: Path) -> None:
         result.record = None  # type: ignore[misc, assignment]
 
 
-def test_that_nothing_fits_is_a_status() -> None:
+def test_nothing_fits_is_a_status() -> None:
     result = mlcd.serverless(JOB, budget=0.000001, strategy="mpc")
     assert result.status is Status.INFEASIBLE
     assert repr(result) == f"<ServerlessResult {result.run_id}: {result.status} after 0 epochs>"
     ET.fromstring(result.plot().svg)
 
 
-def test_arguments_stand_in_place_of_the_jobs_own() -> None:
+def test_arguments_override_the_job() -> None:
     result = mlcd.serverless(
         {**JOB, "resources": {"infra": "lithops/localhost"}},
         on="sim/lambda",
@@ -114,18 +114,16 @@ def test_arguments_stand_in_place_of_the_jobs_own() -> None:
         (JOB, {"sync": "hybrid"}, "^sync: .* did you mean 'hsp'"),
         (JOB, {"strategy": "magic"}, "^strategy: unknown scheduler 'magic'"),
         (JOB, {"on": "sim/lamda"}, "^on: functions do not run there .* did you mean 'sim/lambda'"),
-        (JOB, {"seed": True}, "^a seed is a whole number"),
+        (JOB, {"seed": True}, "^seed: must be a whole number"),
     ],
 )
-def test_a_bad_argument_is_named_as_it_is_called_here(
-    folder: Path, job: Any, arguments: dict[str, Any], message: str
-) -> None:
+def test_errors_name_the_python_argument(folder: Path, job: Any, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         mlcd.serverless(job, **arguments)
     assert not (folder / "home").exists()
 
 
-def test_no_real_money_is_spent_without_leave(folder: Path) -> None:
+def test_no_real_money_is_spent_without_permission(folder: Path) -> None:
     with pytest.raises(BadInput, match=r"real money on lithops/aws_lambda \(at most \$3\.00\): give yes=True"):
         mlcd.serverless(JOB, on="lithops/aws_lambda")
     without = {**JOB, "goal": {"minimize": "time"}}
@@ -141,7 +139,7 @@ def test_resume_reads_a_finished_run(folder: Path) -> None:
     assert again.to_json() == result.to_json()
 
 
-def test_resume_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resume_continues_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, run_epoch = mlcd.serverless(JOB), SimFunctionCloud.run_epoch
 
     def cut_off(self: SimFunctionCloud, order: EpochOrder) -> Epoch:
@@ -159,7 +157,7 @@ def test_resume_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [epoch.loss for epoch in again.epochs] == [epoch.loss for epoch in whole.epochs]
 
 
-def test_resume_of_what_there_is_not() -> None:
+def test_resume_of_an_unknown_run() -> None:
     with pytest.raises(BadInput, match="no run"):
         mlcd.resume("nothing")
 

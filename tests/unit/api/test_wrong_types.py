@@ -50,7 +50,7 @@ FUNCTIONS: dict[str, dict[str, Any]] = {
 NOT_CALLED = {"Result", "ServeResult", "ServerlessResult", "Usd", "__version__"}
 # Search in its other two forms, whose arguments do not go with a job.
 FORMS: dict[str, dict[str, Any]] = {
-    "an own number": {
+    "a custom value": {
         "knobs": {"x": [1, 2]},
         "objective": "maximize",
         "trial_seconds": 60,

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import mlcd
 from mlcd.asktell import Best
 from mlcd.asktell.knobs import prices_of, space_of
-from mlcd.asktell.state import MOST_BYTES
+from mlcd.asktell.state import MAX_FILE_BYTES
 from mlcd.codec import to_json
 from mlcd.errors import BadInput
 from mlcd.models.knob_gp import Columns, Observed, _Objective, fit
@@ -56,7 +56,7 @@ def throughput(**changed: Any) -> "mlcd.Search[Any]":
 # ---- the space
 
 
-def test_every_combination_is_there_in_order_and_where_leaves_some_out_once() -> None:
+def test_all_combinations_are_in_order_and_where_excludes_some() -> None:
     asked: list[Config] = []
 
     def where(config: Config) -> bool:
@@ -92,7 +92,7 @@ def test_numbers_are_ordered_and_wide_ones_are_on_a_logarithmic_scale(values: An
     assert all(type(value) in (int, float, str, bool) for value in knob.values)
 
 
-def test_beside_nodes_only_nodes_is_a_count() -> None:
+def test_with_a_nodes_knob_only_nodes_is_a_count() -> None:
     nodes, batch = space_of({"nodes": [1, 2], "batch": [1, 64]}).knobs
     assert not nodes.is_choice
     assert batch.features == {1: (0.0,), 64: (6.0,)}
@@ -101,7 +101,7 @@ def test_beside_nodes_only_nodes_is_a_count() -> None:
 @pytest.mark.parametrize(
     ("knobs", "problem"),
     [
-        ({}, "knobs: there is nothing to choose"),
+        ({}, "knobs: nothing to choose from"),
         ({"x": []}, "knobs: x: has no values"),
         ({"x": [1, 1.0]}, r"knobs: x: repeats a value \(got 1.0\)"),
         ({"x": "abc"}, r"knobs: x: must have several values \(got 'abc'\)"),
@@ -133,8 +133,8 @@ def test_a_space_that_is_too_large_is_refused_before_it_is_made() -> None:
     assert time.monotonic() - began < 5
 
 
-def test_where_that_leaves_out_everything_is_refused() -> None:
-    with pytest.raises(BadInput, match="where: leaves out all 32 combinations"):
+def test_a_where_that_excludes_everything_is_refused() -> None:
+    with pytest.raises(BadInput, match="where: excludes all 32 combinations"):
         over(where=lambda _: False)
 
 
@@ -195,12 +195,12 @@ def test_a_price_of_one_node_counts_for_each_of_them() -> None:
         (lambda _: "cheap", "usd_per_hour: not an amount of money"),
     ],
 )
-def test_prices_that_cannot_be(price: Any, problem: str) -> None:
+def test_invalid_prices_are_refused(price: Any, problem: str) -> None:
     with pytest.raises(BadInput, match=problem):
         over(usd_per_hour=price)
 
 
-# ---- an own number
+# ---- a custom value
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -219,7 +219,7 @@ def test_the_best_of_any_number_is_found_and_given_back_exactly(sign: int) -> No
     assert len(told) == 16
 
 
-def test_the_limits_hold_for_trials_and_nothing_is_kept_back() -> None:
+def test_the_limits_hold_for_trials_without_a_reserve() -> None:
     search = over(usd_per_hour={"small": 1, "large": 10}, trial_seconds=360, budget="3 USD", deadline="2h")
     while suggestions := search.ask(2):
         for suggestion in suggestions:
@@ -234,7 +234,7 @@ def test_the_limits_hold_for_trials_and_nothing_is_kept_back() -> None:
 
 @pytest.mark.parametrize("strategy", ["bayesian", "random", "exhaustive", "bayesian:start=2"])
 @pytest.mark.parametrize("seed", range(3))
-def test_no_ask_goes_beyond_the_limits_whatever_is_told(strategy: str, seed: int) -> None:
+def test_no_ask_exceeds_the_limits_whatever_is_told(strategy: str, seed: int) -> None:
     chance = random.Random(seed)
     budget, deadline = chance.choice([1, 3]), chance.choice([1, 3])
     search = over(
@@ -267,7 +267,7 @@ def test_no_ask_goes_beyond_the_limits_whatever_is_told(strategy: str, seed: int
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e101, None, "1", True])
-def test_values_that_cannot_be_told(value: Any) -> None:
+def test_invalid_values_are_refused(value: Any) -> None:
     search = over()
     (first,) = search.ask()
     with pytest.raises(BadInput, match="tell: value: must be a"):
@@ -289,27 +289,27 @@ def test_any_finite_value_can_be_told(value: Any) -> None:
         assert best.value in (float(value), 1.0)
 
 
-def test_what_does_not_go_together_is_refused() -> None:
+def test_conflicting_arguments_are_refused() -> None:
     for name, wrong in (("samples_per_second", 1), ("relative_error", 0.1), ("startup_seconds", 1)):
-        with pytest.raises(BadInput, match=f"tell: {name}: goes with throughput; with objective maximize give value"):
+        with pytest.raises(BadInput, match=f"tell: {name}: only for throughput; with objective maximize give value"):
             over().tell(
                 Config((("instance", "small"), ("workers", 1), ("precision", "fp32"))), value=1, **{name: wrong}
             )
-    with pytest.raises(BadInput, match="tell: value: goes with objective maximize or minimize"):
+    with pytest.raises(BadInput, match="tell: value: only for objective maximize or minimize"):
         mlcd.Search(JOB).tell({"instance": "c5.xlarge", "nodes": 1}, value=1, seconds=1)
-    with pytest.raises(BadInput, match="work_samples: goes with objective time, cost or knee"):
+    with pytest.raises(BadInput, match="work_samples: only for objective time, cost or knee"):
         over(work_samples=5)
-    with pytest.raises(BadInput, match="noise: goes with objective time, cost or knee"):
+    with pytest.raises(BadInput, match="noise: only for objective time, cost or knee"):
         over(noise=0.1)
-    with pytest.raises(BadInput, match="work_samples: objective time needs it"):
+    with pytest.raises(BadInput, match="work_samples: objective time needs the number of samples"):
         over(objective="time", trial_seconds=3)
-    with pytest.raises(BadInput, match="trial_seconds: objective time needs it"):
+    with pytest.raises(BadInput, match="trial_seconds: objective time needs the longest time"):
         over(objective="time", work_samples=3)
-    with pytest.raises(BadInput, match="trial_seconds: deadline needs it"):
+    with pytest.raises(BadInput, match="trial_seconds: deadline needs the longest time"):
         over(deadline="3h")
-    with pytest.raises(BadInput, match="knobs: go without a job"):
+    with pytest.raises(BadInput, match="knobs: conflict with job"):
         over(job=JOB)
-    with pytest.raises(BadInput, match="goal: goes with a job"):
+    with pytest.raises(BadInput, match="goal: only for a job"):
         over(goal="time")
     with pytest.raises(BadInput, match="job: give a job, or knobs and an objective"):
         mlcd.Search()  # type: ignore[call-overload]
@@ -380,7 +380,7 @@ def test_running_out_of_memory_rules_out_larger_batches() -> None:
     assert len([c for c in asked if c["depth"] == 2]) == 6
 
 
-def test_what_was_told_of_a_plain_mapping_and_of_truth_values() -> None:
+def test_mappings_and_booleans_can_be_told() -> None:
     search = over(knobs={"amp": [True, False], "x": [1, 2]})
     search.tell({"x": 2, "amp": True}, value=3)
     assert search.best == Best(config=Config((("amp", True), ("x", 2))), value=3.0)
@@ -395,7 +395,7 @@ def test_what_was_told_of_a_plain_mapping_and_of_truth_values() -> None:
 
 @pytest.mark.parametrize("strategy", [None, "heterbo", "bayesian"])
 @pytest.mark.parametrize("objective", ["time", "cost", "knee"])
-def test_known_work_is_planned_and_kept_back(strategy: str | None, objective: str) -> None:
+def test_known_work_is_planned_and_reserved(strategy: str | None, objective: str) -> None:
     def speed(config: Config) -> float:
         base = {"small": 20.0, "large": 70.0}[config.instance] * (1.4 if config["precision"] == "bf16" else 1)
         return float(base * float(config["workers"]) ** 0.6)
@@ -451,7 +451,7 @@ def test_the_gradient_of_the_model_is_that_of_its_objective(trials: int) -> None
         assert gradient[k] == pytest.approx((objective(theta + step)[0] - objective(theta - step)[0]) / 2e-5, abs=1e-5)
 
 
-def test_the_model_goes_through_what_was_observed_and_doubts_the_rest() -> None:
+def test_the_model_fits_observations_and_is_uncertain_elsewhere() -> None:
     columns = Columns.of(space_of({"x": range(40)}))
     rows = np.array([0, 8, 16, 24, 39])
     values = np.sin(rows / 7.0) * 1e6 + 5e9
@@ -676,8 +676,8 @@ def test_a_file_that_is_too_large_or_not_there_is_refused(tmp_path: Path) -> Non
     with pytest.raises(BadInput, match="cannot be read"):
         mlcd.Search.load(tmp_path)
     with file.open("wb") as stream:
-        stream.truncate(MOST_BYTES + 1)  # sparse: it takes no room
-    with pytest.raises(BadInput, match="bytes are more than a saved search has"):
+        stream.truncate(MAX_FILE_BYTES + 1)  # sparse: it takes no room
+    with pytest.raises(BadInput, match="too large for a saved search"):
         mlcd.Search.load(file)
     for wrong in (None, 3, b"x"):
         with pytest.raises(BadInput, match="path: must be a path"):
@@ -714,7 +714,7 @@ def test_unknown_keys_are_ignored_and_names_survive(tmp_path: Path) -> None:
 # ---- how it looks
 
 
-def test_it_says_what_it_is() -> None:
+def test_repr_describes_the_search() -> None:
     search = over(max_trials=9)
     assert repr(search) == (
         "<Search search: maximize, 32 configurations of instance, workers, precision; "
@@ -741,7 +741,7 @@ def test_a_notebook_shows_a_table_without_running_what_is_in_it() -> None:
     assert "<table>" not in over()._repr_html_()
 
 
-def test_a_frame_has_a_row_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frame_has_a_row_per_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     search = throughput()
     (first,) = search.ask()
     search.tell(first, samples_per_second=50, seconds=3600)

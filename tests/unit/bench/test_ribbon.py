@@ -50,7 +50,7 @@ def test_only_methods_for_whole_models_apply_and_it_says_so(folder: Path) -> Non
     words = ["bench", "serve", "--tables", str(folder), "--strategies", "falcon,source-mean,random", "--slo", "5"]
     done = CliRunner().invoke(cli, [*words, "--trials", "1,3", "--seeds", "2", "--jobs", "1"])
     assert done.exit_code == 0, done.output
-    assert "falcon is left out: it needs operators, and these tables have none" in done.output
+    assert "falcon is excluded: it needs operators, and these tables have none" in done.output
     assert "no operators, so whole models only" in done.output
     assert "source-mean" in done.output
 

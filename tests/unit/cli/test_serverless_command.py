@@ -88,7 +88,7 @@ def test_no_account_is_the_providers_error(job: Path, capsys: pytest.CaptureFixt
     assert "lithops/aws_lambda cannot be used" in capsys.readouterr().err
 
 
-def test_a_target_that_is_never_reached_is_said(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_target_that_is_never_reached_is_reported(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job.write_text(JOB.replace("max_epochs: 20", "max_epochs: 2"))
     assert run(["serverless", str(job)]) == 4
     said = capsys.readouterr().out
@@ -107,7 +107,7 @@ def with_instance(record: EpochRun, instance: PlainInstance) -> EpochRun:
     return shown(replace(record, verdict=replace(record.verdict, instances=(instance,)), findings=None))
 
 
-def test_the_report_says_when_an_instance_had_been_better(job: Path) -> None:
+def test_the_report_says_when_an_instance_would_have_been_better(job: Path) -> None:
     assert run(["serverless", str(job)]) == 0
     record = record_of(job)
     usd, seconds = record.total_usd, record.epoch_seconds

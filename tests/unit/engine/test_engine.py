@@ -153,7 +153,7 @@ class FirstTimeBroken(SyntheticCloud):
 
 
 @pytest.mark.parametrize("kind", list(FailureKind))
-def test_only_passing_failures_are_tried_again(store: Store, kind: FailureKind) -> None:
+def test_only_transient_failures_are_retried(store: Store, kind: FailureKind) -> None:
     record, _ = run(make_problem(), FirstTimeBroken(kind), store, Listed(configs=(D("c5.big", 2),)))
     attempts = [row.trial.attempt for row in record.trials]
     if kind.is_transient:
@@ -185,7 +185,7 @@ def test_a_retry_that_cannot_be_afforded_does_not_end_the_search(store: Store) -
     assert record.status is Status.DONE
 
 
-def test_a_round_is_written_down_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_is_recorded_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed between two writes of one round, a resumed run would go another way than one left alone."""
     rounds: list[int] = []
     write = store.start
@@ -221,7 +221,7 @@ def test_a_choice_that_was_not_measured_or_does_not_fit_is_not_trained(store: St
         assert all(purpose is Purpose.TRIAL for _, _, purpose in cloud.leased)
 
 
-def test_an_unguarded_rival_can_break_its_limit_and_is_told(store: Store) -> None:
+def test_an_unguarded_strategy_that_breaks_its_limit_is_reported(store: Store) -> None:
     problem = make_problem(goal=Goal(minimize=Objective.TIME, budget=Usd.of(10)), max_trials=24)
     record, _ = run(problem, SyntheticCloud(), store, strategy("exhaustive"))
     assert record.status is Status.OVERRAN
@@ -232,7 +232,7 @@ def test_an_unguarded_rival_can_break_its_limit_and_is_told(store: Store) -> Non
     assert record.total_seconds > 5 * 3600
 
 
-def test_a_noisy_run_may_overrun_and_is_told(store: Store) -> None:
+def test_a_noisy_run_that_overruns_is_reported(store: Store) -> None:
     class Slower(NoisyRun):
         def lease(self, order: Order) -> Lease:
             lease = self.inner.lease(order)
@@ -362,7 +362,7 @@ def test_without_a_measurement_there_is_nothing_to_compare(store: Store) -> None
     assert record.naive == ()
 
 
-def test_a_providers_refusal_ends_the_command_and_the_run_can_go_on(store: Store) -> None:
+def test_a_provider_error_ends_the_command_and_the_run_can_continue(store: Store) -> None:
     problem = make_problem(max_trials=2)
     chosen = Listed(configs=(D("c5.small", 1), D("c5.small", 2)))
     for parallel, run_id in ((1, "one"), (2, "two")):
@@ -375,7 +375,7 @@ def test_a_providers_refusal_ends_the_command_and_the_run_can_go_on(store: Store
         assert len(record.trials) == 2
 
 
-def test_killed_after_the_verdict_the_run_is_made_once(store: Store) -> None:
+def test_a_run_killed_after_the_verdict_trains_once(store: Store) -> None:
     class Dies(SyntheticCloud):
         def lease(self, order: Order) -> Lease:
             if order.purpose is Purpose.RUN:
@@ -391,7 +391,7 @@ def test_killed_after_the_verdict_the_run_is_made_once(store: Store) -> None:
     assert [purpose for _, _, purpose in cloud.leased] == [Purpose.RUN]
 
 
-def test_money_told_is_money_kept(store: Store) -> None:
+def test_reported_money_stays_within_the_limits(store: Store) -> None:
     problem = make_problem(goal=Goal(minimize=Objective.TIME, budget=Usd.of(40), deadline_seconds=50 * 3600))
     _, events = run(problem, Flaky(SyntheticCloud(), rate=0.3, seed=2), store, strategy("heterbo"), parallel=2)
     for event in events:
@@ -403,7 +403,7 @@ def test_money_told_is_money_kept(store: Store) -> None:
         assert money.elapsed_seconds + money.reserved_seconds + money.seconds_left <= 50 * 3600 + 1e-6
 
 
-def test_a_real_training_that_dies_with_mlcd_is_charged_and_begun_again(store: Store) -> None:
+def test_a_real_training_that_dies_with_mlcd_is_charged_and_restarted(store: Store) -> None:
     problem, cloud = make_problem(max_trials=1), SyntheticCloud(simulated=False)
     chosen = Listed(configs=(D("c5.small", 2),))
 
@@ -424,7 +424,7 @@ def test_a_real_training_that_dies_with_mlcd_is_charged_and_begun_again(store: S
     assert record.total_usd == record.search_usd + record.earlier[0].usd + record.final.usd
 
 
-def test_a_real_training_is_not_begun_again_when_it_does_not_fit_any_more(store: Store) -> None:
+def test_a_real_training_that_no_longer_fits_is_not_restarted(store: Store) -> None:
     cloud, chosen = SyntheticCloud(simulated=False), Listed(configs=(D("c5.small", 2),))
     plain, _ = run(make_problem(max_trials=1), SyntheticCloud(), store, chosen, run_id="plain")
     assert plain.choice is not None
@@ -444,7 +444,7 @@ def test_a_real_training_is_not_begun_again_when_it_does_not_fit_any_more(store:
     assert record.total_usd <= budget
 
 
-def test_a_search_says_what_ended_it(store: Store) -> None:
+def test_a_search_reports_why_it_ended(store: Store) -> None:
     names = {
         "random:steps=2": "all 2 random trials were made",
         "exhaustive:points=3": "all 3 configurations it looks at were tried",
@@ -457,7 +457,7 @@ def test_a_search_says_what_ended_it(store: Store) -> None:
         assert words in record.stopped, name
 
 
-def test_heterbo_says_when_the_reserve_ends_the_search(store: Store) -> None:
+def test_heterbo_reports_when_the_reserve_ends_the_search(store: Store) -> None:
     free, _ = run(make_problem(max_trials=1), SyntheticCloud(), store, strategy("heterbo"), run_id="free")
     assert free.choice is not None
     budget = free.search_usd + free.choice.worst_usd + Usd(1)

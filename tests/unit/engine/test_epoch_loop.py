@@ -212,7 +212,7 @@ class Doomed(FakeCloud):
         raise EpochFailed("no luck", seconds=1.0, usd=Usd.of("0.001"))
 
 
-def test_three_failures_in_a_row_end_it() -> None:
+def test_three_failures_in_a_row_end_the_run() -> None:
     asked, cloud = problem(), Doomed()
     with Store(None) as store:
         add(store, asked, cloud)
@@ -223,7 +223,7 @@ def test_three_failures_in_a_row_end_it() -> None:
         assert "no luck" in record.stopped
 
 
-def test_a_mistake_in_the_model_ends_it_at_once() -> None:
+def test_an_error_in_the_model_ends_the_run_at_once() -> None:
     trouble = EpochFailed("mine:make: NameError", seconds=1.0, usd=ZERO, hopeless=True)
     asked, cloud = problem(), FakeCloud({1: trouble})
     with Store(None) as store:
@@ -269,7 +269,7 @@ def test_no_epoch_can_spend_more_than_the_budget() -> None:
         assert record.status is Status.ALL_FAILED
 
 
-def test_an_epoch_that_hangs_is_ended_long_before_the_budget_is() -> None:
+def test_a_hung_epoch_ends_long_before_the_budget_is_spent() -> None:
     orders: list[EpochOrder] = []
 
     class Noting(FakeCloud):
@@ -285,7 +285,7 @@ def test_an_epoch_that_hangs_is_ended_long_before_the_budget_is() -> None:
     assert all(order.seconds <= 60 for order in orders[1:])
 
 
-def test_an_interrupted_run_is_charged_and_goes_on_where_it_was() -> None:
+def test_an_interrupted_run_is_charged_and_can_be_resumed() -> None:
     asked, cloud = problem(), FakeCloud({3: KeyboardInterrupt()})
     with Store(None) as store:
         add(store, asked, cloud)
@@ -299,7 +299,7 @@ def test_an_interrupted_run_is_charged_and_goes_on_where_it_was() -> None:
         assert cloud.restored == record.epochs[:2]
 
 
-def test_interrupted_between_two_epochs_nothing_is_charged() -> None:
+def test_an_interruption_between_two_epochs_charges_nothing() -> None:
     class Breaking(Always):
         def decide(
             self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs
@@ -319,7 +319,7 @@ def test_interrupted_between_two_epochs_nothing_is_charged() -> None:
         assert record.total_usd == Usd.of("0.02")
 
 
-def test_an_interrupted_epoch_is_charged_for_the_calls_it_told_of() -> None:
+def test_an_interrupted_epoch_is_charged_for_its_itemised_calls() -> None:
     call = FunctionCall(
         epoch=2, shard=0, attempt=1, memory_mb=1024, seconds=1.0, usd=Decimal("0.0004"), fetch_seconds=0.0,
         compute_seconds=1.0, update_seconds=0.0, waited_seconds=0.0, puts=1, gets=1, cold=False, ending="failed",
@@ -425,7 +425,7 @@ def course(record: EpochRun) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("share", [1.0, 0.6])
-def test_killed_at_any_instant_nothing_is_lost_and_nothing_is_paid_twice(tmp_path: Path, share: float) -> None:
+def test_a_kill_at_any_instant_loses_nothing_and_pays_nothing_twice(tmp_path: Path, share: float) -> None:
     asked, cloud = simulated()
     who = Always(Fleet(200, 3008, share))
     with Store(None) as store:

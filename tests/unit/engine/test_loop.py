@@ -169,7 +169,7 @@ def logged(store: Store, log: list[tuple[str, Any]]) -> None:
 # ---- what is written, and what is told
 
 
-def test_nothing_starts_before_it_is_written(store: Store) -> None:
+def test_nothing_starts_before_it_is_recorded(store: Store) -> None:
     loop = Loop(store, [[A], [B]])
     seen: list[int] = []
 
@@ -184,7 +184,7 @@ def test_nothing_starts_before_it_is_written(store: Store) -> None:
     assert seen == [1, 2]
 
 
-def test_a_round_is_written_before_any_of_its_steps_starts(tmp_path: Any) -> None:
+def test_a_round_is_recorded_before_any_of_its_steps_starts(tmp_path: Any) -> None:
     with Store(tmp_path) as store:
         loop = Loop(store, [[A, B, C]])
         written: list[tuple[int, ...]] = []
@@ -197,7 +197,7 @@ def test_a_round_is_written_before_any_of_its_steps_starts(tmp_path: Any) -> Non
     assert written == [(1, 2, 3)] * 3
 
 
-def test_each_thing_is_written_then_done_then_told(store: Store) -> None:
+def test_each_step_is_recorded_then_run_then_reported(store: Store) -> None:
     log: list[tuple[str, Any]] = []
     loop = Loop(store, [[A], [B]])
     logged(store, log)
@@ -231,7 +231,7 @@ def test_each_thing_is_written_then_done_then_told(store: Store) -> None:
     ]
 
 
-def test_what_steps_say_is_told_in_the_engines_thread_after_their_end(store: Store) -> None:
+def test_events_of_steps_are_passed_on_in_the_engines_thread_after_they_end(store: Store) -> None:
     events: list[Event] = []
     here = threading.get_ident()
 
@@ -257,7 +257,7 @@ def test_rounds_follow_each_other_on_the_simulated_clock(store: Store) -> None:
     assert run.search_seconds == 600.0
 
 
-def test_a_run_that_has_ended_is_only_returned(store: Store) -> None:
+def test_a_run_that_has_ended_is_returned_unchanged(store: Store) -> None:
     loop = Loop(store, [[A]])
     ended = loop.engine().drive()
     hands = Hands()
@@ -355,7 +355,7 @@ def killing(store: Store, moment: int) -> None:
 
 
 @pytest.mark.parametrize("parallel", [1, 3])
-def test_killed_at_any_write_a_search_comes_to_the_same_answer(parallel: int) -> None:
+def test_a_search_killed_at_any_write_reaches_the_same_answer(parallel: int) -> None:
     problem = make_problem(goal=Goal(minimize=Objective.TIME, budget=Usd.of(40)), max_trials=7)
 
     def engine(store: Store, *, add: bool) -> Engine[Problem]:
@@ -503,9 +503,7 @@ def test_ctrl_c_between_a_write_and_what_follows_it(
     assert [step.trial.seconds for step in lost] == [0.0] * len(lost), "downtime is not charged"
 
 
-def test_ctrl_c_while_a_round_is_announced_charges_nothing_for_what_never_began(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_before_steps_start_charges_nothing_for_them(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000_000.0
     monkeypatch.setattr("time.time", lambda: now)
     loop = Loop(store, [[A, B, C]])
@@ -523,7 +521,7 @@ def test_ctrl_c_while_a_round_is_announced_charges_nothing_for_what_never_began(
     assert loop.engine(Hands(simulated=False)).drive().spent == ZERO
 
 
-def test_lost_time_is_at_least_none(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
+def test_lost_time_is_never_negative(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
     """A clock that was set back, and a step without a bound."""
     Loop(store, [[A]]).engine().drive()
     (step,) = stored(store).steps

@@ -121,8 +121,8 @@ def play(store: Store, monkeypatch: pytest.MonkeyPatch) -> Callable[..., SearchR
         test: dict[str, Any] | None = None,
         again: bool = False,
     ) -> SearchRun:
-        def verify(cloud: Any, of: Config, *, rate: float, told: Any, **_: Any) -> Verified:
-            told(0.0, 0.0)
+        def verify(cloud: Any, of: Config, *, rate: float, report_progress: Any, **_: Any) -> Verified:
+            report_progress(0.0, 0.0)
             fault = holds(of, rate)
             return Verified(rate=rate, seconds=70.0, load=load(0.2 if fault else 0.03), fault=fault)
 
@@ -210,11 +210,11 @@ def test_the_choice_is_verified_with_headroom(play: Callable[..., SearchRun]) ->
     text = check_reports(record)
     assert "Serve with: batch=4" in text
     assert "Resembles resnet (90% alike): likely." in text
-    assert "Never seen before: Odd" in text
+    assert "Never measured before: Odd" in text
     assert "nobody is charged" in text
 
 
-def test_a_choice_that_does_not_hold_gives_way_to_the_next_best(play: Callable[..., SearchRun]) -> None:
+def test_after_a_failed_verification_the_next_best_is_verified(play: Callable[..., SearchRun]) -> None:
     record = play(problem(), holds=lambda of, _rate: "p99 of 200 ms" if of["batch"] == 4 else "")
     assert record.status is Status.DONE
     choice = chosen(record)
@@ -224,11 +224,11 @@ def test_a_choice_that_does_not_hold_gives_way_to_the_next_best(play: Callable[.
     assert record.earlier[0].samples_per_second == pytest.approx(300 * FAILED_RATE_FACTOR)
     assert RejectionReason.NOT_VERIFIED in {loser.reason for loser in rejected(record)}
     text = check_reports(record)
-    assert "did not hold in its verification: p99 of 200 ms" in " ".join(text.split())
+    assert "failed its verification: p99 of 200 ms" in " ".join(text.split())
     assert "verification of batch=4" in text
 
 
-def test_a_fallen_choice_may_come_back_at_a_lower_rate(play: Callable[..., SearchRun]) -> None:
+def test_a_choice_that_failed_verification_may_return_at_a_lower_rate(play: Callable[..., SearchRun]) -> None:
     offered: list[float] = []
 
     def holds(of: Config, rate: float) -> str:
@@ -249,7 +249,7 @@ def test_a_fallen_choice_may_come_back_at_a_lower_rate(play: Callable[..., Searc
     assert offered == [pytest.approx(rate) for rate in rates]
 
 
-def test_where_nothing_holds_the_nearest_is_named(play: Callable[..., SearchRun]) -> None:
+def test_if_every_verification_fails_the_nearest_miss_is_named(play: Callable[..., SearchRun]) -> None:
     record = play(problem(), holds=lambda _config, _rate: "p99 of 200 ms, over the 50 ms allowed")
     assert record.status is Status.NOTHING_FITS
     assert record.status.exit_code == 4
@@ -261,7 +261,7 @@ def test_where_nothing_holds_the_nearest_is_named(play: Callable[..., SearchRun]
     assert "Nearest: batch=" in text
 
 
-def test_where_nothing_keeps_the_limit_the_nearest_is_named(play: Callable[..., SearchRun]) -> None:
+def test_if_nothing_keeps_the_limit_the_nearest_miss_is_named(play: Callable[..., SearchRun]) -> None:
     record = play(problem(), trial=lambda of: measured(of, 0.06 if of["batch"] == 1 else 0.3))
     assert record.status is Status.NOTHING_FITS
     miss = nearest_miss(record)
@@ -270,7 +270,7 @@ def test_where_nothing_keeps_the_limit_the_nearest_is_named(play: Callable[..., 
     assert "p99 10 ms over the limit at 100/s" in check_reports(record)
 
 
-def test_a_rate_to_hold_is_what_is_offered_and_what_is_paid(play: Callable[..., SearchRun]) -> None:
+def test_a_requested_rate_is_offered_and_paid_for(play: Callable[..., SearchRun]) -> None:
     offered: list[float] = []
 
     def holds(of: Config, rate: float) -> str:
@@ -317,7 +317,7 @@ def test_trials_leave_room_for_the_verification(play: Callable[..., SearchRun]) 
     check_reports(record)
 
 
-def test_without_a_verification_the_measured_rate_is_told(play: Callable[..., SearchRun]) -> None:
+def test_without_a_verification_the_measured_rate_is_reported(play: Callable[..., SearchRun]) -> None:
     record = play(problem(verify_seconds=0.0), test={"verify_seconds": 0.0})
     assert record.status is Status.DONE
     assert record.final is None
@@ -327,7 +327,7 @@ def test_without_a_verification_the_measured_rate_is_told(play: Callable[..., Se
     assert "not verified" in check_reports(record)
 
 
-def test_a_verification_that_died_with_mlcd_is_paid_and_made_again(play: Callable[..., SearchRun]) -> None:
+def test_a_verification_that_died_with_mlcd_is_paid_and_repeated(play: Callable[..., SearchRun]) -> None:
     def interrupted(_config: Config, _rate: float) -> str:
         raise KeyboardInterrupt
 
@@ -340,7 +340,7 @@ def test_a_verification_that_died_with_mlcd_is_paid_and_made_again(play: Callabl
     choice = chosen(record)
     assert choice is not None
     assert choice.config == config(4)
-    assert "lost with mlcd" in check_reports(record)
+    assert "died with mlcd" in check_reports(record)
     assert play(problem(), again=True).status is Status.DONE
 
 

@@ -121,7 +121,7 @@ def train(
     return record, cloud, [event.text for event in events if isinstance(event, Warned)]
 
 
-def test_when_noise_drifts_the_training_goes_on_with_a_larger_batch() -> None:
+def test_the_training_switches_to_a_larger_batch_when_noise_drifts() -> None:
     record, cloud, warned = train(drift(0.3))
     assert record.status is Status.DONE
     assert record.choice is not None
@@ -130,8 +130,8 @@ def test_when_noise_drifts_the_training_goes_on_with_a_larger_batch() -> None:
     (moved,) = record.earlier
     assert (moved.config, moved.ending) == (at(64), Ending.MOVED)
     assert moved.message.startswith("with a noise scale of ")
-    assert "batch=256 is better for the rest than 1 x a, batch=64" in moved.message
-    assert any(moved.message in text and "goes on from its checkpoint" in text for text in warned)
+    assert "batch=256 is better than 1 x a, batch=64 for the remaining work" in moved.message
+    assert any(moved.message in text and "continues from its checkpoint" in text for text in warned)
     assert record.final is not None
     assert (record.final.config, record.final.ending) == (at(256), Ending.DONE)
     seen = cloud.orders[1].noise_scale
@@ -167,7 +167,7 @@ def test_the_restart_is_charged_and_the_change_still_pays() -> None:
         (drift(0.3), "scavenger-partial"),  # which is not asked again
     ],
 )
-def test_where_the_gain_is_too_small_it_stays(noise: Noise, text: str) -> None:
+def test_a_gain_that_is_too_small_changes_nothing(noise: Noise, text: str) -> None:
     record, cloud, warned = train(noise, text)
     assert record.status is Status.DONE
     assert record.earlier == ()
@@ -175,7 +175,7 @@ def test_where_the_gain_is_too_small_it_stays(noise: Noise, text: str) -> None:
     assert warned == []
 
 
-def test_a_late_change_stays_only_because_of_the_restart() -> None:
+def test_the_restart_cost_prevents_a_late_change() -> None:
     """At 99% the rest at 256 would be faster by itself; start-up and saving make it slower."""
     rest = 0.01 * WORK
     there = rest / Batching(reference=64, noise_scale=NOISY).worth(256) / SPEEDS[256]

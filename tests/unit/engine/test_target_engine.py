@@ -51,7 +51,7 @@ def test_the_search_ends_when_a_trial_has_met_the_target(monkeypatch: pytest.Mon
     assert record.status is Status.DONE
 
 
-def test_where_no_end_can_be_told_nothing_is_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_predicted_end_nothing_is_promised(monkeypatch: pytest.MonkeyPatch) -> None:
     learning(monkeypatch, (0.1, 0.1, 0.1, 0.1, 0.1, 0.1))
     with Store(None) as store:
         engine = make_engine(asked(deadline_seconds=360_000.0), SyntheticCloud(), store, "scavenger-partial")
@@ -63,7 +63,7 @@ def test_where_no_end_can_be_told_nothing_is_promised(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("accuracy", "warned"), [(0.89, 1), (0.91, 0)])
-def test_a_job_that_ends_before_its_target_is_told_of(accuracy: float, warned: int) -> None:
+def test_a_job_that_ends_before_its_target_gives_a_warning(accuracy: float, warned: int) -> None:
     told: list[object] = []
     cloud, config = SyntheticCloud(), asked().space.configs[0]
     run = make_run(asked(), cloud, "scavenger-full", run_id="run-1")

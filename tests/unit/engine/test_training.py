@@ -145,14 +145,14 @@ def test_a_training_that_goes_as_predicted(store: Store) -> None:
     assert order.seconds == pytest.approx(remaining)  # its nodes end themselves when the money is gone
 
 
-def test_without_a_budget_the_nodes_still_end_some_day(store: Store) -> None:
+def test_without_a_budget_the_lease_is_still_limited(store: Store) -> None:
     cloud = Trainings(Attempt(steady(10.0, WORK)))
     record, _ = train(cloud, store, given=problem(goal=Goal(minimize=Objective.TIME)))
     assert record.choice is not None
     assert cloud.orders[0].seconds == pytest.approx(10 * record.choice.worst_seconds + 3600)
 
 
-def test_one_that_falls_behind_is_moved_while_the_money_is_still_there(store: Store) -> None:
+def test_a_training_that_falls_behind_moves_while_the_budget_allows_it(store: Store) -> None:
     slow = Attempt(steady(1.0, WORK), reached=120.0)
     cloud = Trainings(slow, Attempt(steady(8.0, WORK - 120)), saved=60.0)
     record, warned = train(cloud, store)
@@ -160,16 +160,16 @@ def test_one_that_falls_behind_is_moved_while_the_money_is_still_there(store: St
     (moved,) = record.earlier
     assert (moved.ending, moved.config, moved.reached_samples) == (Ending.MOVED, A, 120.0)
     assert moved.samples_per_second == pytest.approx(1.0)
-    assert "goes on at 1 x b" in moved.message
+    assert "continues on 1 x b" in moved.message
     assert record.final is not None
     assert record.final.config == B
     assert slow.finished == slow.released == 1
     assert record.total_usd <= BUDGET
     assert len(warned) == 1
-    assert warned[0].endswith("the training goes on from its checkpoint, at 0%")
+    assert warned[0].endswith("the training continues from its checkpoint, at 0%")
 
 
-def test_one_that_stands_still_for_the_deadline(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_that_would_miss_the_deadline(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     class Clock:
         now = 1000.0
 
@@ -192,7 +192,7 @@ def test_one_that_stands_still_for_the_deadline(store: Store, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("saved", [0.0, 60.0])
-def test_one_that_cannot_move_is_stopped_before_the_budget_breaks(store: Store, saved: float) -> None:
+def test_a_training_that_cannot_move_stops_before_the_budget_is_exceeded(store: Store, saved: float) -> None:
     goal = Goal(minimize=Objective.TIME, budget=Usd.of("1.35"))  # enough for a, and not for b
     slow = Attempt(steady(2.0, WORK), reached=saved, stopping=STOP_SECONDS - 1)
     cloud = Trainings(slow, saved=saved)
@@ -206,7 +206,7 @@ def test_one_that_cannot_move_is_stopped_before_the_budget_breaks(store: Store, 
     assert len(warned) == 1
 
 
-def test_a_move_that_takes_all_the_money_ends_the_run(store: Store) -> None:
+def test_a_move_that_uses_up_the_budget_ends_the_run(store: Store) -> None:
     slow = Attempt(steady(1.0, WORK), reached=120.0, stopping=9000.0)
     record, _ = train(Trainings(slow, saved=60.0), store)
     assert record.status is Status.NOTHING_FITS
@@ -216,7 +216,7 @@ def test_a_move_that_takes_all_the_money_ends_the_run(store: Store) -> None:
 
 
 @pytest.mark.parametrize("kind", [FailureKind.LOST, FailureKind.INTERRUPTED, FailureKind.LAUNCH])
-def test_nodes_that_go_are_begun_again_where_they_got_to(store: Store, kind: FailureKind) -> None:
+def test_lost_nodes_restart_from_the_checkpoint(store: Store, kind: FailureKind) -> None:
     gone = LeaseFailed(kind, "node 1 is gone", seconds=500.0, billed=True, reached_samples=4000.0)
     cloud = Trainings(Attempt(steady(10.0, 5000), gone, reached=4000.0), Attempt(steady(10.0, WORK - 4000)))
     record, warned = train(cloud, store)
@@ -227,10 +227,10 @@ def test_nodes_that_go_are_begun_again_where_they_got_to(store: Store, kind: Fai
     assert record.final is not None
     assert record.final.config == A
     assert [order.attempt for order in cloud.orders] == [1, 2]
-    assert warned == ["node 1 is gone; the training goes on from its checkpoint, at 11%"]
+    assert warned == ["node 1 is gone; the training continues from its checkpoint, at 11%"]
 
 
-def test_one_that_never_gets_further_is_given_up(store: Store) -> None:
+def test_a_training_without_progress_is_given_up(store: Store) -> None:
     def lost() -> Attempt:
         return Attempt(steady(10.0, 500), LeaseFailed(FailureKind.LOST, "node 0 is gone", seconds=60.0))
 
@@ -239,10 +239,10 @@ def test_one_that_never_gets_further_is_given_up(store: Store) -> None:
     assert record.final is not None
     assert (record.final.ending, record.final.message) == (Ending.FAILED, "node 0 is gone")
     assert [run.ending for run in record.earlier] == [Ending.RESTARTED]  # search.trial.retries is 1
-    assert warned == ["node 0 is gone; the training goes on from the beginning"]
+    assert warned == ["node 0 is gone; the training continues from the beginning"]
 
 
-def test_one_that_gets_further_each_time_goes_on(store: Store) -> None:
+def test_a_training_that_makes_progress_is_restarted_each_time(store: Store) -> None:
     def lost(reached: float) -> Attempt:
         gone = LeaseFailed(FailureKind.LOST, "node 0 is gone", seconds=60.0, reached_samples=reached)
         return Attempt(steady(10.0, 500), gone, reached=reached)
@@ -253,7 +253,7 @@ def test_one_that_gets_further_each_time_goes_on(store: Store) -> None:
     assert [run.reached_samples for run in record.earlier] == [1000.0, 2000.0, 3000.0, 4000.0]
 
 
-def test_a_restart_that_does_not_fit_any_more_goes_elsewhere_or_nowhere(store: Store) -> None:
+def test_a_restart_that_no_longer_fits_moves_or_ends_the_run(store: Store) -> None:
     gone = LeaseFailed(FailureKind.LOST, "node 0 is gone", seconds=9000.0)
     record, _ = train(Trainings(Attempt(steady(10.0, 500), gone)), store)
     assert record.status is Status.NOTHING_FITS
@@ -261,7 +261,7 @@ def test_a_restart_that_does_not_fit_any_more_goes_elsewhere_or_nowhere(store: S
 
 
 @pytest.mark.parametrize(("kind", "billed"), [(FailureKind.ERROR, True), (FailureKind.CAPACITY, False)])
-def test_a_job_that_fails_is_not_begun_again(store: Store, kind: FailureKind, billed: bool) -> None:
+def test_a_job_that_fails_is_not_restarted(store: Store, kind: FailureKind, billed: bool) -> None:
     failed = LeaseFailed(kind, "no such file", seconds=100.0, billed=billed)
     record, _ = train(Trainings(Attempt(steady(10.0, 500), failed)), store)
     assert record.status is Status.RUN_FAILED
@@ -270,7 +270,7 @@ def test_a_job_that_fails_is_not_begun_again(store: Store, kind: FailureKind, bi
     assert record.final.usd == (Usd.of(1).for_seconds(100.0) if billed else ZERO)
 
 
-def test_one_that_hangs_is_ended_and_begun_again(store: Store) -> None:
+def test_a_hung_training_is_restarted(store: Store) -> None:
     points = steady(10.0, 2000)
     hung = Attempt([*points, *silent(points[-1], 300)], reached=1500.0)
     cloud = Trainings(hung, Attempt(steady(10.0, WORK - 1500)))
@@ -282,10 +282,10 @@ def test_one_that_hangs_is_ended_and_begun_again(store: Store) -> None:
     assert first.reached_samples == 1500.0
     assert first.seconds >= points[-1][0] + QUICK_TRIALS.watchdog_seconds
     assert (hung.finished, hung.released) == (0, 1)  # it is not asked to save: it would not hear it
-    assert warned[0].startswith("no progress for 60 s; the training goes on from its checkpoint")
+    assert warned[0].startswith("no progress for 60 s; the training continues from its checkpoint")
 
 
-def test_one_that_is_often_silent_is_left_alone(store: Store) -> None:
+def test_a_job_that_is_often_silent_is_not_a_hang(store: Store) -> None:
     settling = [(10.0 + n, 10.0 * n) for n in range(1, 20)]
     record, warned = train(Trainings(Attempt([*settling, *_ever_longer_silences(settling[-1])])), store)
     assert record.status is Status.DONE
@@ -304,14 +304,14 @@ def _ever_longer_silences(start: tuple[float, float]) -> Iterator[tuple[float, f
         gap = min(gap * 2, 150.0)
 
 
-def test_one_that_is_done_may_take_its_time_to_end(store: Store) -> None:
+def test_a_job_that_has_done_its_work_may_exit_slowly(store: Store) -> None:
     points = steady(10.0, WORK)
     record, _ = train(Trainings(Attempt([*points, *silent(points[-1], 300)])), store)
     assert record.status is Status.DONE
     assert record.earlier == ()
 
 
-def test_one_that_never_starts_is_a_hang_too(store: Store) -> None:
+def test_a_job_that_never_starts_is_a_hang(store: Store) -> None:
     worst = QUICK_TRIALS.worst_seconds(1)
     never = [(float(second), 0.0) for second in range(1, int(worst) + 100, 10)]
     record, _ = train(Trainings(Attempt(never), Attempt(never)), store)
@@ -329,13 +329,13 @@ def test_a_watchdog_of_zero_ends_nothing(store: Store) -> None:
     assert record.earlier == ()
 
 
-def test_a_job_that_ends_well_too_soon_is_called_strange(store: Store) -> None:
+def test_a_job_that_exits_too_early_gives_a_warning(store: Store) -> None:
     record, warned = train(Trainings(Attempt(steady(10.0, WORK / 2))), store)
     assert record.status is Status.DONE
-    assert warned == ["the job ended well after 50% of the work its file names: check job.samples"]
+    assert warned == ["the job exited successfully after 50% of the work its file names: check job.samples"]
 
 
-def test_the_work_that_the_job_told_is_what_shares_are_of(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shares_are_of_the_work_that_the_job_reported(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job file without job.samples: how much work there is only the trials say."""
     real = measure_trial
 
@@ -352,8 +352,8 @@ def test_the_work_that_the_job_told_is_what_shares_are_of(store: Store, monkeypa
     assert record.status is Status.DONE
     assert record.problem.work_samples == WORK
     assert warned == [
-        "node 1 is gone; the training goes on from its checkpoint, at 11%",
-        "the job ended well after 50% of the work its file names: check job.samples",
+        "node 1 is gone; the training continues from its checkpoint, at 11%",
+        "the job exited successfully after 50% of the work its file names: check job.samples",
     ]
 
 
@@ -365,7 +365,7 @@ def test_unguarded_rivals_are_neither_moved_nor_stopped(store: Store) -> None:
     assert warned == []
 
 
-def test_a_training_that_mlcd_left_is_charged_and_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_that_died_with_mlcd_is_charged_and_continues(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     given = problem()
     killed = Attempt(steady(10.0, 2000), Killed(), reached=1500.0)
     cloud = Trainings(killed)
@@ -389,12 +389,12 @@ def test_a_training_that_mlcd_left_is_charged_and_goes_on(store: Store, monkeypa
     assert (lost.ending, lost.reached_samples) == (Ending.LOST, 1500.0)
     assert lost.seconds == pytest.approx(200.0)
     assert lost.usd == Usd.of(1).for_seconds(lost.seconds)
-    assert warned == ["mlcd ended before the training did; the training goes on from its checkpoint, at 4%"]
+    assert warned == ["mlcd ended before the training did; the training continues from its checkpoint, at 4%"]
     assert record.final is not None
     assert record.final.seconds == pytest.approx(10 + 3450 + 1)
 
 
-def test_a_training_that_mlcd_left_long_ago_is_not_charged_for_ever(
+def test_a_training_that_died_long_ago_is_charged_at_most_what_was_authorised(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(Killed):
@@ -441,7 +441,7 @@ def test_a_stop_from_another_thread_ends_the_training(store: Store) -> None:
     assert attempt.released == 1
 
 
-def test_the_speed_of_now_needs_time_to_settle() -> None:
+def test_the_current_speed_is_unknown_until_it_has_settled() -> None:
     watch = AttemptWatch(work=1000.0, seconds_left=100.0)
     assert watch.last == JobProgress(0.0, 0.0)
     assert (watch.speed(), watch.expected_end(), watch.silent_seconds) == (None, None, 0.0)
@@ -458,7 +458,7 @@ def test_the_speed_of_now_needs_time_to_settle() -> None:
     assert watch.is_quiet  # more than three times its longest silence
 
 
-def test_a_job_that_reports_once_an_epoch_does_not_stand_still_between() -> None:
+def test_a_job_that_reports_once_an_epoch_is_not_a_hang() -> None:
     watch = AttemptWatch(work=10_000.0, seconds_left=1e6)
     for epoch in range(1, 5):
         feed(watch, (100.0 * epoch, 1000.0 * epoch))

@@ -81,7 +81,7 @@ def test_a_cheaper_deployment_after_the_deadline_says_how_late() -> None:
     assert "cheaper, but" in entry.text
 
 
-def test_a_bound_that_breaks_the_limit_is_told_from_an_expectation_that_does() -> None:
+def test_a_broken_upper_bound_differs_from_a_broken_expectation() -> None:
     run = with_trials(budget_run(), budget_run().trials[:11])
     plan = next(p for p in measured_plans(run) if p.config.nodes == 26)
     budget = run.search_usd + plan.usd + Usd.of("0.5")
@@ -94,7 +94,7 @@ def test_failures_carry_their_kind_and_message() -> None:
     assert (entry.reason, entry.text) == (RejectionReason.FAILED, "out-of-memory: needs 9.1 GiB a node, 8 GiB there")
 
 
-def test_what_could_not_be_afforded_says_so() -> None:
+def test_unaffordable_configurations_are_named() -> None:
     entries = rejected(SAMPLES["infeasible"]())
     assert {entry.reason for entry in entries} == {RejectionReason.NOT_AFFORDABLE}
     assert entries[0].text == "not tried: a trial may cost $0.0482 or more, and $0.0100 is free"
@@ -102,7 +102,7 @@ def test_what_could_not_be_afforded_says_so() -> None:
     assert len(entries) == 1
 
 
-def test_amounts_without_a_limit_are_left_out() -> None:
+def test_amounts_without_a_limit_are_omitted() -> None:
     run = SAMPLES["infeasible"]()
     goal = Goal(minimize=Objective.COST, deadline_seconds=60.0)
     (entry,) = rejected(replace(run, problem=replace(run.problem, goal=goal)))
@@ -112,7 +112,7 @@ def test_amounts_without_a_limit_are_left_out() -> None:
     assert "$" not in entry.text
 
 
-def test_untried_types_are_one_entry_a_reason() -> None:
+def test_untried_types_have_one_entry_per_reason() -> None:
     run = budget_run()
     untried = [entry for entry in rejected(run) if entry.reason is RejectionReason.NOT_TRIED]
     assert [entry.subject for entry in untried] == ["138 other node counts of c5.xlarge, c5n.4xlarge and p2.xlarge"]
@@ -125,13 +125,13 @@ def test_untried_types_are_one_entry_a_reason() -> None:
     ]
 
 
-def test_a_tie_says_that_it_is_one_and_what_settled_it() -> None:
+def test_a_tie_names_its_tie_breaker() -> None:
     run = budget_run()
     plans = {plan.config.nodes: plan for plan in measured_plans(run) if plan.config.instance == "p2.xlarge"}
     noisy = replace(run.problem, noise=0.03)
     entry = reasons(with_choice(replace(run, problem=noisy), plans[17]))["20 x p2.xlarge"]
     assert entry.reason is RejectionReason.TIED
-    assert entry.text == f"1.3% faster, within 3% of it, but {plans[20].usd - plans[17].usd} dearer"
+    assert entry.text == f"1.3% faster, within 3% of it, but {plans[20].usd - plans[17].usd} more expensive"
     late = replace(noisy, goal=Goal(minimize=Objective.COST, deadline_seconds=20 * 3600.0))
     slow = reasons(with_choice(replace(run, problem=late), plans[8]))["1 x p2.xlarge"]
     assert slow.reason is not RejectionReason.TIED
@@ -139,7 +139,7 @@ def test_a_tie_says_that_it_is_one_and_what_settled_it() -> None:
     assert "within 6.1% of it, but" in reasons(with_choice(replace(run, problem=knee), plans[8]))["14 x p2.xlarge"].text
 
 
-def test_beyond_a_tie_the_strategy_passed_it_over() -> None:
+def test_a_better_configuration_outside_a_tie_was_passed_over() -> None:
     run = budget_run()
     plans = {plan.config.nodes: plan for plan in measured_plans(run) if plan.config.instance == "p2.xlarge"}
     entry = reasons(with_choice(run, plans[8]))["20 x p2.xlarge"]

@@ -15,7 +15,7 @@ from mlcd import codec
 from mlcd.deciders.search import SearchDecider
 from mlcd.errors import SpecError
 from mlcd.jobs.prepared import Prepared
-from mlcd.jobs.train import prepare, with_usual_strategy
+from mlcd.jobs.train import prepare, with_default_strategy
 from mlcd.problem import Batching, Problem
 from mlcd.problem import Target as ProblemTarget
 from mlcd.space import Config
@@ -99,12 +99,12 @@ def test_a_scripts_total_does_not_mean_that_the_target_is_met() -> None:
         ({"batch": f"[{', '.join(map(str, range(64, 164)))}]"}, ("batch", "at most 64")),
         ({"batch": "[64.5]"}, ("batch", "whole number")),
         ({"batch": "[64, 2000]"}, ("batch", "larger than the 1,500 samples of an epoch")),
-        ({"job": "{samples: 1500}"}, ("job.target", "is needed where the batch is chosen")),
+        ({"job": "{samples: 1500}"}, ("job.target", "is needed to choose the batch")),
         (
             {"job": "{samples: 1500, batch: 64, target: {metric: accuracy, value: 0.97}}"},
             ("job.batch", "one of the two"),
         ),
-        ({"learning_rate": ""}, ("learning_rate", "another batch wants another rate")),
+        ({"learning_rate": ""}, ("learning_rate", "another batch needs another rate")),
         ({"learning_rate": "{base: 0, at_batch: 64}"}, ("learning_rate.base", "more than 0")),
         ({"learning_rate": "{base: 0.1}"}, ("learning_rate.at_batch", "missing")),
         ({"learning_rate": "{base: 0.1, at_batch: 64, rule: square}"}, ("learning_rate.rule", "linear, sqrt")),
@@ -140,12 +140,12 @@ def test_a_cloud_without_learning_has_no_batch_to_choose(infra: str, without: st
 def test_a_batch_below_the_nodes_is_excluded_and_reported() -> None:
     found = prepared(batch="[2, 64]")
     assert {(c.nodes, c["batch"]) for c in found.problem.space} == {(1, 2), (2, 2), *((k, 64) for k in (1, 2, 3, 4))}
-    assert any("2 on 4 is left out" in note for note in found.notes)
+    assert any("2 on 4 nodes is excluded" in note for note in found.notes)
 
 
 def test_a_batch_that_no_number_of_nodes_can_divide() -> None:
     message = refusal(batch="[1, 2]", num_nodes="3..4")
-    assert ": batch: is shared by all nodes, and the fewest that may be chosen are 3" in message
+    assert ": batch: is split over all nodes, and num_nodes starts at 3" in message
     assert "at least 3" in message
 
 
@@ -168,7 +168,7 @@ def test_goodput_is_the_default_strategy_for_a_job_with_batches() -> None:
         assert job.strategy == name
         assert isinstance(job.decider, SearchDecider)
         assert job.decider.strategy.name == name
-    assert with_usual_strategy(parse(batch="", learning_rate="")).search.strategy == "heterbo"
+    assert with_default_strategy(parse(batch="", learning_rate="")).search.strategy == "heterbo"
 
 
 # ---- prices

@@ -51,11 +51,11 @@ def test_without_types_a_cloud_offers_its_own() -> None:
     assert len(gcp.problem.space) == 50 * len(types(gcp))
 
 
-def test_spot_leaves_out_what_has_no_spot_market_and_says_so() -> None:
+def test_spot_excludes_types_without_a_spot_market_with_a_note() -> None:
     found = prepared("resources: {instance_type: [c5.*, 'p3.*'], use_spot: true}")
     assert "c5.xlarge" in types(found)
     assert not any(name.startswith("p3") for name in types(found))
-    assert found.notes == ("no spot market, left out: p3.2xlarge, p3.8xlarge, p3.16xlarge",)
+    assert found.notes == ("excluded, no spot market: p3.2xlarge, p3.8xlarge, p3.16xlarge",)
     assert "and " in prepared("resources: {use_spot: true}").notes[0]
     assert prepared("").notes == ()
 
@@ -81,7 +81,7 @@ def test_spot_refuses_when_nothing_is_left() -> None:
 def test_the_template_works_with_spot() -> None:
     spec = parse_train(template().replace("use_spot: false", "use_spot: true"))
     found = prepare(spec)
-    assert found.notes == ("no spot market, left out: p2.xlarge, p3.2xlarge",)
+    assert found.notes == ("excluded, no spot market: p2.xlarge, p3.2xlarge",)
     plain = prepare(parse_train(template()))
     assert {"c5n.4xlarge", "p2.xlarge", "p3.2xlarge"} < types(plain)
     assert len(types(plain)) == len(types(found)) + 2
@@ -161,8 +161,8 @@ def test_every_node_needs_a_sample_of_the_batch() -> None:
         ("foo", ["there is no such cloud", "allowed: sim/aws, sim/azure, sim/gcp, replay/FOLDER"]),
         ("sim", ["sim/CLOUD"]),
         ("sim/", ["sim/CLOUD"]),
-        ("replay", ["which folder", "replay/FOLDER"]),
-        ("replay/", ["which folder", "docs/replay.md"]),
+        ("replay", ["name the folder", "replay/FOLDER"]),
+        ("replay/", ["name the folder", "docs/replay.md"]),
         ("Sim/AWS", ["did you mean 'sim/aws'?"]),
         ("sim-gcp", ["did you mean 'sim/gcp'?"]),
         ("replya/tables", ["did you mean 'replay/tables'?"]),
@@ -178,7 +178,7 @@ def test_a_mistaken_cloud_is_bad_input(on: str, says: list[str]) -> None:
         assert part in str(caught.value)
 
 
-def test_a_cloud_of_later_is_not_a_mistake() -> None:
+def test_a_function_cloud_is_a_provider_error() -> None:
     with pytest.raises(ProviderError, match="`mlcd serverless`"):
         prepare(with_overrides(parse(""), on="lithops/localhost"))
 
@@ -228,7 +228,7 @@ def test_a_replayed_job_keeps_to_the_types_and_counts_it_names() -> None:
     assert len(rows(replay("", resources=", instance_type: aws-paper"))) == 10
     left_out = replay("num_nodes: 32")
     assert rows(left_out) == ["32 x m4.large"]
-    assert left_out.notes == ("never measured on these numbers of nodes, left out: c4.large, c4.xlarge",)
+    assert left_out.notes == ("excluded, never measured on these node counts: c4.large, c4.xlarge",)
 
 
 @pytest.mark.usefixtures("table")

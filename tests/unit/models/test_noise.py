@@ -7,7 +7,7 @@ import pytest
 from mlcd.clouds.reading import GradientNorms, Reading
 from mlcd.errors import BadInput
 from mlcd.models.noise import Norms, successive
-from mlcd.profiler.noise import FEWEST, FIRST_STEPS, noise_scale
+from mlcd.profiler.noise import FEWEST_REPORTS, IGNORED_FIRST_STEPS, noise_scale
 
 DIMENSION, SIGNAL, VARIANCE = 200, 4.0, 800.0
 PHI = VARIANCE / SIGNAL
@@ -27,7 +27,7 @@ def norms(rng: np.random.Generator, workers: int, batch: float) -> Norms:
     )
 
 
-def heard(steps: Sequence[Norms], first: int = FIRST_STEPS + 1) -> list[Reading]:
+def heard(steps: Sequence[Norms], first: int = IGNORED_FIRST_STEPS + 1) -> list[Reading]:
     """As a job reports them, from its step `first` on."""
     return [
         Reading(
@@ -59,7 +59,7 @@ def test_averaging_apart_beats_averaging_ratios() -> None:
 def test_one_worker_is_measured_by_successive_gradients() -> None:
     rng = np.random.default_rng(4)
     readings = []
-    for at in range(FIRST_STEPS + 1, 3000):
+    for at in range(IGNORED_FIRST_STEPS + 1, 3000):
         before, now = gradients(rng, 2, 32)
         squares = {"before": float(before @ before), "now": float(now @ now), "dot": float(before @ now)}
         noise = GradientNorms(workers=1, batch=32, **squares)
@@ -70,19 +70,19 @@ def test_one_worker_is_measured_by_successive_gradients() -> None:
 def test_the_volatile_start_does_not_count() -> None:
     steady = Norms(local=3.0, total=2.0, workers=2, batch=8)
     wild = Norms(local=300.0, total=2.0, workers=2, batch=8)
-    start = heard([wild] * FIRST_STEPS, first=1)
+    start = heard([wild] * IGNORED_FIRST_STEPS, first=1)
     assert noise_scale(start) is None
-    assert noise_scale([*start, *heard([steady] * FEWEST)]) == pytest.approx(steady.variance / steady.signal)
+    assert noise_scale([*start, *heard([steady] * FEWEST_REPORTS)]) == pytest.approx(steady.variance / steady.signal)
 
 
-def test_a_first_half_that_differs_much_is_left_out() -> None:
+def test_an_unstable_first_half_is_ignored() -> None:
     low, high = (Norms(local=local, total=2.0, workers=2, batch=8) for local in (2.1, 3.0))
     assert noise_scale(heard([low] * 6 + [high] * 6)) == pytest.approx(high.variance / high.signal)
 
 
-def test_too_few_reports_gradients_that_are_not_finite_and_a_lost_signal_tell_nothing() -> None:
+def test_no_noise_scale_from_few_reports_infinite_gradients_or_no_signal() -> None:
     steady = Norms(local=3.0, total=2.0, workers=2, batch=8)
-    assert noise_scale(heard([steady] * (FEWEST - 1))) is None
+    assert noise_scale(heard([steady] * (FEWEST_REPORTS - 1))) is None
     diverged = GradientNorms(workers=2, batch=8)
     assert noise_scale([Reading(seconds=0.0, samples=800.0, noise=diverged)] * 20) is None
     lost = Norms(local=4.0, total=2.0, workers=2, batch=8)

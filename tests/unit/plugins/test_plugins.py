@@ -183,7 +183,7 @@ def test_a_cloud_is_found_by_name(install: Install) -> None:
     }
     assert prepared.problem.usd_per_hour[0] == Usd.of("0.17")
     assert prepared.problem.noise == 0.02
-    assert prepared.notes == ("A note.", "own has room for at most 3 x c5.big: more were left out")
+    assert prepared.notes == ("A note.", "own has room for at most 3 x c5.big: more are excluded")
     assert not prepared.charged
     from cloud_plugin_1 import made  # type: ignore[import-not-found]
 

@@ -138,7 +138,7 @@ def test_a_rate_that_kept_the_limit(play: Play, loads: list[dict[str, Any]]) -> 
     assert asked["concurrency"] == 32
 
 
-def test_an_unsure_rate_is_looked_at_again(play: Play, loads: list[dict[str, Any]]) -> None:
+def test_an_imprecise_rate_is_measured_again(play: Play, loads: list[dict[str, Any]]) -> None:
     unsure = replace(KEPT, relative_error=0.2)
     trial = play(unsure, replace(unsure, requests_per_second=180.0, p99_seconds=0.03))
     assert isinstance(trial, Measurement)
@@ -213,7 +213,7 @@ def verified(monkeypatch: pytest.MonkeyPatch, answer: LoadResult | Exception, **
         attempt=1,
         most_seconds=120.0,
         test=more.pop("test", TEST),
-        told=lambda fraction, _seconds: told.append(fraction),
+        report_progress=lambda fraction, _seconds: told.append(fraction),
     )
     assert server.released == 1
     assert told[0] == 0.0
@@ -221,7 +221,7 @@ def verified(monkeypatch: pytest.MonkeyPatch, answer: LoadResult | Exception, **
     return found
 
 
-def test_a_verification_that_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verification_that_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     found = verified(monkeypatch, KEPT)
     assert (found.rate, found.fault) == (180.0, "")
     assert found.load.memory_gib == 0.5
@@ -237,7 +237,7 @@ def test_a_verification_that_holds(monkeypatch: pytest.MonkeyPatch) -> None:
         (KEPT, Server(startup_seconds=90), "not ready"),
     ],
 )
-def test_a_verification_that_does_not(monkeypatch: pytest.MonkeyPatch, answer: Any, server: Server, fault: str) -> None:
+def test_a_verification_that_fails(monkeypatch: pytest.MonkeyPatch, answer: Any, server: Server, fault: str) -> None:
     assert fault in verified(monkeypatch, answer, server=server).fault
 
 
@@ -245,4 +245,4 @@ def test_a_closed_loop_is_verified_by_what_it_answers(monkeypatch: pytest.Monkey
     offline = replace(TEST, scenario=Scenario.OFFLINE, slo=None)
     assert verified(monkeypatch, KEPT, test=offline).rate == 200.0
     short = verified(monkeypatch, KEPT, test=replace(offline, rate=250.0))
-    assert short.fault == "200 of 250 requests/s were answered"
+    assert short.fault == "200 of 250 requests/s answered"

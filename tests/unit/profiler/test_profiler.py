@@ -87,7 +87,7 @@ def test_an_unstable_job_is_extended_as_long_as_needed() -> None:
     assert 1.96 * trial.relative_error <= POLICY.precision
 
 
-def test_an_extension_is_bounded_and_says_so() -> None:
+def test_an_extension_is_bounded_and_recorded() -> None:
     rng = random.Random(1)
     wild = [20 * math.exp(rng.gauss(0, 1.2)) for _ in range(400)]
     trial = measurement(endless(lambda i: wild[i]))
@@ -128,11 +128,11 @@ def test_without_a_watchdog_a_hang_lasts_to_the_end_of_the_extension() -> None:
     assert trial.seconds <= 900
 
 
-def test_a_job_that_never_begins_is_ended() -> None:
+def test_a_job_that_never_starts_is_ended() -> None:
     trial = failure(endless(lambda i: 0.0))
     assert trial.kind is FailureKind.HANG
     ended = "the trial ended before its first sample after 900 s"
-    assert trial.message == f"{ended}; search.trial.minutes should be longer"
+    assert trial.message == f"{ended}; increase search.trial.minutes"
     assert trial.seconds == 900
     assert trial.usd == PRICE.for_seconds(900)
 
@@ -144,7 +144,7 @@ def test_a_lease_that_ends_at_once_is_charged_in_full() -> None:
     assert trial.seconds == POLICY.worst_seconds(1)
 
 
-def test_a_late_start_leaves_too_little_to_say() -> None:
+def test_a_late_start_leaves_too_few_points() -> None:
     trial = failure(ScriptedLease([(2000.0, 5.0)]))
     assert trial.seconds == POLICY.worst_seconds(1)
     assert trial.kind is FailureKind.HANG
@@ -160,7 +160,7 @@ def test_start_up_ends_with_the_last_moment_before_the_first_sample() -> None:
 
 
 @pytest.mark.parametrize("billed", [True, False])
-def test_a_failure_is_paid_when_nodes_were_had(billed: bool) -> None:
+def test_a_failure_is_charged_only_if_nodes_were_obtained(billed: bool) -> None:
     trial = failure(LeaseFailed(FailureKind.LAUNCH, "did not come up", seconds=100.0, billed=billed))
     assert (trial.kind, trial.message, trial.seconds) == (FailureKind.LAUNCH, "did not come up", 100.0)
     assert trial.usd == (Usd.of(1) if billed else ZERO)
@@ -181,7 +181,7 @@ def test_a_step_beyond_the_end_is_not_charged() -> None:
     assert trial.samples_per_second == pytest.approx(1.0)
 
 
-def test_cancelled_releases_and_says_so() -> None:
+def test_a_cancelled_trial_releases_its_nodes_and_raises() -> None:
     lease = endless(lambda i: 20.0)
     asked = 0
 
@@ -196,7 +196,7 @@ def test_cancelled_releases_and_says_so() -> None:
     assert asked == 6
 
 
-def test_what_is_no_outcome_of_the_trial_passes_through() -> None:
+def test_errors_that_are_not_outcomes_pass_through() -> None:
     class Broken:
         name, simulated, noise = "broken", False, 0.0
 
@@ -207,7 +207,7 @@ def test_what_is_no_outcome_of_the_trial_passes_through() -> None:
         measure(Broken(), CONFIG, attempt=1, policy=POLICY, usd_per_hour=PRICE)
 
 
-def test_steady_speed_needs_something_to_go_by() -> None:
+def test_steady_speed_needs_enough_points() -> None:
     assert steady_speed([]) is None
     assert steady_speed([JobProgress(1.0, 5.0)]) is None
     assert steady_speed([JobProgress(1.0, 0.0), JobProgress(2.0, 0.0)]) is None
@@ -230,7 +230,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     assert covered > 0.86 * 300
 
 
-def test_a_job_that_stands_still_when_its_time_is_over_hangs() -> None:
+def test_a_job_that_is_silent_at_the_end_of_its_trial_hangs() -> None:
     policy = TrialPolicy(seconds=20, extension=0.5, watchdog_seconds=30)
     lease = ScriptedLease([(float(s), 10.0 * min(s, 10)) for s in range(40)])
     trial = measure(ScriptedCloud(lease), CONFIG, attempt=1, policy=policy, usd_per_hour=PRICE)

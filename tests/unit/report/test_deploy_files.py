@@ -52,7 +52,7 @@ def test_triton_batches_and_counts_its_instances() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_promise_stands_in_a_comment_whatever_it_holds(kind: str) -> None:
+def test_any_promise_text_stays_inside_its_comment(kind: str) -> None:
     for text in deploy_files(kind, deployment(promise="120/s\nat p99: {8 ms}")).values():
         assert "120/s at p99: {8 ms}" in text.splitlines()[1]
         assert text.splitlines()[1].startswith("# ")

@@ -22,13 +22,13 @@ def test_the_schema_is_a_schema() -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_every_record_is_as_the_schema_says(name: str) -> None:
+def test_every_training_run_matches_the_schema(name: str) -> None:
     text = json.dumps(json_of(SAMPLES[name]()), allow_nan=False)
     jsonschema.validate(json.loads(text), schema(), cls=jsonschema.Draft202012Validator)
 
 
 @pytest.mark.parametrize("name", SERVING)
-def test_every_serving_run_is_as_its_schema_says(name: str) -> None:
+def test_every_serving_run_matches_its_schema(name: str) -> None:
     made = serving_json(shown(SERVING[name]()))
     jsonschema.validate(made, serving_schema(), cls=jsonschema.Draft202012Validator)
     told = {**made, "deployed": None, "written": ["a"]}
@@ -36,19 +36,19 @@ def test_every_serving_run_is_as_its_schema_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SERVERLESS)
-def test_every_serverless_run_is_as_its_schema_says(name: str) -> None:
+def test_every_serverless_run_matches_its_schema(name: str) -> None:
     made = serverless_json(shown(SERVERLESS[name]()))
     jsonschema.validate(made, serverless_schema(), cls=jsonschema.Draft202012Validator)
 
 
-def test_every_result_says_its_kind() -> None:
+def test_every_result_has_its_kind() -> None:
     for samples in (SAMPLES, SERVING, SERVERLESS):
         for make in samples.values():
             run = make()
             assert kind_of(run.kind).json(run)["kind"] == str(run.kind)
 
 
-def test_a_key_that_is_not_always_there_is_left_out() -> None:
+def test_an_optional_key_is_omitted() -> None:
     failed, done = (serverless_json(shown(SERVERLESS["done"]()))["epochs"][at] for at in (2, 3))
     assert set(done) - set(failed) == {
         *("fetch_seconds", "compute_seconds", "update_seconds", "calls", "repeated_calls", "cold_starts"),
@@ -57,14 +57,14 @@ def test_a_key_that_is_not_always_there_is_left_out() -> None:
     assert done["memory_share"] is None
 
 
-def test_a_type_without_a_form_is_refused() -> None:
+def test_a_type_without_a_json_form_is_refused() -> None:
     with pytest.raises(TypeError, match="a set has no form"):
         result_json(({1},))
     with pytest.raises(TypeError, match="has no JSON Schema"):
         result_schema(make_dataclass("Odd", [("field", bytes)]), "odd")
 
 
-def test_a_key_that_the_schema_does_not_know_is_refused() -> None:
+def test_an_unknown_key_is_refused() -> None:
     made = json_of(budget_run())
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**made, "cost": 3}, schema())

@@ -129,7 +129,7 @@ def test_no_text_of_a_record_becomes_markup(name: str, least: int) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_nor_do_all_its_texts_together(name: str) -> None:
+def test_all_texts_of_a_record_together_do_not_become_markup(name: str) -> None:
     make, page = PAGES[name]
     record = make()
     for old in sorted(set(texts(record)) - OWN_WORDS):
@@ -139,7 +139,7 @@ def test_nor_do_all_its_texts_together(name: str) -> None:
     assert text.count("&lt;img src=x") > 4
 
 
-def test_a_value_that_is_not_given_is_no_blank() -> None:
+def test_a_missing_template_value_raises() -> None:
     page = Page(name="a", run_id="a-1", created="now", asked="?", answer="!", footer="mlcd")
     with pytest.raises(UndefinedError, match="tables"):
         render("serve.html.j2", page)

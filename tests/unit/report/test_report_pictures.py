@@ -232,13 +232,13 @@ def test_a_failed_training_reads_well() -> None:
         "<h1>The training failed</h1>",
         "Chosen: <b>14 x p2.xlarge</b>",
         "Training (failed)",
-        "Training lost with mlcd",
+        "Training died with mlcd",
         "until it failed",
     ):
         assert part in page
-    assert "Against not searching" not in page
+    assert "Compared with not searching" not in page
     money = picture_of(SAMPLES["run-failed"](), PictureKind.MONEY)
-    assert "1 training begun again: $4.20" in money
+    assert "1 restarted training: $4.20" in money
     assert "training, failed" in money
 
 
@@ -278,16 +278,16 @@ def test_the_choice_s_ring_stays_and_other_prices_have_their_own_knee() -> None:
     by_node, by_memory = batches_run(), batches_run(by_memory=True)
     assert not paid_by(by_node.problem).is_by_memory
     assert paid_by(by_memory.problem).fixed == pytest.approx(0.4, abs=1e-3)
-    assert "a fixed price a node" in picture_of(by_node, "batches")
+    assert "a fixed price per node" in picture_of(by_node, "batches")
     assert "priced by memory" in picture_of(by_node, "batches-repriced")
     assert "priced by memory" in picture_of(by_memory, "batches")
-    assert "a fixed price a node" in picture_of(by_memory, "batches-repriced")
+    assert "a fixed price per node" in picture_of(by_memory, "batches-repriced")
     there = [mark for mark in spoken(picture_of(by_memory, "batches-repriced")) if "K = 4, B = 512" in mark]
     here = [mark for mark in spoken(picture_of(by_node, "batches")) if "K = 4, B = 512" in mark]
     assert there[0] == here[0], "the node's price is found again from prices by memory"
 
 
-def test_what_the_noise_means_is_said() -> None:
+def test_the_report_explains_the_noise_scale() -> None:
     run = batches_run()
     first, second, third = batch_notes_of(run)
     assert "noise scale is about 300 samples" in first
@@ -300,11 +300,11 @@ def test_what_the_noise_means_is_said() -> None:
     assert not any("counts" in note for note in batch_notes_of(batches_run(decay=0.0)))
 
 
-def test_a_black_box_is_called_one() -> None:
+def test_a_job_without_noise_reports_is_called_a_black_box() -> None:
     run = black_box_run()
-    box, untold = batch_notes_of(run)
+    box, unpredicted = batch_notes_of(run)
     assert "reports no SGD noise, so only its parallel performance was modelled" in box
-    assert "could not be told" in untold
+    assert "could not predict when" in unpredicted
     assert shown(run).train_findings.done_share == 0.0
     page = html_of(run)
     assert "only its parallel performance was modelled" in page
@@ -322,7 +322,7 @@ def test_only_runs_with_a_batch_to_choose_have_its_pictures() -> None:
     assert batch_notes_of(budget_run()) == []
 
 
-def test_speed_has_a_curve_a_batch() -> None:
+def test_the_speed_picture_has_a_curve_per_batch() -> None:
     text = picture_of(batches_run(), "speed")
     for batch in (64, 256, 512):
         assert f">B = {batch}<" in text

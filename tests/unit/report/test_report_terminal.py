@@ -71,7 +71,7 @@ WORDY = Rows(
 )
 
 
-def test_a_table_is_as_wide_as_it_is_where_nothing_limits_it() -> None:
+def test_a_table_has_its_natural_width_without_a_limit() -> None:
     lines = rendered([WIDE]).split("\n")
     assert len(lines) == 3
     assert len({len(line) for line in lines}) == 1
@@ -145,7 +145,7 @@ def test_colour_is_decided_in_one_place(
     assert wants_colour(io.StringIO()) == elsewhere
 
 
-def test_a_width_is_only_known_of_terminals_or_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_width_comes_from_a_terminal_or_an_argument(monkeypatch: pytest.MonkeyPatch) -> None:
     assert columns(io.StringIO()) is None
     monkeypatch.setenv("COLUMNS", "72")
     assert columns(io.StringIO()) == columns(Terminal()) == 72
@@ -165,7 +165,7 @@ STATUS = RunningStatus(
 )
 
 
-def test_a_status_goes_on_between_events() -> None:
+def test_the_status_clock_runs_between_events() -> None:
     assert STATUS.text(100.0, 110, plain=True) == (
         "Training on 20 x p2.xlarge  ########............  40%  1:00:00  $12.50 of $85.00  452 samples/s  ~10m00s to go"
     )
@@ -216,7 +216,7 @@ def money(spent: str, seconds: float) -> Money:
 
 
 @pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
-def test_a_serving_run_tells_its_load_tests_and_its_verification(stream: io.StringIO) -> None:
+def test_a_serving_run_reports_its_load_tests_and_verification(stream: io.StringIO) -> None:
     run = serving_run()
     with ServingProgress(stream, run.problem.goal, False, problem=run.problem) as told:
         for step in run.trials:

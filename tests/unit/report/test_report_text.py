@@ -62,7 +62,7 @@ def test_a_plain_verdict_is_ascii(name: str) -> None:
     assert verdict_of(SAMPLES[name](), plain=True).isascii()
 
 
-def test_the_verdict_says_the_numbers() -> None:
+def test_the_verdict_contains_the_numbers() -> None:
     run = budget_run()
     text = verdict_of(run)
     assert text.startswith("SIMULATED: ")
@@ -108,29 +108,30 @@ def test_a_choice_that_was_not_measured_has_no_bound() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("infeasible", "Nothing can fit these limits; nothing was trained."),
+        ("infeasible", "Nothing fits these limits; nothing was trained."),
         ("nothing-fits", "Nearest way out among measured deployments: needs $131, or 7 h 40 min"),
         ("infeasible", "Nearest way out: needs $24.03"),
         ("run-failed", "The training failed before its work was done (why); what it cost is on the receipt."),
         ("run-failed", "run (failed)"),
         ("run-failed", "chosen; its training failed"),
-        ("lost", "  training lost with mlcd            20 min    $4.20\n  run "),
+        ("lost", "  training died with mlcd            20 min    $4.20\n  run "),
         (
             "given-up",
-            "Nothing measured fits what is left after 12 trials and 1 training that did not end; no training was",
+            "Nothing measured fits the limits that remain after 12 trials and 1 training that did not finish; no"
+            " training was finished.",
         ),
         ("all-failed", "Every trial failed (4 of 4)"),
-        ("interrupted", "Go on with: mlcd resume resnet-cifar10-7f3a9c"),
+        ("interrupted", "Continue with: mlcd resume resnet-cifar10-7f3a9c"),
         ("overran", "Search and training together broke the limit: $90.94 over the budget."),
         ("both-limits", "fastest within 8 h for at most $85.00"),
     ],
 )
-def test_every_ending_has_its_words(name: str, words: str) -> None:
+def test_every_ending_has_its_text(name: str, words: str) -> None:
     assert words in verdict_of(SAMPLES[name]())
 
 
 def test_a_failed_training_saved_nothing() -> None:
-    assert "Saved" not in verdict_of(SAMPLES["run-failed"]())
+    assert "Savings" not in verdict_of(SAMPLES["run-failed"]())
 
 
 def test_a_naive_choice_that_would_break_a_limit_is_marked() -> None:
@@ -140,7 +141,7 @@ def test_a_naive_choice_that_would_break_a_limit_is_marked() -> None:
     assert "would break" not in verdict_of(no_limit_run())
 
 
-def test_a_naive_choice_that_was_not_measured_is_about() -> None:
+def test_an_unmeasured_naive_choice_is_marked_as_approximate() -> None:
     run = both_limits_run()
     naive = replace(run.naive[1], measured=False)
     untried = with_trials(run, [step for step in run.trials if step.trial.config != naive.plan.config])
@@ -208,7 +209,7 @@ def played(run: SearchRun, stream: io.StringIO, *, color: bool = False, replayed
     return stream.getvalue()
 
 
-def test_a_line_a_trial_with_speed_money_and_best() -> None:
+def test_one_line_per_trial_with_speed_money_and_best() -> None:
     lines = played(budget_run(), io.StringIO()).splitlines()
     seventh = next(line for line in lines if line.startswith("  7 "))
     assert seventh.split() == [
@@ -228,7 +229,7 @@ def test_columns_of_trials_line_up() -> None:
 def test_free_is_explained_once_where_there_is_a_limit() -> None:
     text = played(both_limits_run(), io.StringIO())
     lines = text.splitlines()
-    assert lines[0].startswith("free: neither spent, promised to running trials, nor reserved")
+    assert lines[0].startswith("free: neither spent, committed to running trials, nor reserved")
     assert lines[1].split()[-8:] == ["spent", "reserved", "free", "free", "time", "best", "so", "far"]
     assert text.count("free:") == 1
     assert not re.search(r"\bfree\b", played(no_limit_run(), io.StringIO()))
@@ -303,7 +304,7 @@ def test_colour_only_on_request() -> None:
     assert "\x1b[31m" in played(budget_run(), io.StringIO(), color=True)
 
 
-def test_a_poor_encoding_gets_ascii() -> None:
+def test_an_ascii_encoding_gets_ascii() -> None:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")
     observer = ProgressLines(stream, False)
