@@ -117,7 +117,7 @@ def serving_run(goal: Goal | None = None) -> SearchRun:
         status=Status.DONE,
         steps=steps,
         verdict=Verdict(
-            stopped="4 load tests, the most that are wanted", search_seconds=40.0, choice=Plan.of(asked, best)
+            stopped="the limit of 4 load tests is reached", search_seconds=40.0, choice=Plan.of(asked, best)
         ),
     )
     held = Attempt(

@@ -1,4 +1,4 @@
-"""When nothing fits: the smallest change of a limit that would have helped."""
+"""If nothing fits: the smallest change of a limit that would have helped."""
 
 from mlcd.ledger import Ledger
 from mlcd.run.verdict import Relaxation
@@ -7,7 +7,7 @@ from mlcd.units import Usd, format_seconds
 
 
 def relaxations(ledger: Ledger) -> tuple[Relaxation, ...]:
-    """From the measured deployments when there are any, else from the price of a first trial."""
+    """From the measured deployments if there are any, else from the price of a first trial."""
     goal = ledger.problem.goal
     measured = plans(ledger.problem, ledger.history)
     if not measured:

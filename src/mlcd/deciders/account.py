@@ -1,4 +1,4 @@
-"""Where a run stands at one instant: its trials, the work that remains, what is spent, and the ledger that follows."""
+"""The state of a run at one instant: its trials, the remaining work, what is spent, and the resulting ledger."""
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,7 +18,7 @@ from mlcd.units import ZERO, Usd
 class Account:
     """A run at one instant of its clock.
 
-    remaining  the problem with the work that is still to do
+    remaining  the problem with the remaining work
     guarded    False only for rivals on simulated clouds, to show what happens without the guarantee
     """
 
@@ -29,7 +29,7 @@ class Account:
 
     @cached_property
     def history(self) -> History:
-        """The trials; a speed that a training or verification showed later replaces what the trial had measured."""
+        """The trials; a speed measured later by a training or verification replaces the trial's own."""
         history = self.run.history
         seen = {attempt.config: attempt.samples_per_second for attempt in self.run.earlier}
         if not seen:
@@ -38,7 +38,7 @@ class Account:
 
     @property
     def open(self) -> tuple[Authorisation, ...]:
-        """What is authorised and has not ended, each with the longest that it may still take."""
+        """Authorisations of steps in flight, each with the longest time that it may still take."""
         now = self.elapsed_seconds
         return tuple(
             replace(step.authorisation, seconds=max(step.started_seconds + step.authorised_seconds - now, 0.0))
@@ -47,7 +47,7 @@ class Account:
 
     @cached_property
     def ledger(self) -> Ledger:
-        """What may be spent now beside the steps in flight."""
+        """What may be spent now, in addition to the steps in flight."""
         return Ledger(
             problem=self.remaining,
             history=self.history,
@@ -59,15 +59,15 @@ class Account:
 
     @property
     def noise_scale(self) -> float | None:
-        """Of the job's gradients: as the training showed last, else as the trials did."""
+        """The noise scale of the job's gradients: from the training if it reported one, else from the trials."""
         return trained_noise(self.run) or self.history.noise_scale
 
     def incumbent(self) -> Plan | None:
-        """The best measured configuration that fits what is left."""
+        """The best measured configuration that fits what remains."""
         return self.ledger.incumbent()
 
     def money(self) -> Money:
-        """For whoever watches the search."""
+        """What is spent, committed, reserved and remaining during the search."""
         ledger = self.ledger
         reserve = ledger.incumbent() if ledger.guarded else None
         reserved = reserve.worst_usd if reserve else ZERO
@@ -82,7 +82,7 @@ class Account:
         )
 
     def money_while_training(self, usd: Usd, seconds: float, began_seconds: float) -> Money:
-        """For whoever watches the training, `seconds` and `usd` into it; it began at `began_seconds` of the run."""
+        """The same, `seconds` and `usd` into a training that began at `began_seconds` of the run."""
         goal, spent = self.run.problem.goal, self.run.spent + usd
         elapsed = began_seconds + seconds
         return Money(
@@ -97,13 +97,13 @@ class Account:
 
 @dataclass(kw_only=True)
 class Accounts:
-    """Accounts of one run. Remembers the last remaining problem: its arrays over the whole space are dear to make."""
+    """Accounts of one run. Caches the last remaining problem: its arrays over the whole space are slow to build."""
 
     guarded: bool = True
     _last: tuple[Problem, Problem] | None = field(default=None, init=False, repr=False, compare=False)
 
     def at(self, run: SearchRun, elapsed_seconds: float) -> Account:
-        """The account of `run` so many seconds after its first start."""
+        """The account of `run`, `elapsed_seconds` after its first start."""
         now = remaining_of(run)
         if self._last is None or self._last[0] is not run.problem or _work_in(self._last[1]) != _work_in(now):
             self._last = run.problem, now
@@ -116,12 +116,12 @@ def remaining_of(run: SearchRun) -> Problem:
 
 
 def trained_noise(run: SearchRun) -> float | None:
-    """The noise scale that the training itself showed last; None where it showed none."""
+    """The noise scale that the training reported last; None if it reported none."""
     return next((a.noise_scale for a in reversed(run.attempts) if a.noise_scale is not None), None)
 
 
 def _work_in(problem: Problem) -> tuple[object, ...]:
-    """All of a problem that changes in the course of a run."""
+    """The parts of a problem that change during a run."""
     return problem.work_samples, problem.work_known, problem.work_error, problem.batching
 
 

@@ -1,4 +1,4 @@
-"""The seam between deciders and drivers: start these steps, write this verdict, or end the run."""
+"""What deciders return to drivers: start these steps, write this verdict, or end the run."""
 
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -18,13 +18,13 @@ P_contra = TypeVar("P_contra", bound=Problem | FunctionProblem, contravariant=Tr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Start these steps now, side by side; each is authorised with the others beside it."""
+    """Start these steps now, in parallel; each authorisation takes the others into account."""
 
     requests: tuple[Request, ...]
 
     def __post_init__(self) -> None:
         if not self.requests:
-            raise ValueError("a decision to start names at least one step")
+            raise ValueError("a decision to start must name at least one step")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Conclude:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """The run is over. `verdict` is set where none was written before."""
+    """The run is over. `verdict` is set if none was written before."""
 
     status: Status
     verdict: Verdict | None = None
@@ -46,19 +46,19 @@ Decision = Start | Conclude | End
 
 
 class Decider(Protocol[P_contra]):
-    """Says what comes next. Pure: a function of the run so far, the seconds on its clock, its options and its seed."""
+    """Decides what comes next. Pure: a function of the run so far, its clock in seconds, its options and its seed."""
 
     def next(self, run: Run[P_contra], elapsed_seconds: float) -> Decision:
         """What to do now; the run has no step in flight, unless its driver lets steps overlap.
 
-        Raises BadInput where the job itself makes it impossible to continue.
+        Raises BadInput if the job itself makes it impossible to continue.
         """
         ...
 
     def money(self, run: Run[P_contra], elapsed_seconds: float) -> Money:
-        """What is spent, committed to steps in flight, reserved and left."""
+        """What is spent, committed to steps in flight, reserved and remaining."""
         ...
 
     def incumbent(self, run: Run[P_contra], elapsed_seconds: float) -> Plan | None:
-        """The best measured configuration that fits what is left; None where there is none."""
+        """The best measured configuration that fits what remains; None if there is none."""
         ...

@@ -1,4 +1,4 @@
-"""A training on functions: ask the scheduler before every epoch, authorise, start it; until the target's loss."""
+"""A serverless run: before every epoch ask the scheduler, authorise, start; until the target loss is reached."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ from mlcd.trial.plan import Plan
 from mlcd.units import ZERO, Usd
 
 TIMEOUT_FACTOR = 6.0
-"""An epoch is ended when it takes so many times as long as the slowest so far would have taken on its functions ..."""
+"""An epoch is stopped when it takes this many times as long as the slowest so far, scaled to its fleet ..."""
 LEAST_TIMEOUT_SECONDS = 60.0
 """... but never before this."""
 MOST_FAILURES = 3
-"""So many epochs that fail one after another are a fault that more money does not mend."""
+"""After this many failed epochs in a row the run ends: more money would not help."""
 
 
 def no_comparison(epochs: tuple[Epoch, ...]) -> Sequence[PlainInstance]:  # noqa: ARG001 - the signature of `compare`
-    """For drivers that compare with nothing."""
+    """No comparison, for drivers that need none."""
     return ()
 
 
@@ -34,7 +34,7 @@ def no_comparison(epochs: tuple[Epoch, ...]) -> Sequence[PlainInstance]:  # noqa
 class EpochDecider:
     """One epoch after another, each on the functions that the scheduler chooses.
 
-    compare  what the same training would take on plain instances, for the verdict
+    compare  predicts what the same training would take on plain instances, for the verdict
     """
 
     scheduler: Scheduler
@@ -43,16 +43,16 @@ class EpochDecider:
     def next(self, run: EpochRun, elapsed_seconds: float) -> Decision:
         """See Decider."""
         ledger = epoch_ledger(run, elapsed_seconds)
-        over = self._over(run, ledger)
+        over = self._end_if_over(run, ledger)
         if over is not None:
             return over
         remaining = ledger.remaining()
         fleet = self.scheduler.decide(run.problem, ledger.epochs, remaining)
         if fleet is None:
-            return self._short(run, ledger, self.scheduler.ending(run.problem, ledger.epochs, remaining))
+            return self._end_before_target(run, ledger, self.scheduler.ending(run.problem, ledger.epochs, remaining))
         answer = _authorised(ledger, fleet)
         if isinstance(answer, Refusal):
-            return self._short(run, ledger, f"an epoch of {fleet} was refused: {answer.reason}")
+            return self._end_before_target(run, ledger, f"an epoch of {fleet} was refused: {answer.reason}")
         return Start(requests=(Request(role=Role.EPOCH, authorisation=answer),))
 
     def money(self, run: EpochRun, elapsed_seconds: float) -> Money:
@@ -68,23 +68,23 @@ class EpochDecider:
         )
 
     def incumbent(self, run: EpochRun, elapsed_seconds: float) -> Plan | None:  # noqa: ARG002 - see Decider
-        """There is none: every epoch chooses anew."""
+        """None: every epoch makes a new choice."""
         return None
 
     # ---- the end
 
-    def _over(self, run: EpochRun, ledger: EpochLedger) -> End | None:
-        """The end of the run where its target is reached, or cannot be any more."""
+    def _end_if_over(self, run: EpochRun, ledger: EpochLedger) -> End | None:
+        """The end of the run if its target is reached or can no longer be reached; else None."""
         problem, epochs = run.problem, ledger.epochs
         if epochs and epochs[-1].loss <= problem.target_loss:
-            # A deadline counts what lies between the epochs, too, which nothing can authorise.
+            # A deadline also counts the time between epochs, which needs no authorisation.
             late = ledger.seconds_left is not None and ledger.seconds_left < 0
             stopped = f"the loss of {epochs[-1].loss:.4g} has reached {problem.target_loss:.4g}"
             return self._end(run, Status.OVERRAN if late else Status.DONE, stopped)
         if not ledger.epochs_left:
             lowest = min(epoch.loss for epoch in epochs)
             most = "1 epoch" if problem.max_epochs == 1 else f"{problem.max_epochs} epochs"
-            stopped = f"{most}, the most that are wanted, brought the loss to {lowest:.4g} at best"
+            stopped = f"the limit of {most} is reached; the lowest loss was {lowest:.4g}"
             return self._end(run, Status.NOTHING_FITS, stopped)
         failures = _failures_in_a_row(run)
         if failures and failures[-1].hopeless:
@@ -95,8 +95,8 @@ class EpochDecider:
             return self._end(run, status, stopped)
         return None
 
-    def _short(self, run: EpochRun, ledger: EpochLedger, stopped: str) -> End:
-        """Without the target: nothing was ever started, or what is left does not suffice."""
+    def _end_before_target(self, run: EpochRun, ledger: EpochLedger, stopped: str) -> End:
+        """The end before the target: nothing was ever started, or what remains does not suffice."""
         status = Status.NOTHING_FITS if ledger.epochs or ledger.failed else Status.INFEASIBLE
         if ledger.failed and not ledger.epochs:
             status = Status.ALL_FAILED
@@ -115,19 +115,19 @@ class EpochDecider:
 
 
 def epoch_ledger(run: EpochRun, elapsed_seconds: float) -> EpochLedger:
-    """The account between two epochs."""
+    """The ledger between two epochs."""
     return EpochLedger(
         problem=run.problem, epochs=run.epochs, failed=run.failed_epochs, elapsed_seconds=elapsed_seconds
     )
 
 
 def first_fleet(problem: FunctionProblem, scheduler: Scheduler) -> Fleet | None:
-    """What the first epoch would run on; None where nothing fits. Raises BadInput where it cannot serve the goal."""
+    """The fleet of the first epoch; None if nothing fits. Raises BadInput if the scheduler cannot serve the goal."""
     return scheduler.decide(problem, (), EpochLedger(problem=problem).remaining())
 
 
 def _authorised(ledger: EpochLedger, fleet: Fleet) -> Authorisation | Refusal:
-    """Permission for as long as is paid for, or until the timeout where that is shorter."""
+    """Authorisation for as long as the budget pays for, or until the timeout if that is shorter."""
     answer = ledger.authorise(fleet)
     if isinstance(answer, Refusal) or not ledger.epochs:
         return answer
@@ -143,7 +143,7 @@ def _authorised(ledger: EpochLedger, fleet: Fleet) -> Authorisation | Refusal:
 
 
 def _failures_in_a_row(run: EpochRun) -> tuple[FailedEpoch, ...]:
-    """The epochs that failed since the last one that came to its barrier, or that mlcd itself lost."""
+    """The epochs that failed since the last one that completed or that mlcd itself lost."""
     failures: list[FailedEpoch] = []
     for step in run.epoch_steps:
         outcome = step.epoch

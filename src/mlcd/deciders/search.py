@@ -1,4 +1,4 @@
-"""The search: ask the strategy, authorise, start a round of trials; then choose, and hand over to what follows."""
+"""The search: ask the strategy, authorise, start a round of trials; then choose, and hand over to the next phase."""
 
 import math
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from mlcd.trial.trial import History, Measurement, Suggestion
 from mlcd.units import ZERO
 
 MODEL_TRIALS = 100
-"""Up to so many trials the comparisons of the receipt may ask the model; an exhaustive search has measured enough."""
+"""With more trials than this, the receipt's comparisons do not use the model: an exhaustive search measured enough."""
 
 
 class Aftermath(Protocol):
@@ -40,9 +40,9 @@ class Aftermath(Protocol):
 class SearchDecider:
     """Trials until the strategy ends the search or nothing more may start; then the verdict; then `aftermath`.
 
-    parallel  trials side by side at most
+    parallel  most trials at the same time
     naive     (label, configuration) pairs that the receipt compares the choice with
-    guarded   whether the ledger keeps the limits; by default as the strategy says
+    guarded   whether the ledger keeps the limits; None: as the strategy does
     """
 
     strategy: Strategy
@@ -74,10 +74,10 @@ class SearchDecider:
         return self.accounts.at(run, elapsed_seconds).incumbent()
 
     def round(self, run: SearchRun, elapsed_seconds: float, count: int) -> tuple[tuple[Request, ...], str]:
-        """At most `count` trials to start now beside those in flight, each authorised; or none, and why."""
+        """At most `count` authorised trials to start now in addition to those in flight; or none, and why."""
         account = self.accounts.at(run, elapsed_seconds)
         ledger, problem = account.ledger, account.remaining
-        # Where trials are part of the training, each continues from the last: one at a time.
+        # If trials are part of the training, each continues from the last: one at a time.
         one_by_one = not problem.work_known or problem.batching is not None
         most = 1 if one_by_one else count
         room = min(most, problem.max_trials - len(ledger.history) - len(ledger.open))
@@ -85,14 +85,14 @@ class SearchDecider:
             return (), f"the limit of {problem.max_trials} trials is reached"
         if not problem.work_known and ledger.history.measured and problem.target is None:
             raise BadInput(
-                "the job did not say how much work there is: give job.samples, or mlcd.steps(loader, total=...)"
+                "the job did not report how much work there is: give job.samples, or mlcd.steps(loader, total=...)"
             )
         if _is_met(problem, ledger.history):
             return (), "the target was met in a trial"
         return self._authorised(ledger, *self._wanted(ledger, room))
 
     def choice(self, run: SearchRun, elapsed_seconds: float) -> Plan | None:
-        """What would be chosen if the search ended now: measured and sure to fit where the limits are kept."""
+        """What would be chosen if the search ended now. If the limits are kept: measured, and certain to fit."""
         account = self.accounts.at(run, elapsed_seconds)
         ledger = account.ledger
         plan = self.strategy.recommend(ledger.problem, ledger.history, ledger.remaining())
@@ -104,13 +104,13 @@ class SearchDecider:
         return plan
 
     def startable(self, run: SearchRun, elapsed_seconds: float) -> int:
-        """How many configurations a trial may be started of now."""
+        """The number of configurations of which a trial may start now."""
         return int(self.accounts.at(run, elapsed_seconds).ledger.remaining().allowed.sum())
 
     # ---- a round
 
     def _wanted(self, ledger: Ledger, room: int) -> tuple[list[Suggestion], str]:
-        """Trials that are worth it, repeated ones first; or none, and why."""
+        """Trials worth making, retries first; or none, and why."""
         problem, history, remaining = ledger.problem, ledger.history, ledger.remaining()
         running = [authorisation.config for authorisation in ledger.open]
         again = history.to_retry(problem.trial.retries)
@@ -131,11 +131,11 @@ class SearchDecider:
     def _authorised(
         self, ledger: Ledger, wanted: Sequence[Suggestion], stopped: str
     ) -> tuple[tuple[Request, ...], str]:
-        """Those of the wanted trials that may start, each with the ones before it open."""
+        """The wanted trials that may start; each authorisation counts those before it as in flight."""
         requests: list[Request] = []
         for suggestion in wanted:
-            beside = replace(ledger, open=(*ledger.open, *(request.authorisation for request in requests)))
-            answer = beside.authorise(suggestion.config)
+            with_open = replace(ledger, open=(*ledger.open, *(request.authorisation for request in requests)))
+            answer = with_open.authorise(suggestion.config)
             if isinstance(answer, Refusal):
                 stopped = f"a trial of {answer.choice} was refused: {answer.reason}"
                 continue
@@ -156,12 +156,12 @@ class SearchDecider:
             stopped=stopped,
             search_seconds=account.elapsed_seconds,
             choice=choice,
-            naive=self._compared(account),
+            naive=self._naive_choices(account),
             relaxations=() if choice or not problem.work_known else relaxations(ledger),
         )
 
-    def _compared(self, account: Account) -> tuple[Naive, ...]:
-        """What the naive choices would have taken: as measured where they were tried, else as the model expects."""
+    def _naive_choices(self, account: Account) -> tuple[Naive, ...]:
+        """What the naive choices would have taken: measured if they were tried, else predicted by the model."""
         if not self.naive:
             return ()
         problem, history = account.remaining, account.history
@@ -192,7 +192,7 @@ def end_unknown_message(problem: Problem) -> str:
     """Why the end of a training cannot be promised."""
     metric = problem.target.metric if problem.target else "metric"
     return (
-        f"when the target will be met cannot be told from how the {metric} went in the trials: give job.epochs, the"
+        f"the {metric} in the trials does not show when the target will be met: give job.epochs, the"
         " most it may take, or longer trials (search.trial.minutes)"
     )
 

@@ -1,4 +1,4 @@
-"""The training after a search: one attempt after another, until it is done or nothing fits any more."""
+"""The training after a search: one attempt after another, until it is done or nothing fits any longer."""
 
 from dataclasses import dataclass, replace
 
@@ -14,7 +14,7 @@ from mlcd.trial.plan import Plan, best_fitting
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingDecider:
-    """Train on the choice; after an attempt that was begun again, where the rest fits best."""
+    """Train on the choice; after an attempt that must be restarted, where the remaining work fits best."""
 
     def next(self, account: Account, choice: Plan) -> Start | End:
         """See Aftermath."""
@@ -22,12 +22,12 @@ class TrainingDecider:
         last = attempts[-1] if attempts else None
         if last is not None and not last.ending.is_begun_again:
             return End(status=_status(account.run, last, account.elapsed_seconds))
-        plan = _replanned(account, choice) if last is None else _onward(account, last)
+        plan = _replanned(account, choice) if last is None else _next_plan(account, last)
         return attempt_at(account, plan, role=Role.TRAINING)
 
 
 def attempt_at(account: Account, plan: Plan | None, *, role: Role) -> Start | End:
-    """Start the next attempt at `plan`, authorised; the end of the run where there is none, or it does not fit."""
+    """Start the next attempt at `plan`, authorised; end the run if there is no plan or it does not fit."""
     if plan is None:
         return End(status=Status.NOTHING_FITS)
     answer = account.ledger.authorise_run(plan)
@@ -39,7 +39,7 @@ def attempt_at(account: Account, plan: Plan | None, *, role: Role) -> Start | En
 
 
 def _replanned(account: Account, choice: Plan) -> Plan:
-    """The choice with the work that remains now, where trials have done some of it."""
+    """The choice replanned for the remaining work, if trials have done some of it."""
     if not account.run.reached_samples:
         return choice
     return _plan_on(account, choice) or choice
@@ -50,8 +50,8 @@ def _plan_on(account: Account, there: Plan | Attempt) -> Plan | None:
     return Plan.of(account.remaining, measured[-1]) if measured else None
 
 
-def _onward(account: Account, ended: Attempt) -> Plan | None:
-    """After a move where that led; after a restart or a loss the same place; else where the rest fits best."""
+def _next_plan(account: Account, ended: Attempt) -> Plan | None:
+    """After a move, its destination; after a restart or a loss, the same configuration; else the best for the rest."""
     remaining = account.ledger.remaining()
     if ended.next_plan is not None and remaining.fits(ended.next_plan):
         return ended.next_plan

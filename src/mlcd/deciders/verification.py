@@ -1,7 +1,7 @@
-"""The verification after a search for a server: load the choice for a while; what does not hold is replaced.
+"""The verification after a search for a server: load-test the choice, and replace it if it fails.
 
-A choice that does not hold counts from then on with FAILED_RATE_FACTOR of its rate, and whatever is best then is
-verified next, authorised by the ledger each time. Only what held is recommended.
+A choice that fails counts from then on with FAILED_RATE_FACTOR of its rate, and the best one after that is verified
+next, authorised by the ledger each time. Only a choice that passed is recommended.
 """
 
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan, best_fitting
 
 MOST_VERIFICATIONS = 5
-"""A search whose best choices all fail has measured something else than it serves."""
+"""Failed verifications that end the run: if the best choices all fail, the trials did not measure what is served."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerificationDecider:
-    """Verify the choice, then the next best, until one holds. `seconds` 0: recommend what was measured."""
+    """Verify the choice, then the next best, until one passes. With `seconds` 0, recommend what was measured."""
 
     seconds: float
 
@@ -39,5 +39,5 @@ class VerificationDecider:
 
 
 def failed_verifications(run: SearchRun) -> int:
-    """How many choices did not hold; a verification that was lost with mlcd says nothing of its choice."""
+    """How many choices failed; a verification that mlcd itself lost says nothing about its choice."""
     return sum(attempt.ending is Ending.MOVED for attempt in run.attempts)

@@ -2,7 +2,7 @@
 
     S(B) = Smin (1 + (Bc/B)^p)
 
-Smin is what a batch without noise would need, Bc the critical batch: beyond it a larger batch hardly saves steps.
+Smin is the number of steps without gradient noise, Bc the critical batch: beyond it a larger batch hardly saves steps.
 p = 1 is McCandlish et al. (arXiv 1812.06162), p = 0.5 Scavenger's noise ~ 1/sqrt(B). Scavenger prints epochs; read
 literally that makes larger batches need fewer epochs, which large-batch studies contradict, so steps are the default
 and epochs a choice.
@@ -26,10 +26,10 @@ from mlcd.errors import BadInput
 
 Floats = NDArray[np.float64]
 
-EXPONENTS = (0.4, 1.2)
-"""Where a fitted p lies."""
-_NOISE, _NOISE_RUNS = 0.08, 2.0
-"""Relative deviation between two trainings at one batch before any is known, counted as so many trainings."""
+EXPONENT_BOUNDS = (0.4, 1.2)
+"""Bounds of a fitted p."""
+_TRAINING_DEVIATION, _PRIOR_TRAININGS = 0.08, 2.0
+"""Prior relative deviation between two trainings at one batch, and how many trainings this prior counts as."""
 
 
 class WorkUnit(StrEnum):
@@ -41,14 +41,16 @@ class WorkUnit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """A training that reached the target: so many steps at this global batch."""
+    """A training that reached the target: its global batch and its steps."""
 
     batch: float
     steps: float
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.batch) and self.batch > 0 and math.isfinite(self.steps) and self.steps > 0):
-            raise BadInput(f"a training has a positive batch and number of steps (got {self.batch!r}, {self.steps!r})")
+            raise BadInput(
+                f"a training needs a positive batch and number of steps (got {self.batch!r}, {self.steps!r})"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +62,13 @@ class ConvergenceModel:
     exponent: float
     unit: WorkUnit = WorkUnit.STEPS
     samples_per_epoch: float = 1.0
-    deviation: float = _NOISE
-    freedom: float = _NOISE_RUNS
+    deviation: float = _TRAINING_DEVIATION
+    freedom: float = _PRIOR_TRAININGS
 
     def steps(self, batch: float) -> float:
         """Steps to the target at this batch."""
         if not batch > 0:
-            raise BadInput(f"a batch has at least one sample (got {batch!r})")
+            raise BadInput(f"a batch needs at least one sample (got {batch!r})")
         work = self.floor * (1 + math.pow(self.critical / batch, self.exponent))
         return work if self.unit is WorkUnit.STEPS else work * self.samples_per_epoch / batch
 
@@ -84,14 +86,14 @@ def fit(
     unit: WorkUnit = WorkUnit.STEPS,
     samples_per_epoch: float = 1.0,
 ) -> ConvergenceModel:
-    """The law through trainings at two batches or more, by relative error.
+    """The law fitted to trainings at two or more batches, by relative error.
 
-    exponent  p; None fits it in EXPONENTS from three batches on, and takes 1 with two
+    exponent  p; None: fitted within EXPONENT_BOUNDS from three batches on, 1 with two
     Raises BadInput for fewer than two different batches.
     """
     batches = np.array([r.batch for r in reached])
     if len(set(batches)) < 2:
-        raise BadInput("steps to a target need trainings at two batches or more; with one, give its noise")
+        raise BadInput("steps to a target need trainings at two or more batches; with one, give its noise")
     scale = 1.0 if unit is WorkUnit.STEPS else samples_per_epoch
     work = np.array([r.steps * (1.0 if unit is WorkUnit.STEPS else r.batch / scale) for r in reached])
 
@@ -102,14 +104,14 @@ def fit(
         return found, float(errors @ errors)
 
     if exponent is None and len(set(batches)) >= 3:
-        # Between the bounds the error has one valley in practice; the ends are looked at too, where it often lies.
-        inner = minimize_scalar(lambda p: at(p)[1], bounds=EXPONENTS, method="bounded", options={"xatol": 1e-6})
-        exponent = min((float(inner.x), *EXPONENTS, 1.0), key=lambda p: at(p)[1])
+        # In practice the error has one minimum between the bounds; the ends are tried too, where it often lies.
+        inner = minimize_scalar(lambda p: at(p)[1], bounds=EXPONENT_BOUNDS, method="bounded", options={"xatol": 1e-6})
+        exponent = min((float(inner.x), *EXPONENT_BOUNDS, 1.0), key=lambda p: at(p)[1])
         size = 3
     else:
         exponent, size = (1.0 if exponent is None else exponent), 2
     found, squares = at(exponent)
-    freedom = _NOISE_RUNS + max(0, len(work) - size)
+    freedom = _PRIOR_TRAININGS + max(0, len(work) - size)
     floor = max(float(found[0]), 1e-9 * float(work.min()))  # a floor of 0 would leave no critical batch
     return ConvergenceModel(
         floor=floor,
@@ -117,7 +119,7 @@ def fit(
         exponent=exponent,
         unit=unit,
         samples_per_epoch=samples_per_epoch,
-        deviation=math.sqrt((_NOISE_RUNS * _NOISE**2 + squares) / freedom),
+        deviation=math.sqrt((_PRIOR_TRAININGS * _TRAINING_DEVIATION**2 + squares) / freedom),
         freedom=freedom,
     )
 
@@ -125,24 +127,24 @@ def fit(
 def from_noise(reached: Reached, phi: float) -> ConvergenceModel:
     """The law from one training and its noise phi: S(B) = S(B0) (B0/B) (phi + B)/(phi + B0), so Bc = phi and p = 1."""
     if not math.isfinite(phi) or phi < 0:
-        raise BadInput(f"the noise scale is 0 or more (got {phi!r})")
+        raise BadInput(f"the noise scale must be 0 or more (got {phi!r})")
     return ConvergenceModel(
         floor=reached.steps * reached.batch / (phi + reached.batch),
         critical=phi,
         exponent=1.0,
-        deviation=2 * _NOISE,  # one noise stands for a whole training in which it changes
+        deviation=2 * _TRAINING_DEVIATION,  # one value for a whole training, in which the noise changes
     )
 
 
 def from_noise_course(batch: float, course: Sequence[tuple[float, float]]) -> ConvergenceModel:
-    """As from_noise, where the noise was watched: (steps, phi) of each stretch of one training at `batch`.
+    """As from_noise, from the noise during one training at `batch`: (steps, phi) of each stretch of it.
 
-    Every stretch has a law of its own, and the sum of laws with p = 1 is again one: with w = n B0/(phi + B0) for a
+    Every stretch has its own law, and the sum of laws with p = 1 is again such a law: with w = n B0/(phi + B0) for a
     stretch of n steps, S(B) = sum w + (sum w phi)/B. Raises BadInput for an empty course.
     """
     if not course or sum(steps for steps, _ in course) <= 0:
-        raise BadInput("a course of noise has at least one stretch of steps")
+        raise BadInput("a course of noise needs at least one stretch of steps")
     parts = [from_noise(Reached(batch=batch, steps=steps), phi) for steps, phi in course if steps > 0]
     floor = sum(part.floor for part in parts)
     critical = sum(part.floor * part.critical for part in parts) / floor
-    return ConvergenceModel(floor=floor, critical=critical, exponent=1.0, deviation=1.5 * _NOISE)
+    return ConvergenceModel(floor=floor, critical=critical, exponent=1.0, deviation=1.5 * _TRAINING_DEVIATION)

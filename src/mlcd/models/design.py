@@ -1,4 +1,4 @@
-"""Which (K, B) to run briefly: Scavenger's corners, a centre that tests the fit, and where to look next if it fails."""
+"""Which (K, B) to run briefly: Scavenger's corners, a centre that tests the fit, and more runs if the test fails."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from mlcd.models.parallel import ClusterSetting, ParallelModel
 
 
 def three_batches(settings: Sequence[ClusterSetting]) -> tuple[float, float, float]:
-    """The smallest, the middle (of two the smaller) and the largest batch; of two batches the smaller is the middle."""
+    """The smallest, the middle and the largest batch; of two middle ones the smaller."""
     batches = sorted({s.batch for s in settings})
     if not batches:
         raise BadInput("there is no configuration to choose runs from")
@@ -17,9 +17,9 @@ def three_batches(settings: Sequence[ClusterSetting]) -> tuple[float, float, flo
 def corners_and_centre(settings: Sequence[ClusterSetting]) -> tuple[ClusterSetting, ...]:
     """Up to five runs: the fewest and the most workers at the smallest and the largest batch, and the centre last.
 
-    The region need not be a rectangle: a small batch cannot be shared by many workers, so each batch has its own fewest
-    and most. The centre is the middle batch on the workers nearest to the geometric middle of the fewest and the most
-    of all; of two as near the fewer. A grid too small for five gives fewer.
+    The region need not be a rectangle: many workers cannot share a small batch, so each batch has its own fewest and
+    most workers. The centre is the middle batch on the workers nearest to the geometric mean of the overall fewest and
+    most; of two equally near, the fewer. A grid too small for five runs gives fewer.
     """
     low, middle, high = three_batches(settings)
     workers = [s.workers for s in settings]
@@ -39,6 +39,6 @@ def corners_and_centre(settings: Sequence[ClusterSetting]) -> tuple[ClusterSetti
 def most_doubtful(
     model: ParallelModel, settings: Sequence[ClusterSetting], tried: Sequence[ClusterSetting], count: int = 1
 ) -> tuple[ClusterSetting, ...]:
-    """The untried settings whose step time the model knows least, for when the centre does not fit."""
+    """The untried settings whose predicted step time is least certain, for when the centre does not fit."""
     left = [s for s in settings if s not in tried]
     return tuple(sorted(left, key=lambda s: (-model.deviation(s), s.workers, s.batch))[:count])

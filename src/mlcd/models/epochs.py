@@ -1,15 +1,15 @@
-"""What the next epochs on functions will take, cost and bring, learnt from the epochs so far.
+"""Time, cost and progress of the next epochs on functions, learnt from the epochs so far.
 
-Time.  T(n, m) = W m^-p / n + U m^-p exp(c n/1000): what n functions share, and what each does by itself. Every epoch
-       tells both parts apart (its phases), so that ln W, ln U, p and c are a Bayesian linear regression on logarithms.
-       Below 1,536 MB, where the prior of p was not fitted, speed is in proportion to memory.
-       What is in no phase (dispatch, barrier, cold starts) is e + f n, neither below 0: functions that are started one
-       after another wait for each other.
+Time.  T(n, m) = W m^-p / n + U m^-p exp(c n/1000): work shared by n functions, and work of each function. Every epoch
+       measures both parts (its phases), so that ln W, ln U, p and c follow from a Bayesian linear regression on
+       logarithms. Below 1,536 MB, where the prior of p was not fitted, speed is in proportion to memory.
+       Time outside the phases (dispatch, barrier, cold starts) is e + f n, with e, f >= 0: functions that are started
+       one after another wait for each other.
 Loss.  l(k) = 1/(b0 k + b1) + b2 after k effective epochs, by the steps from loss to loss (mlcd.models.loss_curve).
-Gain.  An epoch of n functions brings 1 + a (1 - s) sqrt(n/1000) - b s n/1000 effective epochs at stage s of the way.
+Gain.  An epoch of n functions gains 1 + a (1 - s) sqrt(n/1000) - b s n/1000 effective epochs at stage s in [0, 1].
 
-The priors are medians over the simulator's training workloads (benchmarks/fit_epoch_prior.py) and at least their
-deviations: wider for times, since real jobs differ more. None was chosen on the paper's rows or an unseen workload.
+The priors are medians over the simulator's training workloads (benchmarks/fit_epoch_prior.py), with at least
+their deviations: more for times, since real jobs differ more. None was chosen on the paper's rows or an unseen workload.
 """
 
 import math
@@ -27,16 +27,16 @@ Floats = NDArray[np.float64]
 
 REFERENCE_MB = 1024.0
 PROPORTIONAL_MB = 1536.0
-"""Below this, functions are as fast as they have memory: clouds give processors in proportion, up to about one."""
+"""Below this, speed is proportional to memory: clouds assign processors in proportion, up to about one."""
 
 
-SMALL_PART = 0.01
-"""Deviation of a phase's logarithm over the share of the epoch that it was measured in: fixed costs weigh more."""
+PART_DEVIATION = 0.01
+"""Deviation of the logarithm of a phase measured over a share of an epoch is this / share: fixed costs weigh more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochPrior:
-    """What is believed before the first epoch: medians, and deviations of logarithms where not said otherwise.
+    """The belief before the first epoch: medians, and deviations of logarithms unless stated otherwise.
 
     seconds_per_sample   of W, on 1,024 MB, and its deviation
     seconds_per_put      of U
@@ -45,8 +45,8 @@ class EpochPrior:
     floor_share          b2 over the target loss; the deviation is of its logit
     early_gain, staleness   a and b
     noise                of a phase's time from epoch to epoch
-    progress_noise       of what an effective epoch brings
-    noise_degrees        so many steps from loss to loss count as much as `progress_noise`, which is a guess
+    progress_noise       of the progress of an effective epoch
+    noise_degrees        number of steps from loss to loss that weigh as much as `progress_noise`, which is a guess
     """
 
     seconds_per_sample: tuple[float, float] = (0.0055, 0.7)
@@ -63,18 +63,18 @@ class EpochPrior:
 
     @property
     def curve(self) -> CurvePrior:
-        """Of the loss curve."""
+        """The prior of the loss curve."""
         return CurvePrior(whole=self.epochs, floor_share=self.floor_share)
 
 
 PRIOR = EpochPrior()
-FLOORS = floor_shares(-3.0, 5.0, 129)
-"""Shares of the target loss that are tried as the floor."""
+FLOOR_SHARES = floor_shares(-3.0, 5.0, 129)
+"""Candidate floors, as shares of the target loss."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpochModel:
-    """One fit. Times on 1,024 MB; `epochs_left` effective epochs to the target, with its deviation."""
+    """A fitted model. Times on 1,024 MB; `epochs_left` effective epochs to the target, with its deviation."""
 
     work_seconds: float
     update_seconds: float
@@ -98,22 +98,22 @@ class EpochModel:
         return result
 
     def overhead(self, functions: Floats) -> Floats:
-        """What of it is the same for a part of an epoch."""
+        """The part of it that is the same for any part of an epoch."""
         result: Floats = self.epoch_seconds + self.call_seconds * functions
         return result
 
     @property
     def stage(self) -> float:
-        """How much of the way to the target is done, in [0, 1]."""
+        """The share of the effective epochs to the target that is done, in [0, 1]."""
         whole = self.done + self.epochs_left
         return min(1.0, self.done / whole) if whole > 0 else 1.0
 
     def usual_gain(self, functions: Floats) -> Floats:
-        """Effective epochs that an epoch brings in the middle of the way left, elementwise."""
+        """Effective epochs per epoch halfway through the remaining progress, elementwise."""
         return self.gain(functions, np.array((1 + self.stage) / 2))
 
     def gain(self, functions: Floats, stage: Floats) -> Floats:
-        """Effective epochs that an epoch brings; broadcasts."""
+        """Effective epochs per epoch; broadcasts."""
         return gain(functions, stage, early_gain=self.early_gain, staleness=self.staleness)
 
 
@@ -133,7 +133,7 @@ def fit_epochs(
     first_loss: float | None = None,
     prior: EpochPrior = PRIOR,
 ) -> EpochModel:
-    """The model after `history`, which may be empty. `first_loss` before it, where it is known, is one more point."""
+    """The model after `history`, which may be empty. `first_loss`, the loss before it, is one more point if known."""
     work, update, power, contention = fit_times(history, samples=samples, puts=max(puts, 1), prior=prior)
     epoch_seconds, call_seconds = fit_overhead(history)
     losses = _fit_loss(history, (first_loss, target_loss), prior)
@@ -159,7 +159,8 @@ def _functions(history: Sequence[Epoch]) -> Floats:
 def fit_overhead(history: Sequence[Epoch]) -> tuple[float, float]:
     """(e, f): seconds of an epoch in no phase, e + f n, by non-negative least squares; zeros before the first epoch.
 
-    Drawn a little to 0, both parts alike at the mean n: one epoch cannot tell them apart, and is split evenly.
+    Regularised slightly towards 0, both parts equally at the mean n: one epoch cannot separate them and is split
+    evenly.
     """
     if not history:
         return 0.0, 0.0
@@ -194,7 +195,7 @@ def fit_times(
         small = max(PROPORTIONAL_MB / memory, 1.0)
         shared = (epoch.fetch.mean_seconds + epoch.compute.mean_seconds) * n
         rows = (((1.0, 0.0, -log_memory, 0.0), shared), ((0.0, 1.0, -log_memory, n / 1000), epoch.update.mean_seconds))
-        noise = math.hypot(prior.noise, SMALL_PART / epoch.fleet.share)
+        noise = math.hypot(prior.noise, PART_DEVIATION / epoch.fleet.share)
         for row, seconds in rows:
             if seconds <= 0:
                 continue
@@ -221,7 +222,7 @@ class LossHistory:
         whole: float,
         first_loss: float | None,
     ) -> "LossHistory":
-        """After `history`, where the target needs `whole` effective epochs; from before it where its loss is known."""
+        """After `history`, if the target needs `whole` effective epochs; including the loss before it if known."""
         losses = np.array([e.loss for e in history])
         ways = np.stack([progress_of(history, whole, pair) for pair in gains])
         if first_loss is None:
@@ -231,7 +232,7 @@ class LossHistory:
 
 @dataclass(frozen=True, slots=True)
 class LossFit:
-    """Effective epochs done and left, the deviation of the latter, and the two coefficients of the gain."""
+    """Effective epochs done and remaining, the deviation of the latter, and the two coefficients of the gain."""
 
     done: float
     left: float
@@ -241,7 +242,7 @@ class LossFit:
 
 
 def _fit_loss(history: Sequence[Epoch], ends: tuple[float | None, float], prior: EpochPrior) -> LossFit:
-    """The posterior mean over floors and gains; the prior alone while nothing is known."""
+    """The posterior mean over floors and gains; the prior while nothing is known."""
     first_loss, target_loss = ends
     losses = [e.loss for e in history]
     whole, spread = prior.epochs
@@ -251,7 +252,7 @@ def _fit_loss(history: Sequence[Epoch], ends: tuple[float | None, float], prior:
     gains = [(a, b) for a in _around(prior.early_gain) for b in _around(prior.staleness)]
     done, left = 0.0, whole
     fitted: LossFit | None = None
-    for _ in range(3 if losses else 0):  # an epoch's gain depends on its stage, which depends on what is left
+    for _ in range(3 if losses else 0):  # an epoch's gain depends on its stage, which depends on what remains
         found = fit_loss_curve(
             [LossHistory.of(history, gains, whole=done + left, first_loss=first_loss)], gains, target_loss, prior
         )
@@ -267,7 +268,7 @@ def _fit_loss(history: Sequence[Epoch], ends: tuple[float | None, float], prior:
 
 
 def _around(prior: tuple[float, float]) -> tuple[float, float, float]:
-    """A median and 1.2 deviations of the logarithm on either side: three points that weigh alike."""
+    """A median and 1.2 deviations of the logarithm on either side: three points of equal weight."""
     middle, spread = prior
     return middle * math.exp(-1.2 * spread), middle, middle * math.exp(1.2 * spread)
 
@@ -286,14 +287,14 @@ def progress_of(history: Sequence[Epoch], whole: float, gains: tuple[float, floa
 def fit_loss_curve(
     runs: Sequence[LossHistory], gains: Sequence[tuple[float, float]], target_loss: float, prior: EpochPrior
 ) -> tuple[float, LossFit] | None:
-    """(floor over target, fit), weighed over floors and gains, for `runs` along one curve, the last one now.
+    """(floor over target, fit), averaged over floors and gains, for `runs` on one curve, the current one last.
 
-    The target may be reached by the last loss: then what is left is negative. None where no line rises.
+    If the last loss is below the target, the remaining epochs are negative. None if no line rises.
     """
     found = by_steps(
         [(run.losses, run.ways) for run in runs],
         target_loss,
-        shares=FLOORS,
+        shares=FLOOR_SHARES,
         noise=prior.progress_noise,
         noise_degrees=prior.noise_degrees,
         prior=prior.curve,

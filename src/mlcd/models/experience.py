@@ -1,4 +1,4 @@
-"""What earlier trainings of one workload on functions tell of the next one: a prior in place of the general one."""
+"""A prior from earlier serverless trainings of the same workload, in place of the general one."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from mlcd.models.epochs import PRIOR, EpochPrior, LossFit, LossHistory, fit_loss
 from mlcd.trial.epoch import Epoch
 
 RUN_DEVIATION = 0.06
-"""By how much one training's times differ from another's of the same workload."""
+"""Deviation of the logarithm of times between trainings of the same workload."""
 
 
 def prior_from_runs(
@@ -22,9 +22,10 @@ def prior_from_runs(
     first_loss: float | None = None,
     prior: EpochPrior = PRIOR,
 ) -> EpochPrior:
-    """The prior after `runs` of the same workload, which may have had other fleets and need not have ended.
+    """The prior after `runs` of the same workload, which may have had other fleets and need not be finished.
 
-    All share one loss curve, so that fleets of different sizes tell the gain's coefficients. Without runs, `prior`.
+    All share one loss curve, so that fleets of different sizes determine the gain's coefficients. Without runs,
+    `prior`.
     """
     epochs = [epoch for run in runs for epoch in run]
     if not epochs:
@@ -59,7 +60,7 @@ def _curve(
         for u in spots
         for v in spots
     ]
-    # What is left is counted from the last: the one that came nearest to the target.
+    # What remains is counted from the last run: the one that came nearest to the target.
     known = sorted((run for run in runs if run), key=lambda run: -run[-1].loss)
     whole, found = prior.epochs[0], None
     for _ in range(3):

@@ -6,13 +6,13 @@ Covariance of two configurations (algorithms: 1.3), with M the Matern 5/2 correl
 
 The first term is a linear trend whose coefficients have Gaussian priors and are integrated out exactly: a constant,
 the counts and their squares (speed rises with the nodes and bends down), the price of a node, and the features.
-The second lets alike types inform each other and gives each type a curve of its own; the third is for what depends on
-the whole cluster, such as whether the data fit into its memory; the last is a configuration's own quirk, which no
-other tells of: a rack boundary, a batch that does not divide. Measurements add their known error. Hyperparameters
+The second lets similar types inform each other and gives each type its own curve; the third is for what depends on the
+whole cluster, such as whether the data fit into its memory; the last is specific to one configuration and informs no
+other: a rack boundary, a batch that does not divide. Measurements add their known error. Hyperparameters
 theta = (ln s1, ln s2, ln lc.., ln lf.., ln s3, ln lt.., ln s4) maximise likelihood times log-normal priors, by
 L-BFGS-B with analytic gradients, from the prior's mode and from a warm start.
 
-Everything here is a function of its arguments; nothing is remembered between calls.
+Everything here is a pure function of its arguments; nothing is cached between calls.
 """
 
 from dataclasses import dataclass
@@ -209,7 +209,7 @@ def _matern(squares: Floats, lengths: Floats) -> tuple[Floats, Floats]:
 
 
 def _kernel(inputs: Inputs, parts: _Parts, rows: NDArray[np.intp]) -> Floats:
-    """(N, len(rows)) prior covariance, trend included, measurement errors left out."""
+    """(N, len(rows)) prior covariance, with the trend, without measurement errors."""
     identity, level = inputs.identity[rows], inputs.level[rows]
     by_features = _matern(inputs.feature_squares[:, :, identity], parts.feature_lengths)[0]
     by_counts = _matern(inputs.count_squares[:, :, level], parts.count_lengths)[0]

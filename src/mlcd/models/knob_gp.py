@@ -5,12 +5,12 @@ deviation 1):
 
     k = c^2 + s^2 M(r) + e^2 [same trial],    r^2 = sum over the knobs of d^2 / l^2
 
-where d is the distance of two numbers in parts of their range (of their logarithms where the knob has a logarithmic
+where d is the distance of two numbers as a share of their range (of their logarithms if the knob has a logarithmic
 scale), or 1 for two different options. The constant c is fixed; ln s, ln l and ln e maximise likelihood times normal
 priors, by L-BFGS-B with analytic gradients from the priors' mode. The lengths' prior grows with the square root of the
-number of knobs, so that many knobs do not mean that nothing tells of anything else (Hvarfner et al. 2024).
+number of knobs, so that with many knobs configurations still inform each other (Hvarfner et al. 2024).
 
-Everything here is a function of its arguments; nothing is remembered between calls.
+Everything here is a pure function of its arguments; nothing is cached between calls.
 """
 
 from dataclasses import dataclass, replace
@@ -26,26 +26,26 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 SQRT5 = float(np.sqrt(5.0))
-CONSTANT = 2.0
-"""c: where the values lie is not known beforehand."""
-AMPLITUDE = (1.0, 0.5)
-"""s: median and deviation of its logarithm, as for the other two."""
-LENGTH_PER_ROOT_KNOB = (0.5, 0.75)
-ERROR = (0.03, 1.0)
+CONSTANT_DEVIATION = 2.0
+"""c: the level of the values is unknown beforehand."""
+AMPLITUDE_PRIOR = (1.0, 0.5)
+"""s: median, and deviation of its logarithm; likewise for l and e below."""
+LENGTH_PER_ROOT_KNOB_PRIOR = (0.5, 0.75)
+ERROR_PRIOR = (0.03, 1.0)
 CHUNK_ROWS = 16_384
-"""Rows that are predicted at once: what bounds the memory for a large space."""
+"""Rows predicted at once, to bound the memory for a large space."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Columns:
-    """The space as numbers, a row a configuration: `numbers` (N, a) in 0..1, `options` (N, b) as indices."""
+    """The space as numbers, a row per configuration: `numbers` (N, a) in 0..1, `options` (N, b) as indices."""
 
     numbers: Floats
     options: Rows
 
     @classmethod
     def of(cls, space: Space) -> "Columns":
-        """Counts by their logarithm, choices by their features; several features, or none, also by being the same."""
+        """Counts by their logarithm, choices by their features; with several features or none, also by identity."""
         numbers: list[Floats] = []
         options: list[Rows] = []
         for place, knob in enumerate(space.knobs):
@@ -67,7 +67,7 @@ class Columns:
 
     @property
     def width(self) -> int:
-        """How many there are of both."""
+        """The number of columns of both kinds."""
         return int(self.numbers.shape[1] + self.options.shape[1])
 
     def squares(self, some: Rows, others: Rows) -> Floats:
@@ -78,7 +78,7 @@ class Columns:
 
 
 def _only_tell_apart(described: Floats) -> bool:
-    """Whether features say nothing but which option it is: one for each of them."""
+    """Whether the features only identify the option: one feature for each option."""
     return described.shape[0] == described.shape[1] > 1 and bool((described == np.eye(len(described))).all())
 
 
@@ -91,7 +91,7 @@ def _scaled(described: Floats) -> list[Floats]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Observed:
-    """Values at rows of the space, in their own unit, and the standard error that is known of each (0: none)."""
+    """Values at rows of the space, in their own unit, and the known standard error of each (0: none)."""
 
     rows: Rows
     values: Floats
@@ -113,7 +113,7 @@ class KnobPosterior:
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
         """(mean, variance) of the true value at these rows, in the values' unit."""
         means, variances = [], []
-        prior = CONSTANT**2 + np.exp(2 * self.theta[0])
+        prior = CONSTANT_DEVIATION**2 + np.exp(2 * self.theta[0])
         for first in range(0, len(rows), CHUNK_ROWS):
             some = rows[first : first + CHUNK_ROWS]
             cross = _covariance(self.columns, self.theta, some, self.observed.rows)
@@ -125,7 +125,7 @@ class KnobPosterior:
         return self.centre + self.unit * mean, self.unit**2 * variance
 
     def with_expected(self, row: int, value: float) -> "KnobPosterior":
-        """The process had `value` been observed at `row`, without another fit."""
+        """The process as if `value` had been observed at `row`, without another fit."""
         seen = self.observed
         added = Observed(
             rows=np.append(seen.rows, row),
@@ -171,7 +171,7 @@ def _matern(columns: Columns, theta: Floats, some: Rows, others: Rows) -> tuple[
 
 def _covariance(columns: Columns, theta: Floats, some: Rows, others: Rows) -> Floats:
     correlation, _, _ = _matern(columns, theta, some, others)
-    return np.asarray(CONSTANT**2 + np.exp(2 * theta[0]) * correlation)
+    return np.asarray(CONSTANT_DEVIATION**2 + np.exp(2 * theta[0]) * correlation)
 
 
 class _Objective:
@@ -179,15 +179,17 @@ class _Objective:
 
     def __init__(self, columns: Columns, observed: Observed, values: Floats, errors: Floats) -> None:
         self.columns, self.rows, self.values, self.errors = columns, observed.rows, values, errors
-        length = LENGTH_PER_ROOT_KNOB[0] * np.sqrt(max(columns.width, 1))
-        self.mode = np.log(np.array([AMPLITUDE[0], *[length] * columns.width, ERROR[0]]))
-        self.deviations = np.array([AMPLITUDE[1], *[LENGTH_PER_ROOT_KNOB[1]] * columns.width, ERROR[1]])
+        length = LENGTH_PER_ROOT_KNOB_PRIOR[0] * np.sqrt(max(columns.width, 1))
+        self.mode = np.log(np.array([AMPLITUDE_PRIOR[0], *[length] * columns.width, ERROR_PRIOR[0]]))
+        self.deviations = np.array(
+            [AMPLITUDE_PRIOR[1], *[LENGTH_PER_ROOT_KNOB_PRIOR[1]] * columns.width, ERROR_PRIOR[1]]
+        )
         self.bounds = [(m - 4 * d, m + 4 * d) for m, d in zip(self.mode, self.deviations, strict=True)]
 
     def __call__(self, theta: Floats) -> tuple[float, Floats]:
         correlation, slope, squares = _matern(self.columns, theta, self.rows, self.rows)
         amplitude, error = np.exp(2 * theta[0]), np.exp(2 * theta[-1])
-        covariance = CONSTANT**2 + amplitude * correlation + np.diag(error + self.errors**2)
+        covariance = CONSTANT_DEVIATION**2 + amplitude * correlation + np.diag(error + self.errors**2)
         lower = cholesky(covariance, lower=True)
         inverse = cho_solve((lower, True), np.eye(len(self.rows)))
         weights = inverse @ self.values

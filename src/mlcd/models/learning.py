@@ -1,11 +1,11 @@
-"""When a target will be met, from how good the model has become so far.
+"""When a target will be met, predicted from the metric so far.
 
-The metric is read as something that falls, y = -metric where higher is better, along
+The metric is treated as falling (y = -metric if higher is better) along
 
     y(u) = 1/(rate u + start) + floor                                     (Optimus, EuroSys 2018; algorithms: 3.2)
 
-with u the samples done, each counted for what it is worth at its batch, so that trials with different batches lie on
-one curve.
+with u the samples done, each weighted by its worth at its batch, so that trials with different batches lie on one
+curve.
 """
 
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ class TargetForecast:
 
 
 def forecast(points: Sequence[tuple[float, float]], target: Target) -> TargetForecast | None:
-    """From (samples counted, metric) in order; None where the curve tells no end.
+    """From (weighted samples, metric) in order; None if the curve predicts no end.
 
-    That is: too few points, a metric that does not get better, or a curve that levels off before the target.
+    That is: too few points, a metric that does not improve, or a curve that levels off before the target.
     """
     sign = -1.0 if target.higher else 1.0
     met = next((samples for samples, metric in points if target.is_met_by(metric)), None)

@@ -1,17 +1,17 @@
-"""The loss of a training over the work done, and how much work is left until a target.
+"""The loss of a training over the work done, and the work remaining until a target.
 
     l(k) = 1/(b0 k + b1) + b2                                        (Optimus, EuroSys 2018; MLLess's first phase)
 
-k counts whatever makes progress: steps, samples, effective epochs. There is one law and three ways to fit it, by what
-is known of the noise:
+k counts whatever makes progress: steps, samples, effective epochs. There is one law and three ways to fit it,
+depending on the noise:
 
     fit_loss    many losses of one training, noise on each: least squares, no target and no prior needed
-    by_steps    few losses on functions; chance is in what each epoch brings and the next goes on from there, so the
+    by_steps    few losses on functions; each epoch's progress is random and the next continues from there, so the
                 steps from loss to loss are compared with the curve; several trainings may share one curve
     by_levels   few losses with noise on each
 
 The last two try floors b2 on a grid below the target. For a given floor, 1/(l - b2) = b0 k + b1 is a straight line; the
-floors are weighed by how well the line fits and by a prior of the floor and of the work of the whole training.
+floors are weighted by how well the line fits and by a prior of the floor and of the work of the whole training.
 """
 
 import math
@@ -28,9 +28,9 @@ from mlcd.errors import BadInput
 Floats = NDArray[np.float64]
 
 LEVEL_NOISE = 0.1
-"""by_steps: a step of 0 effective epochs differs by this, as a share of what one of 1 does."""
+"""by_steps: deviation of a step of 0 effective epochs, as a share of that of a step of 1."""
 LEAST_WORK = 0.01
-"""Work of a whole training below which the prior does not tell one value from another."""
+"""Work of a whole training below which the prior treats all values alike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +48,13 @@ class LossCurve:
         return 1 / (self.rate * step + self.start) + self.floor
 
     def steps_to(self, target: float) -> float | None:
-        """The step at which the loss comes down to the target; None where it never will."""
+        """The step at which the loss reaches the target; None if it never does."""
         if target <= self.floor or self.rate <= 0:
             return None
         return max(0.0, (1 / (target - self.floor) - self.start) / self.rate)
 
     def interval(self, target: float, level: float = 0.9) -> tuple[float, float] | None:
-        """Bounds of steps_to; None where the target is out of reach."""
+        """Bounds of steps_to; None if the target is out of reach."""
         steps = self.steps_to(target)
         if steps is None:
             return None
@@ -66,7 +66,7 @@ def fit_loss(losses: Sequence[tuple[float, float]]) -> LossCurve:
     """The curve through (step, loss) of a running training.
 
     Raises BadInput for fewer than five points, a loss that is not finite, or one that does not fall: a training that
-    never converges must not get a number of steps.
+    never converges has no number of steps.
     """
     if len(losses) < 5:
         raise BadInput(f"a loss curve needs at least 5 points (got {len(losses)})")
@@ -75,7 +75,7 @@ def fit_loss(losses: Sequence[tuple[float, float]]) -> LossCurve:
         raise BadInput("the loss is not a number: the training has diverged; lower the learning rate")
     third = max(2, len(losses) // 3)
     if float(np.median(values[-third:])) >= float(np.median(values[:third])):
-        raise BadInput("the loss does not fall: no number of steps to the target can be told")
+        raise BadInput("the loss does not fall: the number of steps to the target is unknown")
     span = float(steps[-1] - steps[0]) or 1.0
     top, low = float(values.max()), float(values.min())
     gap = max(top - low, 1e-9)
@@ -107,7 +107,7 @@ def fit_loss(losses: Sequence[tuple[float, float]]) -> LossCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePrior:
-    """What is believed of a curve beforehand: medians, with the deviation of the logarithm or, of the floor, the logit.
+    """The prior of a curve: medians, with the deviation of the logarithm or, of the floor, the logit.
 
     whole        work until the target
     floor_share  b2 over the target loss
@@ -119,10 +119,10 @@ class CurvePrior:
 
 @dataclass(frozen=True, slots=True)
 class FloorPosterior:
-    """Weights (C, G) over C ways to count the work and G floors, and the work left (C, G) by each.
+    """Weights (C, G) over C ways to count the work and G floors, and the remaining work (C, G) by each.
 
-    shares  (G,) of the target loss that are tried as the floor
-    The target may be reached by the last loss: then the work left is negative.
+    shares  (G,) candidate floors, as shares of the target loss
+    If the last loss is below the target, the remaining work is negative.
     """
 
     shares: Floats
@@ -131,12 +131,12 @@ class FloorPosterior:
 
     @property
     def mean_left(self) -> float:
-        """The expected work left."""
+        """The expected remaining work."""
         return float((self.weight * self.left).sum())
 
     @property
     def left_deviation(self) -> float:
-        """The standard deviation of the work left."""
+        """The standard deviation of the remaining work."""
         return math.sqrt(max(float((self.weight * (self.left - self.mean_left) ** 2).sum()), 0.0))
 
     @property
@@ -152,7 +152,7 @@ class FloorPosterior:
 
 
 def floor_shares(low: float, high: float, count: int) -> Floats:
-    """A grid of floors over the target loss, even in the logit between `low` and `high`."""
+    """A grid of floors over the target loss, evenly spaced in the logit between `low` and `high`."""
     result: Floats = 1 / (1 + np.exp(-np.linspace(low, high, count)))
     return result
 
@@ -166,14 +166,14 @@ def by_steps(
     noise_degrees: float,
     prior: CurvePrior,
 ) -> FloorPosterior | None:
-    """The posterior for `runs` along one curve, the last one now: (T,) losses and (C, T) the work at each, C ways.
+    """The posterior for `runs` on one curve, the current one last: (T,) losses and (C, T) the work at each, C ways.
 
-    noise          of what one effective epoch brings: a guess
-    noise_degrees  so many steps from loss to loss count as much as that guess
-    None where no line rises or there is no step.
+    noise          of the progress of one effective epoch: a guess
+    noise_degrees  number of steps from loss to loss that weigh as much as that guess
+    None if no line rises or there is no step.
     """
     floors = _floors(target_loss, shares)
-    heights = [1 / (losses[:, None] - floors[None, :]) for losses, _ in runs]  # straight over the work
+    heights = [1 / (losses[:, None] - floors[None, :]) for losses, _ in runs]  # a straight line over the work
     rise = np.concatenate([np.diff(height, axis=0) for height in heights])  # (S, G)
     step = np.concatenate([np.diff(ways, axis=1) for _, ways in runs], axis=1)  # (C, S)
     if not len(rise):
@@ -185,7 +185,7 @@ def by_steps(
     slope = np.where(usable, slope, 1.0)
     errors = (rise[None, :, :] / slope[:, None, :] - step[:, :, None]) / deviation[None, :, None]  # (C, S, G)
     score = -0.5 * (noise_degrees + len(rise)) * np.log1p((errors**2).sum(axis=1) / noise_degrees)
-    # The newest loss is known: the work left is counted from it, along the line.
+    # The newest loss is known: the remaining work is counted from it, along the line.
     left = (1 / (target_loss - floors) - heights[-1][-1])[None, :] / slope
     return _weighed(score, usable, done=runs[-1][1][:, -1:], left=left, shares=shares, prior=prior)
 
@@ -195,8 +195,8 @@ def by_levels(
 ) -> FloorPosterior | None:
     """The posterior for (T,) losses after (T,) work, T at least 2.
 
-    noise  of a loss off its curve, in units of work
-    None where no line rises.
+    noise  of a loss around its curve, in units of work
+    None if no line rises.
     """
     floors = _floors(target_loss, shares)
     height = 1 / (losses[:, None] - floors)
@@ -218,7 +218,7 @@ def _floors(target_loss: float, shares: Floats) -> Floats:
 def _weighed(
     score: Floats, usable: NDArray[np.bool_], *, done: Floats, left: Floats, shares: Floats, prior: CurvePrior
 ) -> FloorPosterior | None:
-    """`score` (C, G), the logarithm of how well each line fits, with the prior; None where no line is usable."""
+    """`score` (C, G), the log likelihood of each line, combined with the prior; None if no line is usable."""
     if not usable.any():
         return None
     (expected, spread), (share, share_spread) = prior.whole, prior.floor_share

@@ -1,4 +1,4 @@
-"""SGD noise: how much the gradients of K workers disagree, and what follows for other cluster sizes and batches.
+"""SGD noise: how much the gradients of K workers disagree, and the consequences for other cluster sizes and batches.
 
 With the true gradient G, s2 the variance of one sample's gradient and b = B/K, a worker's gradient has
 E|g_k|^2 = |G|^2 + s2/b and the average of K workers E|g|^2 = |G|^2 + s2/B. So from
@@ -9,9 +9,9 @@ follow, without bias,
 
     |G|^2 = (K total - local)/(K - 1),   s2 = (local - total) B/(K - 1),   phi = s2/|G|^2        (the noise scale)
 
-A ratio of noisy numbers is biased, so numerator and denominator are averaged apart and divided last
+A ratio of noisy numbers is biased, so numerator and denominator are averaged separately and divided last
 (mlcd.profiler.noise). One worker shows no noise within a step: two gradients of successive steps, between which the
-weights have hardly moved, stand for two workers.
+weights have hardly moved, count as two workers.
 """
 
 import math
@@ -51,6 +51,6 @@ class Norms:
 def successive(*, before: float, now: float, dot: float, batch: float) -> Norms:
     """One worker's two steps as two workers: squared norms of both gradients and their inner product.
 
-    Each had `batch` samples, so together they stand for 2 batch. The weights moved in between, which counts as noise.
+    Each had `batch` samples, so together they count as 2 batch. The weights moved in between, which counts as noise.
     """
     return Norms(local=(before + now) / 2, total=(before + now + 2 * dot) / 4, workers=2, batch=2 * batch)

@@ -1,13 +1,13 @@
-"""Seconds of one training step for K workers and a global batch B: laws, their fit to a few timed runs, their doubt.
+"""Seconds of one training step for K workers and a global batch B: laws, fits to a few timed runs, and uncertainty.
 
 Every law is compute(B/K) + communication(K), in one of three forms:
 
     parameter-server  t = a0 s + a1 B/K + a2 K                            (Scavenger; one server takes K pushes)
-    ring              t = a0 s + a1 B/K + a2 2(K-1)/K + a3 K [K > 1]      (bytes over the links, a latency a worker)
+    ring              t = a0 s + a1 B/K + a2 2(K-1)/K + a3 K [K > 1]      (bytes over the links, a latency per worker)
     overlap           t = (s-1) G + (G^g + C^g)^(1/g),  G = a0 + a1 B/(K s),  C = c (1 + r (K-2)), 0 for K = 1
-                      (Pollux, OSDI 2021: c and r apart inside one node and across nodes; g = 1 is no overlap)
+                      (Pollux, OSDI 2021: separate c and r inside one node and across nodes; g = 1 is no overlap)
 
-s is the number of pieces a worker's batch is cut into where it does not fit in memory; only the last is exchanged.
+s is the number of pieces a worker's batch is cut into if it does not fit in memory; only the last is exchanged.
 All coefficients are >= 0. The first two are fitted by non-negative least squares on relative errors, the third by
 bounded L-BFGS on logarithms with weak priors, so that five runs are enough for it.
 """
@@ -26,15 +26,15 @@ from mlcd.errors import BadInput
 
 Floats = NDArray[np.float64]
 
-MISFIT = 0.05
-"""A centre point farther off than this share says that a law fitted to the corners does not hold: measure more."""
-_NOISE = 0.05
-"""Relative deviation of a timed step before any is known; it counts as much as _NOISE_RUNS runs."""
-_NOISE_RUNS = 2.0
+CENTRE_TOLERANCE_SHARE = 0.05
+"""If the centre is off by more than this share, the law fitted to the corners does not hold: measure more."""
+_STEP_DEVIATION = 0.05
+"""Prior relative deviation of a timed step; it weighs as much as _PRIOR_RUNS runs."""
+_PRIOR_RUNS = 2.0
 
 
 class Law(StrEnum):
-    """The form of the communication's time."""
+    """The form of the communication time."""
 
     PARAMETER_SERVER = "parameter-server"
     RING = "ring"
@@ -55,7 +55,7 @@ class ClusterSetting:
         if not math.isfinite(self.batch) or self.batch < self.workers:
             raise BadInput(f"a global batch of {self.batch:g} leaves some of {self.workers} workers without a sample")
         if self.pieces < 1:
-            raise BadInput(f"a batch is cut into at least 1 piece (got {self.pieces})")
+            raise BadInput(f"a batch must be cut into at least 1 piece (got {self.pieces})")
 
     @property
     def local_batch(self) -> float:
@@ -106,9 +106,9 @@ class ParallelModel:
 def fit(runs: Sequence[StepTime], law: Law, *, workers_per_node: int = 1) -> ParallelModel:
     """The law that fits the runs best by relative error. Raises BadInput for fewer than two runs."""
     if len(runs) < 2:
-        raise BadInput(f"a step's time needs at least 2 runs to be modelled (got {len(runs)})")
+        raise BadInput(f"a model of the step time needs at least 2 runs (got {len(runs)})")
     if workers_per_node < 1:
-        raise BadInput(f"a node holds at least 1 worker (got {workers_per_node})")
+        raise BadInput(f"a node must hold at least 1 worker (got {workers_per_node})")
     settings = [run.setting for run in runs]
     seconds = np.array([run.seconds for run in runs])
     if law is Law.OVERLAP:
@@ -122,8 +122,8 @@ def fit(runs: Sequence[StepTime], law: Law, *, workers_per_node: int = 1) -> Par
     residuals = np.log(_seconds(law, found, settings, workers_per_node) / seconds)
     squares = float(residuals @ residuals)
     spare = max(0.0, len(runs) - float(np.count_nonzero(used)))
-    freedom = _NOISE_RUNS + spare
-    scatter = math.sqrt((_NOISE_RUNS * _NOISE**2 + squares) / freedom)
+    freedom = _PRIOR_RUNS + spare
+    scatter = math.sqrt((_PRIOR_RUNS * _STEP_DEVIATION**2 + squares) / freedom)
     slopes = _slopes(law, found, settings, workers_per_node)[:, used]
     information = slopes.T @ slopes / scatter**2 + precision[np.ix_(used, used)]
     covariance = np.zeros((len(found), len(found)))
@@ -140,9 +140,9 @@ def fit(runs: Sequence[StepTime], law: Law, *, workers_per_node: int = 1) -> Par
 
 
 def choose(runs: Sequence[StepTime], laws: Sequence[Law] = tuple(Law), *, workers_per_node: int = 1) -> ParallelModel:
-    """The law with the least error on runs left out one at a time; of equals the one with fewer coefficients.
+    """The law with the least leave-one-out error; of equals the one with fewer coefficients.
 
-    With fewer than 4 runs nothing can be left out: the first law in `laws` is taken.
+    With fewer than 4 runs none can be left out, and the first law in `laws` is used.
     """
     if not laws:
         raise BadInput("there is no law to choose from")
@@ -170,27 +170,27 @@ class FitCheck:
     @property
     def fits(self) -> bool:
         """Whether the law may be interpolated."""
-        return abs(self.error) <= MISFIT
+        return abs(self.error) <= CENTRE_TOLERANCE_SHARE
 
 
 def check_centre(corners: Sequence[StepTime], centre: StepTime, law: Law, *, workers_per_node: int = 1) -> FitCheck:
-    """The lack-of-fit test of a corner design: without a centre a curved truth cannot be told from a plane."""
+    """The lack-of-fit test of a corner design: without a centre, curvature cannot be detected."""
     model = fit(corners, law, workers_per_node=workers_per_node)
     return FitCheck(error=centre.seconds / model.seconds(centre.setting) - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refined:
-    """A law bent through its runs: at each K the law's error is interpolated over ln B between the batches timed there.
+    """A law corrected by its runs: at each K, its error is interpolated over ln B between the batches timed there.
 
-    For a search that timed every K: what is peculiar to a K (a slow switch, a second node) is known and kept.
+    For a search that timed every K: the effects of a particular K (a slow switch, a second node) are kept.
     """
 
     model: ParallelModel
     runs: tuple[StepTime, ...]
 
     def seconds(self, setting: ClusterSetting) -> float:
-        """The law times the interpolated error; the nearest batch's error outside of what was timed."""
+        """The law times the interpolated error; the nearest batch's error outside the timed range."""
         near = sorted((r.setting.batch, r) for r in self.runs if r.setting.workers == setting.workers)
         if not near:
             return self.model.seconds(setting)
@@ -211,7 +211,7 @@ def _columns(law: Law, settings: Sequence[ClusterSetting]) -> Floats:
 _SIZES = {Law.PARAMETER_SERVER: 3, Law.RING: 4, Law.OVERLAP: 7}
 
 # The overlap law's coefficients: ln a0, ln a1, ln c inside a node, ln c across nodes, r inside, r across, g.
-_R_DEVIATION = 0.02  # of r: a ring's time hardly grows with K; a server's would by 1/2 a worker
+_R_DEVIATION = 0.02  # of r: a ring's time hardly grows with K; a server's would by 1/2 per worker
 _G_MEAN, _G_DEVIATION = 1.5, 1.0
 _FLOOR = 1e-12
 
@@ -227,14 +227,14 @@ def _seconds(law: Law, values: Floats, settings: Sequence[ClusterSetting], worke
     base = np.exp(np.where(inside, values[2], values[3]))
     growth = np.where(inside, values[4], values[5])
     exchange = np.where(workers > 1, base * (1 + growth * np.maximum(workers - 2, 0)), 0.0)
-    # The larger of the two is taken out of the root, so that no power overflows.
+    # The larger of the two is factored out of the root, so that no power overflows.
     large, small = np.maximum(compute, exchange), np.minimum(compute, exchange)
     joined = large * (1 + (small / large) ** values[6]) ** (1 / values[6])
     return np.asarray((pieces - 1) * compute + joined)
 
 
 def _slopes(law: Law, values: Floats, settings: Sequence[ClusterSetting], workers_per_node: int) -> Floats:
-    """d ln t / d coefficient, a row a setting; by central differences, which are exact enough for a covariance."""
+    """d ln t / d coefficient, a row per setting; by central differences, which are exact enough for a covariance."""
     found = np.zeros((len(settings), len(values)))
     for at, value in enumerate(values):
         step = 1e-5 * max(abs(float(value)), 1e-3)
@@ -260,7 +260,7 @@ def _fit_overlap(settings: Sequence[ClusterSetting], seconds: Floats, workers_pe
     logs = np.log(seconds)
 
     def loss(values: Floats) -> float:
-        errors = (np.log(_seconds(Law.OVERLAP, values, settings, workers_per_node)) - logs) / _NOISE
+        errors = (np.log(_seconds(Law.OVERLAP, values, settings, workers_per_node)) - logs) / _STEP_DEVIATION
         strays = (values - means) / deviations
         return float(errors @ errors + strays @ strays)
 

@@ -1,4 +1,4 @@
-"""Where a training stands: the problem once its noise, its end and the work already done are taken into account."""
+"""The remaining problem of a training, after its noise, its predicted end and the work already done."""
 
 from collections.abc import Iterable
 
@@ -11,9 +11,9 @@ from mlcd.trial.work_done import Trained, work_done
 def remaining_problem(
     problem: Problem, history: History, earlier: Iterable[Trained] = (), *, noise_scale: float | None = None
 ) -> Problem:
-    """The problem with the work that is still to do after these trials and earlier attempts at the training.
+    """The problem with the work that remains after these trials and earlier attempts at the training.
 
-    noise_scale  what the training itself shows, in place of what the trials saw
+    noise_scale  as measured by the training itself, in place of the trials' value
     """
     now = problem.with_noise(noise_scale or history.noise_scale)
     done = work_done(now, history.trials, earlier)

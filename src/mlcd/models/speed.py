@@ -1,4 +1,4 @@
-"""What a history says of every configuration's speed: the Gaussian process applied to a problem."""
+"""Predicted speed of every configuration after a history: the Gaussian process applied to a problem."""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,8 +18,8 @@ Floats = NDArray[np.float64]
 class SpeedModel:
     """Posterior of ln(samples/s) at every configuration, and of the run's seconds that follows from it.
 
-    If ln speed ~ N(mu, v), ln(S / speed) ~ N(ln S - mu, v). `startup_seconds` is what the measured trials took to
-    start, on average; it is added to every run.
+    If ln speed ~ N(mu, v), ln(S / speed) ~ N(ln S - mu, v). `startup_seconds` is the mean start-up time of the
+    measured trials; it is added to every run.
     """
 
     log_speed: Floats
@@ -37,7 +37,7 @@ def speed_model(problem: Problem, history: History) -> SpeedModel | None:
     rows = tuple(problem.space.index[t.config] for t in measured)
     values = tuple(float(np.log(t.samples_per_second)) for t in measured)
     errors = tuple(t.relative_error for t in measured)
-    with _blas().limit(limits=1, user_api="blas"):  # matrices of some thirty rows: more threads only get in the way
+    with _blas().limit(limits=1, user_api="blas"):  # matrices of about thirty rows: more threads only slow it down
         posterior = _posterior(_Key(problem), rows, values, errors)
         mean, variance = posterior.predict()
     startup = float(np.mean([t.startup_seconds for t in measured]))
@@ -50,7 +50,7 @@ def speed_model(problem: Problem, history: History) -> SpeedModel | None:
 
 
 def as_expected(model: SpeedModel, row: int) -> SpeedModel:
-    """The model had the trial of `row` come out at its mean: the means stay, the doubt shrinks."""
+    """The model as if the trial of `row` had measured its mean: the means stay, the variances shrink."""
     before = model.posterior
     data = gp.Data(
         rows=np.append(before.data.rows, row),
@@ -62,11 +62,11 @@ def as_expected(model: SpeedModel, row: int) -> SpeedModel:
 
 
 def trend(problem: Problem) -> gp.Trend:
-    """What is believed of any training job before it is measured, as priors of a linear trend in ln speed.
+    """The belief about any training job before it is measured, as priors of a linear trend in ln speed.
 
     A first doubling of the nodes brings 0.70 - 0.06 (perfect scaling: ln 2 = 0.69), each further one 0.12 less; one of
-    another count (a batch) 0.2 +- 0.3; a type of twice the price is 0.40 +- 0.25 faster; what else is known of a type
-    may matter either way. The means lie near fits to measured tables; the widths were chosen by trying
+    another count (a batch) 0.2 +- 0.3; a type of twice the price is 0.40 +- 0.25 faster; other features of a type
+    may matter either way. The means are close to fits to measured tables; the widths were chosen by experiment
     (docs/strategies/heterbo.md says how).
     """
     encoding = problem.space.encoding
@@ -75,7 +75,7 @@ def trend(problem: Problem) -> gp.Trend:
     rows = len(problem.space)
     columns = [np.ones((rows, 1)), counts, counts**2, (node_price - node_price.mean()).reshape(-1, 1), features]
     depth = features.shape[1]
-    # (rise, its deviation, bend, its deviation): of nodes much is known; a batch may matter or not.
+    # (rise, its deviation, bend, its deviation): nodes are well understood; a batch may matter or not.
     known = [
         (0.7, 0.08, -0.06, 0.012) if knob.name == "nodes" else (0.2, 0.3, 0.0, 0.05)
         for knob in problem.space.knobs
@@ -88,7 +88,7 @@ def trend(problem: Problem) -> gp.Trend:
 
 @lru_cache(maxsize=1)
 def _blas() -> ThreadpoolController:
-    """Looked up once: finding the libraries takes milliseconds, limiting their threads microseconds."""
+    """Cached: finding the libraries takes milliseconds, limiting their threads microseconds."""
     return ThreadpoolController()
 
 
@@ -110,16 +110,18 @@ class _Key:
 @lru_cache(maxsize=8)
 def _inputs(key: _Key) -> gp.Inputs:
     encoding = key.problem.space.encoding
-    totals = encoding.totals if encoding.identity.any() else encoding.totals[:, :0]  # one type: the counts say it all
+    totals = (
+        encoding.totals if encoding.identity.any() else encoding.totals[:, :0]
+    )  # one type: totals add nothing to the counts
     return gp.Inputs.of(encoding.identity, encoding.features, encoding.counts, totals, trend(key.problem))
 
 
 @lru_cache(maxsize=256)
 def _posterior(key: _Key, rows: tuple[int, ...], values: tuple[float, ...], errors: tuple[float, ...]) -> gp.Posterior:
-    """Fitted; warm-started from an earlier fit: of one trial less, beyond ten of the last full ten.
+    """The fit, warm-started from one with a trial less or, beyond ten trials, with the last multiple of ten.
 
-    The recursion is part of the definition, so the answer is the same whether the earlier fits are remembered (the
-    usual case) or made again after a resume.
+    The recursion is part of the definition, so the result is the same whether the earlier fits are cached (the usual
+    case) or repeated after a resume.
     """
     size = len(rows)
     earlier = size - 1 if size <= 10 else 10 * ((size - 1) // 10)

@@ -1,4 +1,4 @@
-"""A run's trials as seconds a step over (K, B), and what a model of those foresees of the whole training."""
+"""A run's trials as seconds per step over (K, B), and plans of the whole training predicted from them."""
 
 import math
 
@@ -13,12 +13,12 @@ Steps = ParallelModel | Refined
 
 
 def setting_of(config: Config) -> ClusterSetting:
-    """K and B."""
+    """The workers K and the global batch B of a configuration."""
     return ClusterSetting(workers=config.nodes, batch=float(config["batch"]))
 
 
 def timed(history: History, instance: str) -> tuple[StepTime, ...]:
-    """What was measured of a type, as seconds a step."""
+    """The measurements of an instance type, as seconds per step."""
     return tuple(
         StepTime(setting=setting_of(t.config), seconds=float(t.config["batch"]) / t.samples_per_second)
         for t in history.measured
@@ -27,7 +27,7 @@ def timed(history: History, instance: str) -> tuple[StepTime, ...]:
 
 
 def foreseen(problem: Problem, history: History, config: Config, steps: Steps) -> Plan:
-    """The plan of a configuration as the model of its step time expects it; it starts as the measured ones did."""
+    """The plan of a configuration predicted by the model of its step time, with the start-up time of measured ones."""
     setting = setting_of(config)
     startup = [t.startup_seconds for t in history.measured]
     model = steps.model if isinstance(steps, Refined) else steps

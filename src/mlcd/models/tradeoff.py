@@ -9,7 +9,7 @@ Point = tuple[float, float]
 
 
 def front(points: Sequence[Point]) -> list[int]:
-    """The places in `points` that no other dominates, fastest first; of equal points the first."""
+    """The indices of the points that no other dominates, fastest first; of equal points the first."""
     kept: list[int] = []
     for at in sorted(range(len(points)), key=lambda i: (points[i], i)):
         if not kept or points[at][1] < points[kept[-1]][1]:
@@ -18,11 +18,11 @@ def front(points: Sequence[Point]) -> list[int]:
 
 
 def knee(points: Sequence[Point]) -> int:
-    """The place of the Pareto front's knee (Kneedle, Satopaa et al. 2011).
+    """The index of the Pareto front's knee (Kneedle, Satopaa et al. 2011).
 
     Both axes are normalised to 0..1 over the front; the knee lies farthest below the chord from the fastest to the
-    cheapest point, where 1 - x - y is largest. Ties go to the cheaper, and so does a front of two points or one that
-    bends nowhere below its chord. Raises BadInput where there is no point.
+    cheapest point, where 1 - x - y is largest. Ties go to the cheaper point; so does a front of two points or one that
+    never bends below its chord. Raises BadInput without points.
     """
     if not points:
         raise BadInput("there is no configuration to choose a knee from")
@@ -50,9 +50,9 @@ def depth(points: Sequence[Point]) -> list[float]:
 
 
 def weighted(points: Sequence[Point], time_weight: float) -> int:
-    """The place with the least seconds^a dollars^(1-a); ties go to the cheaper."""
+    """The index with the least seconds^a dollars^(1-a); ties go to the cheaper."""
     if not 0 <= time_weight <= 1:
-        raise BadInput(f"the weight of time lies between 0 and 1 (got {time_weight:g})")
+        raise BadInput(f"the weight of time must be between 0 and 1 (got {time_weight:g})")
     if not points:
         raise BadInput("there is no configuration to choose from")
     worth = [seconds**time_weight * usd ** (1 - time_weight) for seconds, usd in points]

@@ -1,14 +1,14 @@
 """Scavenger's no-search model: a job's step time and convergence from other jobs' coefficients, with no run of it.
 
-What carries over depends on what is known of the new job beforehand:
+What carries over depends on what is known about the new job beforehand:
 
-described  seconds a sample ~ its arithmetic, seconds of an exchange ~ its parameters, samples to the target ~ the
+described  seconds per sample ~ its arithmetic, seconds of an exchange ~ its parameters, samples to the target ~ the
            planned samples: the medians, over the other jobs, of those ratios
 blind      nothing but the user's bounds, the smallest batch and what fits in one worker's memory: a step that fills the
-           memory, and a training at the smallest batch, take what they take in the median of the other jobs
+           memory, and a training at the smallest batch, take the median of the other jobs
 
 Either way the fixed time of a step, the growth of the exchange, its overlap and the critical batch over the smallest
-batch are medians too. The spread over the other jobs is the prediction's doubt.
+batch are medians too. The spread over the other jobs is the uncertainty of the prediction.
 """
 
 import math
@@ -25,7 +25,7 @@ from mlcd.models.parallel import Law, ParallelModel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDescription:
-    """What can be said of a job before it runs.
+    """What is known about a job before it runs.
 
     gflop_per_sample  arithmetic of one sample, forward and backward, in units of 10^9 operations
     """
@@ -38,7 +38,7 @@ class JobDescription:
     def __post_init__(self) -> None:
         values = (self.parameters, self.gflop_per_sample, self.samples_per_epoch, self.epochs)
         if not all(math.isfinite(value) and value > 0 for value in values):
-            raise BadInput("a job's description has positive parameters, operations, samples and epochs")
+            raise BadInput("a job's description needs positive parameters, operations, samples and epochs")
 
     @property
     def planned_samples(self) -> float:
@@ -58,7 +58,7 @@ class KnownJob:
 
     def __post_init__(self) -> None:
         if self.parallel.law is not Law.OVERLAP or self.convergence.exponent != 1:
-            raise BadInput("a known job is fitted with the overlap law and p = 1")
+            raise BadInput("a known job must be fitted with the overlap law and p = 1")
 
 
 def universal(
@@ -68,7 +68,7 @@ def universal(
     largest_local_batch: float,
     description: JobDescription | None = None,
 ) -> tuple[ParallelModel, ConvergenceModel]:
-    """The new job's two models. Raises BadInput where no other job is known, or none that is described."""
+    """The new job's two models. Raises BadInput if no other job is known, or none with a description."""
     jobs = [job for job in known if description is None or job.description is not None]
     if not jobs:
         raise BadInput(

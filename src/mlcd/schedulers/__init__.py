@@ -1,1 +1,1 @@
-"""Who decides before each epoch how many functions train, and with how much memory; one file a scheduler."""
+"""Schedulers, one file each: they choose the number of functions and their memory before each epoch."""

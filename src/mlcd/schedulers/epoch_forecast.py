@@ -1,4 +1,4 @@
-"""What schedulers that learn share: the fit, what a function needs, and whether the budget can do at all."""
+"""Shared by schedulers that learn: the fit, the memory a function needs, and whether the budget can suffice."""
 
 import math
 from dataclasses import dataclass, replace
@@ -34,9 +34,9 @@ class EpochForecast:
         settings: PlanningSettings = PLANNING,
         learn_startup: bool = True,
     ) -> "EpochForecast":
-        """Pure, and cheap enough to be asked for again.
+        """Fits the epochs so far. Pure, and cheap enough to call again.
 
-        learn_startup  off: what starting functions takes is not learnt, as if it were nothing
+        learn_startup  off: the time to start functions is assumed to be 0, not learnt
         """
         model = fit_epochs(
             history,
@@ -65,32 +65,32 @@ class EpochForecast:
         )
 
     def is_hopeless(self, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> bool:
-        """Whether what is left cannot pay for the epochs left, even where fewer are left than is thought.
+        """Whether what remains cannot pay for the remaining epochs, even if fewer are needed than predicted.
 
-        Never before two epochs, unless earlier runs told: the first says what one costs, the second what it brings.
+        False before two epochs, unless earlier runs are known: the first shows the cost, the second the progress.
         """
         if not (self.fleets.most_share >= self.least_share).any():
             return True
         share = self.model.epochs_left_deviation / max(self.model.epochs_left, 1.0)
         if sum(e.fleet.share for e in history) < 2 and share > self.settings.known_epochs_share:
             return False
-        sure = 1 - min(0.5, 2 * share) - 0.05
-        if self._fewest_epochs() * sure > remaining.epochs:
+        optimism = 1 - min(0.5, 2 * share) - 0.05
+        if self._fewest_epochs() * optimism > remaining.epochs:
             return True
-        return remaining.usd is not None and self.cheapest_usd * sure > remaining.usd.dollars
+        return remaining.usd is not None and self.cheapest_usd * optimism > remaining.usd.dollars
 
     def _fewest_epochs(self) -> float:
-        """To the target, with whatever fleet brings most an epoch."""
+        """Epochs to the target with the fleet that gains most per epoch."""
         return self.model.epochs_left / float(self.model.usual_gain(self.fleets.functions).max())
 
     def _fewest_seconds(self) -> float:
-        """To the target, with the fastest fleet."""
+        """Seconds to the target with the fastest fleet."""
         return self.model.epochs_left * float(
             (self.fleets.seconds / self.model.usual_gain(self.fleets.functions)).min()
         )
 
     def smallest_budget(self, problem: FunctionProblem, history: tuple[Epoch, ...]) -> Usd | None:
-        """What the whole training would cost at least, with the ledger's reserve for its last epoch; 15% for chance."""
+        """The least cost of the whole training, with the ledger's reserve for its last epoch, times `budget_factor`."""
         if not history and self.model.epochs_left_deviation > self.settings.known_epochs_share * self.model.epochs_left:
             return None
         if sum(epoch.fleet.share for epoch in history) + self._fewest_epochs() > problem.max_epochs:
@@ -106,38 +106,38 @@ class EpochForecast:
         )
         if not math.isfinite(dollars):
             return None
-        chance = self.settings.budget_factor
-        if problem.goal.budget is not None and dollars * chance < problem.goal.budget.dollars:
+        margin = self.settings.budget_factor
+        if problem.goal.budget is not None and dollars * margin < problem.goal.budget.dollars:
             # The budget was sufficient but was spent elsewhere; report what is missing.
             dollars = self.spent_usd + self.cheapest_usd
         step = 10 ** math.floor(math.log10(dollars) - 1)
-        return Usd.of(round(math.ceil(dollars * chance / step) * step, 6))
+        return Usd.of(round(math.ceil(dollars * margin / step) * step, 6))
 
     def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> str:
-        """A clause: what is missing."""
+        """What is missing, as a clause without a full stop."""
         if remaining.epochs == 0:
             return f"{problem.max_epochs} epochs did not reach a loss of {problem.target_loss:.4g}"
         if history and self._fewest_epochs() > remaining.epochs:
             allowed = f"{remaining.epochs:.3g}"
-            return f"about {_about(self._fewest_epochs())} more would be needed, and max_epochs leaves {allowed}"
-        if remaining.seconds is not None and (remaining.usd is None or self._binds(remaining.seconds)):
-            remains = f"{format_seconds(max(remaining.seconds, 0.0))} is left until the deadline"
+            return f"about {_about(self._fewest_epochs())} more would be needed, and max_epochs allows {allowed}"
+        if remaining.seconds is not None and (remaining.usd is None or self._deadline_binds(remaining.seconds)):
+            remains = f"{format_seconds(max(remaining.seconds, 0.0))} remains until the deadline"
             if not history:
-                return f"no fleet can end an epoch in time: {remains}"
+                return f"no fleet can finish an epoch in time: {remains}"
             least = format_seconds(self._fewest_seconds())
-            return f"about {_about(self.model.epochs_left)} more would take {least} at least, and {remains}"
+            return f"about {_about(self.model.epochs_left)} more would take at least {least}, and {remains}"
         if remaining.usd is None:
-            return "no fleet can end an epoch"
+            return "no fleet can finish an epoch"
         needed = self.smallest_budget(problem, history)
         if needed is None or not math.isfinite(self.cheapest_usd):
-            return f"no fleet can end an epoch for the {remaining.usd} that is left"
+            return f"no fleet can finish an epoch for the remaining {remaining.usd}"
         return (
-            f"about {_about(self.model.epochs_left)} more would cost {Usd.of(f'{self.cheapest_usd:.2g}')} at least, and"
-            f" {remaining.usd} is left; a budget of about {needed} would suffice"
+            f"about {_about(self.model.epochs_left)} more would cost at least {Usd.of(f'{self.cheapest_usd:.2g}')}, and"
+            f" {remaining.usd} remains; a budget of about {needed} would suffice"
         )
 
-    def _binds(self, seconds: float) -> bool:
-        """Whether it is the time left that does not do: the fastest fleet would need more."""
+    def _deadline_binds(self, seconds: float) -> bool:
+        """Whether the deadline is the binding limit: the fastest fleet would need more than `seconds`."""
         return self._fewest_seconds() * self.settings.time_margin > seconds
 
 
@@ -148,7 +148,7 @@ def _about(epochs: float) -> str:
 
 
 def _smallest_mb(problem: FunctionProblem, history: tuple[Epoch, ...]) -> float:
-    """The least memory that is safe: what epochs used with a little room; before the first, half of the largest."""
+    """The least safe memory: 10% more than epochs used; before the first epoch, half of the largest size."""
     used = [e.memory_share * e.fleet.memory_mb for e in history if e.memory_share is not None]
     if used:
         return min(1.1 * max(used), float(problem.memory_mb[-1]))

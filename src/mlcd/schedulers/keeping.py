@@ -13,11 +13,11 @@ from mlcd.schedulers.planning import PLANNING, Fleets, frugal, most_share
 from mlcd.trial.epoch import Epoch, Fleet, RemainingEpochs
 
 COVERED_SIGMAS = 1.0
-"""Deviations of the way left that a fixed fleet is chosen to cover. Unmeasured."""
-GAIN_DEVIATION, LONGEST_DEVIATION = 0.02, 0.3
-"""Epochs: of what an epoch brings; and the most of the way left's deviation that counts. Unmeasured."""
-GO_ON_MARGIN = 1.1
-"""A fixed fleet goes on where the ledger pays for this many times the predicted epoch. Unmeasured."""
+"""Standard deviations of the remaining epochs that a fixed fleet must cover. Unmeasured."""
+GAIN_DEVIATION, MOST_REMAINING_DEVIATION = 0.02, 0.3
+"""In epochs: deviation of an epoch's gain; cap on the deviation of the remaining epochs. Unmeasured."""
+CONTINUE_MARGIN = 1.1
+"""A fixed fleet continues if the ledger pays for this many times the predicted epoch. Unmeasured."""
 
 
 def keep(
@@ -28,20 +28,22 @@ def keep(
     fleet: Fleet | None,
     memory_mb: int | None,
 ) -> Fleet | None:
-    """The fleet to keep: `fleet` where it is given, else the best fixed one, chosen once more after two epochs.
+    """The fleet to keep: `fleet` if given, else the best fixed one, chosen again after two epochs.
 
-    Raises BadInput for a given fleet that is not among what may be chosen.
+    If what remains does not pay for another epoch of it: the fastest fixed fleet of the same memory that it pays for.
+    None if nothing can reach the target. Raises BadInput for a given fleet that the job does not allow.
 
-    Where what is left does not pay for going on with it, the fastest fixed fleet of the same memory that it pays for.
-    memory_mb  the only memory size that may be chosen, where there is but one
+    memory_mb  the only memory size to choose from; None: all
     """
     if fleet is not None and (fleet.functions not in problem.functions or fleet.memory_mb not in problem.memory_mb):
-        raise BadInput(f"search.strategy: {fleet} is not to be chosen; see functions: and memory: of the job")
+        raise BadInput(
+            f"search.strategy: {fleet} is not among the allowed fleets; see functions: and memory: of the job"
+        )
     outlook = EpochForecast.of(problem, history, remaining)
     fleets = outlook.fleets if memory_mb is None else only_memory(problem, outlook, remaining, memory_mb)
     if fleet is None and len(history) not in (0, 2):
         fleet = history[-1].fleet
-    if fleet is not None and _goes_on(problem, outlook, remaining, fleet):
+    if fleet is not None and _can_continue(problem, outlook, remaining, fleet):
         return fleet
     if outlook.is_hopeless(history, remaining):
         return None
@@ -55,7 +57,7 @@ def keep(
 def only_memory(problem: FunctionProblem, outlook: EpochForecast, remaining: RemainingEpochs, memory_mb: int) -> Fleets:
     """The candidates of one memory size."""
     fleets = outlook.fleets
-    if not (fleets.memory_mb == memory_mb).any():  # the candidates are a choice of sizes: add this one
+    if not (fleets.memory_mb == memory_mb).any():  # the candidates are a selection of sizes: add this one
         column = problem.memory_mb.index(memory_mb)
         rows = np.unique(fleets.functions)
         index = np.searchsorted(problem.functions_array[:, 0], rows)
@@ -72,10 +74,12 @@ def only_memory(problem: FunctionProblem, outlook: EpochForecast, remaining: Rem
 
 
 def _best(problem: FunctionProblem, model: EpochModel, remaining: RemainingEpochs, fleets: Fleets) -> int | None:
-    """The fleet whose whole epochs to the target take least, of those that what is left pays for."""
+    """The affordable fleet whose whole epochs to the target take least; None if there is none."""
     value, other, limit = fleets.sides(problem, remaining)
     whole = model.done + model.epochs_left
-    need = whole + COVERED_SIGMAS * math.hypot(GAIN_DEVIATION, min(model.epochs_left_deviation, LONGEST_DEVIATION))
+    need = whole + COVERED_SIGMAS * math.hypot(
+        GAIN_DEVIATION, min(model.epochs_left_deviation, MOST_REMAINING_DEVIATION)
+    )
     done, epochs = np.full_like(value, model.done), np.zeros_like(value)
     for _ in range(math.ceil(remaining.epochs)):
         going = done < need
@@ -85,8 +89,8 @@ def _best(problem: FunctionProblem, model: EpochModel, remaining: RemainingEpoch
     return int(np.where(fits, value * epochs, np.inf).argmin()) if fits.any() else None
 
 
-def _goes_on(problem: FunctionProblem, outlook: EpochForecast, remaining: RemainingEpochs, fleet: Fleet) -> bool:
-    """Whether the ledger pays for one more epoch of it that is as long as predicted, and a tenth."""
+def _can_continue(problem: FunctionProblem, outlook: EpochForecast, remaining: RemainingEpochs, fleet: Fleet) -> bool:
+    """Whether the ledger pays for one more epoch that takes CONTINUE_MARGIN times as long as predicted."""
     row, column = problem.functions.index(fleet.functions), problem.memory_mb.index(fleet.memory_mb)
     predicted = outlook.model.seconds(np.array([float(fleet.functions)]), np.array([float(fleet.memory_mb)]))
-    return bool(remaining.cap_seconds[row, column] >= GO_ON_MARGIN * predicted[0])
+    return bool(remaining.cap_seconds[row, column] >= CONTINUE_MARGIN * predicted[0])

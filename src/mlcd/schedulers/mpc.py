@@ -1,4 +1,4 @@
-"""Model-predictive control: fit the epochs so far, plan all that are left, run the first of the plan, fit again."""
+"""Model-predictive control: fit the epochs so far, plan the remaining ones, run the first of the plan, fit again."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,10 +13,10 @@ from mlcd.units import Usd
 
 @dataclass(frozen=True, kw_only=True)
 class Mpc:
-    """The best plan by the model (mlcd.models.epochs), made anew before every epoch or part of one.
+    """The best plan by the model (mlcd.models.epochs), recomputed before every epoch or part of one.
 
     Its options are the fields of MpcSettings.
-    prior  what is believed before the first epoch; mlcd.models.experience makes one of earlier runs of the workload
+    prior  the belief before the first epoch; mlcd.models.experience makes one from earlier runs of the workload
     """
 
     name: ClassVar[str] = "mpc"
@@ -39,7 +39,7 @@ class Mpc:
     def smallest_budget(
         self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs
     ) -> Usd | None:
-        """By the model."""
+        """As predicted by the model."""
         return self._outlook(problem, history, remaining).smallest_budget(problem, history)
 
     def _outlook(

@@ -1,4 +1,4 @@
-"""The limit: dynamic programming on the simulator's truth, over the progress made and the money left."""
+"""The upper bound: dynamic programming on the simulator's truth, over progress and remaining money."""
 
 import math
 from dataclasses import dataclass, fields
@@ -16,21 +16,21 @@ from mlcd.units import Usd
 
 Floats = NDArray[np.float64]
 
-ROWS, COLUMNS, COUNTS, SIZES = 800, 120, 64, 3
-"""Steps of progress and of money, numbers of functions and memory sizes that are looked at."""
-NEVER = 1e12
-"""Seconds of a way that is not paid for."""
+PROGRESS_STEPS, MONEY_STEPS, FUNCTION_COUNTS, MEMORY_SIZES = 800, 120, 64, 3
+"""Grid sizes: steps of progress and of money, function counts and memory sizes considered."""
+UNPAYABLE_SECONDS = 1e12
+"""Seconds of a plan that the budget does not pay for."""
 SLOW_EPOCH_FACTOR = 1.12
-"""The ledger must pay for an epoch that takes this much longer than its mean: four deviations of the weather."""
+"""The ledger must pay for an epoch that takes this much longer than its mean: four standard deviations."""
 BEYOND_TARGET_EPOCHS = 0.02
-"""Effective epochs beyond the target that are aimed at: two deviations of what an epoch brings."""
+"""Effective epochs planned beyond the target: two standard deviations of an epoch's gain."""
 
 SPARE_SHARE = 0.04
-"""This share of an epoch must be payable after each: for one that brings less than its mean. Unmeasured."""
+"""Share of an epoch that must be payable after each one, in case it gains less than its mean. Unmeasured."""
 
 
 class EpochTruth(Protocol):
-    """What only a simulated cloud can tell; FunctionLaws is one. `functions` may be an array."""
+    """What only a simulated cloud knows; FunctionLaws is one. `functions` may be an array."""
 
     @property
     def target_epochs(self) -> float: ...  # noqa: D102
@@ -54,18 +54,18 @@ class _Fleets:
     worst_usd: Floats
 
     def part_seconds(self, share: Floats) -> Floats:
-        """Of a part of an epoch with each."""
+        """Seconds of a part of an epoch with each fleet."""
         result: Floats = (self.seconds - self.waiting) * share + self.waiting
         return result
 
 
 @dataclass(frozen=True, kw_only=True)
 class Oracle:
-    """Knows the laws, but not what chance will bring: V(k, b) = min T(a) + V(k + gain(a, k), b - usd(a)).
+    """Knows the laws, but not the random outcomes: V(k, b) = min T(a) + V(k + gain(a, k), b - usd(a)).
 
-    k is rounded down to a grid and b interpolated; each epoch then picks the fleet with the least T + V from where the
-    training really is. An epoch that would go past the target is cut, to `least_share` of it at least. For a goal of
-    least time under a budget.
+    k is rounded down to a grid and b interpolated; each epoch then picks the fleet with the least T + V from the
+    actual progress. An epoch that would go past the target is cut, but not below `least_share`. Only for minimal time
+    under a budget.
     """
 
     name: ClassVar[str] = "oracle"
@@ -75,28 +75,28 @@ class Oracle:
     seed: int = 0
 
     def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> Fleet | None:
-        """The best next fleet, or None when no way on is paid for."""
+        """The best next fleet, or None if the budget pays for no plan."""
         fleets, values, step = self._table(problem)
         done = self.truth.progress(history[-1].loss) if history else 0.0
         dollars = remaining.usd.dollars if remaining.usd is not None else math.inf
         gains = self.truth.gain(fleets.functions, done)
         share = _share(self.truth.target_epochs + BEYOND_TARGET_EPOCHS - done, gains, self.least_share)
-        rows = np.minimum(((done + gains * share) / step + 1e-9).astype(int), ROWS)
+        rows = np.minimum(((done + gains * share) / step + 1e-9).astype(int), PROGRESS_STEPS)
         after = _interpolate(values[rows], dollars - fleets.usd * share, self._budget(problem))
-        total = np.where(_allowed(problem, remaining, fleets), fleets.part_seconds(share) + after, NEVER)
-        for spare in (SPARE_SHARE, 0.0):  # what was kept for the end is used there
-            paid = np.where(fleets.worst_usd * (share + spare) <= dollars, total, NEVER)
+        total = np.where(_allowed(problem, remaining, fleets), fleets.part_seconds(share) + after, UNPAYABLE_SECONDS)
+        for spare in (SPARE_SHARE, 0.0):  # near the end, the spare share may be used
+            paid = np.where(fleets.worst_usd * (share + spare) <= dollars, total, UNPAYABLE_SECONDS)
             best = int(paid.argmin())
-            if paid[best] < NEVER / 2:
+            if paid[best] < UNPAYABLE_SECONDS / 2:
                 break
         else:
             return None
         return Fleet(int(fleets.functions[best]), int(fleets.memory_mb[best]), float(share[best]))
 
     def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> str:
-        """Nothing pays for the rest."""
+        """The budget does not suffice."""
         needed = self.smallest_budget(problem, history, remaining)
-        return f"no way to the target is paid for; a budget of about {needed} would suffice"
+        return f"what remains pays for no plan that reaches the target; a budget of about {needed} would suffice"
 
     def smallest_budget(
         self,
@@ -104,7 +104,7 @@ class Oracle:
         history: tuple[Epoch, ...],  # noqa: ARG002
         remaining: RemainingEpochs,  # noqa: ARG002
     ) -> Usd | None:
-        """With one fleet throughout, by the truth."""
+        """The least cost with one fleet throughout, by the truth."""
         fleets, _, _ = self._table(problem)
         slow = fleets.seconds * SLOW_EPOCH_FACTOR > problem.longest_epoch_seconds
         epochs = np.array([self._epochs(n) for n in fleets.functions])
@@ -120,7 +120,7 @@ class Oracle:
 
     def _budget(self, problem: FunctionProblem) -> float:
         if problem.goal.budget is None:
-            raise BadInput("goal.budget: is missing: the oracle plans for a budget")
+            raise BadInput("goal.budget: missing; the oracle needs a budget")
         return problem.goal.budget.dollars
 
     def _table(self, problem: FunctionProblem) -> tuple[_Fleets, Floats, float]:
@@ -131,7 +131,7 @@ _FIELDS = tuple(field.name for field in fields(FunctionProblem) if field.name !=
 
 
 class _Key:
-    """A problem as a key of the cache; the goal is no part of it."""
+    """A problem as a cache key, without its goal."""
 
     def __init__(self, problem: FunctionProblem) -> None:
         self.problem = problem
@@ -148,60 +148,60 @@ class _Key:
 
 @lru_cache(maxsize=64)
 def _solve(truth: EpochTruth, key: _Key, budget: float, least_share: float) -> tuple[_Fleets, Floats, float]:
-    """(fleets, V with a row a step of progress and a column a step of money, the step of progress)."""
+    """(fleets, V with a row per step of progress and a column per step of money, the step of progress)."""
     fleets = _fleets(truth, key.problem)
-    step = (truth.target_epochs + BEYOND_TARGET_EPOCHS) / ROWS
-    money = np.linspace(0.0, budget, COLUMNS)
-    values = np.full((ROWS + 1, COLUMNS), NEVER)
-    values[ROWS] = 0.0
+    step = (truth.target_epochs + BEYOND_TARGET_EPOCHS) / PROGRESS_STEPS
+    money = np.linspace(0.0, budget, MONEY_STEPS)
+    values = np.full((PROGRESS_STEPS + 1, MONEY_STEPS), UNPAYABLE_SECONDS)
+    values[PROGRESS_STEPS] = 0.0
     places = _places(fleets, np.ones_like(fleets.usd), money)
-    for row in range(ROWS - 1, -1, -1):
+    for row in range(PROGRESS_STEPS - 1, -1, -1):
         gains = truth.gain(fleets.functions, row * step)
         share = _share(truth.target_epochs + BEYOND_TARGET_EPOCHS - row * step, gains, least_share)
         low, part, refused = places if share.min() == 1 else _places(fleets, share, money)
-        after = np.minimum((row + gains * share / step + 1e-9).astype(int), ROWS)[:, None]
+        after = np.minimum((row + gains * share / step + 1e-9).astype(int), PROGRESS_STEPS)[:, None]
         then = values[after, low] * (1 - part) + values[after, low + 1] * part
-        total = np.where(refused, NEVER, fleets.part_seconds(share)[:, None] + then)
-        values[row] = np.minimum(total.min(axis=0), NEVER)
+        total = np.where(refused, UNPAYABLE_SECONDS, fleets.part_seconds(share)[:, None] + then)
+        values[row] = np.minimum(total.min(axis=0), UNPAYABLE_SECONDS)
     return fleets, values, step
 
 
 def _allowed(problem: FunctionProblem, remaining: RemainingEpochs, fleets: _Fleets) -> NDArray[np.bool_]:
-    """(A,) whether the ledger would let an epoch of each fleet start now."""
+    """(A,) whether the ledger would authorise an epoch of each fleet now."""
     rows = np.searchsorted(problem.functions_array[:, 0], fleets.functions)
     columns = np.searchsorted(problem.memory_array[0], fleets.memory_mb)
     return remaining.allowed[rows, columns]
 
 
 def _share(remaining: float, gains: Floats, least: float) -> Floats:
-    """An epoch that would go past the target is cut."""
+    """The share of an epoch to run: less than 1 if it would go past the target."""
     result: Floats = np.clip(remaining / gains, least, 1.0)
     return result
 
 
 def _places(fleets: _Fleets, share: Floats, money: Floats) -> tuple[NDArray[np.intp], Floats, NDArray[np.bool_]]:
-    """(A, B) the column of V that a part leaves what is left in, how far it is to the next, and who is not paid for."""
+    """(A, B) column of V after paying for the part, fraction towards the next column, whether it is too expensive."""
     rest = money[None, :] - (fleets.usd * share)[:, None]
-    place = np.clip(rest / (money[-1] / (COLUMNS - 1)), 0, COLUMNS - 1.000001)
+    place = np.clip(rest / (money[-1] / (MONEY_STEPS - 1)), 0, MONEY_STEPS - 1.000001)
     low = place.astype(int)
     return low, place - low, ((fleets.worst_usd * (share + SPARE_SHARE))[:, None] > money[None, :]) | (rest < 0)
 
 
 def _interpolate(rows: Floats, dollars: Floats, budget: float) -> Floats:
     """Each row of V at its own amount of money."""
-    place = np.clip(dollars / (budget / (COLUMNS - 1)), 0, COLUMNS - 1.000001)
+    place = np.clip(dollars / (budget / (MONEY_STEPS - 1)), 0, MONEY_STEPS - 1.000001)
     low = place.astype(int)
     share = place - low
     index = np.arange(len(rows))
     result: Floats = rows[index, low] * (1 - share) + rows[index, low + 1] * share
-    return np.where(dollars < 0, NEVER, result)
+    return np.where(dollars < 0, UNPAYABLE_SECONDS, result)
 
 
 def _fleets(truth: EpochTruth, problem: FunctionProblem) -> _Fleets:
     sizes = [size for size in problem.memory_mb if size >= max(truth.working_set_mb, problem.memory_mb[-1] / 2)]
     found = []
-    counts = np.array([float(problem.functions[index]) for index in spread_over(problem.functions, COUNTS)])
-    for index in spread_over(sizes, SIZES):
+    counts = np.array([float(problem.functions[index]) for index in spread_over(problem.functions, FUNCTION_COUNTS)])
+    for index in spread_over(sizes, MEMORY_SIZES):
         size = sizes[index]
         price = float(problem.prices.usd_per_second(size))
         seconds = truth.seconds(counts, float(size))

@@ -1,12 +1,12 @@
-"""The best fleets for the way that is left, and how long to keep the first of them: an epoch, or a part of one.
+"""The best fleets for the remaining effective epochs, and how long to run the first: an epoch, or a part of one.
 
-The way left is cut into equal stretches of progress. A fleet that gains g effective epochs an epoch needs 1/g of them
-for one: so minimise sum T(a)/g(a, s) subject to sum usd(a)/g(a, s) <= budget, which a single Lagrange multiplier solves
-by enumeration. Where the cheapest is wanted, money and time change places. That is smooth in what is left, so that a
-wrong guess of it costs little.
+The remaining progress is cut into equal stretches. A fleet that gains g effective epochs per epoch needs 1/g epochs for
+one effective epoch. So minimise sum T(a)/g(a, s) subject to sum usd(a)/g(a, s) <= budget, which a single Lagrange
+multiplier solves by enumeration. If cost is minimised, money and time change places. The solution is smooth in the
+remaining epochs, so that a wrong estimate of them costs little.
 
-Parts of epochs serve twice. The first ones are small and grow: a workload that is not known yet is met with a
-hundredth of an epoch. The last one is as long as the way left, so that no training goes far past its target.
+Parts of epochs have two uses. The first ones are small and grow: an unknown workload starts with a hundredth of an
+epoch. The last one is cut to the remaining epochs, so that no training goes far past its target.
 """
 
 import math
@@ -26,55 +26,55 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MpcSettings(PlanningSettings):
-    """mpc's. Sources: docs/siren.md, "What was chosen on what"; docs/ablations.md says what each brings."""
+    """Options of `mpc:option=value`. Sources: docs/siren.md, "What was chosen on what"; effects: docs/ablations.md."""
 
     stretches: int = 12
-    """Equal pieces of the way left, each with a fleet of its own. Chosen for speed; 1 is worse from $200 on and better
-    at $75 (docs/ablations.md)."""
+    """Equal pieces of the remaining progress, each with its own fleet. Chosen for speed; 1 is worse from $200 on and
+    better at $75 (docs/ablations.md)."""
 
     kept_back_epochs: float = 0.15
-    """Epochs whose price is kept back: for the ledger's reserve of the last part, and for a part more where that one
+    """Epochs whose price is held back: for the ledger's reserve for the last part, and for one more part if that one
     falls short. Chosen on tune-0 to tune-520."""
 
     kept_back_share: float = 0.2
-    """The most of the way left that `kept_back_epochs` may be. Chosen on tune-0 to tune-520."""
+    """Upper limit of `kept_back_epochs`, as a share of the remaining epochs. Chosen on tune-0 to tune-520."""
 
     tight_budget_sigmas: float = 0.3
-    """Deviations by which the way left is taken shorter than its mean where the budget might not suffice: money that is
-    kept back too long buys nothing. Chosen on tune-400 to tune-429 (commit 2302568) at $100, where it earns; at $75 it
-    costs (docs/ablations.md)."""
+    """Standard deviations by which the remaining epochs are planned below their mean if the budget might not suffice:
+    money held back too long buys nothing. Chosen on tune-400 to tune-429 (commit 2302568) at $100, where it earns; at
+    $75 it costs (docs/ablations.md)."""
 
     shortest_way_share: float = 0.3
-    """The way left is never planned shorter than this share of its mean: a guard that keeps it above 0. Without effect
+    """The remaining epochs are never planned below this share of their mean: a guard that keeps them above 0. No effect
     on the beds of docs/ablations.md."""
 
     opening_parts: bool = True
-    """Whether an unknown workload is met with small parts that grow; off: with whole epochs."""
+    """Whether an unknown workload starts with small parts that grow; off: with whole epochs."""
 
     known_way_share: float = 0.05
-    """The way left is known when its deviation is less than this share of it: from then on whole epochs are run. Chosen
-    on tune-0 to tune-520."""
+    """The remaining epochs count as known when their deviation is below this share of them; then whole epochs are run.
+    Chosen on tune-0 to tune-520."""
 
     first_functions_divisor: float = 4.0
-    """The first part has this many times fewer functions than planned: starting many may cost unknown time. Chosen on
+    """The first part has this many times fewer functions than planned: starting many may take unknown time. Chosen on
     tune-0 to tune-520 and lenet-localhost."""
 
     part_growth: float = 2.0
     """Each opening part is this many times as large as all before it. Chosen on tune-0 to tune-520."""
 
     busy_factor: float = 4.0
-    """In no part do functions work less than this many times as long as the cloud takes to start them. Chosen on
+    """In every part, functions work at least this many times as long as the cloud takes to start them. Chosen on
     lenet-localhost (commit 7016977)."""
 
     cut_last: bool = True
-    """Whether the last epoch is cut to the way left."""
+    """Whether the last epoch is cut to the remaining epochs."""
 
     plannable_share: float = 0.25
-    """A fleet is planned with where this share of an epoch of it is payable, or the way left if that is less. Chosen on
+    """A fleet is a candidate if this share of its epoch is payable, or the remaining epochs if less. Chosen on
     tune-0 to tune-520."""
 
     learn_startup: bool = True
-    """Whether what starting functions takes, e + f n, is learnt from epochs (commit 5dfce24)."""
+    """Whether the time to start functions, e + f n, is learnt from epochs (commit 5dfce24)."""
 
 
 MPC = MpcSettings()
@@ -89,10 +89,11 @@ def next_part(
     passes: float,
     settings: MpcSettings = MPC,
 ) -> Fleet | None:
-    """The first fleet of the best plan, and for how much of an epoch; None where nothing is payable.
+    """The first fleet of the best plan, with its share of an epoch; None if nothing is payable.
 
-    Where the model sees no plan that fits but might be wrong, a frugal fleet. passes: epochs done, parts as what they
-    are.
+    If no plan fits by the model, which may be wrong, a frugal fleet.
+
+    passes  epochs done, parts counted by their share
     """
     need = model.epochs_left / model.gain(fleets.functions, np.array(model.stage))
     usable = fleets.most_share >= np.clip(need, LEAST_SHARE, settings.plannable_share)
@@ -105,7 +106,7 @@ def next_part(
         first = first if passes else _with_fewer(fleets, usable, first, settings.first_functions_divisor)
         share = settings.part_growth * passes if passes else LEAST_SHARE
     share = min(share, float(need[first])) if settings.cut_last else share
-    share = max(share, _least(problem, model, fleets, first, settings))
+    share = max(share, _least_share(problem, model, fleets, first, settings))
     return fleets.fleet(first, min(share, float(fleets.most_share[first]), remaining.epochs))
 
 
@@ -116,8 +117,10 @@ def _with_fewer(fleets: Fleets, usable: NDArray[np.bool_], first: int, divisor: 
     return int(np.where(alike, distance, np.inf).argmin()) if alike.any() else first
 
 
-def _least(problem: FunctionProblem, model: EpochModel, fleets: Fleets, index: int, settings: MpcSettings) -> float:
-    """The smallest part that makes starting the functions worth while: in time, since nobody pays for their start."""
+def _least_share(
+    problem: FunctionProblem, model: EpochModel, fleets: Fleets, index: int, settings: MpcSettings
+) -> float:
+    """The smallest part worth starting the functions for. Only time counts, since their start costs no money."""
     if problem.goal.minimize is not Objective.TIME:
         return least_part(problem, settings)
     overhead = float(model.overhead(fleets.functions[index : index + 1])[0])
@@ -134,32 +137,36 @@ def _plan(
     *,
     settings: MpcSettings,
 ) -> NDArray[np.intp] | None:
-    """(stretches,) indices of the fleets; None where none fits in what is left."""
+    """(stretches,) indices of the fleets; None if no plan fits in what remains."""
     if not usable.any():
         return None
     value, other, limit = fleets.sides(problem, remaining)
-    way = _way(model, float((limit / other * model.usual_gain(fleets.functions))[usable].max()), settings)
+    epochs_left = _epochs_to_plan(
+        model, float((limit / other * model.usual_gain(fleets.functions))[usable].max()), settings
+    )
     stretches = settings.stretches
     stage = model.stage + (1 - model.stage) * (np.arange(stretches) + 0.5) / stretches
-    epochs = way / stretches / model.gain(fleets.functions[None, :], stage[:, None])
+    epochs = epochs_left / stretches / model.gain(fleets.functions[None, :], stage[:, None])
     worth = np.where(usable[None, :], value[None, :] * epochs, np.inf)
-    return _under_limit(worth, other[None, :] * epochs, limit * way / (way + _kept_back(way, settings)))
+    return _under_limit(
+        worth, other[None, :] * epochs, limit * epochs_left / (epochs_left + _held_back_epochs(epochs_left, settings))
+    )
 
 
-def _kept_back(way: float, settings: MpcSettings) -> float:
-    return min(settings.kept_back_epochs, settings.kept_back_share * way)
+def _held_back_epochs(epochs_left: float, settings: MpcSettings) -> float:
+    return min(settings.kept_back_epochs, settings.kept_back_share * epochs_left)
 
 
-def _way(model: EpochModel, payable: float, settings: MpcSettings) -> float:
-    """Effective epochs to plan for, given that the training can be paid for: else nothing that is chosen now matters.
+def _epochs_to_plan(model: EpochModel, payable: float, settings: MpcSettings) -> float:
+    """Effective epochs to plan for, assuming that the budget suffices: otherwise no choice matters.
 
-    The way left is taken as normal, cut off at `payable`, where even the cheapest fleet would use up what is left. Its
-    mean is then mu - sigma phi(b)/Phi(b), b = (payable - mu)/sigma.
+    The remaining epochs are assumed normal, truncated at `payable`, where even the cheapest fleet would use up what
+    remains. Their mean is then mu - sigma phi(b)/Phi(b), b = (payable - mu)/sigma.
     """
     mean, deviation = model.epochs_left, model.epochs_left_deviation
     if deviation <= 0:
         return mean
-    cut = (payable - _kept_back(payable, settings) - mean) / deviation
+    cut = (payable - _held_back_epochs(payable, settings) - mean) / deviation
     if cut <= 4:
         cut = max(cut, -3.0)
         density = math.exp(-0.5 * cut**2) / math.sqrt(2 * math.pi)
@@ -169,7 +176,7 @@ def _way(model: EpochModel, payable: float, settings: MpcSettings) -> float:
 
 
 def _under_limit(value: Floats, other: Floats, limit: float) -> NDArray[np.intp] | None:
-    """(E,) argmin of value + multiplier x other, a row an epoch, with the smallest multiplier that keeps the limit."""
+    """(E,) argmin of value + multiplier x other, a row per stretch, with the smallest multiplier within the limit."""
     rows = np.arange(len(value))
 
     def pick(multiplier: float) -> tuple[NDArray[np.intp], float]:

@@ -1,4 +1,4 @@
-"""The fleets that may come next, with what the model predicts of each: what every planner chooses from."""
+"""The candidate fleets for the next epoch, with the model's prediction for each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,32 +20,32 @@ class PlanningSettings:
     """Shared by all schedulers that plan with the epoch model. Sources: docs/siren.md, "What was chosen on what"."""
 
     function_counts: int = 120
-    """Numbers of functions looked at, spread evenly over their logarithms. Chosen for speed; unmeasured."""
+    """Function counts considered, spread evenly over their logarithms. Chosen for speed; unmeasured."""
 
     memory_sizes: int = 4
-    """Memory sizes looked at, spread likewise. Chosen for speed; unmeasured."""
+    """Memory sizes considered, spread likewise. Chosen for speed; unmeasured."""
 
     time_margin: float = 1.15
-    """An epoch is planned only where it may take this many times its prediction before its authorisation ends. A safety
+    """An epoch is planned only if its authorisation lasts this many times its predicted time. A safety
     margin; chosen on tune-0 to tune-520."""
 
     part_margin: float = 0.03
-    """And a part of an epoch only where it may take this share of an epoch longer besides: a straggler's last round is
-    not shorter. A safety margin; chosen on tune-0 to tune-520."""
+    """A part of an epoch is planned only if its authorisation lasts this share of an epoch longer still: a straggler's
+    last round is not shorter. A safety margin; chosen on tune-0 to tune-520."""
 
     least_steps: int = 8
-    """Mini-batches that a part of an epoch has at least, so that its times tell something. Unmeasured."""
+    """Fewest mini-batches in a part of an epoch, so that its times are informative. Unmeasured."""
 
     last_price_factor: float = 1.04
-    """On top of `time_margin`, what the last epoch counts more than its price: its worst case must fit in what remains.
+    """Factor on the price of the last epoch, on top of `time_margin`: its worst case must fit in what remains.
     A safety margin; unmeasured."""
 
     frugal_factor: float = 1.15
-    """Where no plan fits: the fastest fleet whose epoch costs at most this many times the cheapest. Unmeasured."""
+    """If no plan fits: the fastest fleet whose epoch costs at most this many times the cheapest. Unmeasured."""
 
     budget_factor: float = 1.15
-    """The budget that is named as sufficient, over the cheapest training: for chance, and since fleets are chosen to be
-    fast. Chosen on tune-N workloads (commit c8737f8)."""
+    """Reported sufficient budget over the cost of the cheapest training: for random variation, and because fleets are
+    chosen to be fast. Chosen on tune-N workloads (commit c8737f8)."""
 
     known_epochs_share: float = 0.05
     """A prior whose epochs are this certain comes from earlier runs: it may refuse a budget before the first epoch. The
@@ -53,7 +53,7 @@ class PlanningSettings:
 
     @property
     def last_price(self) -> float:
-        """The price of the last epoch that is counted, over its predicted one."""
+        """The planned price of the last epoch over its predicted price."""
         return self.time_margin * self.last_price_factor
 
 
@@ -64,7 +64,7 @@ PLANNING = PlanningSettings()
 class Fleets:
     """(A,) candidate fleets with what one epoch of each is predicted to take and to cost.
 
-    most_share  the largest part of an epoch that the ledger's leave outlasts, with its margin; 0 where there is none
+    most_share  the largest part of an epoch that the ledger would authorise with its margin; 0 if there is none
     """
 
     functions: Floats
@@ -75,11 +75,11 @@ class Fleets:
 
     @property
     def payable(self) -> NDArray[np.bool_]:
-        """(A,) whether a whole epoch is."""
+        """(A,) whether a whole epoch is payable."""
         return self.most_share >= 1
 
     def fleet(self, index: int, share: float = 1.0) -> Fleet:
-        """As a value."""
+        """The candidate `index`, for a share of an epoch."""
         return Fleet(int(self.functions[index]), int(self.memory_mb[index]), share)
 
     def sides(self, problem: FunctionProblem, remaining: RemainingEpochs) -> tuple[Floats, Floats, float]:
@@ -116,26 +116,26 @@ def candidates(
     smallest_mb: float = 0.0,
     settings: PlanningSettings = PLANNING,
 ) -> Fleets:
-    """The fleets looked at; none with less memory than `smallest_mb` is payable."""
+    """The candidate fleets; none with less memory than `smallest_mb` is payable."""
     rows, columns = _choice(problem.functions, problem.memory_mb, settings.function_counts, settings.memory_sizes)
     functions, memory = problem.functions_array[rows, 0], problem.memory_array[0, columns]
     seconds, overhead = model.seconds(functions, memory), model.overhead(functions)
     usd = functions * (problem.usd_per_second[0, columns] * seconds + problem.usd_per_function)
     most = most_share(remaining.cap_seconds[rows, columns], seconds, overhead, settings)
     most = np.where(memory >= smallest_mb, most, 0.0)
-    for failure in remaining.failed:  # what failed is not tried again, nor anything smaller
+    for failure in remaining.failed:  # a fleet that failed is not tried again, nor a smaller one
         smaller = (functions <= failure.fleet.functions) & (memory <= failure.fleet.memory_mb)
         most = np.where(smaller, 0.0, most)
     return Fleets(functions=functions, memory_mb=memory, seconds=seconds, usd=usd, most_share=most)
 
 
 def least_part(problem: FunctionProblem, settings: PlanningSettings = PLANNING) -> float:
-    """The smallest share of an epoch that is worth a barrier: enough mini-batches that what is measured tells."""
+    """The smallest share of an epoch worth a barrier: enough mini-batches for informative measurements."""
     return min(max(LEAST_SHARE, settings.least_steps * problem.batch / problem.samples), 1.0)
 
 
 def most_share(cap_seconds: Floats, seconds: Floats, overhead: Floats, settings: PlanningSettings = PLANNING) -> Floats:
-    """(A,) the part of an epoch of `seconds`, `overhead` of which any part has, that its leave outlasts."""
+    """(A,) the largest part of an epoch of `seconds` that fits in `cap_seconds`; every part takes `overhead`."""
     busy = np.maximum(seconds - overhead, 1e-9)
     share = (cap_seconds / settings.time_margin - overhead) / busy
     result: Floats = np.clip(np.where(share < 1, share - settings.part_margin, share), 0.0, 1.0)
@@ -151,9 +151,9 @@ def cheapest_usd(
     least_share: float = 1.0,
     settings: PlanningSettings = PLANNING,
 ) -> float:
-    """The least that the epochs left are predicted to cost with one fleet, whatever is left to pay for them.
+    """The least predicted cost of the remaining epochs with one fleet, whatever the remaining budget.
 
-    least_share  to which the last epoch may be cut
+    least_share  smallest share to which the last epoch may be cut
     """
     usable = (fleets.memory_mb >= smallest_mb) & (
         fleets.seconds * settings.time_margin <= problem.longest_epoch_seconds

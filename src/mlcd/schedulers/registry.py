@@ -19,21 +19,21 @@ SCHEDULERS = {
 }
 
 ONLY_SIMULATED = "oracle"
-"""Must know the truth: `mlcd bench serverless` makes it."""
-_NOT_TYPED = ("seed", "prior", "truth", "settings")
-"""Fields that no user writes as an option; those of `settings` are options."""
+"""Needs the simulator's truth; only `mlcd bench serverless` creates it."""
+_NOT_OPTIONS = ("seed", "prior", "truth", "settings")
+"""Fields that are not options; the fields of `settings` are."""
 _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
 
 
-_PLUGIN_HAS = ("name", "decide", "ending", "smallest_budget")
+_PLUGIN_ATTRIBUTES = ("name", "decide", "ending", "smallest_budget")
 
 
 def scheduler_class(name: str) -> Any:
-    """The scheduler's class, built in or of a plug-in. Raises BadInput with the nearest name."""
+    """The scheduler's class, built in or from a plug-in. Raises BadInput with the nearest name."""
     if name in SCHEDULERS:
         module, attribute = SCHEDULERS[name]
         return getattr(import_module(module), attribute)
-    cls = load_class(PLUGIN_GROUP, name, needs=_PLUGIN_HAS, built_in=SCHEDULERS)
+    cls = load_class(PLUGIN_GROUP, name, needs=_PLUGIN_ATTRIBUTES, built_in=SCHEDULERS)
     if cls is None:
         built_in = [known for known in SCHEDULERS if known != ONLY_SIMULATED]
         allowed = [*built_in, *plugin_names(PLUGIN_GROUP, built_in=SCHEDULERS)]
@@ -46,18 +46,20 @@ def scheduler_class(name: str) -> Any:
 def scheduler(text: str, *, seed: int = 0, prior: EpochPrior | None = None) -> Scheduler:
     """The scheduler that `name[:option=value,...]` describes. Raises BadInput naming the option and what is allowed.
 
-    prior  what earlier trainings tell, for the schedulers that begin with it
+    prior  from earlier trainings, for schedulers that use one
 
-    `oracle` cannot be made by name alone: it needs the truth, which only a simulated cloud knows.
+    `oracle` cannot be created by name: it needs the truth, which only a simulated cloud knows.
     """
     name, _, tail = text.partition(":")
     cls = scheduler_class(name.strip())
     if getattr(cls, "needs_truth", False):
-        raise BadInput(f"search.strategy: {name.strip()} runs in `mlcd bench serverless` only: it must know the truth")
+        raise BadInput(
+            f"search.strategy: {name.strip()} runs only in `mlcd bench serverless`: it needs the simulator's truth"
+        )
     settings: Any = next((f.default for f in dataclasses.fields(cls) if f.name == "settings"), None)
     inside = [f.name for f in dataclasses.fields(settings)] if settings is not None else []
     hints = {**get_type_hints(cls), **(get_type_hints(type(settings)) if settings is not None else {})}
-    own = [f.name for f in dataclasses.fields(cls) if f.init and f.name not in _NOT_TYPED]
+    own = [f.name for f in dataclasses.fields(cls) if f.init and f.name not in _NOT_OPTIONS]
     fields = {field.replace("_", "-"): field for field in (*own, *inside)}
     values: dict[str, Any] = {}
     for part in filter(None, (piece.strip() for piece in tail.split(","))):

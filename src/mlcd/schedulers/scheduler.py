@@ -1,4 +1,4 @@
-"""The seam between the epoch loop and schedulers."""
+"""The protocol of schedulers, which choose the fleet of the next epoch."""
 
 from typing import ClassVar, Protocol
 
@@ -18,16 +18,16 @@ class Scheduler(Protocol):
     def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> Fleet | None:
         """The fleet for the next epoch, or None to end the training before its target.
 
-        Not asked once the target is reached. A fleet is one that `left` allows.
+        Not called once the target is reached. The fleet must be allowed by `remaining`.
         """
         ...
 
     def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> str:
-        """Why it decides on nothing, given the same arguments, for the user: a clause without a full stop."""
+        """Why `decide` returns None for the same arguments, for the user: a clause without a full stop."""
         ...
 
     def smallest_budget(
         self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs
     ) -> Usd | None:
-        """The least that the whole training would have cost, as far as it can tell; None where it cannot."""
+        """An estimate of the smallest budget for the whole training; None if there is none."""
         ...

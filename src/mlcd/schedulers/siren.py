@@ -39,7 +39,7 @@ class Policy:
 
     @classmethod
     def load(cls, path: Path) -> "Policy":
-        """Weights as `benchmarks/train_siren.py` writes them. Raises BadInput for a file that is none."""
+        """Weights as `benchmarks/train_siren.py` writes them. Raises BadInput for any other file."""
         try:
             with np.load(path) as file:
                 arrays = {name: np.asarray(file[name], dtype=np.float64) for name in file.files}
@@ -49,13 +49,13 @@ class Policy:
         except (OSError, KeyError, ValueError) as error:
             raise BadInput(f"siren:weights: {path}: not a policy: {error}") from error
         if not layers or layers[0][0].shape[1] != FEATURES or layers[-1][0].shape[0] != 2:
-            raise BadInput(f"siren:weights: {path}: a policy takes {FEATURES} features and gives 2 numbers")
+            raise BadInput(f"siren:weights: {path}: a policy must take {FEATURES} features and return 2 numbers")
         return found
 
 
 @cache
 def load_policy(path: str) -> Policy:
-    """Loaded once a process; numpy alone."""
+    """Loads the policy once per process, with numpy alone."""
     return Policy.load(Path(path))
 
 
@@ -64,7 +64,7 @@ class Siren:
     """The most probable fleet of the trained policy, masked by the ledger.
 
     Its options are `weights` and the fields of SirenSettings.
-    weights  a file written by `scripts/train-siren`; without it, the one that is shipped
+    weights  a file written by `scripts/train-siren`; default: the shipped policy
     """
 
     name: ClassVar[str] = "siren"
@@ -73,10 +73,10 @@ class Siren:
     seed: int = 0
 
     def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> Fleet | None:
-        """Raises BadInput for a goal that the policy was not trained for."""
+        """The policy's fleet. Raises BadInput for a goal that the policy was not trained for."""
         if problem.goal.budget is None or problem.goal.minimize is not Objective.TIME:
             raise BadInput(
-                "search.strategy: siren finishes soonest within a budget: goal: {minimize: time, budget: ...}"
+                "search.strategy: siren only minimises time under a budget: set goal: {minimize: time, budget: ...}"
             )
         if len(history) >= 2 and EpochForecast.of(problem, history, remaining, least_share=LEAST_SHARE).is_hopeless(
             history, remaining
@@ -87,7 +87,7 @@ class Siren:
         return choose(problem, remaining, state, action, self.settings)
 
     def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> str:
-        """What is missing, by mpc's fit: the policy has no words."""
+        """What is missing, by mpc's fit: the policy gives no reasons."""
         return EpochForecast.of(problem, history, remaining, least_share=LEAST_SHARE).ending(
             problem, history, remaining
         )
@@ -95,5 +95,5 @@ class Siren:
     def smallest_budget(
         self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs
     ) -> Usd | None:
-        """By mpc's fit."""
+        """As predicted by mpc's fit."""
         return EpochForecast.of(problem, history, remaining, least_share=LEAST_SHARE).smallest_budget(problem, history)

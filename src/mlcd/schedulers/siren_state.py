@@ -1,12 +1,12 @@
 """Siren's state as its network sees it, and how the network's two numbers become a fleet.
 
-The paper's state is (t, loss, P, P^F, P^C, P^U, memory use, CPU use, budget left). It is made free of scale here, so
-that one policy serves jobs of different size; two of its features are drawn from the others: the epochs left, by the
-loss curve, and the number of functions that would spend what is left evenly over them. The action (log n, log m) is
-taken relative to that number and to the largest memory.
+The paper's state is (t, loss, P, P^F, P^C, P^U, memory use, CPU use, remaining budget). Here it is scale-free, so that
+one policy serves jobs of different sizes. Two features are derived from the others: the remaining epochs, by the loss
+curve, and the even number, the number of functions that would spend what remains evenly over them. The action (log n,
+log m) is relative to the even number and to the largest memory.
 
-Not in the paper: the first epoch is preceded by a twentieth of one, which tells the times, and the last is cut to the
-way that the loss curve has left. The policy knows nothing of it.
+Not in the paper: a twentieth of an epoch comes before the first one, to measure the times, and the last epoch is cut to
+what the loss curve says remains. The policy does not know about either.
 """
 
 import itertools
@@ -26,10 +26,10 @@ Floats = NDArray[np.float64]
 
 FEATURES = 18
 LOG_FUNCTIONS, LOG_MEMORY = 1.2, 1.5
-"""How far an action of 1 goes: n is at most exp(1.2) times the even number or a share of it, m down to exp(-1.5). Part
-of the policy: it was trained with these."""
+"""The range of an action: n between exp(-1.2) and exp(1.2) times the even number, m down to exp(-1.5) of the largest.
+Part of the policy: it was trained with these."""
 _FLOORS = floor_shares(-1.5, 4.0, 24)
-"""Of the loss curve. The policy was trained with this grid and `curve_noise`: another fit would need another policy."""
+"""Floors of the loss curve. The policy was trained with this grid and `curve_noise`: refit it with both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,24 +37,25 @@ class SirenSettings:
     """What siren does around its policy. Sources: docs/siren.md, "What was chosen on what"; docs/ablations.md."""
 
     opening_share: float = 0.05
-    """The first part of an epoch, at least; 1: a whole epoch, as in the paper. Chosen on tune-100 to tune-139 and
-    tune-300 to tune-339."""
+    """The least size of the first part of an epoch; 1: a whole epoch, as in the paper. Chosen on tune-100 to tune-139
+    and tune-300 to tune-339."""
 
     cut_last: bool = True
-    """Whether the last epoch is cut to the way left by the loss curve; off: whole epochs, as in the paper."""
+    """Whether the last epoch is cut to what remains by the loss curve; off: whole epochs, as in the paper."""
 
     time_margin: float = 1.12
-    """An epoch may take this many times its prediction before its authorisation ends. A safety margin; unmeasured."""
+    """An epoch's authorisation must last this many times its predicted time. A safety margin; unmeasured."""
 
     payable_share: float = 0.75
-    """What remains is spent as if no more epochs were needed than this share of what it pays for with one function.
+    """Upper limit of the epochs that what remains is spread over, as a share of those it pays for with one function.
     Chosen as above."""
 
     spent_share: float = 0.96
-    """The share of what remains that is spent evenly. Trained with; unmeasured."""
+    """The share of what remains that is spent evenly. The policy was trained with it; unmeasured."""
 
     spare_epochs: float = 0.25
-    """Epochs that are added to those left when what remains is spread over them. Trained with; unmeasured."""
+    """Epochs added to the remaining ones when what remains is spread over them. The policy was trained with it;
+    unmeasured."""
 
     curve_noise: float = 0.03
     """Deviation of a loss from its curve, in epochs. Chosen as above."""
@@ -65,7 +66,7 @@ SIREN = SirenSettings()
 
 @dataclass(frozen=True, slots=True)
 class SirenState:
-    """`features` (FEATURES,) for the network; the rest for turning its answer into a fleet.
+    """`features` (FEATURES,) are the network's input; the rest turns its output into a fleet.
 
     share         of an epoch that comes next
     work_seconds, update_seconds  of an epoch on one function, and of each function's updates, at `memory_mb`
@@ -88,7 +89,7 @@ class SirenState:
 def observe(
     problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs, settings: SirenSettings = SIREN
 ) -> SirenState:
-    """The state before the next epoch. Needs a budget: the paper's reward has one."""
+    """The state before the next epoch. Needs a budget, like the paper's reward."""
     budget = problem.goal.budget.dollars if problem.goal.budget is not None else math.nan
     usd = remaining.usd.dollars if remaining.usd is not None else math.nan
     last = history[-1] if history else None
@@ -104,7 +105,7 @@ def observe(
     passes = [0.0, *itertools.accumulate(epoch.fleet.share for epoch in history)]
     epochs = _epochs_left(problem, history, passes, settings.curve_noise)
     price = float(problem.prices.usd_per_second(memory))
-    # Were more epochs needed than few functions could be paid for, nothing that is chosen now would matter.
+    # If even few functions could not be paid for so many epochs, no choice would matter.
     needed = min(epochs, settings.payable_share * usd / (price * work)) + settings.spare_epochs
     spend = settings.spent_share * usd / needed
     even = (spend - price * work) / (price * update + problem.usd_per_function)
@@ -127,7 +128,7 @@ def observe(
 
 
 def _share(problem: FunctionProblem, epochs_left: float, settings: SirenSettings, *, is_first: bool) -> float:
-    """Of an epoch that comes next: a small part first, then whole ones, the last cut to the way left."""
+    """The share of the next epoch: a small part first, then whole epochs, the last cut to what remains."""
     if is_first:
         return max(settings.opening_share, least_part(problem))
     if not settings.cut_last:
@@ -142,9 +143,9 @@ def choose(
     action: Floats,
     settings: SirenSettings = SIREN,
 ) -> Fleet | None:
-    """The payable fleet nearest to what the action asks for; None when the ledger pays for none.
+    """The payable fleet nearest to the action; None if the ledger pays for none.
 
-    n = even exp(1.2 a_0), m = largest exp(0.75 (a_1 - 1)), both rounded to what is allowed, a clipped to [-1, 1].
+    n = even exp(1.2 a_0), m = largest exp(0.75 (a_1 - 1)), both rounded to allowed values, a clipped to [-1, 1].
     """
     wanted = np.clip(action, -1, 1)
     memory = math.log(problem.memory_mb[-1]) + LOG_MEMORY * (float(wanted[1]) - 1) / 2
@@ -171,7 +172,7 @@ def _phases(epoch: Epoch) -> float:
 def _epochs_left(
     problem: FunctionProblem, history: tuple[Epoch, ...], passes: list[float], curve_noise: float
 ) -> float:
-    """By the loss curve; the general prior while there are too few losses, or they do not fall."""
+    """By the loss curve; by the general prior while losses are too few or do not fall."""
     losses = np.array(([problem.first_loss] if problem.first_loss is not None else []) + [e.loss for e in history])
     guess = max(PRIOR.epochs[0] - passes[-1], 1.0)
     if len(losses) < 2 or losses[-1] >= losses[0]:
@@ -182,7 +183,7 @@ def _epochs_left(
 
 
 def _loss_features(problem: FunctionProblem, history: tuple[Epoch, ...]) -> tuple[float, float, float]:
-    """How far the loss is, how fast it falls, and how much slower than before."""
+    """The distance of the loss from its target, its rate of decrease, and how much slower that has become."""
     losses = ([problem.first_loss] if problem.first_loss is not None else []) + [e.loss for e in history]
     if len(losses) < 2:
         return 0.0, 0.0, 0.0

@@ -12,7 +12,7 @@ from mlcd.units import Usd
 
 @dataclass(frozen=True, kw_only=True)
 class Static:
-    """`functions` of `memory` MB for every epoch; without both, the best fixed fleet by a fit of two epochs."""
+    """`functions` of `memory` MB for every epoch; by default, the best fixed fleet by a fit of two epochs."""
 
     name: ClassVar[str] = "static"
     functions: int | None = None
@@ -21,10 +21,10 @@ class Static:
 
     def __post_init__(self) -> None:
         if (self.functions is None) != (self.memory is None):
-            raise ValueError("functions and memory are given together, or neither is")
+            raise ValueError("give both functions and memory, or neither")
 
     def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> Fleet | None:
-        """The same fleet again, while what is left pays for it."""
+        """The same fleet again, while what remains pays for it."""
         fleet = Fleet(self.functions, self.memory) if self.functions and self.memory else None
         return keep(problem, history, remaining, fleet=fleet, memory_mb=None)
 
@@ -35,5 +35,5 @@ class Static:
     def smallest_budget(
         self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs
     ) -> Usd | None:
-        """By the fit."""
+        """As predicted by the fit."""
         return EpochForecast.of(problem, history, remaining).smallest_budget(problem, history)

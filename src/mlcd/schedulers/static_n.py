@@ -14,7 +14,7 @@ from mlcd.units import Usd
 class StaticN:
     """`functions` for every epoch, each with the allowed memory size nearest to `memory` MB.
 
-    Without `functions`, the best number by a fit of two epochs. The paper's grid search gives it one.
+    Without `functions`, the best number by a fit of two epochs. The paper finds it by grid search.
     """
 
     name: ClassVar[str] = "static-n"
@@ -23,7 +23,7 @@ class StaticN:
     seed: int = 0
 
     def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> Fleet | None:
-        """The same number again, while what is left pays for it."""
+        """The same number again, while what remains pays for it."""
         memory = min(problem.memory_mb, key=lambda size: abs(size - self.memory))
         fleet = Fleet(self.functions, memory) if self.functions else None
         return keep(problem, history, remaining, fleet=fleet, memory_mb=memory)
@@ -35,5 +35,5 @@ class StaticN:
     def smallest_budget(
         self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs
     ) -> Usd | None:
-        """By the fit."""
+        """As predicted by the fit."""
         return EpochForecast.of(problem, history, remaining).smallest_budget(problem, history)

@@ -1,1 +1,1 @@
-"""Who decides what to try next: the seam, then one file a strategy."""
+"""Strategies, which decide what to try next: the protocol in `strategy.py`, then one file for each strategy."""

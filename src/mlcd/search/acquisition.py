@@ -1,4 +1,4 @@
-"""Closed forms for log-normal quantities: what a trial may bring."""
+"""Closed forms for the expected benefit of a trial, for log-normal quantities."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,22 +8,22 @@ Floats = NDArray[np.float64]
 
 
 def expected_saving(mean: Floats, variance: Floats, incumbent: float, log_cap: Floats | None = None) -> Floats:
-    """E[(k - V)^+ ; V <= cap] of a value V to be minimised with ln V ~ N(mean, variance), against an incumbent k.
+    """E[(k - V)^+ ; V <= cap] of a value V to minimise, with ln V ~ N(mean, variance), against an incumbent k.
 
     With d = (min(ln k, ln cap) - m) / s:  k Phi(d) - exp(m + v / 2) Phi(d - s)   (algorithms: 1.3). The cap is the
-    value above which the deployment would not fit: improvement and feasibility are taken together, since both are
-    decided by the same unknown speed.
+    value above which the deployment would not fit. Improvement and feasibility are computed together because both
+    depend on the same unknown speed.
     """
     deviation = np.sqrt(variance)
     bound = np.full_like(mean, np.log(incumbent)) if log_cap is None else np.minimum(np.log(incumbent), log_cap)
     d = (bound - mean) / deviation
-    with np.errstate(invalid="ignore"):  # infinitely dear, with no chance to be less: saves nothing
+    with np.errstate(invalid="ignore"):  # an infinite expected value saves nothing
         saving = incumbent * ndtr(d) - np.exp(mean + variance / 2) * ndtr(d - deviation)
     return np.maximum(np.where(np.isfinite(saving), saving, 0.0), 0.0)
 
 
 def expected_rise(mean: Floats, variance: Floats, best: float) -> Floats:
-    """E[(s - y)^+] of a speed s to be maximised with ln s ~ N(mean, variance), against the best speed y (eq. 4)."""
+    """E[(s - y)^+] of a speed s to maximise, with ln s ~ N(mean, variance), against the best speed y (eq. 4)."""
     deviation = np.sqrt(variance)
     d = (mean - np.log(best)) / deviation
     return np.asarray(np.maximum(np.exp(mean + variance / 2) * ndtr(d + deviation) - best * ndtr(d), 0.0))
@@ -32,7 +32,8 @@ def expected_rise(mean: Floats, variance: Floats, best: float) -> Floats:
 def pandora_index(mean: Floats, variance: Floats, prices: Floats, incumbent: float, log_cap: Floats) -> Floats:
     """The value g at which a trial just pays: E[(g - V)^+ ; V <= cap] = price (Weitzman 1979; Xie et al. 2024).
 
-    Smaller is better; a trial with g >= incumbent does not pay. By bisection in ln g, all configurations at once.
+    Smaller is better; a trial with g >= incumbent does not pay for itself. Solved by bisection in ln g, for all
+    configurations at once.
     """
     low, high = np.full_like(mean, np.log(incumbent) - 12.0), np.full_like(mean, np.log(incumbent))
     deviation = np.sqrt(variance)

@@ -22,26 +22,26 @@ from mlcd.trial.trial import FailureKind, History, Suggestion
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
-SPREAD_SAMPLE = 512
-"""Of so many configurations drawn at random the next of the start is chosen: enough to find a distant one."""
+SPREAD_SAMPLE_CONFIGS = 512
+"""Random configurations from which each start trial is chosen: enough to find a distant one."""
 
-BAD = (FailureKind.OUT_OF_MEMORY, FailureKind.ERROR, FailureKind.HANG)
-"""Failures that the configuration is to blame for: the model takes them for as bad as the worst that was measured."""
+CONFIG_FAILURES = (FailureKind.OUT_OF_MEMORY, FailureKind.ERROR, FailureKind.HANG)
+"""Failures caused by the configuration. The model treats them as equal to the worst measured value."""
 
-LEAST_CHANCE = 0.01
-"""While nothing measured fits, a trial needs at least this chance to."""
+LEAST_FIT_PROBABILITY = 0.01
+"""While nothing measured fits, a trial needs at least this probability of fitting."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bayesian(MeasuredStrategy):
-    """A start that is spread over the space, then the largest expected improvement by a Gaussian process.
+    """Start trials spread over the space, then the largest expected improvement under a Gaussian process.
 
-    Where trials have a score of their own (`mlcd.Search(objective="maximize")`), it goes on for as long as trials are
-    allowed. Where they measure the throughput of known work, the price of a trial is subtracted from what it is
-    expected to save, and the search ends when no trial is expected to pay for itself.
+    Where trials have a score of their own (`mlcd.Search(objective="maximize")`), the search continues for as long as
+    trials are allowed. Where they measure the throughput of known work, the price of a trial is subtracted from what it
+    is expected to save, and the search ends when no trial is expected to pay for itself.
 
-    start  trials before the model is asked; 0 is one more than there are knobs that vary, at least 3, and at most a
-           third of all trials
+    start  trials before the model is used. 0 means one more than the number of knobs that vary, at least 3, and at
+           most a third of all trials
     """
 
     name: ClassVar[str] = "bayesian"
@@ -51,7 +51,7 @@ class Bayesian(MeasuredStrategy):
         at_least(0, start=self.start)
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
-        """The start, then by the acquisition; several at once as if each came out as expected."""
+        """Start trials, then the best by the acquisition. Each one assumes that those before it go as expected."""
         rows = np.flatnonzero(open_rows(problem, history, remaining))
         count = min(count, problem.max_trials - len(history), len(rows))
         if count <= 0:
@@ -61,7 +61,7 @@ class Bayesian(MeasuredStrategy):
         if missing > 0 or not history.measured:
             tried = np.array(sorted(problem.space.index[config] for config in history.tried), dtype=np.intp)
             chosen = self._spread(columns, rows, tried, min(count, max(missing, 1)))
-            return _suggestions(problem, ((row, "a start that is spread over the space") for row in chosen))
+            return _suggestions(problem, ((row, "start trials are spread over the space") for row in chosen))
         with _blas().limit(limits=1, user_api="blas"):
             own = score(history)
             if own is not None:
@@ -72,13 +72,13 @@ class Bayesian(MeasuredStrategy):
             return _suggestions(problem, _by_saving(problem, history, remaining, model, rows=rows, count=count))
 
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
-        """By count, since nothing is left to try, or since no trial pays."""
+        """The trial limit, nothing more to try, or no trial that pays for itself."""
         if len(history) >= problem.max_trials:
             return f"the limit of {problem.max_trials} trials is reached"
         if len(history.tried) == len(problem.space):
             return "every configuration was tried"
         if not open_rows(problem, history, remaining).any():
-            return "no further trial fits in what is left"
+            return "no further trial fits in what remains"
         if best_fitting(problem, history, remaining) is None:
             return "nothing that may still be tried is likely to fit"
         return "no further trial is expected to pay for itself"
@@ -87,12 +87,12 @@ class Bayesian(MeasuredStrategy):
         return self.start or min(max(3, columns.width + 1), max(1, problem.max_trials // 3))
 
     def _spread(self, columns: Columns, rows: Rows, tried: Rows, count: int) -> Iterator[int]:
-        """Of a random sample each time the row that is furthest from what is tried; the first is drawn."""
+        """Of a random sample, the row furthest from all tried rows; the very first row is random."""
         taken = tried
         for _ in range(count):
             rng = np.random.default_rng([self.seed, len(taken)])
             free = np.setdiff1d(rows, taken)
-            sample = rng.choice(free, size=min(SPREAD_SAMPLE, len(free)), replace=False)
+            sample = rng.choice(free, size=min(SPREAD_SAMPLE_CONFIGS, len(free)), replace=False)
             row = int(sample[0])
             if len(taken):
                 row = int(sample[columns.squares(sample, taken).sum(axis=0).min(axis=1).argmax()])
@@ -101,15 +101,16 @@ class Bayesian(MeasuredStrategy):
 
 
 def score(history: History) -> Floats | None:
-    """(n,) the caller's own number of each measured trial, larger is better; None where trials measure throughput."""
-    told = [trial.learned[-1].metric for trial in history.measured if trial.learned]
-    return np.array(told) if told and len(told) == len(history.measured) else None
+    """(n,) the user's score of each measured trial, larger is better; None if trials measure throughput."""
+    scores = [trial.learned[-1].metric for trial in history.measured if trial.learned]
+    return np.array(scores) if scores and len(scores) == len(history.measured) else None
 
 
 def warped(values: Floats) -> Floats:
-    """Values to be minimised, the worse half on a logarithmic scale: one very bad trial does not flatten the rest.
+    """Values to minimise, the worse half on a logarithmic scale, so that one very bad trial does not flatten the rest.
 
-    With m the median and h the distance from the best to it: v <= m stays, v > m becomes m + h ln(1 + (v - m) / h).
+    With m the median and h its distance from the best value: v <= m is unchanged,
+    v > m becomes m + h ln(1 + (v - m) / h).
     """
     middle = float(np.median(values))
     half = middle - float(values.min())
@@ -119,9 +120,9 @@ def warped(values: Floats) -> Floats:
 
 
 def _fitted(problem: Problem, history: History, columns: Columns, values: Floats) -> KnobPosterior:
-    """The process over `values` to be minimised; failures that a configuration is to blame for count as the worst."""
+    """The process over `values` to minimise; failures caused by a configuration count as the worst value."""
     index = problem.space.index
-    bad = [index[failure.config] for failure in history.failures if failure.kind in BAD]
+    bad = [index[failure.config] for failure in history.failures if failure.kind in CONFIG_FAILURES]
     rows = [*(index[trial.config] for trial in history.measured), *bad]
     errors = [*(trial.relative_error for trial in history.measured), *[0.0] * len(bad)]
     worst = float(values.max())
@@ -139,7 +140,7 @@ def _by_score(model: KnobPosterior, rows: Rows, count: int) -> Iterator[tuple[in
     is_open = np.ones(len(rows), dtype=bool)
     for _ in range(count):
         mean, variance = model.predict(rows)
-        # As believed, not as measured: of many noisy values the best is a lucky one.
+        # The posterior mean, not the measurement: the best of many noisy values is partly luck.
         least = float(model.predict(model.observed.rows)[0].min())
         gain = _log_improvement((least - mean) / np.sqrt(variance)) + 0.5 * np.log(variance)
         at = int(np.where(is_open, gain, -np.inf).argmax())
@@ -149,7 +150,7 @@ def _by_score(model: KnobPosterior, rows: Rows, count: int) -> Iterator[tuple[in
 
 
 def _log_improvement(z: Floats) -> Floats:
-    """ln(phi(z) + z Phi(z)), the logarithm of the expected improvement in deviations; asymptotic far below."""
+    """ln(phi(z) + z Phi(z)), the log of the expected improvement in standard deviations; asymptotic for z < -6."""
     density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
     near = np.log(np.maximum(density + z * ndtr(z), 1e-300))
     with np.errstate(divide="ignore"):
@@ -160,7 +161,7 @@ def _log_improvement(z: Floats) -> Floats:
 def _by_saving(
     problem: Problem, history: History, remaining: Remaining, model: KnobPosterior, *, rows: Rows, count: int
 ) -> Iterator[tuple[int, str]]:
-    """What is expected to save most of the goal's unit net of the trial's price; nothing where none saves any."""
+    """Trials with a positive expected saving net of their price, in the goal's unit, largest first."""
     incumbent = best_fitting(problem, history, remaining)
     rates = problem.dollars_per_second[rows]
     scale = np.log(problem.goal.scale(rates))
@@ -178,8 +179,8 @@ def _by_saving(
             net = expected_saving(log_seconds + scale, variance, value, log_cap + scale) - prices
             reason = "expected to save more than its price"
         else:
-            net = ndtr((log_cap - log_seconds) / np.sqrt(variance)) - LEAST_CHANCE
-            reason = "nothing fits yet: the best chance"
+            net = ndtr((log_cap - log_seconds) / np.sqrt(variance)) - LEAST_FIT_PROBABILITY
+            reason = "nothing fits yet: highest probability of fitting"
         net = np.where(is_open, net, -np.inf)
         at = int(net.argmax())
         if not net[at] > 0:
@@ -190,7 +191,7 @@ def _by_saving(
 
 
 def _log_longest(problem: Problem, remaining: Remaining, rows: Rows) -> Floats:
-    """ln of the longest run that would still fit, at its upper bound, after a trial of each of the rows."""
+    """ln of the longest run that would still fit, at its upper bound, after a trial of each row."""
     longest = np.full(len(rows), np.inf)
     trial = problem.planned_trial_seconds[rows]
     if remaining.seconds is not None:
@@ -213,5 +214,5 @@ def _columns(space: ById[Space]) -> Columns:
 
 @lru_cache(maxsize=1)
 def _blas() -> ThreadpoolController:
-    """Looked up once: finding the libraries takes milliseconds, limiting their threads microseconds."""
+    """Cached: finding the libraries takes milliseconds, limiting their threads microseconds."""
     return ThreadpoolController()

@@ -14,10 +14,10 @@ Mask = NDArray[np.bool_]
 
 
 def open_rows(problem: Problem, history: History, remaining: Remaining) -> Mask:
-    """(N,) allowed by the ledger, not tried yet, and not ruled out by a failure.
+    """(N,) whether each configuration is allowed by the ledger, untried, and not ruled out by a failure.
 
-    Out of memory on n nodes rules out fewer nodes of that type; a refusal for want of capacity rules out more. Where
-    nodes are nothing to choose, a failure says nothing of other configurations.
+    Out of memory on n nodes rules out fewer nodes of that type; a lack of cloud capacity rules out more.
+    If the number of nodes is fixed, a failure says nothing about other configurations.
     """
     mask = remaining.allowed.copy()
     identity, nodes = problem.space.encoding.identity, problem.nodes
@@ -35,10 +35,10 @@ def open_rows(problem: Problem, history: History, remaining: Remaining) -> Mask:
 
 
 def rising_rows(problem: Problem, history: History, settings: HeterBOSettings) -> Mask:
-    """(N,) not beyond the top of a type's curve: HeterBO's concave prior (paper III-C).
+    """(N,) False beyond the peak of an instance type's speed curve: HeterBO's concave prior (paper III-C).
 
-    Of two deployments of one type with n1 < n2 nodes and none measured between them, when the larger is slower by
-    `bound_sigmas` of both measurements' errors, no more than n2 nodes of that type are worth a trial.
+    Take two deployments of one type with n1 < n2 nodes and none measured between them. If the larger is slower by
+    `bound_sigmas` of both measurements' errors, more than n2 nodes of that type are not worth a trial.
     """
     mask = np.ones(len(problem.space), dtype=bool)
     identity, nodes = problem.space.encoding.identity, problem.nodes

@@ -26,8 +26,8 @@ class CherryPick(MeasuredStrategy):
     """`start` quasi-random trials, then expected improvement times the probability that the training alone fits.
 
     Stops when the expected improvement is under `threshold` of the best value and at least `least` trials were made.
-    `types` keeps only instance types matching one of some globs, joined by `+`: the experience that the paper grants
-    it. Looks at no limit on search plus run, and at no trial's price.
+    `types` keeps only instance types that match one of several globs joined by `+`: the prior knowledge that the paper
+    grants it. Ignores limits on search plus run, and the price of trials.
     """
 
     name: ClassVar[str] = "cherrypick"
@@ -43,17 +43,17 @@ class CherryPick(MeasuredStrategy):
 
     @property
     def guarded(self) -> bool:
-        """It does not look at what the search itself spends."""
+        """False: it ignores what the search itself spends."""
         return False
 
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
-        """By count or by a small expected improvement."""
+        """The trial limit, or a small expected improvement."""
         ending = small_gain_ending(self.name, history, steps=self.steps, threshold=self.threshold)
         fits = len(history.tried) >= self.steps or best_fitting(problem, history, remaining)
         return ending if fits else f"{ending}, which does not fit"
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
-        """Spread out first, then by constrained expected improvement."""
+        """Quasi-random trials first, then the largest constrained expected improvement."""
         candidates = open_rows(problem, history, remaining) & self._known_good(problem)
         count = min(count, self.steps - len(history.tried), int(candidates.sum()))
         if count <= 0:
@@ -74,7 +74,7 @@ class CherryPick(MeasuredStrategy):
         known = np.array([any(fnmatchcase(c.instance, glob) for glob in globs) for c in problem.space], dtype=bool)
         if not known.any():
             names = ", ".join(sorted({config.instance for config in problem.space}))
-            raise BadInput(f"search.strategy: cherrypick:types: none matches {self.types!r}; there are {names}")
+            raise BadInput(f"search.strategy: cherrypick:types: none matches {self.types!r}; allowed: {names}")
         return known
 
     def _first(
@@ -98,7 +98,7 @@ class CherryPick(MeasuredStrategy):
     def _score(
         self, problem: Problem, history: History, model: SpeedModel, remaining: Remaining
     ) -> tuple[Floats, Floats, float]:
-        """(EI x probability of fitting, EI, incumbent's value); the training alone is held against the limits."""
+        """(EI x probability of fitting, EI, incumbent's value); only the training counts against the limits."""
         mean = model.log_seconds + np.log(problem.goal.scale(problem.dollars_per_second))
         options = plans(problem, history)
         incumbent = best(problem, (p for p in options if remaining.fits(p))) or best(problem, options)

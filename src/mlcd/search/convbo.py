@@ -1,4 +1,4 @@
-"""Conventional Bayesian optimisation, the paper's ConvBO: every trial is thought to cost the same."""
+"""Conventional Bayesian optimisation, the paper's ConvBO: every trial is assumed to cost the same."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -23,10 +23,10 @@ Floats = NDArray[np.float64]
 class ConvBO(MeasuredStrategy):
     """`start` random trials, then the largest expected improvement, until it is small.
 
-    target  goal: of what the goal minimises, which favours it; speed: of the training speed whatever the goal, as
-            equation 4 has it
-    Stops when the expected improvement is under `threshold` of the best, or after `steps` trials. Looks at no limit
-    and at no trial's price.
+    target  what improves. goal: the goal's value, which favours ConvBO; speed: the training speed whatever the goal, as
+            in equation 4
+    Stops when the expected improvement is under `threshold` of the best, or after `steps` trials. Ignores limits and
+    the price of trials.
     """
 
     name: ClassVar[str] = "convbo"
@@ -42,15 +42,15 @@ class ConvBO(MeasuredStrategy):
 
     @property
     def guarded(self) -> bool:
-        """It does not look at limits."""
+        """False: it ignores limits."""
         return False
 
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:  # noqa: ARG002
-        """By count or by a small expected improvement."""
+        """The trial limit, or a small expected improvement."""
         return small_gain_ending(self.name, history, steps=self.steps, threshold=self.threshold)
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
-        """Random first, then by the acquisition."""
+        """Random trials first, then the best by the acquisition."""
         candidates = open_rows(problem, history, remaining)
         count = min(count, self.steps - len(history.tried))
         if not candidates.any() or count <= 0:
@@ -80,7 +80,7 @@ class ConvBO(MeasuredStrategy):
         return tuple(Suggestion(config=problem.space.configs[row], reason=reason) for row in rows)
 
     def _score(self, problem: Problem, history: History, model: SpeedModel) -> tuple[Floats, Floats]:
-        """(acquisition to be maximised, expected improvement as a share of the best so far), both (N,)."""
+        """(acquisition to maximise, expected improvement as a share of the best so far), both (N,)."""
         deviation = np.sqrt(model.variance)
         if self.target == "speed":
             fastest = max(trial.samples_per_second for trial in history.measured)

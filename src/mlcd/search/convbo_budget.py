@@ -12,19 +12,19 @@ from mlcd.trial.trial import History, Suggestion
 
 @dataclass(frozen=True, kw_only=True)
 class ConvBOBudget(ConvBO):
-    """ConvBO that ends when the ledger refuses its choice; its random start is drawn from what is allowed."""
+    """ConvBO that ends when the ledger refuses its choice; its random start uses only allowed trials."""
 
     name: ClassVar[str] = "convbo-budget"
 
     @property
     def guarded(self) -> bool:
-        """Stops in time."""
+        """True: it stops before a limit is broken."""
         return True
 
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
-        """As ConvBO's, unless the ledger is the reason."""
+        """The reason of ConvBO, unless the ledger refused its choice."""
         if ledger_ended_it(super().suggest, problem, history, remaining):
-            return f"what {self.name} would try next does not fit in what is left"
+            return f"what {self.name} would try next does not fit in what remains"
         return super().ending(problem, history, remaining)
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:

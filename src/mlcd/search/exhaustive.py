@@ -14,7 +14,7 @@ from mlcd.trial.trial import History, Suggestion
 
 @dataclass(frozen=True, kw_only=True)
 class Exhaustive(MeasuredStrategy):
-    """Tries all, in the space's order; with `points` only so many, evenly spread. Looks at no limit."""
+    """Tries all configurations in the space's order, or `points` of them, evenly spread. Ignores limits."""
 
     name: ClassVar[str] = "exhaustive"
     points: int = 0
@@ -24,12 +24,12 @@ class Exhaustive(MeasuredStrategy):
 
     @property
     def guarded(self) -> bool:
-        """It does not look at limits."""
+        """False: it ignores limits."""
         return False
 
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:  # noqa: ARG002
-        """It ends when all is tried."""
-        return f"all {len(history.tried)} configurations it looks at were tried"
+        """Everything was tried."""
+        return f"all {len(history.tried)} selected configurations were tried"
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """The next in order."""
@@ -37,4 +37,6 @@ class Exhaustive(MeasuredStrategy):
         wanted = np.zeros(size, dtype=bool)
         wanted[np.linspace(0, size - 1, min(self.points or size, size)).round().astype(int)] = True
         rows = np.flatnonzero(wanted & open_rows(problem, history, remaining))[:count]
-        return tuple(Suggestion(config=problem.space.configs[row], reason="every one is tried") for row in rows)
+        return tuple(
+            Suggestion(config=problem.space.configs[row], reason="every configuration is tried") for row in rows
+        )

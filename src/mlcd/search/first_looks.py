@@ -1,4 +1,4 @@
-"""Where to begin: a first, cheap look at types of which no speed is known."""
+"""First trials: a cheap look at each instance type whose speed is unknown."""
 
 from collections import Counter
 
@@ -18,10 +18,10 @@ def known_types(problem: Problem, history: History) -> set[int]:
 
 
 def first_looks(problem: Problem, history: History, candidates: Mask, *, in_the_middle: bool = False) -> list[int]:
-    """A row for each type without a speed: the cheapest of each kind, then the second of each, and so on.
+    """A row for each type without a measured speed: the cheapest of each kind, then the second cheapest, and so on.
 
-    It has the type's fewest nodes, or is `in_the_middle` (geometric) of those that may be tried. After a failure on n
-    nodes a type is looked at next on more than n, after running out of memory on at least 2 n.
+    The row has the type's fewest nodes or, with `in_the_middle`, the geometric middle of those that may be tried. After
+    a failure on n nodes, the type is tried next on more than n; after running out of memory, on at least 2 n.
     """
     encoding, nodes = problem.space.encoding, problem.nodes
     known, least = known_types(problem, history), _least_nodes(problem, history)
@@ -44,9 +44,9 @@ def first_looks(problem: Problem, history: History, candidates: Mask, *, in_the_
 
 
 def one_of_each_kind(problem: Problem, history: History, candidates: Mask) -> list[int]:
-    """The cheapest type of every kind of machine not measured yet; where all are of one kind, also the median-priced.
+    """The cheapest type of every kind of machine not measured yet; if all are of one kind, also the median-priced one.
 
-    Two looks at one kind tell what a dearer machine brings; a look at every accelerator tells which is worth it.
+    Two trials of one kind show what a more expensive machine brings; one of every accelerator shows which is worth it.
     """
     kind = problem.space.encoding.kind
     known = Counter(int(kind[problem.space.index[trial.config]]) for trial in history.measured)
@@ -63,7 +63,7 @@ def one_of_each_kind(problem: Problem, history: History, candidates: Mask) -> li
 
 
 def _cheapest_and_median(firsts: list[int], made: int) -> list[int]:
-    """Of looks in order of price: the first and then the middle one of the rest, less those made."""
+    """Of first trials in order of price: the first, then the middle one of the rest, without those already made."""
     middle = len(firsts) // 2
     if made:
         return firsts[middle : middle + 1]

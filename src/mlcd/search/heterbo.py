@@ -1,4 +1,4 @@
-"""HeterBO (Yi et al., IPDPS 2020): Bayesian optimisation that knows what a trial costs and what must be kept back."""
+"""HeterBO (Yi et al., IPDPS 2020): Bayesian optimisation with trial costs and a reserve for the training."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -37,11 +37,11 @@ class HeterBO(MeasuredStrategy):
 
     @property
     def guarded(self) -> bool:
-        """Unless its reserve is switched off."""
+        """True unless the reserve is switched off."""
         return self.settings.reserve
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
-        """The start, then by the acquisition; several at once as if each came out as expected."""
+        """Start trials, then the best by the acquisition. Each one assumes that those before it go as expected."""
         candidates = open_rows(problem, history, remaining)
         if self.settings.prune:
             candidates &= rising_rows(problem, history, self.settings)
@@ -54,15 +54,15 @@ class HeterBO(MeasuredStrategy):
         return self._by_acquisition(problem, history, remaining, model=model, candidates=candidates, count=count)
 
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
-        """What stopped it: the limits, the reserve, or that no trial pays."""
+        """The limits, the reserve, or no trial that pays for itself."""
         incumbent = best_fitting(problem, history, remaining)
         if len(history.tried) == len(problem.space):
             return "every configuration was tried"
         if not open_rows(problem, history, remaining).any():
             if incumbent is None:
-                return "no further trial fits in what is left"
+                return "no further trial fits in what remains"
             more = _more_for_a_trial(problem, history, remaining, incumbent)
-            return f"what is kept back to train on {incumbent.config} leaves no room for another trial{more}"
+            return f"the reserve for training on {incumbent.config} leaves no room for another trial{more}"
         if incumbent is None:
             return "nothing that may still be tried is likely to fit"
         within = " within the limits" if remaining.is_limited else ""
@@ -71,7 +71,7 @@ class HeterBO(MeasuredStrategy):
     # ---- start
 
     def _start(self, problem: Problem, history: History, candidates: Mask, count: int) -> list[int]:
-        """The rows still to try before the model is asked, at most `count`."""
+        """The rows still to try before the model is used, at most `count`."""
         if self.settings.start == "auto" and not (count > 1 and _only_time_counts(problem)):
             return one_of_each_kind(problem, history, candidates)[:count]
         size = {"all": len(problem.space), "auto": count}.get(self.settings.start) or int(self.settings.start)
@@ -103,8 +103,10 @@ class HeterBO(MeasuredStrategy):
             if problem.keeps_work and target is not None and count == 1:
                 prices = np.maximum(prices - _work_done(problem, model, target), 0.0)
             if self.settings.acquisition in ("auto", "net", "pandora"):
-                bold = count == 1 and self._may_be_bold(problem, remaining)
-                score, reason = self._net(problem, remaining, target, model, prices, bold=bold, missed=missed)
+                use_pandora = count == 1 and self._can_use_pandora(problem, remaining)
+                score, reason = self._net(
+                    problem, remaining, target, model, prices, use_pandora=use_pandora, missed=missed
+                )
             else:
                 score, reason = self._tei(problem, history, remaining, incumbent=incumbent, model=model, prices=prices)
             if self.settings.gate and incumbent is not None:
@@ -119,14 +121,14 @@ class HeterBO(MeasuredStrategy):
             candidates[row] = False
             round_seconds = max(round_seconds, float(problem.planned_trial_seconds[row]))
             if target is not None and self.settings.round_target:
-                # The next of this round has to beat what this one is expected to bring.
+                # The next trial of this round must beat the expected result of this one.
                 scale = problem.goal.scale(problem.dollars_per_second)[row]
                 target = min(target, float(np.exp(model.log_seconds[row]) * scale))
             model = as_expected(model, row) if len(picks) < count else model
         return tuple(picks)
 
     def _trial_price(self, problem: Problem, round_seconds: float) -> Floats:
-        """(N,) what one more trial costs in the goal's unit, beside trials that take `round_seconds` anyway."""
+        """(N,) the price of one more trial in the goal's unit, next to trials that already take `round_seconds`."""
         if not self.settings.price:
             return np.zeros(len(problem.space))
         seconds = problem.planned_trial_seconds
@@ -141,19 +143,19 @@ class HeterBO(MeasuredStrategy):
         model: SpeedModel,
         prices: Floats,
         *,
-        bold: bool,
+        use_pandora: bool,
         missed: bool,
     ) -> tuple[Floats, str]:
-        """(N,) what the trial is expected to save net of its price, and the reason to give."""
+        """(N,) the expected saving of each trial net of its price, and the reason to report."""
         scale = np.log(problem.goal.scale(problem.dollars_per_second))
         mean = model.log_seconds + scale
         log_cap = self._log_longest(problem, remaining) + scale
         if target is not None:
             if self.settings.price and self._counts_share(problem, missed=missed):
-                # What a trial takes of the limits is gone for others: a share of them weighs like as much of the run.
+                # A trial uses up limits that others need: a share of the limits costs as much as that share of the run.
                 prices = prices + target * _share_of_limits(problem)
             gain = expected_saving(mean, model.variance, target, log_cap)
-            if self.settings.acquisition == "pandora" or (self.settings.acquisition == "auto" and bold):
+            if self.settings.acquisition == "pandora" or (self.settings.acquisition == "auto" and use_pandora):
                 upside = np.full(len(mean), -np.inf)
                 pays = gain > prices
                 index = pandora_index(mean[pays], model.variance[pays], prices[pays], target, log_cap[pays])
@@ -161,28 +163,28 @@ class HeterBO(MeasuredStrategy):
                 return upside, "may save up to {} for its price"
             return gain - prices, "expected to save {} net of its price"
         score = self._until_one_fits(problem, model, prices, mean=mean, log_cap=log_cap)
-        return score, "nothing fits yet: the best chance for its price"
+        return score, "nothing fits yet: the best probability of fitting for its price"
 
     def _log_longest(self, problem: Problem, remaining: Remaining) -> Floats:
         """(N,) ln of the longest run that still fits on each configuration."""
         return _log_seconds_that_fit(problem, remaining)
 
-    def _may_be_bold(self, problem: Problem, remaining: Remaining) -> bool:
-        """Whether a trial that brings nothing costs little: no limit, or one curve that every trial tells of."""
+    def _can_use_pandora(self, problem: Problem, remaining: Remaining) -> bool:
+        """Whether a useless trial costs little: there is no limit, or every trial informs the one speed curve."""
         return not remaining.is_limited or (self.settings.single_type_pandora and _is_one_fast_curve(problem))
 
     def _counts_share(self, problem: Problem, *, missed: bool) -> bool:
-        """Whether a trial's share of the limits counts; where every trial tells of all others, from a miss on."""
+        """Whether a trial's share of the limits counts; if every trial informs all others, only after a miss."""
         share = self.settings.limit_share
         return share == "always" or (share == "on" and (missed or not _is_one_fast_curve(problem)))
 
     def _until_one_fits(
         self, problem: Problem, model: SpeedModel, prices: Floats, *, mean: Floats, log_cap: Floats
     ) -> Floats:
-        """(N,) the chance that it fits, less what its run and its trial take, in units of ending empty-handed.
+        """(N,) the probability of fitting less the price of run and trial, in units of the penalty for finding nothing.
 
-        Where money is sought, a run that fits costs at most its cap, however slow the model thinks it (a bound on what
-        may be lost that the mean of a run far beyond the deadline is not); only the order and the sign count then.
+        If money is minimised, a run that fits costs at most its cap, however slow the model expects it to be. The cap
+        bounds the loss; the mean of a run far beyond the deadline does not. Then only the order and the sign count.
         """
         distance = (log_cap - mean) / np.sqrt(model.variance)
         chance = stdtr(self.settings.tail_degrees, distance)
@@ -191,17 +193,17 @@ class HeterBO(MeasuredStrategy):
         counts = self.settings.price and self.settings.limit_share != "off"
         share = _share_of_limits(problem) if counts else np.zeros(len(mean))
 
-        def net(empty_handed: float, share: Floats) -> Floats:
-            return np.asarray(chance * np.maximum(1 - fitting / empty_handed, 0.0) - prices / empty_handed - share)
+        def net(nothing_found: float, share: Floats) -> Floats:
+            return np.asarray(chance * np.maximum(1 - fitting / nothing_found, 0.0) - prices / nothing_found - share)
 
         unfinished = self.settings.unfinished_runs
         if problem.goal.minimize is not Objective.COST or not self.settings.deadline_first_try:
             return net(unfinished * float(np.exp(mean[surest])), share)
         run = float(fitting[surest])
-        if run <= 0:  # no trial leaves time for any run
+        if run <= 0:  # no trial leaves time for a run
             return np.zeros(len(mean))
         times = self.settings.first_try_runs
-        # As once something fits, a share of the limits weighs like as much of the run.
+        # As when something fits: a share of the limits costs as much as that share of the run.
         goes_on = net(unfinished * run, share / unfinished) > 0
         return np.where(goes_on, np.exp(net(times * run, share / times)), 0.0)
 
@@ -215,10 +217,11 @@ class HeterBO(MeasuredStrategy):
         model: SpeedModel,
         prices: Floats,
     ) -> tuple[Floats, str]:
-        """Equations 5 and 6: the slack that the trial and the run after it leave, less the incumbent's own slack.
+        """Equations 5 and 6: the slack after the trial and the run that follows, less the incumbent's own slack.
 
-        As repaired, the run is S / (y0 + EI) with y0 the incumbent's speed; as printed it is S / EI, and only slack
-        that is left at all counts. Money where there is a budget, else time; without a limit, the goal's unit.
+        Repaired (`tei`), the run takes S / (y0 + EI) with y0 the incumbent's speed. As printed (`tei-literal`), it
+        takes S / EI, and only positive slack counts. In money if there is a budget, else in time; without a limit, in
+        the goal's unit.
         """
         options = plans(problem, history)
         by_speed = incumbent or min(options, key=lambda plan: plan.seconds)
@@ -241,7 +244,7 @@ class HeterBO(MeasuredStrategy):
 
 
 def _work_done(problem: Problem, model: SpeedModel, target: float) -> Floats:
-    """(N,) what the incumbent's run gets shorter or cheaper by the work that a trial is expected to do."""
+    """(N,) how much shorter or cheaper the incumbent's run becomes through the work that a trial is expected to do."""
     useful = np.maximum(problem.planned_trial_seconds - model.startup_seconds, 0.0)
     share = useful * np.exp(model.log_speed) / problem.work_samples
     return np.asarray(np.minimum(share, 1.0) * target)
@@ -252,7 +255,7 @@ def _only_time_counts(problem: Problem) -> bool:
 
 
 def _has_missed(problem: Problem, history: History, remaining: Remaining, incumbent: Plan | None) -> bool:
-    """Whether a trial brought what beats the incumbent and does not fit."""
+    """Whether a measured configuration beats the incumbent but does not fit."""
     if incumbent is None:
         return False
     value = incumbent.value(problem)
@@ -260,12 +263,12 @@ def _has_missed(problem: Problem, history: History, remaining: Remaining, incumb
 
 
 def _is_one_fast_curve(problem: Problem) -> bool:
-    """Whether only the number of nodes is open, so that every trial tells of all others, and the fastest is sought."""
+    """Whether time is minimised and only the number of nodes varies, so that every trial informs all others."""
     return not problem.space.encoding.identity.any() and problem.goal.minimize is Objective.TIME
 
 
 def _more_for_a_trial(problem: Problem, history: History, remaining: Remaining, incumbent: Plan) -> str:
-    """What of each limit is missing for the least trial that was not made yet, in words."""
+    """How much of each limit is missing for the smallest trial not made yet, as text."""
     untried = np.array([config not in history.tried for config in problem.space])
     missing = []
     if remaining.usd is not None:
@@ -276,11 +279,11 @@ def _more_for_a_trial(problem: Problem, history: History, remaining: Remaining, 
             remaining.seconds - incumbent.worst_seconds
         )
         missing += [format_seconds(short_seconds)] if short_seconds > 0 else []
-    return f": {' and '.join(missing)} more would let the search go on" if missing else ""
+    return f": {' and '.join(missing)} more would let the search continue" if missing else ""
 
 
 def _may_pay(problem: Problem, incumbent: Plan, model: SpeedModel, prices: Floats, sigmas: float) -> Mask:
-    """(N,) the bound `sigmas` below the mean, plus the trial's price, beats the incumbent (paper III-C)."""
+    """(N,) whether the bound `sigmas` below the mean, plus the trial's price, beats the incumbent (paper III-C)."""
     scale = problem.goal.scale(problem.dollars_per_second)
     optimistic = np.exp(model.log_seconds - sigmas * np.sqrt(model.variance)) * scale
     return np.asarray(optimistic + prices < incumbent.value(problem))
@@ -300,7 +303,7 @@ def _log_seconds_that_fit(problem: Problem, remaining: Remaining) -> Floats:
 
 
 def _share_of_limits(problem: Problem) -> Floats:
-    """(N,) a trial's price as a share of the limits, of the tighter one."""
+    """(N,) a trial's price as a share of the tighter limit."""
     share = np.zeros(len(problem.space))
     seconds = problem.planned_trial_seconds
     if problem.goal.deadline_seconds is not None:

@@ -1,4 +1,4 @@
-"""Everything about HeterBO that can be set, each with what it stands on."""
+"""All settings of HeterBO, each with its source."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,9 +6,9 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeterBOSettings:
-    """Options of `heterbo:option=value`. "Paper" is Yi et al., IPDPS 2020; docs/ablations.md has what each one brings.
+    """Options of `heterbo:option=value`. "Paper" is Yi et al., IPDPS 2020; docs/ablations.md shows the effect of each.
 
-    Raises ValueError for a `start` that is neither a word it knows nor a number from 1.
+    Raises ValueError for a `start` that is not `all`, `auto` or a whole number from 1.
     """
 
     start: str = "auto"
@@ -16,55 +16,55 @@ class HeterBOSettings:
     Paper III-C: `all`. `auto` was chosen on the seen tables and the simulator (docs/strategies/heterbo.md)."""
 
     acquisition: Literal["auto", "net", "pandora", "tei", "tei-literal"] = "auto"
-    """What the largest gain is. Paper equations 5 and 6: `tei-literal`, repaired: `tei`. `pandora`: Weitzman 1979; Xie
-    et al. 2024. `auto` was chosen on the seen tables and the simulator."""
+    """How a trial's gain is computed. Paper equations 5 and 6: `tei-literal`, repaired: `tei`. `pandora`: Weitzman
+    1979; Xie et al. 2024. `auto` was chosen on the seen tables and the simulator."""
 
     price: bool = True
     """Whether the price of a trial counts. Paper III-B: heterogeneous profiling cost."""
 
     prune: bool = True
-    """Whether the speed of a type is taken to rise and then fall over nodes. Paper III-C: concave prior."""
+    """Whether the speed of a type is assumed to rise and then fall with the nodes. Paper III-C: concave prior."""
 
     gate: bool = True
     """Whether the optimistic bound must pay for the trial. Paper III-C: confidence interval."""
 
     reserve: bool = True
-    """Whether the training on the incumbent is kept back. Paper III-C; `off` on simulated clouds only."""
+    """Whether the cost of training on the incumbent is reserved. Paper III-C; `off` on simulated clouds only."""
 
     limit_share: Literal["on", "off", "always"] = "on"
-    """Whether a trial's share of the limits weighs like as much of the run. `on`: for a single type under `minimize:
-    time`, only after a faster trial did not fit. `always`: from the start, no worse on single types but in the paper's
-    Fig. 11. Chosen on single types of the simulator's jobs, 80 cases, and checked on 60 others
+    """Whether a share of the limits costs a trial as much as that share of the run. `on`: for a single type under
+    `minimize: time`, only after a faster trial did not fit. `always`: from the start; no worse on single types, except
+    in the paper's Fig. 11. Chosen on single types of the simulator's jobs, 80 cases, and checked on 60 others
     (docs/strategies/heterbo.md)."""
 
     single_type_pandora: bool = True
-    """Whether `auto` takes `pandora` under limits, too, when the fastest of a single type is sought. Chosen on the
+    """Whether `auto` uses `pandora` also under limits, for a single type under `minimize: time`. Chosen on the
     simulator (commit b7713e9)."""
 
     deadline_first_try: bool = True
-    """Whether the first tries for `minimize: cost` may be cheaper and less sure than `unfinished_runs` asks for. Chosen
-    on Fig. 10's job, single types of the simulator's jobs and the seen tables (docs/strategies/heterbo.md)."""
+    """Whether the first tries for `minimize: cost` may be cheaper and less certain than `unfinished_runs` asks for.
+    Chosen on Fig. 10's job, single types of the simulator's jobs and the seen tables (docs/strategies/heterbo.md)."""
 
     unfinished_runs: float = 3.0
-    """While nothing measured fits, ending empty-handed counts as this many times the run that most probably fits. It is
-    what an unfinished run counts in `mlcd bench train`."""
+    """While nothing measured fits, finding nothing costs this many times the run that most probably fits. The same
+    factor applies to an unfinished run in `mlcd bench train`."""
 
     first_try_runs: float = 1.75
-    """The same for the first try under `deadline_first_try`; whether to go on at all is decided by `unfinished_runs`.
-    Chosen as above; 1.5 leaves 2 of 100 runs of Fig. 10 with nothing, 2.5 chooses 33 nodes in place of 27."""
+    """The same for the first try under `deadline_first_try`; `unfinished_runs` decides whether to continue at all.
+    Chosen as above; with 1.5, 2 of 100 runs of Fig. 10 find nothing; with 2.5, 33 nodes are chosen instead of 27."""
 
     tail_degrees: float = 2.0
-    """Degrees of freedom of Student's t for "may this fit after all": a model of few trials is wrong more often than it
-    expects. Chosen on the seen tables and the simulator."""
+    """Degrees of freedom of Student's t in the probability that a configuration fits: a model of few trials is wrong
+    more often than it expects. Chosen on the seen tables and the simulator."""
 
     round_target: bool = True
-    """Whether the second trial of a round has to beat what the first is expected to bring. Chosen on the seen tables,
+    """Whether the second trial of a round must beat the expected result of the first. Chosen on the seen tables,
     8 trials at once (commit c2edc8f)."""
 
     bound_sigmas: float = 1.645
-    """One-sided 95%, as in paper III-C: how optimistic the bound of `gate` is, and how sure a decline must be for
-    `prune` (the paper prunes on any)."""
+    """One-sided 95%, as in paper III-C: how optimistic the bound of `gate` is, and how certain a decline must be
+    for `prune` (the paper prunes on any decline)."""
 
     def __post_init__(self) -> None:
         if self.start not in ("auto", "all") and not (self.start.isdigit() and int(self.start) >= 1):
-            raise ValueError(f"start is all, auto or a number from 1 (got {self.start!r})")
+            raise ValueError(f"start must be all, auto or a whole number from 1 (got {self.start!r})")

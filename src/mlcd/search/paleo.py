@@ -16,10 +16,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Paleo:
-    """Takes what the data sheets say, trains there unseen, and so can break a limit.
+    """Chooses from data sheets and trains there without a trial, so it can break a limit.
 
-    A step is FLOPs over the share `compute` of the peak, then a tree all-reduce of the gradients at the share
-    `network` of the bandwidth.
+    A step is its FLOPs at a share `compute` of the peak, then a tree all-reduce of the gradients at a share `network`
+    of the bandwidth.
     """
 
     name: ClassVar[str] = "paleo"
@@ -29,11 +29,11 @@ class Paleo:
 
     def __post_init__(self) -> None:
         if not (0 < self.compute <= 1 and 0 < self.network <= 1):
-            raise ValueError("compute and network are shares above 0, at most 1")
+            raise ValueError("compute and network must be above 0 and at most 1")
 
     @property
     def guarded(self) -> bool:
-        """It measures nothing."""
+        """False: it measures nothing."""
         return False
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:  # noqa: ARG002
@@ -41,8 +41,8 @@ class Paleo:
         return ()
 
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:  # noqa: ARG002
-        """It never begins."""
-        return "paleo makes no trials: it takes what the data sheets say"
+        """It makes no trials."""
+        return "paleo makes no trials: it predicts speed from data sheets"
 
     def recommend(self, problem: Problem, history: History, remaining: Remaining) -> Plan | None:  # noqa: ARG002
         """The best deployment by the model whose training fits the limits."""
@@ -54,9 +54,9 @@ class Paleo:
         return best(problem, (plan for plan in plans if remaining.fits(plan)))
 
     def samples_per_second(self, problem: Problem) -> Floats:
-        """(N,) batch / (compute + 2 ceil(log2 n) W / bandwidth). Raises BadInput where the network is not known."""
+        """(N,) batch / (compute + 2 ceil(log2 n) W / bandwidth). Raises BadInput if the network is unknown."""
         if problem.blueprint is None:
-            raise BadInput("paleo needs to know the network that is trained: set job.model, on a sim/CLOUD")
+            raise BadInput("paleo needs to know the trained network: set job.model, on a sim/CLOUD")
         blueprint, nodes = problem.blueprint, problem.nodes
         peaks = np.array([blueprint.machines[c.instance] for c in problem.space])
         compute = blueprint.flops_per_sample * blueprint.batch / nodes / (peaks[:, 0] * self.compute)

@@ -14,7 +14,7 @@ from mlcd.trial.trial import History, Suggestion
 
 @dataclass(frozen=True, kw_only=True)
 class Random(MeasuredStrategy):
-    """`steps` trials, drawn without replacement. Looks at no limit."""
+    """`steps` trials, drawn without replacement. Ignores limits."""
 
     name: ClassVar[str] = "random"
     steps: int = 8
@@ -24,15 +24,15 @@ class Random(MeasuredStrategy):
 
     @property
     def guarded(self) -> bool:
-        """It does not look at limits."""
+        """False: it ignores limits."""
         return False
 
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:  # noqa: ARG002
-        """It counts its steps."""
+        """All `steps` were made."""
         return f"all {len(history.tried)} random trials were made"
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
-        """The next of the seed's own order."""
+        """The next in the seed's random order."""
         rows = np.flatnonzero(open_rows(problem, history, remaining))
         count = min(count, self.steps - len(history.tried), len(rows))
         if count <= 0:

@@ -37,7 +37,7 @@ SERVING: dict[str, tuple[str, str]] = {
     "random": ("mlcd.search.serving.chance", "ServingRandom"),
     "exhaustive": ("mlcd.search.serving.chance", "ServingExhaustive"),
 }
-"""Those that know other models, for `mlcd serve`; of two strategies of one name, this one serves."""
+"""Strategies for `mlcd serve`, where they take precedence over STRATEGIES of the same name."""
 
 KNOBS: dict[str, tuple[str, str]] = {
     "bayesian": ("mlcd.search.bayesian", "Bayesian"),
@@ -45,11 +45,11 @@ KNOBS: dict[str, tuple[str, str]] = {
     "random": SERVING["random"],
     "exhaustive": SERVING["exhaustive"],
 }
-"""Those of `mlcd.Search(knobs=...)`, the default first: any knobs, and all look at the limits."""
+"""Strategies for `mlcd.Search(knobs=...)`, the default first. They search any knobs, and all keep the limits."""
 
-_LACKS = {
+_NEEDED_INPUT = {
     "known": "tables of other models",
-    "target": "the operators of the model to be served",
+    "target": "the operators of the model to serve",
 }
 
 _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
@@ -58,19 +58,19 @@ _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, 
 BUILT_IN = frozenset((*STRATEGIES, *SERVING, *KNOBS))
 """Names that no plug-in may use."""
 
-_PLUGIN_HAS = ("name", "guarded", "suggest", "recommend", "ending")
+_PLUGIN_ATTRIBUTES = ("name", "guarded", "suggest", "recommend", "ending")
 
 
 def strategy_class(name: str, *, serving: bool = False, own_knobs: bool = False) -> Any:
-    """The strategy's class, built in or of a plug-in. Raises BadInput with the nearest name.
+    """The strategy's class, built in or from a plug-in. Raises BadInput with the nearest name.
 
-    own_knobs  only those that search any knobs
+    own_knobs  only strategies that search any knobs
     """
     found = KNOBS if own_knobs else {**STRATEGIES, **SERVING} if serving else {**SERVING, **STRATEGIES}
     if name in found:
         module, attribute = found[name]
         return getattr(import_module(module), attribute)
-    cls = load_class(PLUGIN_GROUP, name, needs=_PLUGIN_HAS, built_in=BUILT_IN)
+    cls = load_class(PLUGIN_GROUP, name, needs=_PLUGIN_ATTRIBUTES, built_in=BUILT_IN)
     if cls is None:
         allowed = [*(found if serving or own_knobs else STRATEGIES), *plugin_names(PLUGIN_GROUP, built_in=BUILT_IN)]
         near = nearest(name, allowed)
@@ -94,9 +94,9 @@ class Option:
 
 
 def options_of(cls: Any) -> tuple[Option, ...]:
-    """The options of a strategy's class: its own fields, but for those that mlcd gives, then those of its settings."""
-    not_typed = ("seed", "settings", *getattr(cls, "given", ()))
-    own = [f for f in dataclasses.fields(cls) if f.init and f.name not in not_typed]
+    """The options of a strategy's class: its own fields, except those that mlcd passes, then those of its settings."""
+    not_options = ("seed", "settings", *getattr(cls, "given", ()))
+    own = [f for f in dataclasses.fields(cls) if f.init and f.name not in not_options]
     found = [(f.name, get_type_hints(cls)[f.name], f.default, False) for f in own]
     settings = _default_settings(cls)
     if settings is not None:
@@ -109,7 +109,7 @@ def options_of(cls: Any) -> tuple[Option, ...]:
 
 
 def _default_settings(cls: Any) -> Any:
-    """The settings that a strategy's class has unless told otherwise; None where it has no such field."""
+    """The default settings of a strategy's class; None if it has no such field."""
     return next((f.default for f in dataclasses.fields(cls) if f.name == "settings"), None)
 
 
@@ -124,8 +124,8 @@ def strategy(
 ) -> Strategy:
     """The strategy that `name[:option=value,...]` describes. Raises BadInput naming the option and what is allowed.
 
-    `known`, `target` and `jobs` go to the classes that are `given` them; one that `needs` them does not do without.
-    `own_knobs` allows only those that search any knobs.
+    `known`, `target` and `jobs` go to classes that list them in `given`; a class that lists one in `needs` requires it.
+    `own_knobs` allows only strategies that search any knobs.
     """
     name, _, tail = text.partition(":")
     cls = strategy_class(name.strip(), serving=known is not None, own_knobs=own_knobs)
@@ -143,8 +143,8 @@ def strategy(
     for field in sorted(getattr(cls, "needs", ())):
         if given[field] is None:
             raise BadInput(
-                f"search.strategy: {name.strip()} needs {_LACKS[field]}, which there are when a model is served: "
-                f"use it with `mlcd serve`, or choose heterbo"
+                f"search.strategy: {name.strip()} needs {_NEEDED_INPUT[field]}, which only `mlcd serve` provides: "
+                f"use it there, or choose heterbo"
             )
     try:
         own = {fields[name].field: value for name, value in values.items() if not fields[name].in_settings}
@@ -164,7 +164,7 @@ def _convert(where: str, value: str, kind: Any) -> Any:
         return _SWITCH[value.lower()]
     if get_origin(kind) is Literal:
         if value not in get_args(kind):
-            raise BadInput(f"{where}: not known (got {value!r}); allowed: {', '.join(get_args(kind))}")
+            raise BadInput(f"{where}: unknown value (got {value!r}); allowed: {', '.join(get_args(kind))}")
         return value
     if kind in (int, float):
         try:

@@ -1,4 +1,4 @@
-"""How the paper's rivals end: by a small expected improvement, and, made to keep limits, when the ledger refuses."""
+"""How the paper's rivals stop: at a small expected improvement or, if they keep limits, when the ledger refuses."""
 
 from collections.abc import Callable
 
@@ -14,14 +14,14 @@ Suggest = Callable[[Problem, History, Remaining, int], tuple[Suggestion, ...]]
 def suggest_in_time(
     suggest: Suggest, start: int, *, problem: Problem, history: History, remaining: Remaining, count: int
 ) -> tuple[Suggestion, ...]:
-    """What `suggest` would try without looking at limits, up to the first that the ledger would refuse.
+    """What `suggest` would try if it ignored limits, up to the first trial that the ledger would refuse.
 
-    Its first `start` trials are drawn from what is allowed: they are not choices yet.
+    The first `start` trials come from the allowed ones: they are not choices yet.
     """
     if len(history.tried) < start or not history.measured:
         return suggest(problem, history, remaining, count)
     kept = []
-    for suggestion in suggest(problem, history, _everything(remaining), count):
+    for suggestion in suggest(problem, history, _with_all_allowed(remaining), count):
         if not remaining.allowed[problem.space.index[suggestion.config]]:
             break
         kept.append(suggestion)
@@ -29,19 +29,19 @@ def suggest_in_time(
 
 
 def ledger_ended_it(suggest: Suggest, problem: Problem, history: History, remaining: Remaining) -> bool:
-    """Whether `suggest` would go on if the ledger let it."""
-    return not remaining.allowed.any() or bool(suggest(problem, history, _everything(remaining), 1))
+    """Whether `suggest` would continue if the ledger allowed it."""
+    return not remaining.allowed.any() or bool(suggest(problem, history, _with_all_allowed(remaining), 1))
 
 
 def small_gain_ending(name: str, history: History, *, steps: int, threshold: float) -> str:
-    """The words for a strategy that counts its trials and watches its expected improvement."""
+    """The ending of a strategy that stops after `steps` trials or at a small expected improvement."""
     if len(history.tried) >= steps:
         return f"all {steps} trials of {name} were made"
     return f"the expected improvement is under {threshold:.0%} of the best"
 
 
-def _everything(remaining: Remaining) -> Remaining:
-    """The same limits with every trial allowed: what a strategy sees that does not look at the ledger."""
+def _with_all_allowed(remaining: Remaining) -> Remaining:
+    """The same limits with every trial allowed, for a strategy that ignores the ledger."""
     return Remaining(
         usd=remaining.usd, seconds=remaining.seconds, allowed=np.ones_like(remaining.allowed), guarded=remaining.guarded
     )

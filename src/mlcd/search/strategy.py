@@ -1,4 +1,4 @@
-"""The seam between engine and strategies: who decides what to try next."""
+"""The protocol of strategies, which decide what to try next."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
@@ -12,7 +12,7 @@ class Strategy(Protocol):
     """Decides what to try next. Pure: a function of its arguments, its options and its seed.
 
     name     as the user writes it
-    guarded  whether it looks at the limits; one that does not may run on simulated clouds only
+    guarded  whether it keeps the limits; one that does not may run on simulated clouds only
     """
 
     name: ClassVar[str]
@@ -23,25 +23,25 @@ class Strategy(Protocol):
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """At most `count` configurations to try now, the best first; none means the search is done.
 
-        Each is in the space, was not tried before, is not repeated, and is `left.allowed`.
+        Each is in the space, was not tried before, is not repeated, and is allowed by `remaining.allowed`.
         """
         ...
 
     def recommend(self, problem: Problem, history: History, remaining: Remaining) -> Plan | None:
-        """The deployment to train on, or None when nothing it knows fits."""
+        """The deployment to train on, or None if nothing known fits."""
         ...
 
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
-        """Why it suggests nothing more, given the same arguments, for the user: a clause without a full stop."""
+        """Why it suggests nothing more for the same arguments, for the user: a clause without a full stop."""
         ...
 
 
 @runtime_checkable
 class Elastic(Protocol):
-    """A strategy that can also say, while a training runs, what every other configuration would take."""
+    """A strategy that can also predict, while a training runs, what every other configuration would take."""
 
     def outlook(self, problem: Problem, history: History) -> tuple[Plan, ...]:
-        """A plan for the work that is left on each configuration, measured or predicted; may be empty."""
+        """A plan for the remaining work on each configuration, measured or predicted; may be empty."""
         ...
 
 
@@ -55,16 +55,16 @@ class MeasuredStrategy:
 
     @property
     def guarded(self) -> bool:
-        """Most do; a rival that does not says so."""
+        """True; a rival that ignores limits overrides this."""
         return True
 
     def recommend(self, problem: Problem, history: History, remaining: Remaining) -> Plan | None:
-        """The incumbent: measured, and fits."""
+        """The incumbent: the best measured deployment that fits."""
         return best_fitting(problem, history, remaining)
 
 
 def at_least(bound: float, /, **options: float) -> None:
-    """Raises ValueError naming the first option that is less than `bound`, or no number."""
+    """Raises ValueError naming the first option that is less than `bound` or not a number."""
     for name, value in options.items():
         if not value >= bound:
             raise ValueError(f"{name} must be at least {bound} (got {value})")

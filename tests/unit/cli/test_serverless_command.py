@@ -93,7 +93,7 @@ def test_a_target_that_is_never_reached_is_reported(job: Path, capsys: pytest.Ca
     assert run(["serverless", str(job)]) == 4
     said = capsys.readouterr().out
     assert "The target loss was not reached." in said
-    assert "2 epochs, the most that are wanted" in said
+    assert "the limit of 2 epochs is reached" in said
 
 
 def test_a_dry_run_starts_nothing(job: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -564,7 +564,7 @@ def test_so_many_epochs_are_the_most() -> None:
     status, stopped = ended(ask(EpochDecider(scheduler=Wants()), run))
     assert (status, stopped) == (
         Status.NOTHING_FITS,
-        "2 epochs, the most that are wanted, brought the loss to 0.4 at best",
+        "the limit of 2 epochs is reached; the lowest loss was 0.4",
     )
     part = replace(FLEET, share=0.5)
     half = epoch_run(function_problem(max_epochs=1), epoch(1, 0.4, fleet=part))

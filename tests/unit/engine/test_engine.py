@@ -447,7 +447,7 @@ def test_a_real_training_that_no_longer_fits_is_not_restarted(store: Store) -> N
 def test_a_search_reports_why_it_ended(store: Store) -> None:
     names = {
         "random:steps=2": "all 2 random trials were made",
-        "exhaustive:points=3": "all 3 configurations it looks at were tried",
+        "exhaustive:points=3": "all 3 selected configurations were tried",
         "paleo": "paleo makes no trials",
         "convbo:steps=4,threshold=0": "all 4 trials of convbo were made",
         "cherrypick:threshold=0.9": "the expected improvement is under 90% of the best",
@@ -464,6 +464,6 @@ def test_heterbo_reports_when_the_reserve_ends_the_search(store: Store) -> None:
     tight = make_problem(goal=Goal(minimize=Objective.TIME, budget=budget))
     record, _ = run(tight, SyntheticCloud(), store, strategy("heterbo"), run_id="tight")
     assert len(record.trials) == 1
-    kept = f"what is kept back to train on {free.choice.config} leaves no room for another trial: "
+    kept = f"the reserve for training on {free.choice.config} leaves no room for another trial: "
     assert record.stopped.startswith(kept)
-    assert record.stopped.endswith("more would let the search go on")
+    assert record.stopped.endswith("more would let the search continue")

@@ -240,7 +240,7 @@ def test_a_target_that_is_never_reached_is_an_answer() -> None:
         record = train(store, cloud)
         assert record.status is Status.NOTHING_FITS
         assert record.status.exit_code == 4
-        assert "5 epochs, the most that are wanted, brought the loss to 0.1667 at best" in record.stopped
+        assert "the limit of 5 epochs is reached; the lowest loss was 0.1667" in record.stopped
 
 
 def test_the_ledger_refuses_what_the_budget_cannot_pay() -> None:

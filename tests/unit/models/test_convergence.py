@@ -89,7 +89,7 @@ def _ratio(model: ConvergenceModel) -> float:
 
 
 def test_bad_input_is_refused() -> None:
-    with pytest.raises(BadInput, match="two batches"):
+    with pytest.raises(BadInput, match="two or more batches"):
         fit([Reached(batch=32, steps=10), Reached(batch=32, steps=11)])
     with pytest.raises(BadInput):
         Reached(batch=32, steps=0)

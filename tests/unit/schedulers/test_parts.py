@@ -118,7 +118,7 @@ def test_epochs_that_will_not_do_end_it_early_and_no_budget_is_named() -> None:
     episode = train(Mpc(), problem, seed=64)
     assert episode.status is not Status.DONE
     assert sum(fleet.share for fleet in fleets(episode)) < 4
-    assert "max_epochs leaves" in episode.stopped
+    assert "max_epochs allows" in episode.stopped
     assert episode.smallest_budget is None
 
 
@@ -128,7 +128,7 @@ def test_a_deadline_that_does_not_do_is_named() -> None:
     episode = train(Mpc(), problem, seed=65)
     assert episode.status is not Status.DONE
     assert episode.step_seconds <= 400
-    assert "is left until the deadline" in episode.stopped
+    assert "remains until the deadline" in episode.stopped
 
 
 def test_the_fit_reads_parts_as_the_epochs_that_they_are_of() -> None:

@@ -156,7 +156,7 @@ def test_static_keeps_its_fleet_and_shrinks_when_the_money_ends() -> None:
     assert fleets(greedy)[0] == Fleet(600, 3008)
     remaining = EpochLedger(problem=problem).remaining()
     assert StaticN(functions=140).decide(problem, (), remaining) == Fleet(140, 1536)
-    with pytest.raises(BadInput, match="138 x 1,536 MB is not to be chosen"):
+    with pytest.raises(BadInput, match="138 x 1,536 MB is not among the allowed fleets"):
         StaticN(functions=138).decide(problem, (), remaining)
 
 
@@ -204,7 +204,7 @@ def test_experience_without_runs_is_the_general_prior() -> None:
 
 
 def test_the_oracle_is_not_to_be_had_by_name() -> None:
-    with pytest.raises(BadInput, match="must know the truth"):
+    with pytest.raises(BadInput, match="needs the simulator's truth"):
         scheduler("oracle")
 
 
@@ -237,7 +237,7 @@ def test_sirens_state_is_finite_and_of_fixed_size() -> None:
 
 def test_siren_needs_the_goal_that_it_was_trained_for(tmp_path: Path) -> None:
     problem = problem_of(None, seconds=1000.0)
-    with pytest.raises(BadInput, match="siren finishes soonest within a budget"):
+    with pytest.raises(BadInput, match="siren only minimises time under a budget"):
         Siren().decide(problem, (), EpochLedger(problem=problem).remaining())
     bad = tmp_path / "bad.npz"
     bad.write_bytes(b"no policy")

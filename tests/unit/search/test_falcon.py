@@ -14,7 +14,7 @@ from mlcd.goal import Goal, Objective, Slo
 from mlcd.known.tables import Known, OperatorUse, TargetModel
 from mlcd.search.registry import strategy
 from mlcd.search.serving.falcon import Falcon
-from mlcd.search.serving.serving_forecast import latency_bound, outlook, seen
+from mlcd.search.serving.serving_forecast import latency_bound, load_tests, outlook
 from mlcd.search.serving.table_informed import open_rows
 from mlcd.space import Config
 from mlcd.trial.plan import Remaining
@@ -113,7 +113,7 @@ def test_an_operator_never_measured_is_named_and_costs_two_more_trials(text: str
     usual = strategy(text, known=sources(name), target=own)
     other = strategy(text, known=sources(name), target=strange)
     reason = other.suggest(chosen.problem, History(), everything(chosen), 1)[0].reason
-    assert "never measured before: fold (taken for conv2d)" in reason
+    assert "never measured before: fold (treated as conv2d)" in reason
     assert "never" not in usual.suggest(chosen.problem, History(), everything(chosen), 1)[0].reason
     options = "gain=10" if text == "falcon" else "requests=0"  # ends as soon as it may
     counts = [
@@ -149,7 +149,7 @@ def test_it_ends_when_nothing_can_keep_the_limit(text: str) -> None:
     while answer := made.suggest(problem, history, remaining, 1):
         history = history.with_trials(chosen.trial(answer[0].config, 0))
     assert len(history) <= 4
-    assert made.ending(problem, history, remaining) == "nothing that is left is likely to keep the limits"
+    assert made.ending(problem, history, remaining) == "nothing that may still be tried is likely to keep the limits"
 
 
 @pytest.mark.parametrize("text", BOTH)
@@ -191,7 +191,7 @@ def test_the_bound_on_a_batch_is_learnt_from_load_tests() -> None:
     assert bound(tested(0.004, 0.02)) == pytest.approx(0.004), "requests waited"
     assert 0.004 < bound(tested(0.03, 0.009), tested(0.004, 0.02)) < 0.03
     assert latency_bound(replace(problem, goal=Goal(minimize=Objective.COST)), History()) == np.inf
-    assert seen(problem, History((tested(0.03, 0.009),))).log_seconds == pytest.approx([np.log(0.03)])
+    assert load_tests(problem, History((tested(0.03, 0.009),))).log_seconds == pytest.approx([np.log(0.03)])
 
 
 def test_out_of_memory_rules_out_what_needs_no_less_and_has_no_more() -> None:
@@ -212,8 +212,8 @@ def test_out_of_memory_rules_out_what_needs_no_less_and_has_no_more() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("falcon:threshold=0", "threshold and cutoff are shares above 0"),
-        ("falcon:cutoff=1.5", "threshold and cutoff are shares above 0"),
+        ("falcon:threshold=0", "threshold and cutoff must be above 0"),
+        ("falcon:cutoff=1.5", "threshold and cutoff must be above 0"),
         ("falcon:explore=-1", "explore must be at least 0"),
         ("falcon:least=0", "least must be at least 1"),
         ("falcon:steps=-1", "steps must be at least 0"),
@@ -228,9 +228,9 @@ def test_options_that_cannot_be_meant_are_refused(text: str, words: str) -> None
 
 def test_made_without_tables_it_says_so() -> None:
     bare = Falcon()
-    with pytest.raises(ValueError, match="falcon was made without tables of other models"):
+    with pytest.raises(ValueError, match="falcon was created without tables of other models"):
         _ = bare.tables
-    with pytest.raises(ValueError, match="falcon was made without the model's operators"):
+    with pytest.raises(ValueError, match="falcon was created without the model's operators"):
         _ = bare.model
 
 

@@ -50,8 +50,8 @@ def test_a_reserve_switched_off_is_no_longer_guarded() -> None:
         ("convbo:start=many", r"convbo:start: not a whole number \(got 'many'\)"),
         ("convbo:start=1.5", "not a whole number"),
         ("convbo:threshold=low", r"convbo:threshold: not a number \(got 'low'\)"),
-        ("convbo:acquisition=magic", r"not known \(got 'magic'\); allowed: ei, ucb, poi"),
-        ("heterbo:start=none", r"heterbo:start=none: start is all, auto or a number from 1 \(got 'none'\)"),
+        ("convbo:acquisition=magic", r"unknown value \(got 'magic'\); allowed: ei, ucb, poi"),
+        ("heterbo:start=none", r"heterbo:start=none: start must be all, auto or a whole number from 1 \(got 'none'\)"),
         ("heterbo:prune=perhaps", r"heterbo:prune: not a switch \(got 'perhaps'\); allowed: on, off"),
     ],
 )
@@ -66,7 +66,7 @@ def test_paleo_needs_to_know_the_network() -> None:
     known = make_problem()
     unknown = Problem(name="x", work_samples=1.0, space=known.space, goal=known.goal, usd_per_hour=known.usd_per_hour)
     everything = Remaining(usd=None, seconds=None, allowed=known.nodes > 0)
-    with pytest.raises(BadInput, match=r"paleo needs to know the network that is trained: set job\.model"):
+    with pytest.raises(BadInput, match=r"paleo needs to know the trained network: set job\.model"):
         strategy("paleo").recommend(unknown, History(), everything)
 
 
@@ -78,8 +78,8 @@ def test_paleo_needs_to_know_the_network() -> None:
         ("convbo:steps=-5", "steps must be at least 1"),
         ("convbo:threshold=nan", "threshold must be at least 0"),
         ("cherrypick:least=-3", "least must be at least 1"),
-        ("paleo:compute=0", "shares above 0"),
-        ("heterbo:start=0", "start is all, auto or a number from 1"),
+        ("paleo:compute=0", "must be above 0"),
+        ("heterbo:start=0", "start must be all, auto or a whole number from 1"),
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(text: str, words: str) -> None:
@@ -90,5 +90,5 @@ def test_options_that_cannot_be_meant_are_refused(text: str, words: str) -> None
 def test_cherrypick_refuses_types_that_match_nothing() -> None:
     problem = make_problem()
     remaining = Remaining(usd=None, seconds=None, allowed=problem.nodes > 0)
-    with pytest.raises(BadInput, match=r"none matches 'zz'; there are c5\.big, c5\.small, p2\.one"):
+    with pytest.raises(BadInput, match=r"none matches 'zz'; allowed: c5\.big, c5\.small, p2\.one"):
         strategy("cherrypick:types=zz").suggest(problem, History(), remaining, 1)

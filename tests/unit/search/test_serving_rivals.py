@@ -15,7 +15,7 @@ from mlcd.models.serving.latency_law import Terms, capacities
 from mlcd.models.serving.meta_net import meta_train
 from mlcd.problem import Problem
 from mlcd.search.registry import strategy
-from mlcd.search.serving.heterbo import FAILED_SPEED_SHARE, understood
+from mlcd.search.serving.heterbo import FAILED_SPEED_SHARE, memory_failures_as_slow
 from mlcd.search.serving.table_informed import known_rows
 from mlcd.search.serving.table_worth import known_worth, trial_worth
 from mlcd.trial.plan import Remaining
@@ -135,7 +135,7 @@ def test_heterbo_is_told_that_running_out_of_memory_is_slow() -> None:
     failed = Failure(
         config=lost, attempt=1, kind=FailureKind.OUT_OF_MEMORY, message="", seconds=made.seconds, usd=made.usd
     )
-    first, second = understood(case.problem, History((made, failed)))
+    first, second = memory_failures_as_slow(case.problem, History((made, failed)))
     assert first == made
     assert isinstance(first, Measurement)
     assert isinstance(second, Measurement)

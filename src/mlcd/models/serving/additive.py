@@ -1,4 +1,4 @@
-"""A model's latency as the sum of its operators', with weights that make the sums come out right on known models."""
+"""A model's latency as the weighted sum of its operators' latencies, with weights fitted to known models."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from mlcd.models.serving.operators import operator_seconds
 
 Floats = NDArray[np.float64]
 
-BELIEF = 0.5
-"""How many models that consist of one operator alone the belief that its weight is the common one is worth."""
+COMMON_WEIGHT_MODELS = 0.5
+"""Strength of the prior that an operator's weight is the common one, in models that consist of that operator alone."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,7 +32,7 @@ class AdditiveLatency:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Calibration:
-    """What the known models say of the sum.
+    """The sum calibrated on the known models.
 
     weights    operator -> the factor by which its own measurement is multiplied
     common     the factor of operators that no known model uses
@@ -44,7 +44,7 @@ class Calibration:
     residuals: Floats
 
     def weight(self, operator: str) -> float:
-        """Of any operator."""
+        """The weight of any operator."""
         return self.weights.get(operator, self.common)
 
 
@@ -57,16 +57,16 @@ def additive_latency(known: Known, target: TargetModel) -> AdditiveLatency:
 
 @lru_cache(maxsize=64)
 def calibrate(known: Known) -> Calibration:
-    """Weights by non-negative least squares of relative errors, drawn to a common one g, and what they leave.
+    """Weights by non-negative least squares of relative errors, regularised towards a common g, and their residuals.
 
     g = argmin_g  sum_(m,c) (g sum_k s_mk(c) / latency_m(c) - 1)^2 / N
-    min_w>=0      sum_(m,c) (sum_k w_k s_mk(c) / latency_m(c) - 1)^2 / N  +  BELIEF sum_k (w_k - g)^2
+    min_w>=0      sum_(m,c) (sum_k w_k s_mk(c) / latency_m(c) - 1)^2 / N  +  COMMON_WEIGHT_MODELS sum_k (w_k - g)^2
     """
     names = sorted({use.operator for model in known.models for use in model.target.operators})
     grams, sides, tables = [], [], []
     for model in known.models:
         table = _table(known, model, names)
-        with np.errstate(invalid="ignore"):  # what ran out of memory is infinite on both sides, and is left out
+        with np.errstate(invalid="ignore"):  # out-of-memory cells are infinite on both sides, and are ignored
             relative = table / model.latency_seconds
         rows = np.isfinite(relative).all(axis=0) & np.isfinite(model.latency_seconds)
         kept = relative[:, rows]
@@ -96,8 +96,8 @@ def _table(known: Known, model: KnownModel, names: list[str]) -> Floats:
 
 def _solve(gram: Floats, side: Floats) -> Floats:
     size, common = len(side), _common(gram, side)
-    lower = np.linalg.cholesky(gram + BELIEF * np.eye(size))
-    return np.asarray(nnls(lower.T, solve_triangular(lower, side + BELIEF * common, lower=True))[0])
+    lower = np.linalg.cholesky(gram + COMMON_WEIGHT_MODELS * np.eye(size))
+    return np.asarray(nnls(lower.T, solve_triangular(lower, side + COMMON_WEIGHT_MODELS * common, lower=True))[0])
 
 
 def _common(gram: Floats, side: Floats) -> float:

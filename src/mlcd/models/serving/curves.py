@@ -1,4 +1,4 @@
-"""Resource curves of operators: how each knob changes what an operator takes (KOP-RCs), and of which shape that is."""
+"""Resource curves of operators (KOP-RCs): how each knob changes an operator's time, and the shape of that curve."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,10 +11,10 @@ from mlcd.space import Value
 
 Floats = NDArray[np.float64]
 
-FLAT = 0.05
-"""A knob that changes an operator's time by less, relatively, is a plane."""
-BEND = 0.1
-"""How far the middle of a curve may lie off the straight line between its ends, in parts of its height, in a slope."""
+FLAT_SPAN_SHARE = 0.05
+"""A curve that spans less than this relative change of an operator's time is a plane."""
+SLOPE_BEND_SHARE = 0.1
+"""In a slope, points are at most this far from the straight line between the ends, as a share of the height."""
 
 
 class Shape(StrEnum):
@@ -28,7 +28,7 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceCurve:
-    """An operator over one knob: mean log seconds an item at each value, averaged over all other knobs."""
+    """An operator over one knob: mean log seconds per item at each value, averaged over all other knobs."""
 
     operator: str
     knob: str
@@ -38,14 +38,14 @@ class ResourceCurve:
 
     @property
     def span(self) -> float:
-        """The factor between the slowest and the quickest value."""
+        """The factor between the slowest and the fastest value."""
         return float(np.exp(max(self.log_seconds) - min(self.log_seconds)))
 
 
 def resource_curves(known: Known, operator: str, seconds: Floats) -> tuple[ResourceCurve, ...]:
     """The operator's curve over every knob that has several values. `seconds` (N,) of a batch, in every configuration.
 
-    Log seconds an item are made additive over the knobs (two-way means): the curve is a knob's main effect.
+    Log seconds per item are made additive over the knobs (two-way means): the curve is a knob's main effect.
     """
     measured = np.isfinite(seconds) & (seconds > 0)
     logs = np.log(seconds[measured] / known.batches[measured])
@@ -74,16 +74,17 @@ def resource_curves(known: Known, operator: str, seconds: Floats) -> tuple[Resou
 def classify(positions: Floats, log_values: Floats) -> Shape:
     """The shape of a curve through (position, log value) points, positions rising.
 
-    plane   spans less than FLAT
-    slope   the points stay within BEND of the straight line between the ends, in parts of the curve's height
+    plane   spans less than FLAT_SPAN_SHARE
+    slope   the points stay within SLOPE_BEND_SHARE of the straight line between the ends, as a share of the curve's
+            height
     convex  they lie below that line on average; concave: above
     """
     height = float(log_values.max() - log_values.min())
-    if height < np.log1p(FLAT):
+    if height < np.log1p(FLAT_SPAN_SHARE):
         return Shape.PLANE
     straight = np.interp(positions, positions[[0, -1]], log_values[[0, -1]])
     off = (log_values - straight) / height
-    if np.abs(off).max() <= BEND:
+    if np.abs(off).max() <= SLOPE_BEND_SHARE:
         return Shape.SLOPE
     return Shape.CONVEX if off.mean() < 0 else Shape.CONCAVE
 

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
-ROUNDS = 30
-"""Of filling in and factorising again, where cells are missing."""
+FILL_ROUNDS = 30
+"""Rounds of filling in missing cells and factorising again."""
 LEAST_NOISE = 0.02
-"""The standard deviation that no factorisation is more certain than."""
+"""The smallest standard deviation of a factorisation's noise."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,7 +54,7 @@ def factorise(table: Floats, rank: int) -> Factors:
     rank = min(rank, len(table) - 1)
     if rank < 1:
         return Factors(mean=mean, loadings=np.zeros((table.shape[1], 1)), noise=float(max(mean.std(), LEAST_NOISE)))
-    for _ in range(ROUNDS if missing.any() else 1):
+    for _ in range(FILL_ROUNDS if missing.any() else 1):
         mean = filled.mean(axis=0)
         left, sizes, right = np.linalg.svd(filled - mean, full_matrices=False)
         fitted = mean + (left[:, :rank] * sizes[:rank]) @ right[:rank]
@@ -67,9 +67,9 @@ def factorise(table: Floats, rank: int) -> Factors:
 
 
 def fit_scale(factors: Factors, at: Rows, values: Floats, *, steps: int = 41) -> float:
-    """The unit u by which `values` are most probable as a row of a table whose rows have 1 as their largest cell.
+    """The unit u that makes `values` most probable as a row of a table whose rows have 1 as their largest cell.
 
-    The largest value seen is between a tenth and 1.2 of it; equally likely a priori on a logarithmic scale:
+    The largest value seen is between a tenth and 1.2 of it; with a flat prior on a logarithmic scale:
     argmax ln p(values / u) - n ln u. 1 where all values are 0.
     """
     largest = float(values.max(initial=0.0))

@@ -1,4 +1,4 @@
-"""A Gaussian belief over a finite table, and what observations make of it."""
+"""A Gaussian belief over a finite table, and its update by observations."""
 
 from dataclasses import dataclass
 

@@ -10,23 +10,23 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 RIDGE = 1e-3
-"""Keeps the information of few points invertible: a point may be chosen before there are as many as terms."""
+"""Keeps the information matrix invertible while there are fewer points than terms."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Terms:
     """(N, 5) the terms of every configuration, each column divided by its mean.
 
-    t = w0 + w1 b + w2 b / c + w3 / c + w4 ln b: the call, work that no faster machine helps, work that it does, a
-    machine's own start of a batch, and a tree's depth; b items a batch on a machine of capacity c (Ernest, NSDI 2016,
-    has 1, scale / machines, ln machines, machines).
+    t = w0 + w1 b + w2 b / c + w3 / c + w4 ln b: the call, work that a faster machine does not speed up,
+    work that it does, a machine's own start of a batch, and a tree's depth; b items per batch on a machine of capacity
+    c (Ernest, NSDI 2016, has 1, scale / machines, ln machines, machines).
     """
 
     columns: Floats
 
     @classmethod
     def of(cls, batches: Floats, capacities: Floats) -> "Terms":
-        """Of N configurations."""
+        """The terms of N configurations."""
         ones = np.ones_like(batches)
         columns = np.stack([ones, batches, batches / capacities, ones / capacities, np.log(batches)], axis=1)
         return cls(columns=columns / np.maximum(columns.mean(axis=0), 1e-12))
@@ -37,7 +37,7 @@ class Terms:
         return np.asarray(self.columns @ weights)
 
     def next_point(self, at: Rows, candidates: NDArray[np.bool_], usd: Floats) -> int:
-        """The candidate whose trial brings down tr((sum f f')^-1) most for its money: a greedy A-optimal design."""
+        """The candidate whose trial reduces tr((sum f f')^-1) most for its price: a greedy A-optimal design."""
         information = RIDGE * np.eye(self.columns.shape[1]) + self.columns[at].T @ self.columns[at]
         inverse = np.linalg.inv(information)
         moved = self.columns @ inverse
@@ -46,11 +46,11 @@ class Terms:
 
 
 def capacities(log_seconds: Floats, settings: Rows, batches: Floats) -> Floats:
-    """(N,) how fast each setting (a configuration but for its batch) is for known models, geometric mean 1.
+    """(N,) how fast each setting (a configuration without its batch) is for known models, geometric mean 1.
 
-    Of each model the latency of an item in the largest batch that ran there, against its own mean over settings; then
-    the mean over models. `log_seconds` (models, N) is nan where nothing ran; a setting where nothing ever ran gets the
-    least capacity of all.
+    For each model, the latency of an item in the largest batch that ran there, relative to its own mean over settings;
+    then the mean over models. `log_seconds` (models, N) is nan where nothing ran; a setting where nothing ever ran gets
+    the least capacity of all.
     """
     per_item = log_seconds - np.log(batches)
     count = int(settings.max()) + 1

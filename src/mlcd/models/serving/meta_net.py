@@ -1,7 +1,7 @@
 """A small neural network that learns over many models how to learn a new one from a few of its trials (Reptile).
 
 Nichol, Achiam and Schulman 2018: from weights w, a few gradient steps on one task lead to w'; w moves a little towards
-w'. Weights that were so trained are near those of every task, and the same few steps on a new task's few points lead to
+w'. Weights trained in this way are near those of every task, and the same few steps on a new task's few points lead to
 a good fit of it. Everything here is numpy; a network is one vector of weights.
 """
 
@@ -17,13 +17,13 @@ HIDDEN = 32
 POOLED_STEPS = 1200
 POOLED_POINTS = 128
 POOLED_RATE = 0.005
-STEEPEST = 1.0
-"""The largest gradient that is followed in full: trials close together would otherwise throw the network off."""
-ROUNDS = 150
-TASKS = 8
+MAX_GRADIENT_NORM = 1.0
+"""Gradients are clipped to this norm: trials close together would otherwise make the network diverge."""
+META_ROUNDS = 150
+TASKS_PER_ROUND = 8
 TASK_POINTS = 12
 META_RATE = 0.5
-"""Of the mean way that a round's tasks lead, the part that is gone; less and less of it towards the end."""
+"""The first step size towards the mean of a round's adapted weights; it decreases to 0 over the rounds."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,7 +34,7 @@ class MetaNet:
     weights: Floats
 
     def predict(self) -> Floats:
-        """(N,) its answer everywhere."""
+        """(N,) the prediction for every row."""
         return _forward(self.weights, self.inputs)[-1]
 
     def adapted(self, at: Rows, values: Floats, *, steps: int, rate: float) -> "MetaNet":
@@ -43,19 +43,21 @@ class MetaNet:
 
 
 def meta_train(inputs: Floats, table: Floats, *, steps: int, rate: float, seed: int) -> MetaNet:
-    """A network for rows of `table` (tasks, N), whose nan cells teach nothing.
+    """A network for rows of `table` (tasks, N), whose nan cells are ignored.
 
-    First on all tasks together (Adam), which brings it to their mean; then Reptile, TASKS of them a round, with the
-    same `steps` and `rate` that `adapted` will be called with.
+    First on all tasks together (Adam), which brings it to their mean; then Reptile, TASKS_PER_ROUND of them per round,
+    with the same `steps` and `rate` that `adapted` will be called with.
     """
     rng = np.random.default_rng([seed, 1])
     weights = _pooled(_initial(inputs.shape[1], rng), inputs, table, rng)
     cells = [np.flatnonzero(~np.isnan(row)) for row in table]
-    for turn in range(ROUNDS):
-        tasks = rng.integers(len(table), size=TASKS)
+    for turn in range(META_ROUNDS):
+        tasks = rng.integers(len(table), size=TASKS_PER_ROUND)
         at = np.array([rng.choice(cells[task], size=TASK_POINTS) for task in tasks])
-        there = _descend(np.tile(weights, (TASKS, 1)), inputs[at], table[tasks[:, None], at], steps=steps, rate=rate)
-        weights = weights + META_RATE * (1 - turn / ROUNDS) * (there.mean(axis=0) - weights)
+        there = _descend(
+            np.tile(weights, (TASKS_PER_ROUND, 1)), inputs[at], table[tasks[:, None], at], steps=steps, rate=rate
+        )
+        weights = weights + META_RATE * (1 - turn / META_ROUNDS) * (there.mean(axis=0) - weights)
     return MetaNet(inputs=inputs, weights=weights)
 
 
@@ -72,14 +74,14 @@ def _pooled(weights: Floats, inputs: Floats, table: Floats, rng: np.random.Gener
     return weights
 
 
-# Below, weights (..., P), inputs (..., n, d) and values (..., n) may have tasks in front, all taken at once.
+# Below, weights (..., P), inputs (..., n, d) and values (..., n) may have a leading task axis.
 
 
 def _descend(weights: Floats, inputs: Floats, values: Floats, *, steps: int, rate: float) -> Floats:
     for _ in range(steps):
         slope = _gradient(weights, inputs, values)
         size = np.sqrt((slope**2).sum(axis=-1, keepdims=True))
-        weights = weights - rate * slope * np.minimum(1.0, STEEPEST / np.maximum(size, 1e-300))
+        weights = weights - rate * slope * np.minimum(1.0, MAX_GRADIENT_NORM / np.maximum(size, 1e-300))
     return weights
 
 
@@ -111,7 +113,7 @@ def _forward(weights: Floats, inputs: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def _gradient(weights: Floats, inputs: Floats, values: Floats) -> Floats:
-    """Of the mean squared error, over two."""
+    """The gradient of half the mean squared error."""
     _, two, three = _layers(weights, inputs.shape[-1])
     first, second, answer = _forward(weights, inputs)
     error = ((answer - values) / values.shape[-1])[..., None]

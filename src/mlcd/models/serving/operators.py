@@ -1,4 +1,4 @@
-"""What an operator takes in every configuration: measured, or by the nearest operator that was."""
+"""An operator's time in every configuration: measured, or estimated from the nearest measured operator."""
 
 import math
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from mlcd.space import Config
 
 Floats = NDArray[np.float64]
 
-NEIGHBOURS = 3
-"""How many measured shapes of an operator tell of one that was not measured."""
+NEIGHBOUR_SHAPES = 3
+"""How many measured shapes of an operator predict one that was not measured."""
 SIZE_WEIGHT = 0.25
-"""What a factor of two in size counts beside one in FLOPs a byte: size is corrected for, intensity is not."""
+"""Weight of a factor of two in size relative to one in FLOPs per byte: size is corrected for, intensity is not."""
 FEWEST_BYTES = 1.0
 
 
 def key_operators(target: TargetModel, threshold: float = 0.9) -> tuple[str, ...]:
-    """The smallest set of operators whose time share passes `threshold`, largest first (KOPs; algorithms: 2.2).
+    """The smallest set of operators whose time share exceeds `threshold`, largest first (KOPs; algorithms: 2.2).
 
-    An operator's share is the sum over its shapes. All of them where the shares do not add up to the threshold.
+    An operator's share is the sum over its shapes. All of them if the shares do not reach the threshold.
     """
     shares = operator_shares(target)
     ranked = sorted(shares, key=lambda name: (-shares[name], name))
@@ -36,7 +36,7 @@ def key_operators(target: TargetModel, threshold: float = 0.9) -> tuple[str, ...
 
 
 def operator_shares(target: TargetModel) -> dict[str, float]:
-    """Of the running time, by operator, in the order of the graph."""
+    """Shares of the running time by operator, in the order of the graph."""
     shares: dict[str, float] = {}
     for use in target.operators:
         shares[use.operator] = shares.get(use.operator, 0.0) + use.share
@@ -45,11 +45,11 @@ def operator_shares(target: TargetModel) -> dict[str, float]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OperatorSeconds:
-    """What one operator of a model takes in every configuration, all its shapes and calls together.
+    """The time of one operator of a model in every configuration, all its shapes and calls together.
 
     seconds  (N,) of a batch
     exact    the share of its time whose shape was itself measured
-    like     where the operator was never measured: the one that stands for it, else ""
+    like     the operator used in its place if it was never measured, else ""
     """
 
     operator: str
@@ -60,13 +60,13 @@ class OperatorSeconds:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OperatorTable:
-    """The measured curves, ready to be asked about any operator."""
+    """The measured curves, indexed to predict any operator."""
 
     configs: tuple[Config, ...]
     curves: tuple[OperatorCurve, ...]
 
     def of(self, target: TargetModel) -> tuple[OperatorSeconds, ...]:
-        """What each operator of the model takes, in the order of the graph. Raises ValueError without curves."""
+        """The time of each operator of the model, in the order of the graph. Raises ValueError without curves."""
         found: dict[str, list[tuple[OperatorUse, Floats, bool, str]]] = {}
         for use in target.operators:
             found.setdefault(use.operator, []).append((use, *self._one(use)))
@@ -83,22 +83,22 @@ class OperatorTable:
         )
 
     def _one(self, use: OperatorUse) -> tuple[Floats, bool, str]:
-        """(seconds of one call, whether this very shape was measured, the operator that stands for an unknown one)."""
+        """(seconds of one call, whether this exact shape was measured, the operator used for an unknown one)."""
         like = ""
         if use.operator not in self._by_name:
-            like = self._all.curves[int(_apart(use, self._all).argmin())].operator
-        shelf = self._by_name[like or use.operator]
-        if not like and use.shape in shelf.by_shape:
-            return shelf.by_shape[use.shape].seconds, True, like
-        apart = _apart(use, shelf)
-        nearest = np.argsort(apart, kind="stable")[:NEIGHBOURS]
-        weights = 1.0 / (0.05 + apart[nearest])
-        shifts = _log_work(use.flops / use.count, use.bytes / use.count) - shelf.log_work[nearest]
-        logs = [self._resized(shelf.curves[at], float(shift)) for at, shift in zip(nearest, shifts, strict=True)]
+            like = self._all.curves[int(_distances(use, self._all).argmin())].operator
+        measured = self._by_name[like or use.operator]
+        if not like and use.shape in measured.by_shape:
+            return measured.by_shape[use.shape].seconds, True, like
+        distances = _distances(use, measured)
+        nearest = np.argsort(distances, kind="stable")[:NEIGHBOUR_SHAPES]
+        weights = 1.0 / (0.05 + distances[nearest])
+        shifts = _log_work(use.flops / use.count, use.bytes / use.count) - measured.log_work[nearest]
+        logs = [self._resized(measured.curves[at], float(shift)) for at, shift in zip(nearest, shifts, strict=True)]
         return np.exp2(weights @ np.stack(logs) / weights.sum()), False, like
 
     def _resized(self, curve: OperatorCurve, shift: float) -> Floats:
-        """(N,) log2 of the curve of an operator 2^shift times as large: as this one with batches so much larger.
+        """(N,) log2 of the curve of an operator 2^shift times as large: this one with batches 2^shift times as large.
 
         Equal work takes equal time, launches included; between measured batches, and beyond them, along the curve's
         own slope in logarithms, which lies between 0 (all launch) and 1 (all work).
@@ -121,17 +121,17 @@ class OperatorTable:
         return np.array([float(config["batch"]) for config in self.configs])
 
     @cached_property
-    def _by_name(self) -> "dict[str, _Shelf]":
+    def _by_name(self) -> "dict[str, _OperatorCurves]":
         if not self.curves:
             raise ValueError("no operator was measured")
         names: dict[str, list[OperatorCurve]] = {}
         for curve in self.curves:
             names.setdefault(curve.operator, []).append(curve)
-        return {name: _Shelf.of(curves) for name, curves in names.items()}
+        return {name: _OperatorCurves.of(curves) for name, curves in names.items()}
 
     @cached_property
-    def _all(self) -> "_Shelf":
-        return _Shelf.of(list(self.curves))
+    def _all(self) -> "_OperatorCurves":
+        return _OperatorCurves.of(list(self.curves))
 
     @cached_property
     def _grid(self) -> tuple[NDArray[np.intp], Floats] | None:
@@ -153,13 +153,13 @@ class OperatorTable:
 
 
 def operator_seconds(known: Known, target: TargetModel) -> tuple[OperatorSeconds, ...]:
-    """What each operator of the model takes in every configuration of `known`. Raises ValueError without curves."""
+    """The time of each operator of the model in every configuration of `known`. Raises ValueError without curves."""
     return _of(_table(known.configs, known.curves), target)
 
 
 @lru_cache(maxsize=16)
 def _table(configs: tuple[Config, ...], curves: tuple[OperatorCurve, ...]) -> OperatorTable:
-    """One for all sets of tables that differ only in the models left out."""
+    """Cached: shared by all tables that differ only in the models left out."""
     return OperatorTable(configs=configs, curves=curves)
 
 
@@ -169,8 +169,8 @@ def _of(table: OperatorTable, target: TargetModel) -> tuple[OperatorSeconds, ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Shelf:
-    """The curves of one operator, with what tells how near another shape is: log2 of FLOPs a byte, and of the work."""
+class _OperatorCurves:
+    """The curves of one operator, and what distances to other shapes use: log2 of FLOPs per byte, and of work."""
 
     curves: tuple[OperatorCurve, ...]
     by_shape: dict[str, OperatorCurve]
@@ -178,7 +178,7 @@ class _Shelf:
     log_work: Floats
 
     @classmethod
-    def of(cls, curves: list[OperatorCurve]) -> "_Shelf":
+    def of(cls, curves: list[OperatorCurve]) -> "_OperatorCurves":
         return cls(
             curves=tuple(curves),
             by_shape={curve.shape: curve for curve in reversed(curves)},
@@ -188,7 +188,7 @@ class _Shelf:
 
 
 def _along(at: Floats, lines: Floats, wanted: Floats) -> Floats:
-    """(L, W) each of the `lines` (L, B) over `at` (B,), read at `wanted` (W,), beyond the ends along the last slope."""
+    """(L, W) each of the `lines` (L, B) over `at` (B,), read at `wanted` (W,), extrapolated along the last slope."""
     if len(at) == 1:
         return np.asarray(lines + np.maximum(wanted - at[0], 0.0))
     right = np.clip(np.searchsorted(at, wanted), 1, len(at) - 1)
@@ -196,16 +196,16 @@ def _along(at: Floats, lines: Floats, wanted: Floats) -> Floats:
     slope = slopes[:, right - 1]
     outside = (wanted < at[0]) | (wanted > at[-1])
     slope = np.where(outside, np.clip(slope, 0.0, 1.0), slope)
-    # Beyond the last point one goes on from it, before the first one back from it.
+    # Beyond the last point, extrapolate from it; before the first, from the first.
     start = np.where(wanted > at[-1], right, right - 1)
     return np.asarray(lines[:, start] + slope * (wanted - at[start]))
 
 
-def _apart(use: OperatorUse, shelf: _Shelf) -> Floats:
-    """(curves,) how far a shape is from each that was measured: by FLOPs a byte, then by size, in factors of two."""
+def _distances(use: OperatorUse, measured: _OperatorCurves) -> Floats:
+    """(curves,) how far a shape is from each that was measured: by FLOPs per byte, then by size, in factors of two."""
     flops, moved = use.flops / use.count, use.bytes / use.count
-    size = np.abs(_log_work(flops, moved) - shelf.log_work)
-    return np.asarray(np.abs(_log_intensity(flops, moved) - shelf.log_intensity) + SIZE_WEIGHT * size)
+    size = np.abs(_log_work(flops, moved) - measured.log_work)
+    return np.asarray(np.abs(_log_intensity(flops, moved) - measured.log_intensity) + SIZE_WEIGHT * size)
 
 
 def _log_intensity(flops: float, moved: float) -> float:
@@ -213,5 +213,5 @@ def _log_intensity(flops: float, moved: float) -> float:
 
 
 def _log_work(flops: float, moved: float) -> float:
-    """Of one call, for one item: FLOPs, or bytes where it only moves."""
+    """log2 of the work of one call for one item: FLOPs, or bytes if it only moves data."""
     return math.log2(max(flops, moved, FEWEST_BYTES))

@@ -13,8 +13,8 @@ Floats = NDArray[np.float64]
 LEAST_LOADING = 0.1
 """A knob belongs to a component in which it has at least this share of the squared loadings."""
 
-OFTEN = 0.02
-"""A knob matters to memory when so many more of the known models run out of it at one value than at another."""
+MEMORY_FAILURE_SHARE = 0.02
+"""A knob affects memory if the share of known models that run out of it differs by more than this over its values."""
 
 
 def knobs_that_matter(known: Known, operators: Sequence[tuple[str, float, Floats]], cutoff: float = 0.95) -> list[str]:
@@ -22,9 +22,9 @@ def knobs_that_matter(known: Known, operators: Sequence[tuple[str, float, Floats
 
     operators  (name, share, seconds in every configuration) of each key operator
     A row is a key operator in a configuration, weighted by its share; a column is a knob; the entry is the knob's main
-    effect on the operator's log seconds an item (its resource curve). Components are taken from the largest on; a knob
-    outside all that were taken is dropped (algorithms: 2.2), unless known models run out of memory by it: no operator's
-    time shows that.
+    effect on the operator's log seconds per item (its resource curve). Components are added from the largest on; a knob
+    outside all of them is dropped (algorithms: 2.2), unless it makes known models run out of memory: no operator's time
+    shows that.
     """
     names = [name for name, _ in known.configs[0].values]
     columns = {name: np.zeros((len(operators), len(known.configs))) for name in names}
@@ -45,7 +45,7 @@ def knobs_that_matter(known: Known, operators: Sequence[tuple[str, float, Floats
 
 
 def _knobs_of_memory(known: Known, names: Sequence[str]) -> set[str]:
-    """The knobs by whose value known models run out of memory more or less often."""
+    """The knobs whose value changes how often known models run out of memory."""
     if not known.models:
         return set()
     failed = np.mean([np.isinf(model.latency_seconds) for model in known.models], axis=0)
@@ -53,15 +53,15 @@ def _knobs_of_memory(known: Known, names: Sequence[str]) -> set[str]:
     for name in names:
         values = np.array([str(config[name]) for config in known.configs])
         often = [float(failed[values == value].mean()) for value in np.unique(values)]
-        if max(often) - min(often) > OFTEN:
+        if max(often) - min(often) > MEMORY_FAILURE_SHARE:
             found.add(name)
     return found
 
 
 def redundant_rows(known: Known, knobs: Sequence[str], predicted: Floats) -> NDArray[np.bool_]:
-    """(N,) True for every configuration that another of the same values of `knobs` beats in `predicted` value.
+    """(N,) True for every configuration whose `predicted` value another one with the same values of `knobs` beats.
 
-    Of equal ones the first stays. Of each combination of `knobs` exactly one configuration stays.
+    Of equal ones the first is kept. Of each combination of `knobs` exactly one configuration is kept.
     """
     best: dict[tuple[object, ...], int] = {}
     for row, config in enumerate(known.configs):

@@ -1,4 +1,4 @@
-"""What a model of many configurations is still wrong by, given what it was wrong by where it was tried."""
+"""The error of a model at every configuration, predicted from its errors at the tried ones."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,8 +6,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
-NOISE = 0.1
-"""Of a trial, as a share of the amplitude."""
+TRIAL_NOISE_SHARE = 0.1
+"""Noise of a trial, as a share of the amplitude."""
 
 
 def residual(inputs: Floats, at: Rows, errors: Floats, *, amplitude: float, length: float) -> tuple[Floats, Floats]:
@@ -19,7 +19,7 @@ def residual(inputs: Floats, at: Rows, errors: Floats, *, amplitude: float, leng
         return np.zeros(len(inputs)), np.full(len(inputs), amplitude)
     tried = inputs[at]
     across = amplitude**2 * _matern(inputs, tried, length)
-    among = amplitude**2 * (_matern(tried, tried, length) + NOISE**2 * np.eye(len(at)))
+    among = amplitude**2 * (_matern(tried, tried, length) + TRIAL_NOISE_SHARE**2 * np.eye(len(at)))
     weights = np.linalg.solve(among, across.T).T
     variance = np.maximum(amplitude**2 - (weights * across).sum(axis=1), 0.0)
     return weights @ errors, np.sqrt(variance)

@@ -1,17 +1,17 @@
-r"""A Gaussian process over models and configurations at once: known models teach the one that is new.
+r"""A Gaussian process over models and configurations together: known models inform the new one.
 
 ln latency of model m in configuration c is the additive model's prediction plus a residual r_m(c):
 
     r_m(c) = mu(c) + d_m(c),   cov(d_m(c), d_m'(c')) = K_T(m, m') K_C(c, c')
 
 K_T links models by the operators they spend their time on, K_C configurations by how residuals of known models vary
-together. The known models are measured everywhere, and for such a product of covariances what they say of a new model t
-is exact in closed form (Bonilla et al., NIPS 2007; "autokrigeability", Wackernagel 2003):
+together. The known models are measured everywhere, and for such a product of covariances the prediction for a new model
+t is exact in closed form (Bonilla et al., NIPS 2007; "autokrigeability", Wackernagel 2003):
 
     mean(c) = mu(c) + k_t' K_T^-1 d(c),   cov(c, c') = (1 - k_t' K_T^-1 k_t + 1' spread of mu) K_C(c, c')
 
-K_C = (1 - w) S + w P: S as the known models have it, P a smooth covariance of the same size; w, and how far models
-resemble each other, are those under which each known model was most likely given the others.
+K_C = (1 - w) S + w P: S is the known models' covariance, P a smooth covariance of the same size; w and the likeness of
+models are those under which each known model is most likely given the others.
 """
 
 from collections.abc import Sequence
@@ -29,18 +29,18 @@ from mlcd.models.serving.operators import operator_shares
 
 Floats = NDArray[np.float64]
 
-LIKENESS = (0.0, 0.3, 0.6, 0.9)
-"""How much of a residual two models of equal operators share: tried in turn."""
-SHARPNESS = 4.0
-"""Models count as alike by the overlap of their shares to this power."""
-SMOOTHING = (0.05, 0.15, 0.3, 0.5, 0.8)
-"""w: tried in turn."""
-DEFAULT_VARIANCE = (0.16, 0.04, 0.0025)
-"""Of the whole model, along the knobs, of one configuration alone: where known models are too few to tell."""
+LIKENESS_CANDIDATES = (0.0, 0.3, 0.6, 0.9)
+"""Candidate shares of a residual that two models with equal operators have in common."""
+OVERLAP_POWER = 4.0
+"""The likeness of two models is the overlap of their shares to this power."""
+SMOOTHING_CANDIDATES = (0.05, 0.15, 0.3, 0.5, 0.8)
+"""Candidates of w."""
+DEFAULT_VARIANCES = (0.16, 0.04, 0.0025)
+"""Variances of the whole model, along the knobs, and of one configuration, if there are too few known models."""
 LEAST_MODELS = 4
-"""With fewer known models DEFAULT_VARIANCE stands for what they would say."""
-MOST_JUDGED = 128
-"""On how many configurations, evenly spread, likeness and smoothing are judged: what is likely on these is on all."""
+"""With fewer known models, DEFAULT_VARIANCES are used instead of theirs."""
+MOST_FIT_CONFIGS = 128
+"""Likeness and smoothing are chosen on at most this many configurations, evenly spread, for speed."""
 
 
 def overlap(one: TargetModel, other: TargetModel) -> float:
@@ -52,7 +52,7 @@ def overlap(one: TargetModel, other: TargetModel) -> float:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Fit:
-    """What the known models say: residuals with gaps filled, their mean, K_T's likeness, K_C."""
+    """Fitted to the known models: residuals with gaps filled, their mean, K_T's likeness, K_C."""
 
     mean: Floats
     deviations: Floats
@@ -63,14 +63,14 @@ class _Fit:
 def transfer_belief(
     known: Known, target: TargetModel, points: Floats, *, least_models: int = LEAST_MODELS, alike: bool = True
 ) -> Belief:
-    """What is believed of ln seconds of a batch of the target before it is tried, in every configuration of `known`.
+    """The belief about ln seconds of a batch of the target before its first trial, in every configuration of `known`.
 
-    points (N, d)  the configurations as numbers, one unit being about as far as a residual stays the same
-    least_models   with fewer known models their residuals tell nothing
-    alike          off: no two models share more of a residual than its mean
+    points (N, d)  the configurations as numbers, in units of the length scale of a residual
+    least_models   with fewer known models, their residuals are ignored
+    alike          off: models share only the mean of the residuals
     """
     base = np.log(additive_latency(known, target).seconds)
-    fit = _fit(known, _Points(points), least_models, LIKENESS if alike else (0.0,))
+    fit = _fit(known, _Points(points), least_models, LIKENESS_CANDIDATES if alike else (0.0,))
     if not len(fit.deviations):
         return Belief(mean=base, covariance=fit.covariance)
     models = [model.target for model in known.models]
@@ -103,20 +103,20 @@ class _Points:
 def _fit(known: Known, points: _Points, least_models: int, likenesses: tuple[float, ...]) -> _Fit:
     smooth = matern(spread(points.value))
     size = len(smooth)
-    whole, along, own = DEFAULT_VARIANCE
+    whole, along, own = DEFAULT_VARIANCES
     if len(known.models) < least_models:
         covariance = whole + along * smooth + own * np.eye(size)
         return _Fit(mean=np.zeros(size), deviations=np.zeros((0, size)), likeness=0.0, covariance=covariance)
     residuals = _filled(calibrate(known).residuals)
     models = [model.target for model in known.models]
-    judged = np.linspace(0, size - 1, min(size, MOST_JUDGED)).round().astype(np.intp)
+    judged = np.linspace(0, size - 1, min(size, MOST_FIT_CONFIGS)).round().astype(np.intp)
     nearby = smooth[np.ix_(judged, judged)]
     alike = _likeness(models, 1.0) - np.eye(len(models))
     scores = {}
     for likeness in likenesses:
         among = np.eye(len(models)) + likeness * alike
         _, _, deviations = _centred(among, residuals[:, judged])
-        for smoothing in SMOOTHING:
+        for smoothing in SMOOTHING_CANDIDATES:
             scores[likeness, smoothing] = _left_out(among, deviations, nearby, smoothing)
     likeness, smoothing = max(scores, key=lambda tried: scores[tried])
     inverse, mean, deviations = _centred(np.eye(len(models)) + likeness * alike, residuals)
@@ -125,24 +125,24 @@ def _fit(known: Known, points: _Points, least_models: int, likenesses: tuple[flo
 
 
 def _centred(among: Floats, residuals: Floats) -> tuple[Floats, Floats, Floats]:
-    """(K_T^-1, mu by generalised least squares, what is left of the residuals)."""
+    """(K_T^-1, mu by generalised least squares, residuals minus mu)."""
     inverse = np.asarray(np.linalg.inv(among), dtype=np.float64)
     mean = inverse.sum(axis=0) @ residuals / inverse.sum()
     return inverse, mean, residuals - mean
 
 
 def _likeness(models: Sequence[TargetModel], likeness: float) -> Floats:
-    """K_T: 1 on the diagonal, likeness x overlap^SHARPNESS beside it."""
+    """K_T: 1 on the diagonal, likeness x overlap^OVERLAP_POWER off it."""
     size = len(models)
     among = np.eye(size)
     for i in range(size):
         for j in range(i):
-            among[i, j] = among[j, i] = likeness * overlap(models[i], models[j]) ** SHARPNESS
+            among[i, j] = among[j, i] = likeness * overlap(models[i], models[j]) ** OVERLAP_POWER
     return among
 
 
 def _filled(residuals: Floats) -> Floats:
-    """Gaps, where a model ran out of memory, by its own mean and what is usual in that configuration."""
+    """Residuals with gaps, where a model ran out of memory, filled by its own mean and that of the configuration."""
     level = np.nanmean(residuals, axis=1, keepdims=True)
     above = np.where(np.isnan(residuals), 0.0, residuals - level)
     counts = (~np.isnan(residuals)).sum(axis=0)

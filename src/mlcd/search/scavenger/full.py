@@ -12,7 +12,7 @@ from mlcd.trial.trial import History
 
 @dataclass(frozen=True, kw_only=True)
 class ScavengerFull(GridStrategy):
-    """Runs every configuration briefly, each going on from the last one's checkpoint, and takes the best measured."""
+    """Runs every configuration briefly, each from the last one's checkpoint, and chooses the best measured one."""
 
     name: ClassVar[str] = "scavenger-full"
 
@@ -22,11 +22,11 @@ class ScavengerFull(GridStrategy):
         history: History,  # noqa: ARG002
         settings: Sequence[ClusterSetting],
     ) -> tuple[ClusterSetting, ...]:
-        """All of them."""
+        """Every configuration."""
         return tuple(settings)
 
     def steps(self, runs: tuple[StepTime, ...]) -> Steps | None:
-        """What is peculiar to a K is known and kept."""
+        """The fitted law, corrected by what was measured at each K."""
         return Refined(model=law_of(runs), runs=runs) if len(runs) >= 2 else None
 
     def prospects(self, problem: Problem, history: History) -> tuple[Plan, ...]:

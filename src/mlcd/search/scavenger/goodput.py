@@ -20,8 +20,8 @@ class GoodputSettings(PartialSettings):
     """Options of `scavenger-goodput:option=value`."""
 
     replan: bool = True
-    """Whether K and B may change while the training runs; off leaves it where it began. docs/scavenger.md has what it
-    brings on measured trainings."""
+    """Whether K and B may change while the training runs; off: they stay as they began. docs/scavenger.md shows the
+    effect on measured trainings."""
 
 
 DEFAULTS = GoodputSettings()
@@ -29,10 +29,10 @@ DEFAULTS = GoodputSettings()
 
 @dataclass(frozen=True, kw_only=True)
 class ScavengerGoodput(ScavengerPartial):
-    """Beyond the paper: Pollux's overlap law bent through what was timed, and a new plan while the training runs.
+    """Beyond the paper: Pollux's overlap law, corrected by the timed runs, and a new plan while the training runs.
 
-    The engine asks for its `outlook` every few seconds of the training, with the noise of then: a change of K or B
-    that pays for its restart is made through a checkpoint.
+    The engine asks for its `outlook` every few seconds of the training, with the current noise: a change of K or B
+    that pays for its restart goes through a checkpoint.
     """
 
     name: ClassVar[str] = "scavenger-goodput"

@@ -21,10 +21,10 @@ class ScavengerSettings:
     """Options of every mode. Raises ValueError for a `confirm` below 1."""
 
     confirm: int = 3
-    """After the planned runs, how many more may be spent on measuring what is predicted to be best. Unmeasured."""
+    """After the planned runs, how many more may measure what is predicted to be best. Unmeasured."""
 
     diverged_share: float = 0.5
-    """A batch does not learn when the metric of its trial moves away from the target by this share of what was missing.
+    """A batch diverges when the metric of its trial moves away from the target by this share of the distance to it.
     Unmeasured: no batch of the measured trainings diverges."""
 
     def __post_init__(self) -> None:
@@ -36,14 +36,14 @@ DEFAULTS = ScavengerSettings()
 
 @lru_cache(maxsize=64)
 def law_of(runs: tuple[StepTime, ...]) -> ParallelModel:
-    """The law that predicts these runs best when each is left out; remembered, since a fit takes a while."""
+    """The law that predicts these runs best in leave-one-out tests; cached, since a fit is slow."""
     return choose(runs)
 
 
 def by_type(problem: Problem) -> dict[str, dict[ClusterSetting, Config]]:
-    """The grid of each instance type. Raises BadInput where there is no batch to choose."""
+    """The grid of each instance type. Raises BadInput if there is no batch to choose."""
     if problem.batching is None:
-        raise BadInput("search.strategy: a scavenger strategy chooses the batch, too: give batch: [64, 128, ...]")
+        raise BadInput("search.strategy: a scavenger strategy also chooses the batch: give batch: [64, 128, ...]")
     grids: dict[str, dict[ClusterSetting, Config]] = {}
     for config in problem.space:
         grids.setdefault(config.instance, {})[setting_of(config)] = config
@@ -51,7 +51,7 @@ def by_type(problem: Problem) -> dict[str, dict[ClusterSetting, Config]]:
 
 
 def diverging(problem: Problem, history: History, share: float = DEFAULTS.diverged_share) -> frozenset[float]:
-    """The batches in whose trials the metric went away from the target: no number of steps can be told for them."""
+    """The batches whose trials moved the metric away from the target: their steps to the target are unknown."""
     if problem.target is None:
         return frozenset()
     sign = 1.0 if problem.target.higher else -1.0
@@ -65,7 +65,7 @@ def diverging(problem: Problem, history: History, share: float = DEFAULTS.diverg
 
 
 def predicted(problem: Problem, history: History, config: Config, steps: Steps) -> Plan:
-    """The plan of a configuration as measured, else as the model of its step time expects it."""
+    """The plan of a configuration: measured, or predicted by the model of its step time."""
     own = [t for t in history.measured if t.config == config]
     if own:
         return Plan.of(problem, own[-1])
@@ -111,7 +111,7 @@ class GridStrategy(MeasuredStrategy):
         return (Suggestion(config=aim.config, reason=reason),)
 
     def recommend(self, problem: Problem, history: History, remaining: Remaining) -> Plan | None:
-        """Of the measured configurations that fit, the goal's best; none whose batch does not learn."""
+        """Of the measured configurations that fit, the goal's best; none whose batch diverges."""
         bad = diverging(problem, history, self.settings.diverged_share)
         fitting = [p for p in plans(problem, history) if remaining.fits(p) and float(p.config["batch"]) not in bad]
         return chosen(problem, fitting)
@@ -131,7 +131,7 @@ class GridStrategy(MeasuredStrategy):
         if len(history.tried) < len(problem.space) and any(
             not remaining.allowed[problem.space.index[config]] for config in problem.space
         ):
-            return "what is still worth a trial does not fit in what is left"
+            return "what is still worth a trial does not fit in what remains"
         unseen = "" if problem.batching is None or problem.batching.noise_scale else "; the job reports no SGD noise"
         return f"the configuration predicted to be best was measured{unseen}"
 
@@ -145,7 +145,7 @@ class GridStrategy(MeasuredStrategy):
         return tuple(Suggestion(config=c, reason=f"one of the runs that {self.name} starts with") for c in found)
 
     def _confirmed(self, problem: Problem, history: History) -> int:
-        """Runs so far beyond as many as the design has."""
+        """Runs so far beyond the number in the design."""
         grids = by_type(problem).values()
         return len(history.tried) - sum(len(self.planned(problem, history, tuple(grid))) for grid in grids)
 

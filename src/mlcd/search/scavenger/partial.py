@@ -18,7 +18,7 @@ class PartialSettings(ScavengerSettings):
     """Options of `scavenger-partial:option=value`."""
 
     more: int = 2
-    """Runs where the step time is known least, when the centre shows that the law of the corners does not hold.
+    """Extra runs where the step time is least certain, if the centre shows that the corners' law does not hold.
     Unmeasured."""
 
     def __post_init__(self) -> None:
@@ -31,7 +31,7 @@ DEFAULTS = PartialSettings()
 
 @dataclass(frozen=True, kw_only=True)
 class ScavengerPartial(GridStrategy):
-    """Runs the extremes of (K, B) and their centre, interpolates, and makes sure of what comes out best."""
+    """Runs the extremes of (K, B) and their centre, interpolates, and measures what is predicted to be best."""
 
     name: ClassVar[str] = "scavenger-partial"
 

@@ -12,16 +12,16 @@ from mlcd.trial.plan import Plan, Remaining
 from mlcd.trial.trial import History, Suggestion
 
 DEFAULTS = ScavengerSettings(confirm=1)
-"""One run: what is predicted to be best, of which the ledger wants a measurement."""
+"""One run: the predicted best, because the ledger requires a measurement."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScavengerUniversal(GridStrategy):
-    """No run of this job at all: coefficients of other jobs say what is best, and the training begins there.
+    """No search for this job: coefficients of other jobs predict the best, and the training begins there.
 
-    The ledger wants a deployment measured before it promises one, so the first minutes of the training are a trial.
+    The ledger promises only measured deployments, so the first minutes of the training are a trial.
 
-    jobs  what earlier runs on the same kind of nodes have shown; given by mlcd, not by the user
+    jobs  fitted models of earlier runs on the same kind of nodes; passed by mlcd, not by the user
     """
 
     name: ClassVar[str] = "scavenger-universal"
@@ -40,7 +40,7 @@ class ScavengerUniversal(GridStrategy):
         return ()
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
-        """What is predicted to be best. Raises BadInput where no other job is known."""
+        """The predicted best. Raises BadInput if no other job is known."""
         if not self.jobs:
             raise BadInput(
                 "search.strategy: scavenger-universal knows no other job: run one with a batch to choose on these nodes"

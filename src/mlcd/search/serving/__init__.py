@@ -1,1 +1,1 @@
-"""Strategies that know how other models are served; one file each."""
+"""Strategies for serving, one file each. Most use measurements of other models."""

@@ -1,4 +1,4 @@
-"""Random and exhaustive search over ways to serve: what every other strategy has to beat, and the truth."""
+"""Random and exhaustive search over serving configurations: the baseline and the ground truth."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,13 +14,13 @@ from mlcd.trial.trial import History
 
 @dataclass(frozen=True, kw_only=True)
 class ServingRandom(RankedStrategy):
-    """Configurations drawn without replacement, as the seed has it. Knows nothing of other models."""
+    """Configurations drawn without replacement, ordered by the seed. Uses no other models."""
 
     name: ClassVar[str] = "random"
     needs: ClassVar[frozenset[Need]] = frozenset()
 
     def scores(self, problem: Problem, history: History) -> Floats:  # noqa: ARG002
-        """One order for the whole search."""
+        """A random order, the same for the whole search."""
         return np.random.default_rng(self.seed).random(len(problem.space))
 
     def reason(self, problem: Problem, history: History) -> str:  # noqa: ARG002
@@ -30,7 +30,7 @@ class ServingRandom(RankedStrategy):
 
 @dataclass(frozen=True, kw_only=True)
 class ServingExhaustive(RankedStrategy):
-    """Every configuration, in the space's order; with `points` only so many, evenly spread."""
+    """Every configuration in the space's order, or `points` of them, evenly spread."""
 
     name: ClassVar[str] = "exhaustive"
     needs: ClassVar[frozenset[Need]] = frozenset()
@@ -41,7 +41,7 @@ class ServingExhaustive(RankedStrategy):
         at_least(0, points=self.points)
 
     def scores(self, problem: Problem, history: History) -> Floats:  # noqa: ARG002
-        """The first of those that are looked at."""
+        """Selected configurations in order; -inf for the others."""
         size = len(problem.space)
         wanted = np.linspace(0, size - 1, min(self.points or size, size)).round().astype(int)
         scores = np.full(size, -np.inf)
@@ -50,4 +50,4 @@ class ServingExhaustive(RankedStrategy):
 
     def reason(self, problem: Problem, history: History) -> str:  # noqa: ARG002
         """None."""
-        return "every one is tried"
+        return "every configuration is tried"

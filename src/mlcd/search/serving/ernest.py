@@ -1,4 +1,4 @@
-"""Ernest (Venkataraman et al., NSDI 2016) for serving: a few designed trials, a physical curve, the best by it."""
+"""Ernest (Venkataraman et al., NSDI 2016) for serving: a few designed trials, a physical curve, and its optimum."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,16 +18,16 @@ from mlcd.space import Space
 from mlcd.trial.trial import History
 
 LEAST_RAN_SHARE = 0.5
-"""A designed trial is made where at least this share of the known models did not run out of memory. Unmeasured."""
+"""Designed trials use configurations where at least this share of known models had enough memory. Unmeasured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ernest(RankedStrategy):
-    """`design` trials where they tell most of the curve, then the best by the curve, fitted anew after each.
+    """`design` trials that are most informative about the curve, then the curve's optimum, refitted after each trial.
 
-    Ernest has a curve for each instance type and learns nothing from other jobs; with dozens of settings that would
-    take hundreds of trials. Here the curve has one number for a setting, its capacity, which is the average over the
-    known models: the pattern that Falcon's paper says Ernest reuses.
+    Ernest fits a curve for each instance type and learns nothing from other jobs; with dozens of settings that would
+    take hundreds of trials. Here the curve has one number for each setting, its capacity, averaged over the known
+    models: the pattern that Falcon's paper says Ernest reuses.
     """
 
     name: ClassVar[str] = "ernest"
@@ -38,9 +38,9 @@ class Ernest(RankedStrategy):
         at_least(1, design=self.design)
 
     def scores(self, problem: Problem, history: History) -> Floats:
-        """1 for the next point of the design; then what the curve says that each is worth, 0 where it breaks the limit.
+        """1 for the next point of the design; then the worth of each by the curve, 0 where the limit is broken.
 
-        While nothing keeps the limit by the curve, the lowest latency is sought.
+        While the curve predicts that nothing keeps the limit, the lowest latency scores best.
         """
         at, log_seconds = tried_latency(problem, history)
         if self._is_designing(history):
@@ -51,9 +51,9 @@ class Ernest(RankedStrategy):
         return worth if worth.max() > 0 else -seconds
 
     def reason(self, problem: Problem, history: History) -> str:  # noqa: ARG002
-        """Designed, or by the curve."""
+        """Part of the design, or best by the curve."""
         if self._is_designing(history):
-            return "tells most of the curve for its money"
+            return "most informative about the curve for its price"
         return f"best by the curve fitted to {len(history.measured)} trials"
 
     def _is_designing(self, history: History) -> bool:
@@ -81,7 +81,7 @@ def _terms(known: Known, rows: tuple[int, ...], problem: ById[Problem]) -> Terms
 
 
 def _settings(space: Space) -> Rows:
-    """(N,) which configurations are alike but for their batch."""
+    """(N,) group numbers; configurations of one group differ only in their batch."""
     seen: dict[tuple[object, ...], int] = {}
     keys = [tuple(pair for pair in config.values if pair[0] != "batch") for config in space.configs]
     return np.array([seen.setdefault(key, len(seen)) for key in keys], dtype=np.intp)

@@ -25,9 +25,9 @@ from mlcd.trial.trial import History, Measurement
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-LENGTHS = (3.0, 2.0)
-"""How far a residual stays the same: in doublings of a count, in deviations of a choice's features. Chosen on made-up
-models and on the H200 targets that may be tuned on."""
+RESIDUAL_LENGTHS = (3.0, 2.0)
+"""Length scales of a residual: in doublings of a count, in deviations of a choice's features. Chosen on made-up models
+and on the H200 targets that may be tuned on."""
 DEFAULTS = FalconSettings()
 
 
@@ -43,11 +43,11 @@ class Falcon(PosteriorStrategy):
     settings: FalconSettings = DEFAULTS
 
     def prior(self, problem: Problem) -> ServingPrior:
-        """By the key operators."""
+        """The prior from the key operators."""
         return self._study(problem).prior
 
     def pick(self, problem: Problem, history: History, worth: ServingForecast, candidates: Mask) -> tuple[int, str]:
-        """The region by UCT, in it the largest expected gain. Redundant configurations only when no other is left."""
+        """The largest expected gain in the region chosen by UCT. Redundant configurations come last."""
         study = self._study(problem)
         wanted = candidates & ~study.pruned
         wanted = wanted if wanted.any() else candidates
@@ -68,10 +68,10 @@ class Falcon(PosteriorStrategy):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Study:
-    """All that is worked out before the first trial, for the configurations of the problem.
+    """Everything computed before the first trial, for the configurations of the problem.
 
     operators  (name, (N,) ln value by this operator alone) of each key operator, the largest share first
-    pruned     (N,) redundant
+    pruned     (N,) whether each is redundant
     """
 
     prior: ServingPrior
@@ -109,7 +109,7 @@ def _study(problem: ById[Problem], known: Known, target: TargetModel, settings: 
 
 
 def memory_fits(known: Known) -> Floats:
-    """(N,) of the models that were measured in a configuration, the share whose memory sufficed; 1 where none was."""
+    """(N,) the share of models measured in a configuration that had enough memory; 1 where none was measured."""
     latencies = np.array([model.latency_seconds for model in known.models]).reshape(-1, len(known.configs))
     measured = (~np.isnan(latencies)).sum(axis=0)
     return np.asarray(np.where(measured, np.isfinite(latencies).sum(axis=0) / np.maximum(measured, 1), 1.0))
@@ -117,9 +117,9 @@ def memory_fits(known: Known) -> Floats:
 
 @lru_cache(maxsize=8)
 def prior_covariance(space: ById[Space], settings: FalconSettings) -> Floats:
-    """(N, N) of ln(measured / predicted): the squared deviations of the model, of the knobs (Matern), of each alone."""
+    """(N, N) of ln(measured / predicted): variances of the model, along the knobs (Matern), of each configuration."""
     encoding = space.value.encoding
-    points = np.hstack([encoding.counts / LENGTHS[0], encoding.features / LENGTHS[1]])
+    points = np.hstack([encoding.counts / RESIDUAL_LENGTHS[0], encoding.features / RESIDUAL_LENGTHS[1]])
     along = settings.knob_deviation**2 * matern(spread(points))
     return np.asarray(settings.model_deviation**2 + along + settings.own_deviation**2 * np.eye(len(points)))
 
@@ -131,7 +131,7 @@ def _tried(problem: Problem, history: History) -> Mask:
 
 
 def _values(problem: Problem, history: History, worth: ServingForecast) -> dict[int, float]:
-    """Row -> measured value in parts of the best known: 0 where a limit was broken or the trial failed."""
+    """Row -> measured value as a share of the best known; 0 where a limit was broken or the trial failed."""
     least = min(float(np.exp(worth.log_value[worth.keeps > 0.5].min(initial=np.inf))), worth.best)
     found = {}
     for trial in history:

@@ -1,4 +1,4 @@
-"""Everything about falcon and falcon-transfer that can be set, each with what it stands on."""
+"""All settings of falcon and falcon-transfer, each with its source."""
 
 from dataclasses import dataclass
 
@@ -13,18 +13,19 @@ class BeliefSettings:
     """Trials before the search may end. 1 is no worse on odd targets (docs/ablations.md)."""
 
     gain: float = 0.0001
-    """It may end when the expected saving is under this share of the best. Chosen on made-up models and odd targets."""
+    """The search may end when the expected saving is below this share of the best. Chosen on made-up models and odd
+    targets."""
 
     unseen_trials: int = 2
-    """Trials that `least` grows by where an operator was never measured. Unmeasured: the shipped tables have all
-    operators of their models."""
+    """Added to `least` if an operator was never measured. Unmeasured: the shipped tables have all operators of their
+    models."""
 
     waiting_deviation: float = 0.3
     """Deviation of ln(latency at a high percentile / seconds of a full batch) between configurations. Chosen on load
     tests of a local server (commit 627b57b); the H200 tables have no percentiles."""
 
     least_probability: float = 0.01
-    """A probability of keeping the limits that is worth no trial. Unmeasured."""
+    """A configuration with a lower probability of keeping the limits is not worth a trial. Unmeasured."""
 
     def __post_init__(self) -> None:
         at_least(1, least=self.least)
@@ -36,11 +37,11 @@ class FalconSettings(BeliefSettings):
     """Options of `falcon:option=value`."""
 
     threshold: float = 0.9
-    """Key operators are the fewest whose share of the time passes this. Paper 4.1; chosen on odd targets."""
+    """Key operators are the fewest whose share of the time exceeds this. Paper 4.1; chosen on odd targets."""
 
     cutoff: float = 0.95
-    """Configurations are pruned that differ only in knobs outside the principal components that cover this share of the
-    curves' variance. Paper 4.2; chosen on odd targets. 1: only knobs without any effect."""
+    """Of configurations that differ only in knobs outside the principal components that cover this share of the curves'
+    variance, all but the best are pruned. Paper 4.2; chosen on odd targets. 1: only knobs without any effect."""
 
     explore: float = 0.1
     """cp of UCT. Paper 4.3; chosen on odd targets."""
@@ -50,21 +51,22 @@ class FalconSettings(BeliefSettings):
     worse on odd targets (docs/ablations.md)."""
 
     model_deviation: float = 0.4
-    """Of ln(measured / predicted) of the whole model. Chosen on made-up models and odd targets."""
+    """Standard deviation of ln(measured / predicted), common to the whole model. Chosen on made-up models and odd
+    targets."""
 
     knob_deviation: float = 0.2
-    """Of the same along the knobs. Chosen likewise; on odd targets 0.001 is better (docs/ablations.md), but those were
+    """The same along the knobs. Chosen likewise; on odd targets 0.001 is better (docs/ablations.md), but those were
     measured on the machine that is searched."""
 
     own_deviation: float = 0.05
-    """Of the same in one configuration alone. Chosen likewise."""
+    """The same for a single configuration. Chosen likewise."""
 
     def __post_init__(self) -> None:
         BeliefSettings.__post_init__(self)
         at_least(0, explore=self.explore)
         at_least(1, smallest_region=self.smallest_region)
         if not (0 < self.threshold <= 1 and 0 < self.cutoff <= 1):
-            raise ValueError("threshold and cutoff are shares above 0 and at most 1")
+            raise ValueError("threshold and cutoff must be above 0 and at most 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,16 +74,16 @@ class FalconTransferSettings(BeliefSettings):
     """Options of `falcon-transfer:option=value`."""
 
     requests: float = 1e9
-    """Requests that will be served: where money is minimised, a trial pays when the expected saving on all of them is
-    more than its price; otherwise when it is more than `gain` of the best. The user's to say."""
+    """Requests that will be served. If money is minimised, a trial pays for itself when the expected saving on all of
+    them exceeds its price; otherwise when it exceeds `gain` of the best. The user decides."""
 
     least_models: int = 4
-    """With fewer known models there is nothing to learn from their residuals, and a broad covariance stands for it. A
-    large number leaves the residuals out. Unmeasured between 2 and 29."""
+    """With fewer known models, their residuals are ignored and a broad default covariance is used. A large number
+    always ignores the residuals. Unmeasured between 2 and 29."""
 
     likeness: bool = True
     """Whether models that spend their time on the same operators share residuals; how much is learnt from the known
-    models. Without effect on the H200 tables (docs/ablations.md)."""
+    models. No effect on the H200 tables (docs/ablations.md)."""
 
     def __post_init__(self) -> None:
         BeliefSettings.__post_init__(self)

@@ -13,7 +13,7 @@ from mlcd.models.serving.gaussian import Belief
 from mlcd.models.serving.operators import operator_seconds
 from mlcd.models.serving.transfer import transfer_belief
 from mlcd.problem import Problem
-from mlcd.search.serving.falcon import LENGTHS, memory_fits
+from mlcd.search.serving.falcon import RESIDUAL_LENGTHS, memory_fits
 from mlcd.search.serving.falcon_settings import FalconTransferSettings
 from mlcd.search.serving.posterior import Mask, PosteriorStrategy, ServingPrior
 from mlcd.search.serving.serving_forecast import ServingForecast
@@ -38,7 +38,7 @@ class FalconTransfer(PosteriorStrategy):
     settings: FalconTransferSettings = DEFAULTS
 
     def prior(self, problem: Problem) -> ServingPrior:
-        """By the operators and by what other models had to add to theirs."""
+        """The prior from the operators and from the residuals of other models."""
         return _prior(ById(problem.space), self.tables, self.model, self.settings)
 
     def paying(self, problem: Problem, worth: ServingForecast) -> Mask:
@@ -53,11 +53,11 @@ class FalconTransfer(PosteriorStrategy):
         row = int(np.where(candidates, worth.gain, -1.0).argmax())
         likely = f"keeps the limits with probability {worth.keeps[row]:.0%}"
         if not worth.has_incumbent:
-            return row, f"the most for its money by what is known, {likely}"
+            return row, f"best value by the known models, {likely}"
         return row, f"expected saving {worth.gain[row] / worth.best:.1%} of the best so far, {likely}"
 
     def small_gain(self, problem: Problem) -> str:
-        """By net gain."""
+        """The ending by net gain."""
         if problem.goal.minimize is not Objective.COST:
             return super().small_gain(problem)
         return f"no trial is expected to save its price over {self.settings.requests:g} requests"
@@ -77,12 +77,14 @@ def _prior(space: ById[Space], known: Known, target: TargetModel, settings: Falc
 
 @lru_cache(maxsize=16)
 def known_points(configs: tuple[Config, ...]) -> Floats:
-    """(N, d) known configurations as numbers: log2 of sizes and one column an option, in the units of LENGTHS."""
+    """(N, d) known configurations as numbers: log2 of sizes, a column for each option, in units of RESIDUAL_LENGTHS."""
     columns: list[Floats] = []
     for name, _ in configs[0].values:
         values = [config[name] for config in configs]
         if any(isinstance(value, str) for value in values):
-            columns += [np.array([float(v == o) for v in values]) * 2 / LENGTHS[1] for o in dict.fromkeys(values)]
+            columns += [
+                np.array([float(v == o) for v in values]) * 2 / RESIDUAL_LENGTHS[1] for o in dict.fromkeys(values)
+            ]
         else:
-            columns.append(np.log2(np.array(values, dtype=float)) / LENGTHS[0])
+            columns.append(np.log2(np.array(values, dtype=float)) / RESIDUAL_LENGTHS[0])
     return np.stack(columns, axis=1)

@@ -12,11 +12,11 @@ Rows = NDArray[np.intp]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Region:
-    """A set of configurations that the key operators so far take alike.
+    """A set of configurations that the key operators so far do not distinguish.
 
     rows   of the space
-    prior  the best predicted value among them, in parts of the best that is predicted anywhere
-    path   (operator, whether the good side of it) from the root on
+    prior  the best predicted value among them, as a share of the best predicted anywhere
+    path   (operator, whether on its good side) from the root down
     left   the configurations that are good for the next operator; right the others; both None for a leaf
     """
 
@@ -43,7 +43,7 @@ def two_means(values: Floats) -> NDArray[np.bool_]:
         return upper
     sums = np.cumsum(ordered)
     below = np.arange(1, size)
-    # Least squares within the clusters are most squares between them; a cut between equals is none.
+    # Minimal squares within the clusters mean maximal squares between them; equal values are never cut apart.
     between = sums[:-1] ** 2 / below + (sums[-1] - sums[:-1]) ** 2 / (size - below)
     between[ordered[1:] == ordered[:-1]] = -np.inf
     upper[order[int(between.argmax()) + 1 :]] = True
@@ -51,11 +51,11 @@ def two_means(values: Floats) -> NDArray[np.bool_]:
 
 
 def grow(operators: Sequence[tuple[str, Floats]], predicted: Floats, rows: Rows, *, smallest: int) -> Region:
-    """The tree over `rows`: a level a key operator, the one with the largest share first.
+    """The tree over `rows`: one level for each key operator, the largest share first.
 
-    operators  (name, (N,) the value of each configuration by this operator's curve), one a level
-    predicted  (N,) the share-weighted value by all operators; of two clusters, the one with the larger mean of it goes
-               left, so that operators that disagree are settled by what they weigh
+    operators  (name, (N,) the value of each configuration by this operator's curve), one for each level
+    predicted  (N,) the share-weighted value by all operators; of two clusters, the one with the larger mean goes
+               left, so that the weights decide between operators that disagree
     smallest   a region of fewer configurations than twice this is not split
     """
     return _grown(operators, predicted, rows, (), depth=0, smallest=smallest)
@@ -77,7 +77,7 @@ def _grown(
         name, values = operators[level]
         upper = two_means(values[rows])
         if not upper.any():
-            continue  # the operator takes them all alike: the next one may not
+            continue  # this operator does not distinguish them, but the next one may
         one, other = rows[upper], rows[~upper]
         good, bad = (one, other) if predicted[one].mean() >= predicted[other].mean() else (other, one)
         return Region(
@@ -93,11 +93,11 @@ def _grown(
 def select(root: Region, tried: Mapping[int, float], is_open: NDArray[np.bool_], explore: float) -> Region | None:
     """The leaf to search in, by UCT; None when no region has anything open.
 
-    tried    row -> measured value in parts of the best known, 0 for one that broke a limit or failed
+    tried    row -> measured value as a share of the best known, 0 for a trial that broke a limit or failed
     explore  cp in UCB = v + cp sqrt(2 ln(1 + N) / (1 + n)), N and n the trials in the node and in the child
 
-    v is the best measured value in the subtree, handed up from the trials; before the first, the best predicted one.
-    Going left is to exploit, and wins ties; going right, to explore, is what the second term asks for.
+    v is the best measured value in the subtree, passed up from the trials; before the first, the best predicted one.
+    Going left exploits, and wins ties; the second term favours going right, to explore.
     """
     if not is_open[root.rows].any():
         return None
@@ -105,7 +105,7 @@ def select(root: Region, tried: Mapping[int, float], is_open: NDArray[np.bool_],
     while node.left is not None and node.right is not None:
         children = [child for child in (node.left, node.right) if is_open[child.rows].any()]
         visits = _visits(node, tried)
-        scores = [_worth(child, tried) + explore * _doubt(visits, _visits(child, tried)) for child in children]
+        scores = [_worth(child, tried) + explore * _exploration(visits, _visits(child, tried)) for child in children]
         node = children[int(np.argmax(scores))]
     return node
 
@@ -118,5 +118,5 @@ def _worth(node: Region, tried: Mapping[int, float]) -> float:
     return max((tried[int(row)] for row in node.rows if int(row) in tried), default=node.prior)
 
 
-def _doubt(visits: int, of_child: int) -> float:
+def _exploration(visits: int, of_child: int) -> float:
     return float(np.sqrt(2 * np.log1p(visits) / (1 + of_child)))

@@ -1,4 +1,4 @@
-"""HeterBO over ways to serve: the same search, a latency limit in the place of a deadline."""
+"""HeterBO for serving: the same search, with a latency limit in place of a deadline."""
 
 from dataclasses import dataclass, replace
 
@@ -16,7 +16,7 @@ from mlcd.trial.trial import FailureKind, History, Measurement, Suggestion, Tria
 Mask = NDArray[np.bool_]
 
 FAILED_SPEED_SHARE = 0.25
-"""A trial that ran out of memory counts as this share of the slowest speed: low enough to turn away from, and not so
+"""A trial that ran out of memory counts as this share of the slowest speed: low enough to avoid it, but not so
 low that one such trial bends the whole curve of a Gaussian process over ln speed. Unmeasured."""
 
 
@@ -25,35 +25,35 @@ DEFAULTS = HeterBOSettings(acquisition="net", price=False, gate=False)
 
 @dataclass(frozen=True, kw_only=True)
 class ServingHeterBO(HeterBO):
-    """HeterBO with its price and its gate off: what is chosen serves for long, and a trial takes a minute of that.
+    """HeterBO without price and gate: the choice serves for a long time, and a trial takes a minute of it.
 
-    It knows no other model. A latency limit L is to it what a deadline is in training, the longest a run may take: with
-    b items under way, b / speed <= L says that S requests take at most S L / b seconds. So improvement and keeping the
-    limit are judged together, by the one unknown speed; while nothing kept it, the likeliest to keep it is sought.
+    It uses no other model. A latency limit L acts like a deadline in training, the longest a run may take: with b items
+    in flight, b / speed <= L means that S requests take at most S L / b seconds. So improvement and the limit are
+    judged together, by one unknown speed. While nothing kept the limit, it tries what most probably keeps it.
     """
 
     settings: HeterBOSettings = DEFAULTS
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
-        """As HeterBO, over the trials as it can understand them."""
+        """As HeterBO, with out-of-memory failures as very slow trials."""
         allowed = replace(remaining, allowed=open_rows(problem, history, remaining))
         count = min(count, problem.max_trials - len(history.tried))
-        return super().suggest(problem, understood(problem, history), allowed, count) if count > 0 else ()
+        return super().suggest(problem, memory_failures_as_slow(problem, history), allowed, count) if count > 0 else ()
 
     def _start(self, problem: Problem, history: History, candidates: Mask, count: int) -> list[int]:
-        """The same types as for a training, each in the middle of its sizes: a small batch costs no less to try."""
+        """The same types as for a training, each at its middle sizes: a trial of a small batch costs no less."""
         rows = super()._start(problem, history, candidates, count)
         return [_in_the_middle(problem, candidates, row) for row in rows]
 
     def _log_longest(self, problem: Problem, remaining: Remaining) -> Floats:  # noqa: ARG002
-        """(N,) ln(S L / b); the budget and the deadline are for search and verification, and the ledger's affair."""
+        """(N,) ln(S L / b); budget and deadline limit search and verification, which the ledger handles."""
         if problem.goal.slo is None:
             return np.full(len(problem.space), np.inf)
         return np.asarray(np.log(problem.work_samples * problem.goal.slo.seconds / items(problem)))
 
 
 def _in_the_middle(problem: Problem, candidates: Mask, row: int) -> int:
-    """Of the row's type, the open row whose sizes are nearest to the middle of them, by their logarithms."""
+    """The open row of the same type whose sizes are nearest to the logarithmic middle."""
     encoding = problem.space.encoding
     alike = np.flatnonzero(candidates & (encoding.identity == encoding.identity[row]))
     sizes = encoding.counts[alike]
@@ -61,13 +61,13 @@ def _in_the_middle(problem: Problem, candidates: Mask, row: int) -> int:
     return int(alike[np.abs(sizes - middle).sum(axis=1).argmin()])
 
 
-def understood(problem: Problem, history: History) -> History:
-    """The trials as a model of speed may see them: running out of memory is very slow."""
+def memory_failures_as_slow(problem: Problem, history: History) -> History:
+    """The trials for a speed model: one that ran out of memory becomes a very slow measurement."""
     slowest = min((trial.samples_per_second for trial in history.measured), default=1.0)
-    return History(tuple(_understood(problem, trial, slowest * FAILED_SPEED_SHARE) for trial in history))
+    return History(tuple(_as_slow(problem, trial, slowest * FAILED_SPEED_SHARE) for trial in history))
 
 
-def _understood(problem: Problem, trial: Trial, speed: float) -> Trial:
+def _as_slow(problem: Problem, trial: Trial, speed: float) -> Trial:
     if isinstance(trial, Measurement) or trial.kind is not FailureKind.OUT_OF_MEMORY:
         return trial
     return Measurement(

@@ -21,7 +21,7 @@ class LatencyTable:
 
 
 def known_latency(known: Known, rows: Rows) -> LatencyTable:
-    """Of all known models; `rows` are the known configurations that tell of the problem's."""
+    """The latencies of all known models; `rows` are the known configurations that match the problem's."""
     return _known_latency(known, tuple(rows.tolist()))
 
 
@@ -42,12 +42,12 @@ def tried_latency(problem: Problem, history: History) -> tuple[Rows, Floats]:
 
 
 def latency_worth(problem: Problem, log_seconds: Floats) -> Floats:
-    """(N,) what serving with these latencies is worth to the goal, the latency limit left aside."""
+    """(N,) what serving with these latencies is worth to the goal, ignoring the latency limit."""
     seconds = 1.0 / np.maximum(held(problem.goal, items(problem) / np.exp(log_seconds)), 1e-300)
     return np.asarray(1.0 / problem.goal.values(seconds, seconds * problem.dollars_per_second))
 
 
 def items(problem: Problem) -> Floats:
-    """(N,) items that are under way at a time: the batch of every replica."""
+    """(N,) items in flight at a time: batch x replicas."""
     configs = [dict(config.values) for config in problem.space.configs]
     return np.array([float(c["batch"]) * float(c.get("replicas", 1)) for c in configs])

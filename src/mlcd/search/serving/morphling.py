@@ -1,4 +1,4 @@
-"""Morphling (Wang et al., SoCC 2021): a network that was meta-learned over known models, adapted by the trials."""
+"""Morphling (Wang et al., SoCC 2021): a network meta-learned over known models and adapted to the trials."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,24 +20,24 @@ from mlcd.space import Space
 from mlcd.trial.trial import History
 
 NETWORK_SEED = 0
-"""The network is trained once, offline: a search's own seed has no part in it."""
+"""The network is trained once, offline, independently of the search's seed."""
 
 VALUE_DEVIATION, LATENCY_DEVIATION = 0.25, 0.3
-"""What an adapted network is wrong by: of a share of the best; of ln latency, in its deviation over configurations.
+"""Errors of an adapted network: of a share of the best; of ln latency, in units of its deviation over configurations.
 Unmeasured."""
 RESIDUAL_LENGTH = 2.0
-"""How far a trial tells of others, in deviations of the knobs. Unmeasured."""
+"""Length scale over which a trial informs others, in deviations of the knobs. Unmeasured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Morphling(RankedStrategy):
     """Bayesian optimisation whose mean is a network, after `gradient_steps` gradient steps on the trials so far.
 
-    What the adapted network is still wrong by is a Gaussian process; the next trial has the largest mean + `explore` x
-    deviation.
+    The error of the adapted network is modelled by a Gaussian process; the next trial has the largest mean + `explore`
+    x deviation.
 
-    learns  value: the network's answer is what a configuration is worth as a share of the best, 0 where the latency
-            limit is broken; latency: it is ln latency, and the limit is applied to what it says
+    learns  value: the network predicts the worth of a configuration as a share of the best, 0 where the latency limit
+            is broken; latency: it predicts ln latency, and the limit is applied to the prediction
     """
 
     name: ClassVar[str] = "morphling"
@@ -52,11 +52,11 @@ class Morphling(RankedStrategy):
         at_least(0, rate=self.rate, explore=self.explore)
 
     def scores(self, problem: Problem, history: History) -> Floats:
-        """The adapted network's answer."""
+        """The adapted network's prediction plus `explore` deviations."""
         return self._by_latency(problem, history) if self.learns == "latency" else self._by_value(problem, history)
 
     def reason(self, problem: Problem, history: History) -> str:  # noqa: ARG002
-        """From the other models alone, or with its own trials."""
+        """Best by the known models alone, or after the trials."""
         if not history.tried:
             return f"best by a network that learnt from {len(self.tables.models)} known models"
         return f"best by a network adapted to {len(history.tried)} trials"
@@ -68,7 +68,7 @@ class Morphling(RankedStrategy):
         expected = net.predict()
         if not len(at):
             return expected
-        for _ in range(2):  # the unit of the values is not known before the network is adapted, nor the other way round
+        for _ in range(2):  # unit and adapted network depend on each other: iterate
             adapted = net.adapted(at, values / _unit(values, expected[at]), steps=self.gradient_steps, rate=self.rate)
             expected = adapted.predict()
         errors = values / _unit(values, expected[at]) - expected[at]
@@ -82,7 +82,7 @@ class Morphling(RankedStrategy):
         at, log_seconds = tried_latency(problem, history)
         values = (log_seconds - centre) / spread
         if len(at):
-            # The level first: how much work the model is shifts every answer alike.
+            # The level first: the work of the model shifts all predictions equally.
             shift = float((values - net.predict()[at]).mean())
             values = values - shift
             net = net.adapted(at, values, steps=self.gradient_steps, rate=self.rate)
@@ -98,7 +98,7 @@ class Morphling(RankedStrategy):
 
 
 def _unit(values: Floats, expected: Floats) -> float:
-    """What the values are to be divided by so that they fit what is expected best, within reason."""
+    """The divisor that makes the values fit the expected ones best, within limits."""
     largest = float(values.max())
     if largest <= 0:
         return 1.0

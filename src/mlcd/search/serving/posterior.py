@@ -1,4 +1,4 @@
-"""What falcon and falcon-transfer share: a belief about latency, trials that sharpen it, and a choice that heeds it."""
+"""The base class of falcon and falcon-transfer: a belief about latency, updated by trials, guides the choice."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mlcd.models.serving.gaussian import Belief
 from mlcd.problem import Problem
 from mlcd.search.serving.falcon_settings import BeliefSettings
-from mlcd.search.serving.serving_forecast import ServingForecast, outlook, seen
+from mlcd.search.serving.serving_forecast import ServingForecast, load_tests, outlook
 from mlcd.search.serving.table_informed import Need, TableInformedStrategy, open_rows
 from mlcd.trial.plan import Plan, Remaining, plans
 from mlcd.trial.trial import History, Suggestion
@@ -28,7 +28,7 @@ class ServingPrior:
 
     belief  of ln seconds of a batch
     fits    (N,) the probability that memory suffices
-    unseen  operators that were never measured, each with the one that stands for it
+    unseen  operators that were never measured, each with the one used in its place
     """
 
     belief: Belief
@@ -37,14 +37,14 @@ class ServingPrior:
 
     @property
     def caveat(self) -> str:
-        """Names what was never measured; nothing where all was."""
-        named = ", ".join(f"{name} (taken for {like})" for name, like in self.unseen.items())
+        """Names the operators that were never measured; empty if there are none."""
+        named = ", ".join(f"{name} (treated as {like})" for name, like in self.unseen.items())
         return f"; never measured before: {named}" if named else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PosteriorStrategy(TableInformedStrategy, ABC):
-    """Suggests by a belief about the latency of every configuration, which its trials sharpen."""
+    """Suggests by a belief about the latency of every configuration, updated after each trial."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"known", "target"})
     needs_operators: ClassVar[bool] = True
@@ -53,18 +53,18 @@ class PosteriorStrategy(TableInformedStrategy, ABC):
 
     @abstractmethod
     def prior(self, problem: Problem) -> ServingPrior:
-        """Worked out once for a problem."""
+        """The belief before the first trial. Called often; cache it for each problem."""
 
     @abstractmethod
     def pick(self, problem: Problem, history: History, worth: ServingForecast, candidates: Mask) -> tuple[int, str]:
-        """One of the candidates, of which there is at least one, and why it is worth a trial."""
+        """One of the candidates (there is at least one), and why it is worth a trial."""
 
     def paying(self, problem: Problem, worth: ServingForecast) -> Mask:  # noqa: ARG002
-        """(N,) whether a trial is worth more than it takes, given that something keeps the limits."""
+        """(N,) whether a trial is worth its price, given that something keeps the limits."""
         return np.asarray(worth.gain > self.settings.gain * worth.best)
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
-        """One after another, each as if those before it had come out as predicted."""
+        """One after another; each assumes that those before it go as predicted."""
         prior, is_open = self.prior(problem), open_rows(problem, history, remaining)
         rows: list[int] = []
         found = []
@@ -84,9 +84,9 @@ class PosteriorStrategy(TableInformedStrategy, ABC):
         return tuple(found)
 
     def recommend(self, problem: Problem, history: History, remaining: Remaining) -> Plan | None:
-        """The best that fits, as believed after all trials, discounted by the probability that it keeps the limits.
+        """The best that fits, by the belief after all trials, discounted by the probability that it keeps the limits.
 
-        One that kept them by a hair in a noisy trial gives way to one that keeps them for sure and is hardly worse.
+        One that barely kept them in a noisy trial loses to one that keeps them safely and is hardly worse.
         """
         fitting = [plan for plan in plans(problem, history) if remaining.fits(plan)]
         if not fitting:
@@ -96,22 +96,22 @@ class PosteriorStrategy(TableInformedStrategy, ABC):
         return min(fitting, key=lambda plan: believed[problem.space.index[plan.config]])
 
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
-        """By count, for want of anything open or likely, or by a small gain."""
+        """The trial limit, nothing open or likely, or a small gain."""
         if self.trials_left(problem, history) <= 0:
             return f"all {len(history.tried)} trials of {self.name} were made"
         if not open_rows(problem, history, remaining).any():
-            return "nothing is left that may be tried"
+            return "nothing more may be tried"
         if not any(trial.meets(problem.goal) for trial in history.measured):
-            return "nothing that is left is likely to keep the limits"
+            return "nothing that may still be tried is likely to keep the limits"
         return self.small_gain(problem)
 
     def small_gain(self, problem: Problem) -> str:  # noqa: ARG002
-        """The words for an end by a small gain."""
+        """The ending by a small gain."""
         return f"no trial is expected to save {self.settings.gain:.2%} of the best"
 
     def outlook(self, problem: Problem, history: History, pending: tuple[int, ...] = ()) -> ServingForecast:
-        """What each configuration may bring after the trials, had the pending ones come out as expected."""
-        prior, data = self.prior(problem), seen(problem, history)
+        """The forecast of each configuration after the trials, assuming that the pending ones go as expected."""
+        prior, data = self.prior(problem), load_tests(problem, history)
         mean, variance = prior.belief.given(data.rows, data.log_seconds, data.errors)
         if pending:
             rows = np.append(data.rows, pending).astype(np.intp)
@@ -119,5 +119,5 @@ class PosteriorStrategy(TableInformedStrategy, ABC):
             errors = np.append(data.errors, np.full(len(pending), problem.noise))
             mean, variance = prior.belief.given(rows, values, errors)
         fits = prior.fits.copy()
-        fits[data.rows] = 1.0  # it ran there
+        fits[data.rows] = 1.0  # these ran
         return outlook(problem, history, mean, variance, fits, waiting_deviation=self.settings.waiting_deviation)

@@ -1,4 +1,4 @@
-"""What the rivals share: a score for every configuration, and the best scored is tried next."""
+"""The base class of the rivals: every configuration has a score, and the best is tried next."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ from mlcd.trial.trial import History, Suggestion
 
 @dataclass(frozen=True, kw_only=True)
 class RankedStrategy(TableInformedStrategy, ABC):
-    """Tries the open configuration of the highest score; of equal ones, the first of the space."""
+    """Tries the open configuration with the highest score; of equal ones, the first in the space."""
 
     @abstractmethod
     def scores(self, problem: Problem, history: History) -> Floats:
-        """(N,) the more the better; -inf for what shall not be tried."""
+        """(N,) larger is better; -inf for what must not be tried."""
 
     @abstractmethod
     def reason(self, problem: Problem, history: History) -> str:
-        """Why the best scored is worth a trial, for the user."""
+        """Why the configuration with the best score is worth a trial, for the user."""
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
-        """The best scored of those that may be tried; several at once are the best few."""
+        """The `count` best scores among those that may be tried."""
         count = min(count, self.trials_left(problem, history))
         is_open = open_rows(problem, history, remaining)
         if count <= 0 or not is_open.any():
@@ -35,9 +35,9 @@ class RankedStrategy(TableInformedStrategy, ABC):
         return tuple(Suggestion(config=problem.space.configs[row], reason=reason) for row in rows)
 
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
-        """By count, or since nothing is left to try."""
+        """The trial limit, or nothing more to try."""
         if self.trials_left(problem, history) <= 0:
             return f"all {len(history.tried)} trials of {self.name} were made"
         if not open_rows(problem, history, remaining).any():
-            return "nothing is left that may be tried"
-        return "nothing that is left is expected to keep the limits"
+            return "nothing more may be tried"
+        return "nothing that may still be tried is expected to keep the limits"

@@ -1,4 +1,4 @@
-"""What a configuration is worth to the goal, by what is believed of its latency."""
+"""What a configuration is worth to the goal, by the belief about its latency."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,8 +20,8 @@ DEFAULTS = BeliefSettings()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Seen:
-    """The load tests so far as a model of latency wants them: ln seconds of a batch = ln(items / measured rate)."""
+class LoadTests:
+    """The load tests so far, as input of a latency model: ln seconds of a batch = ln(items / measured rate)."""
 
     rows: NDArray[np.intp]
     log_seconds: Floats
@@ -32,11 +32,11 @@ class Seen:
 class ServingForecast:
     """What each configuration may bring, all (N,).
 
-    log_value  ln of the goal's value of a million requests, smaller is better, were the limits kept
+    log_value  ln of the goal's value of a million requests, smaller is better, if the limits are kept
     keeps      the probability that the latency limit, the rate and the memory are kept
     gain       the expected saving against the best so far, in the goal's unit; while nothing keeps the limits yet, in
-               proportion to what is served for a unit, times the probability that the limits are kept
-    best       the best of those that kept the limits, as believed; before there is one, what stands for it
+               proportion to requests served per unit, times the probability that the limits are kept
+    best       the best posterior value that kept the limits; before there is one, a stand-in
     """
 
     log_value: Floats
@@ -47,12 +47,12 @@ class ServingForecast:
 
     @property
     def likely(self) -> Floats:
-        """Predicted value, larger is better, in parts of the best that is predicted: exp(-log_value) x keeps."""
+        """Predicted value as a share of the best predicted, larger is better: exp(-log_value) x keeps."""
         worth = np.exp(self.log_value.min() - self.log_value) * self.keeps
         return np.asarray(worth / max(float(worth.max()), 1e-300))
 
     def is_hopeless(self, is_open: NDArray[np.bool_], least_probability: float) -> bool:
-        """Whether nothing kept the limits, and nothing that is open does with `least_probability`."""
+        """Whether nothing kept the limits, and nothing open does so with at least `least_probability`."""
         return not self.has_incumbent and float(self.keeps[is_open].max(initial=0.0)) < least_probability
 
 
@@ -67,27 +67,27 @@ def _items(space: ById[Space]) -> Floats:
     return np.array([float(values["batch"]) * float(values.get("replicas", 1)) for values in found])
 
 
-def seen(problem: Problem, history: History) -> Seen:
-    """Every trial that gave a rate, also one that broke the limit: it still teaches its latency."""
+def load_tests(problem: Problem, history: History) -> LoadTests:
+    """Every trial that measured a rate, even if it broke the limit: its latency is still informative."""
     measured = history.measured
     rows = np.array([problem.space.index[trial.config] for trial in measured], dtype=np.intp)
     rates = np.array([trial.samples_per_second for trial in measured])
     errors = np.array([trial.relative_error for trial in measured])
-    return Seen(rows=rows, log_seconds=np.log(items_of(problem.space)[rows] / rates), errors=errors)
+    return LoadTests(rows=rows, log_seconds=np.log(items_of(problem.space)[rows] / rates), errors=errors)
 
 
 def latency_bound(problem: Problem, history: History) -> float:
-    """ln of the most seconds that a full batch may take for the latency limit to be kept; infinite without a limit.
+    """ln of the most seconds that a full batch may take under the latency limit; infinite without a limit.
 
     At first the limit itself, as in a closed loop. A load test that kept the limit with a slower full batch (the server
-    did not wait for batches to fill) raises it, one that broke it with a quicker one (requests waited) lowers it; where
-    they contradict each other, it lies between.
+    did not wait for batches to fill) raises it; one that broke it with a faster full batch (requests waited) lowers it.
+    If they contradict each other, it lies between.
     """
     slo = problem.goal.slo
     if slo is None:
         return np.inf
     bound = float(np.log(slo.seconds))
-    log_seconds = seen(problem, history).log_seconds
+    log_seconds = load_tests(problem, history).log_seconds
     kept = np.array([trial.load is not None and trial.load.meets(slo) for trial in history.measured], dtype=bool)
     highest = float(log_seconds[kept].max(initial=bound))
     lowest = float(log_seconds[~kept].min(initial=bound))
@@ -105,12 +105,12 @@ def outlook(
     *,
     waiting_deviation: float = DEFAULTS.waiting_deviation,
 ) -> ServingForecast:
-    """What each configuration may bring when ln seconds of a batch ~ N(log_seconds, variance).
+    """The forecast of each configuration if ln seconds of a batch ~ N(log_seconds, variance).
 
     `fits` is the probability that its memory suffices. V = f x S / min(items / seconds, rate), f = the goal's scale.
-    The limit and the rate bound the same unknown: seconds <= min(latency_bound, items / rate); the expected saving is
-    taken over what keeps the bound. How long requests wait beyond a batch, a p95 or p99 says and a p50 does not: there
-    the bound itself is in doubt, by `waiting_deviation`.
+    The limit and the rate bound the same unknown: seconds <= min(latency_bound, items / rate); the expected saving
+    counts only outcomes within the bound. A p95 or p99 limit includes waiting beyond the batch, unlike a p50: then the
+    bound itself is uncertain, with `waiting_deviation`.
     """
     items = items_of(problem.space)
     scale = np.log(problem.goal.scale(problem.dollars_per_second)) + np.log(problem.work_samples)
@@ -123,7 +123,7 @@ def outlook(
     keeps = np.where(np.isinf(bound), 1.0, ndtr((bound - log_seconds) / deviation)) * fits
     log_value = scale + log_seconds - np.log(items) if rate is None else scale - np.log(rate)
     kept = [problem.space.index[trial.config] for trial in history.measured if trial.meets(problem.goal)]
-    # As believed, not as measured: of many noisy measurements the best is a lucky one.
+    # The posterior mean, not the measurement: the best of many noisy values is partly luck.
     least = float(np.exp(log_value[kept].min())) if kept else None
     best = least if least is not None else _stand_in(log_value, keeps)
     if least is None:
@@ -140,6 +140,6 @@ def outlook(
 
 
 def _stand_in(log_value: Floats, keeps: Floats) -> float:
-    """Before anything fits: the worst of what probably keeps the limits, so that every one that does is a gain."""
+    """Before anything fits: the worst value that probably keeps the limits, so that every one that does is a gain."""
     probable = keeps >= min(0.5, float(keeps.max()))
     return float(np.exp(log_value[probable].max()))

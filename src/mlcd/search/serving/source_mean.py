@@ -1,4 +1,4 @@
-"""Rank configurations by what they are worth to the known models on average: no model of anything, no learning."""
+"""Ranks configurations by their average worth to the known models, without any model or learning."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,18 +16,18 @@ from mlcd.trial.trial import History
 class SourceMean(RankedStrategy):
     """score(c) = mean over known models m of worth(m, c) / max worth(m, .), with 0 where m breaks the latency limit.
 
-    The order is fixed before the first trial; trials only decide which of the tried is best. Whoever searches and is no
+    The order is fixed before the first trial; trials only decide which tried configuration is best. A search that is no
     better than this has learnt nothing.
     """
 
     name: ClassVar[str] = "source-mean"
 
     def scores(self, problem: Problem, history: History) -> Floats:  # noqa: ARG002
-        """The average, the same whatever the trials bring."""
+        """The average, independent of the trials."""
         return column_means(known_worth(problem, self.tables, self.rows(problem)))
 
     def reason(self, problem: Problem, history: History) -> str:  # noqa: ARG002
-        """The average it has."""
+        """Best on average."""
         return f"best on average for {len(self.tables.models)} known models, of those not tried yet"
 
 

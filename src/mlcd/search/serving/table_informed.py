@@ -1,4 +1,4 @@
-"""What strategies share that know how other models were served."""
+"""The base class of strategies that know how other models were served."""
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -22,18 +22,18 @@ Need = Literal["known", "target"]
 Frozen = TypeVar("Frozen")
 
 MORE_MEMORY = ("batch", "replicas")
-"""Knobs of which more takes more memory, everything else alike."""
-LESS_ROOM = ("share", "sms", "memory", "memory_gib", "gpu_memory")
-"""Knobs of which less leaves less memory, everything else alike."""
+"""Knobs whose larger values need more memory, all else equal."""
+LESS_MEMORY = ("share", "sms", "memory", "memory_gib", "gpu_memory")
+"""Knobs whose smaller values leave less memory, all else equal."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableInformedStrategy(MeasuredStrategy):
-    """A strategy that is given tables of other models, and perhaps the operators of the model to be served.
+    """A strategy that is given tables of other models, and perhaps the operators of the model to serve.
 
-    `known` and `target` are no options: whoever makes the strategy passes them (`registry.strategy(text, known=,
-    target=)`). `needs` names those without which it cannot work; `needs_operators` says that tables without operators
-    do not do. Makes `steps` trials at most; 0 leaves that to the problem.
+    `known` and `target` are not options: the caller passes them (`registry.strategy(text, known=, target=)`). `needs`
+    names those that the strategy requires; `needs_operators` means that the tables must include operators. Makes at
+    most `steps` trials; 0 uses the problem's limit.
     """
 
     given: ClassVar[tuple[Need, ...]] = ("known", "target")
@@ -49,20 +49,20 @@ class TableInformedStrategy(MeasuredStrategy):
 
     @cached_property
     def tables(self) -> Known:
-        """What is known. Raises ValueError where the strategy was made without."""
+        """The tables. Raises ValueError if the strategy was created without them."""
         if self.known is None:
-            raise ValueError(f"{self.name} was made without tables of other models")
+            raise ValueError(f"{self.name} was created without tables of other models")
         return self.known
 
     @cached_property
     def model(self) -> TargetModel:
-        """The model to be served. Raises ValueError where the strategy was made without."""
+        """The model to serve. Raises ValueError if the strategy was created without it."""
         if self.target is None:
-            raise ValueError(f"{self.name} was made without the model's operators")
+            raise ValueError(f"{self.name} was created without the model's operators")
         return self.target
 
     def rows(self, problem: Problem) -> NDArray[np.intp]:
-        """(N,) for every configuration of the problem, the row of `known.configs` that tells of it."""
+        """(N,) for every configuration of the problem, the matching row of `known.configs`."""
         return known_rows(self.tables, problem.space)
 
     def trials_left(self, problem: Problem, history: History) -> int:
@@ -71,10 +71,10 @@ class TableInformedStrategy(MeasuredStrategy):
 
 
 def open_rows(problem: Problem, history: History, remaining: Remaining) -> Mask:
-    """(N,) allowed by the ledger, not tried yet, and not ruled out by a failure.
+    """(N,) whether each configuration is allowed by the ledger, untried, and not ruled out by a failure.
 
-    Out of memory rules out what needs no less and has no more: configurations that differ only in MORE_MEMORY knobs
-    that are as large or larger, and LESS_ROOM knobs that are as small or smaller.
+    Running out of memory rules out every configuration that needs as much and has no more: MORE_MEMORY knobs at least
+    as large, LESS_MEMORY knobs at most as large, and all other knobs equal.
     """
     mask = remaining.allowed.copy()
     for config in history.tried:
@@ -106,10 +106,10 @@ class ById(Generic[Frozen]):
 
 @lru_cache(maxsize=8)
 def _ranks(space: ById[Space]) -> tuple[Ranks, Ranks, Ranks]:
-    """(N, .) each: the places of MORE_MEMORY and of LESS_ROOM knobs in their order, and of all others."""
+    """(N, .) each: the ranks of MORE_MEMORY knobs, of LESS_MEMORY knobs, and of all others."""
     columns: tuple[list[list[int]], list[list[int]], list[list[int]]] = ([], [], [])
     for knob in space.value.knobs:
-        which = 2 if knob.is_choice else 0 if knob.name in MORE_MEMORY else 1 if knob.name in LESS_ROOM else 2
+        which = 2 if knob.is_choice else 0 if knob.name in MORE_MEMORY else 1 if knob.name in LESS_MEMORY else 2
         order = list(knob.values) if knob.is_choice else sorted(knob.values, key=float)
         place = {value: at for at, value in enumerate(order)}
         columns[which].append([place[config[knob.name]] for config in space.value.configs])
@@ -119,7 +119,7 @@ def _ranks(space: ById[Space]) -> tuple[Ranks, Ranks, Ranks]:
 
 
 def known_rows(known: Known, space: Space) -> NDArray[np.intp]:
-    """(N,) for every configuration of the space, the row of `known.configs` that tells of it."""
+    """(N,) for every configuration of the space, the matching row of `known.configs`."""
     return _matching(known, ById(space))
 
 

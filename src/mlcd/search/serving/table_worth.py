@@ -1,4 +1,4 @@
-"""What a way of serving is worth to the goal: of a trial, and of every known model in every configuration."""
+"""What a configuration is worth to the goal: for a trial, and for every known model."""
 
 from functools import lru_cache
 
@@ -17,7 +17,7 @@ Rows = NDArray[np.intp]
 
 
 def trial_worth(problem: Problem, trial: Trial) -> float:
-    """1 / the goal's value of a million requests (requests per dollar, but for a factor, where cost is minimised).
+    """1 / the goal's value of a million requests (if cost is minimised: requests per dollar, up to a factor).
 
     0 for a failure, for a trial that broke the latency limit, and for one that did not hold the rate.
     """
@@ -27,17 +27,17 @@ def trial_worth(problem: Problem, trial: Trial) -> float:
 
 
 def tried_worth(problem: Problem, history: History) -> tuple[Rows, Floats]:
-    """(n,) the rows that were tried and what each is worth, by its last trial."""
+    """(n,) the tried rows and the worth of each by its last trial."""
     last = {problem.space.index[trial.config]: trial_worth(problem, trial) for trial in history}
     return np.array(list(last), dtype=np.intp), np.array(list(last.values()), dtype=np.float64)
 
 
 def known_worth(problem: Problem, known: Known, rows: Rows) -> Floats:
-    """(models, N) the same of known models in the problem's configurations, each as a share of its best.
+    """(models, N) the same for known models in the problem's configurations, as a share of each model's best.
 
-    `rows` are the known configurations that tell of the problem's. nan where it was not measured; a model that nothing
-    serves within the limits is left out. Where that leaves none, the least latency over a latency is what it is worth:
-    the quickest answer is the likeliest to keep a limit.
+    `rows` are the known configurations that match the problem's. nan where nothing was measured. A model that no
+    configuration serves within the limits is left out. If no model remains, the worth is the lowest latency over the
+    latency: the fastest answer is the most likely to keep a limit.
     """
     return _known_worth(ById(problem), known, tuple(rows.tolist()))
 
@@ -63,5 +63,5 @@ def _worth(problem: Problem, known: Known, model: KnownModel, rows: Rows) -> Flo
 
 
 def held(goal: Goal, speed: Floats) -> Floats:
-    """What of a speed counts: nothing short of the rate that must be held, and no more than it."""
+    """The part of a speed that counts: 0 below the required rate, and the required rate above it."""
     return speed if goal.rate is None else np.where(speed >= goal.rate, goal.rate, 0.0)

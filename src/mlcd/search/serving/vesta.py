@@ -1,4 +1,4 @@
-"""Vesta (Wu et al., ICPP 2021), as a factorisation: what is known of other models, completed for the new one."""
+"""Vesta (Wu et al., ICPP 2021), as a factorisation: the table of known models, completed for the new one."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,10 +20,10 @@ from mlcd.trial.trial import History
 
 @dataclass(frozen=True, kw_only=True)
 class Vesta(RankedStrategy):
-    """The table models x configurations is taken as `rank` directions; the trials say how much of each the model has.
+    """Factorises the table models x configurations into `rank` directions; trials fit the new model's share of each.
 
-    learns  value: the table holds what each cell is worth, 0 where the latency limit is broken, and a trial that breaks
-            it is a cell of 0; latency: it holds ln latency, and the limit is applied to what is predicted
+    learns  value: the table holds the worth of each cell, 0 where the latency limit is broken, by a trial as well;
+            latency: it holds ln latency, and the limit is applied to the prediction
     """
 
     name: ClassVar[str] = "vesta"
@@ -37,7 +37,7 @@ class Vesta(RankedStrategy):
         at_least(0, explore=self.explore)
 
     def scores(self, problem: Problem, history: History) -> Floats:
-        """What each cell of the new row is expected to be worth."""
+        """The expected worth of each cell of the new row."""
         if self.learns == "latency":
             return self._by_latency(problem, history)
         factors = _value_factors(ById(problem), self.tables, tuple(self.rows(problem).tolist()), self.rank)
@@ -57,7 +57,7 @@ class Vesta(RankedStrategy):
         return latency_worth(problem, mean) * keeps * table.ran
 
     def reason(self, problem: Problem, history: History) -> str:  # noqa: ARG002
-        """From the other models alone, or with its own trials."""
+        """Best by the known models alone, or after the trials."""
         if not history.tried:
             return f"best on average for {len(self.tables.models)} known models"
         return f"best by {self.rank} directions that known models differ in, fitted to {len(history.tried)} trials"
@@ -75,7 +75,7 @@ def _latency_factors(known: Known, rows: tuple[int, ...], rank: int) -> Factors:
 
 
 def with_level(log_seconds: Floats, rank: int) -> Factors:
-    """Factors of rows that also differ in a level of their own: how much work the model is, over all configurations."""
+    """Factors with an extra direction for each row's own level: the model's work over all configurations."""
     level = np.nanmean(log_seconds, axis=1, keepdims=True)
     shape = factorise(log_seconds - level, rank)
     loadings = np.hstack([shape.loadings, np.full((log_seconds.shape[1], 1), 2.0 * float(level.std()) + 0.5)])
