@@ -201,7 +201,7 @@ def judge(run: SearchRun, number: int, world: World) -> Outcome:
         budget_share=usd_share,
         deadline_share=seconds_share,
         trials=len(run.trials),
-        margin=final.seconds / choice.worst_seconds if final and choice else None,
+        margin=float(final.seconds / choice.worst_seconds) if final and choice else None,
     )
 
 

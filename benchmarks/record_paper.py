@@ -36,10 +36,10 @@ def sources() -> str:
     return f"{git('rev-parse', '--short', 'HEAD') or 'unknown'}{' with changes' if changed else ''}"
 
 
-def record(seeds: int, other_seeds: int) -> dict[str, Any]:
+def record(seeds: int, other_seeds: int, jobs: int) -> dict[str, Any]:
     others = [name for name in FIGURES if name not in MORE_SEEDS]
     groups = [(list(MORE_SEEDS), seeds), (others, other_seeds)]
-    found = {name: run_figures([name], Settings(seeds=n, jobs=-1)) for names, n in groups for name in names}
+    found = {name: run_figures([name], Settings(seeds=n, jobs=jobs)) for names, n in groups for name in names}
     return {
         "version": __version__,
         "sources": sources(),
@@ -77,10 +77,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=200, help="of Figs. 9, 10, 11 and 15")
     parser.add_argument("--other-seeds", type=int, default=20)
+    parser.add_argument("--jobs", type=int, default=-1, help="processes; -1 is one a core")
     parser.add_argument("--table", type=Path, help="only write docs/paper.md's table, from this result")
     arguments = parser.parse_args()
     if arguments.table is None:
-        result = record(arguments.seeds, arguments.other_seeds)
+        result = record(arguments.seeds, arguments.other_seeds, arguments.jobs)
         file = ROOT / "benchmarks" / "results" / f"paper-{result['date']}.json"
         file.parent.mkdir(exist_ok=True)
         file.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

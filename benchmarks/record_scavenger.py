@@ -162,9 +162,10 @@ def lengths_table(found: Sequence[dict[str, Any]]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=Path, required=True)
+    parser.add_argument("--jobs", type=int, default=-1, help="processes; -1 is one a core")
     arguments = parser.parse_args()
     truths = load_truths(arguments.tables)
-    runs = product.score(truths, jobs=-1)
+    runs = product.score(truths, jobs=arguments.jobs)
     rows = score(truths, modes=(*MODES, *EXTRA_MODES))
     changes, known = ablations(truths), [best(truth) for truth in truths.values()]
     pictures = scavenger.figures(tuple(PAPER_JOBS))

@@ -33,20 +33,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", type=Path)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=-1, help="processes; -1 is one a core")
     arguments = parser.parse_args()
     date = datetime.now(UTC).date().isoformat()
-    _record_scout(arguments.tables, arguments.seeds, date)
-    _record_sim(arguments.seeds, date)
+    _record_scout(arguments.tables, arguments.seeds, arguments.jobs, date)
+    _record_sim(arguments.seeds, arguments.jobs, date)
 
 
-def _record_scout(tables: Path, seeds: int, date: str) -> None:
+def _record_scout(tables: Path, seeds: int, jobs: int, date: str) -> None:
     records = []
     lines = ["| goal | strategy | ratio (95%) | if done | broken | unfinished | trials | ratio, held out |"]
     lines.append("|---|---|---|---|---|---|---|---|")
     for goal, parallel, strategies in CASES:
         whole, held_out = _summaries(
             TrainComparison(
-                strategies=strategies, goal=goal, hours=(6.0,), seeds=seeds, tables=tables, parallel=parallel, jobs=-1
+                strategies=strategies, goal=goal, hours=(6.0,), seeds=seeds, tables=tables, parallel=parallel, jobs=jobs
             )
         )
         at_once = f" --parallel {parallel}" if parallel > 1 else ""
@@ -61,11 +62,11 @@ def _record_scout(tables: Path, seeds: int, date: str) -> None:
     page.write_text(_between(page.read_text(encoding="utf-8"), BEGIN, END, "\n".join(table)), encoding="utf-8")
 
 
-def _record_sim(seeds: int, date: str) -> None:
+def _record_sim(seeds: int, jobs: int, date: str) -> None:
     records = []
     lines: dict[str, list[str]] = {name: [] for name in SIX}
     for goal in GoalKind:
-        whole = summarise(compare(TrainComparison(strategies=SIX, goal=goal, hours=(6.0,), seeds=seeds, jobs=-1)))
+        whole = summarise(compare(TrainComparison(strategies=SIX, goal=goal, hours=(6.0,), seeds=seeds, jobs=jobs)))
         command = f"mlcd bench train --sim --strategies {','.join(SIX)} --goal {goal} --hours 6 --seeds {seeds} -o json"
         records.append(_kept(command, whole, []))  # no job of the simulator was held out
         for s in whole:
