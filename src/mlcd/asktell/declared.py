@@ -107,8 +107,8 @@ def declared_strategy(text: str | None, *, seed: int, problem: Problem, objectiv
 
 
 def default_strategy(problem: Problem, objective: SearchObjective) -> str:
-    """HeterBO for throughput, of which it knows much beforehand, where the space is not too large for it."""
-    return "bayesian" if objective.is_own_number or not _is_small(problem) else "heterbo"
+    """HeterBO for throughput, which it models, unless the space is too large for it; else bayesian."""
+    return "bayesian" if objective.is_custom_value or not _is_small(problem) else "heterbo"
 
 
 def _is_small(problem: Problem) -> bool:

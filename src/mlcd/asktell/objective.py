@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mlcd.errors import BadInput, SpecError, nearest
-from mlcd.goal import Objective
+from mlcd.goal import Objective as GoalObjective
 from mlcd.space import Config
 from mlcd.trial.trial import Learned, Measurement
 
@@ -14,7 +14,7 @@ LARGEST_VALUE = 1e100
 
 
 class SearchObjective(StrEnum):
-    """`maximize` and `minimize` are of the caller's own number, the others of known work."""
+    """`maximize` and `minimize` are for a custom value of the caller, the others for known work."""
 
     MAXIMIZE = "maximize"
     MINIMIZE = "minimize"
@@ -23,18 +23,18 @@ class SearchObjective(StrEnum):
     KNEE = "knee"
 
     @property
-    def is_own_number(self) -> bool:
-        """Whether trials are told with `value=`."""
+    def is_custom_value(self) -> bool:
+        """Whether trials report `value=`."""
         return self in (SearchObjective.MAXIMIZE, SearchObjective.MINIMIZE)
 
     @property
-    def goal(self) -> Objective:
-        """What a goal has in its place; of an own number, time, which nothing depends on."""
-        return Objective.TIME if self.is_own_number else Objective(str(self))
+    def goal(self) -> GoalObjective:
+        """The matching objective of a goal; for a custom value TIME, which then has no effect."""
+        return GoalObjective.TIME if self.is_custom_value else GoalObjective(str(self))
 
     @classmethod
     def of(cls, given: object) -> "SearchObjective":
-        """By its name. Raises SpecError."""
+        """The objective called `given`. Raises SpecError."""
         known = [str(each) for each in cls]
         if not isinstance(given, str) or given not in known:
             raise SpecError(
@@ -66,7 +66,7 @@ class CustomValue:
     score: float
 
     @classmethod
-    def of(cls, objective: SearchObjective, value: float) -> "Told":
+    def of(cls, objective: SearchObjective, value: float) -> "CustomValue":
         """Raises BadInput for a value that is not finite, or too large."""
         if not abs(value) <= LARGEST_VALUE:
             raise BadInput(
@@ -87,6 +87,6 @@ class CustomValue:
 
 
 def value_of(objective: SearchObjective, trial: Measurement) -> float:
-    """The number that was told of a trial."""
+    """The value that was reported for a trial."""
     score = trial.learned[-1].metric
     return score if objective is SearchObjective.MAXIMIZE else -score

@@ -13,7 +13,7 @@ Row = Mapping[str, object]
 
 
 def rows_of(run: SearchRun, objective: SearchObjective | None, *, counts_money: bool) -> list[Row]:
-    """A row a trial, in the order they were asked. A column that a trial has no number for is None.
+    """A row per trial, in the order they were asked. Missing numbers are None.
 
     state  measured, open, or the kind of its failure
     """
@@ -37,8 +37,8 @@ def _row(step: Step, objective: SearchObjective | None, *, counts_money: bool) -
     return row
 
 
-def words_of(run: SearchRun, objective: SearchObjective | None, best: tuple[Config, float | None] | None) -> str:
-    """What is searched, how far it is, and the best so far, in a line."""
+def summary_of(run: SearchRun, objective: SearchObjective | None, best: tuple[Config, float | None] | None) -> str:
+    """What is searched, how far the search is, and the best so far, in one line."""
     problem = run.problem
     knobs = ", ".join(knob.name for knob in problem.space.knobs)
     sought = objective if objective is not None and objective.is_custom_value else problem.goal

@@ -161,7 +161,7 @@ class Training:
                 self.situation.tell(Warned(text=text))
             return
         share = (run.reached_samples + watch.last.samples) / run.problem.work_samples
-        if share < STRANGE_SHARE:
+        if share < LEAST_DONE_SHARE:
             text = f"the job ended well after {share:.0%} of the work its file names: check job.samples"
             self.situation.tell(Warned(text=text))
 
