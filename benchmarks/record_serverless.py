@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mlcd.bench.serverless.compare import (
-    RIVALS,
+    DEFAULT_SCHEDULERS,
     ServerlessComparison,
     ServerlessRow,
     Versus,
@@ -200,7 +200,7 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, help="a folder with paper.json, unseen.json, flat.json: what was printed")
     arguments = parser.parse_args()
     seeds, other, flat_seeds = arguments.seeds, arguments.unseen_seeds, arguments.flat_seeds
-    known, unknown = (*RIVALS, "mpc-first", "oracle-whole"), (*RIVALS, "mpc-again", "oracle-whole")
+    known, unknown = (*DEFAULT_SCHEDULERS, "mpc-first", "oracle-whole"), (*DEFAULT_SCHEDULERS, "mpc-again", "oracle-whole")
     jobs, unseen_names = arguments.jobs, workload_names("unseen")
     wanted = {
         "paper": ServerlessComparison(budgets=BUDGETS, seeds=seeds, schedulers=known, jobs=jobs),
