@@ -200,7 +200,8 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, help="a folder with paper.json, unseen.json, flat.json: what was printed")
     arguments = parser.parse_args()
     seeds, other, flat_seeds = arguments.seeds, arguments.unseen_seeds, arguments.flat_seeds
-    known, unknown = (*DEFAULT_SCHEDULERS, "mpc-first", "oracle-whole"), (*DEFAULT_SCHEDULERS, "mpc-again", "oracle-whole")
+    known = (*DEFAULT_SCHEDULERS, "mpc-first", "oracle-whole")
+    unknown = (*DEFAULT_SCHEDULERS, "mpc-again", "oracle-whole")
     jobs, unseen_names = arguments.jobs, workload_names("unseen")
     wanted = {
         "paper": ServerlessComparison(budgets=BUDGETS, seeds=seeds, schedulers=known, jobs=jobs),
