@@ -349,7 +349,7 @@ class Search(Generic[B]):
         """
         config = self._config("tell", config)
         taken = self._seconds("tell", seconds)
-        told: CustomValue | None = None
+        custom: CustomValue | None = None
         if self._objective is not None and self._objective.is_custom_value:
             hint = f"only for throughput; with objective {self._objective} give value"
             _refuse_given(
@@ -359,8 +359,8 @@ class Search(Generic[B]):
                 startup_seconds=startup_seconds,
                 relative_error=relative_error,
             )
-            told = CustomValue.of(self._objective, number("tell", "value", value))
-            speed, startup, error = told.speed, 0.0, 0.0
+            custom = CustomValue.of(self._objective, number("tell", "value", value))
+            speed, startup, error = custom.speed, 0.0, 0.0
         else:
             _refuse_given("only for objective maximize or minimize; give samples_per_second", "tell: ", value=value)
             speed = number("tell", "samples_per_second", samples_per_second)
@@ -377,7 +377,7 @@ class Search(Generic[B]):
                     startup_seconds=startup,
                     seconds=taken,
                     usd=self._charge("tell", config, taken, usd),
-                    learned=told.learned if told is not None else (),
+                    learned=custom.learned if custom is not None else (),
                 )
             )
 
@@ -511,9 +511,9 @@ class Search(Generic[B]):
         check_trial(trial)
         asked = next((step for step in self._run.in_flight if step.config == trial.config), None)
         if asked is None:  # it was not asked for, but it was paid
-            told = Authorisation(choice=trial.config, attempt=trial.attempt, usd=trial.usd, seconds=trial.seconds)
+            paid = Authorisation(choice=trial.config, attempt=trial.attempt, usd=trial.usd, seconds=trial.seconds)
             price = self.problem.price(trial.config)
-            asked = self._step(Request(role=Role.TRIAL, authorisation=told, reason="not asked for", usd_per_hour=price))
+            asked = self._step(Request(role=Role.TRIAL, authorisation=paid, reason="not asked for", usd_per_hour=price))
             self._run = self._run.with_started([asked])
         self._run = self._run.with_ended(asked.number, trial)
 

@@ -109,12 +109,12 @@ def _check_seconds(name: str, seconds: float) -> None:
 def write(path: str | os.PathLike[str], state: State) -> Path:
     """Writes the file atomically and returns its path. Raises OSError, and BadInput if `path` is not a path."""
     file = Path(check_path("path", path))
-    beside = file.with_name(f".{file.name}.{os.getpid()}.part")
+    partial = file.with_name(f".{file.name}.{os.getpid()}.part")
     try:
-        beside.write_text(encode(state) + "\n", encoding="utf-8")
-        beside.replace(file)
+        partial.write_text(encode(state) + "\n", encoding="utf-8")
+        partial.replace(file)
     finally:
-        beside.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
     return file
 
 
