@@ -117,8 +117,10 @@ def test_a_choice_that_was_not_measured_has_no_bound() -> None:
         ("lost", "  training died with mlcd            20 min    $4.20\n  run "),
         (
             "given-up",
-            "Nothing measured fits the limits that remain after 12 trials and 1 training that did not finish; no"
-            " training was finished.",
+            (
+                "Nothing measured fits the limits that remain after 12 trials and 1 training that did not finish; no"
+                " training was finished."
+            ),
         ),
         ("all-failed", "Every trial failed (4 of 4)"),
         ("interrupted", "Continue with: mlcd resume resnet-cifar10-7f3a9c"),
