@@ -50,7 +50,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def left_running(home: Path) -> list[int]:
-    """Living processes that bear the name of a lease under this home."""
+    """Running processes named after a lease under this home."""
     leases = {path.parent.name for path in home.glob("work/*/leases/*/lease.json")}
     return [pid for lease, pids in processes.all_tagged().items() if lease in leases for pid in pids]
 
