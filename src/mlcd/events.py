@@ -19,7 +19,7 @@ class StepStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepEnded:
-    """A step is paid and stored; `incumbent` is the best measured configuration that fits now, where there is one."""
+    """A step is paid and stored; `incumbent` is the best measured configuration that fits now, or None."""
 
     step: Step
     incumbent: Plan | None
@@ -46,7 +46,7 @@ class RunProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warned:
-    """Something the user should know now: a limit is in danger, a job does not do what its file says."""
+    """Something the user should know now: a limit is at risk, or a job does not do what its file says."""
 
     text: str
 

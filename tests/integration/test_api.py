@@ -1,4 +1,4 @@
-"""mlcd from Python: jobs in every form, results, and ask/tell that never goes beyond the ledger."""
+"""mlcd from Python: jobs in every form, results, and ask/tell that never exceeds the limits."""
 
 import json
 import random

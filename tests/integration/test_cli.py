@@ -301,7 +301,7 @@ def test_every_trial_failing_is_6(mlcd: Mlcd, folder: Path) -> None:
     assert "Every trial failed" in answer.out
 
 
-# ---- leave to spend
+# ---- permission to spend
 
 
 CHARGED = """

@@ -29,7 +29,7 @@ pytestmark = [
 ]
 
 MLCD = (sys.executable, "-c", "from mlcd.cli.main import main; main()")
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 JOB = """\
 name: tiny
 model: tiny.onnx
@@ -50,7 +50,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def left_running(home: Path) -> list[int]:
-    """Living processes that bear the name of a lease under this home."""
+    """Running processes named after a lease under this home."""
     leases = {path.parent.name for path in home.glob("work/*/leases/*/lease.json")}
     return [pid for lease, pids in processes.all_tagged().items() if lease in leases for pid in pids]
 
@@ -123,7 +123,7 @@ def test_the_server_ends_when_its_keeper_is_killed(home: Path, tmp_path: Path) -
         keeper = json.loads(lease.read_text())["agents"][0][0]
         os.kill(keeper, signal.SIGKILL)
         _wait(lambda: keeper not in left_running(home))
-        assert run.wait(PATIENCE_SECONDS) == 6  # the only trial failed
+        assert run.wait(TIMEOUT_SECONDS) == 6  # the only trial failed
 
 
 def test_deploys_and_goes_down(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,7 +205,7 @@ def test_a_dry_run_starts_nothing(home: Path, tmp_path: Path, capsys: pytest.Cap
 
 
 def _wait(is_so: Any) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
+    until = time.monotonic() + TIMEOUT_SECONDS
     while not is_so():
         assert time.monotonic() < until
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""What commands write to a terminal: it fits, its colours can be chosen, and one line tells what runs now."""
+"""What commands write to a terminal: it fits, its colours can be chosen, and one line shows what runs now."""
 
 import fcntl
 import os

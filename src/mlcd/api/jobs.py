@@ -94,7 +94,7 @@ def serve(
     job       the path of an ONNX model, or a job: the path of a .yaml file, its text, a mapping with its fields
     slo       the latency to keep: "p99=50ms", or {"p99": "50ms"}
     rate      requests per second to sustain; more counts for nothing
-    trials    most load tests
+    trials    maximum number of load tests
     sizes     of open axes of the model, by name; only for the path of a model
     home      where runs are kept; None is $MLCD_HOME, else ~/.mlcd
     progress  True writes progress lines to standard error

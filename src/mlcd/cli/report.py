@@ -22,7 +22,7 @@ from mlcd.cli.output import output_option, print_json, svg_name, writable, write
 def report(run: str, out: Path | None, picture: str | None, output: str) -> None:
     """Write a run as one HTML file, with pictures.
 
-    The file is self-contained and can be sent to anyone. RUN is a name from `mlcd runs`, or the start of one.
+    The file is self-contained and can be sent to anyone. RUN is a name from `mlcd runs`, or a unique prefix of one.
     """
     from mlcd.kinds import kind_of
     from mlcd.store.store import Store, home

@@ -11,7 +11,7 @@ def resume(ctx: click.Context, run: str, output: str) -> None:
     """Continue a run that was interrupted or killed.
 
     Finished trials are not run or paid again; the limits count from the first start. A finished run is shown again with
-    its exit code. RUN is a name from `mlcd runs`, or the start of one.
+    its exit code. RUN is a name from `mlcd runs`, or a unique prefix of one.
     """
     from mlcd.jobs.prepared import continue_run
     from mlcd.kinds import kind_of

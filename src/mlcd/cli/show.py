@@ -9,7 +9,7 @@ from mlcd.cli.output import output_option, print_run
 def show(run: str, output: str) -> None:
     """Show a run's verdict, receipt and plot again.
 
-    RUN is a name from `mlcd runs`, or an unambiguous start of one.
+    RUN is a name from `mlcd runs`, or a unique prefix of one.
     """
     from mlcd.store.store import Store, home
 

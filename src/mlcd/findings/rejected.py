@@ -60,20 +60,20 @@ def _lost(run: SearchRun, plan: Plan, paid: Receipt, *, guarded: bool) -> tuple[
     compared = _compared(run.problem.goal.minimize, ratio)
     if broken:
         return broken[0][0], f"{compared}, {'but' if ratio < 1 else 'and'} {limits}"
-    dearer = _worse_elsewhere(run.problem.goal.minimize, plan, choice)
+    worse_elsewhere = _worse_elsewhere(run.problem.goal.minimize, plan, choice)
     equal = tie(run.problem)
-    if ratio < 1 and dearer and ratio * (1 + equal) >= 1:
+    if ratio < 1 and worse_elsewhere and ratio * (1 + equal) >= 1:
         near = (1 + equal) ** 2 - 1 if run.problem.goal.minimize is Objective.KNEE else equal
-        return RejectionReason.TIED, f"{compared}, within {near * 100:.2g}% of it, but {dearer}"
+        return RejectionReason.TIED, f"{compared}, within {near * 100:.2g}% of it, but {worse_elsewhere}"
     if ratio > 1:
         kinds = {
             Objective.TIME: RejectionReason.SLOWER,
             Objective.COST: RejectionReason.DEARER,
             Objective.KNEE: RejectionReason.WORSE_KNEE,
         }
-        return kinds[run.problem.goal.minimize], f"{compared}, and {dearer}" if dearer else compared
+        return kinds[run.problem.goal.minimize], f"{compared}, and {worse_elsewhere}" if worse_elsewhere else compared
     if ratio == 1:
-        return RejectionReason.TIED, f"{compared}, and {dearer or 'no better otherwise'}"
+        return RejectionReason.TIED, f"{compared}, and {worse_elsewhere or 'no better otherwise'}"
     return RejectionReason.PASSED_OVER, f"{compared}, but not what {run.strategy} chose"
 
 
@@ -86,17 +86,17 @@ def _worse_elsewhere(minimize: Objective, plan: Plan, choice: Plan) -> str:
 
 
 def _compared(minimize: Objective, ratio: float) -> str:
-    worse, better, times = {
-        Objective.TIME: ("slower", "faster", "takes {} times as long"),
-        Objective.COST: ("more expensive", "cheaper", "costs {} times as much"),
-        Objective.KNEE: ("more time x cost", "less time x cost", "{} times the time x cost"),
+    worse, better, times, equal = {
+        Objective.TIME: ("slower", "faster", "takes {} times as long", "as fast"),
+        Objective.COST: ("more expensive", "cheaper", "costs {} times as much", "as cheap"),
+        Objective.KNEE: ("more time x cost", "less time x cost", "{} times the time x cost", "as good"),
     }[minimize]
     if minimize is Objective.KNEE:
         ratio = ratio**2
     if ratio >= 2:
         return times.format(f"{ratio:.1f}")
     if ratio == 1:
-        return {"slower": "as fast", "dearer": "as cheap"}.get(worse, "as good")
+        return equal
     if minimize is Objective.TIME and ratio < 1:  # as a ratio of speeds, so that "16% faster" mirrors "16% slower"
         return f"{1 / ratio:.1f} times as fast" if ratio <= 0.5 else f"{percent_text(1 / ratio - 1)} {better}"
     return f"{percent_text(ratio - 1)} {worse if ratio > 1 else better}"

@@ -240,8 +240,8 @@ def naive_choices(space: Space, prices: Mapping[str, Usd], popular: Sequence[str
     usual = next((name for name in popular if name in fewest), None)
     label = "the most popular type" if usual else "the cheapest type"
     usual = usual or min(fewest, key=lambda name: prices[name])
-    dearest = max(fewest, key=lambda name: prices[name])
-    return ((label, fewest[usual]), ("the most expensive type", fewest[dearest]))
+    most_expensive = max(fewest, key=lambda name: prices[name])
+    return ((label, fewest[usual]), ("the most expensive type", fewest[most_expensive]))
 
 
 def _peak_flops(instance: Instance) -> float:

@@ -151,8 +151,7 @@ def _not_local_error(spec: ServeSpec) -> Exception:
 
 def _spec_to_json(spec: ServeSpec, now: datetime) -> dict[str, Any]:
     file = str(Path(spec.file or "job.yaml").resolve())  # without a file, paths are relative to the current folder
-    said = {"overrides": dict(spec.overrides), "now": now.isoformat()}
-    return {"source": spec.source, "file": file, **said}
+    return {"source": spec.source, "file": file, "overrides": dict(spec.overrides), "now": now.isoformat()}
 
 
 def stored_spec(data: Mapping[str, Any]) -> ServeSpec:

@@ -41,9 +41,9 @@ def origin(record: SearchRun | EpochRun) -> tuple[str, str]:
     return "", ""
 
 
-def origin_lines(said: tuple[str, str]) -> list[Item]:
+def origin_lines(banner: tuple[str, str]) -> list[Item]:
     """The banner of a text answer; empty if time and money are real."""
-    word, sentence = said
+    word, sentence = banner
     return [Line(f"{word}: {sentence}", Style.NOTE, is_wrapped=True)] if word else []
 
 

@@ -192,7 +192,7 @@ def _others(record: SearchRun) -> list[Item]:
     if not failed and not untried:
         return []
     rows = [[f"  {e.subject}", e.text] for e in failed]
-    items: list[Item] = [Line("And why not", Style.HEADING)]
+    items: list[Item] = [Line("Other configurations", Style.HEADING)]
     items.append(Rows(rows=rows, align="<<", has_heads=False, is_wrapped=True))
     items += [Line(f"  {entry.subject}: {entry.text}", hang=4, is_wrapped=True) for entry in untried]
     return items

@@ -121,7 +121,7 @@ def test_the_ledger_authorises_the_sum_of_a_round(store: Store, short: int, firs
 
 
 class Rash(Listed):
-    """Suggests what it was told not to."""
+    """Suggests what the ledger refused."""
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         rest = [c for c in self.configs if c not in history.tried]
@@ -139,7 +139,7 @@ def test_what_is_refused_is_never_started(store: Store) -> None:
 
 
 class FirstTimeBroken(SyntheticCloud):
-    """The first attempt of everything fails in one way."""
+    """The first attempt of every configuration fails in the same way."""
 
     def __init__(self, kind: FailureKind, *, seconds: float = 50.0, attempts: int = 1) -> None:
         super().__init__()
@@ -186,7 +186,7 @@ def test_a_retry_that_cannot_be_afforded_does_not_end_the_search(store: Store) -
 
 
 def test_a_round_is_recorded_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed between two writes of one round, a resumed run would go another way than one left alone."""
+    """If a round had two writes, a run killed between them would continue differently."""
     rounds: list[int] = []
     write = store.start
 
@@ -265,7 +265,7 @@ def test_paleo_trains_unseen_and_may_fail_there(store: Store) -> None:
 
 
 class Stops(SyntheticCloud):
-    """The final run ends before the work is done."""
+    """The training ends before its work is done."""
 
     def lease(self, order: Order) -> Lease:
         lease = super().lease(order)
@@ -290,7 +290,7 @@ def test_a_run_that_ends_too_early_is_paid_and_not_called_done(store: Store) -> 
 
 
 class Interrupting(SyntheticCloud):
-    """Raises in the lease of one configuration, once the others are under way or over."""
+    """Raises in the lease of one configuration, once the others have started or ended."""
 
     def __init__(self, config: Config, error: BaseException, *, simulated: bool = True) -> None:
         super().__init__(simulated=simulated)

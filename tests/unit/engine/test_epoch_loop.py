@@ -50,7 +50,7 @@ def problem(budget: float | None = 1.0, **changes: Any) -> FunctionProblem:
 
 
 class Always:
-    """A scheduler that wants one fleet, whatever it costs."""
+    """A scheduler that always chooses one fleet."""
 
     name: ClassVar[str] = "always"
 
@@ -70,9 +70,9 @@ class Always:
 
 
 class FakeCloud:
-    """Real functions as far as the loop can tell: loss 1/(1 + number), $0.01 and 0 s an epoch.
+    """Functions that look real to the loop: loss 1/(1 + number), $0.01 and 0 s an epoch.
 
-    script  by epoch, what goes wrong: an exception to raise, or a function to call first
+    script  epoch -> what goes wrong: an exception to raise, or a function to call first
     """
 
     name, simulated = "lithops/fake", False
@@ -138,7 +138,7 @@ def _call(number: int) -> FunctionCall:
 
 
 class Killed(BaseException):
-    """As kill -9: nothing of ours runs after it."""
+    """Like kill -9: nothing of mlcd runs after it."""
 
 
 def add(store: Store, asked: FunctionProblem, cloud: Any, run_id: str = "run") -> None:
@@ -165,7 +165,7 @@ def stored(store: Store) -> EpochRun:
 
 
 def train(store: Store, cloud: Any, who: Any = None, **more: Any) -> EpochRun:
-    """The run from where the store has it to its end; what the engine then has in its memory is the same."""
+    """Drive the stored run to its end; checks that the engine's copy equals the stored run."""
     engine = Engine(
         run=stored(store),
         decider=EpochDecider(scheduler=who or Always(Fleet(2, 512))),
@@ -254,7 +254,7 @@ def test_the_ledger_refuses_what_the_budget_cannot_pay() -> None:
 
 
 class Greedy(FakeCloud):
-    """Takes all that was authorised, every time."""
+    """Every epoch takes all that was authorised."""
 
     def run_epoch(self, order: EpochOrder) -> Epoch:
         raise EpochFailed("took it all", seconds=order.seconds, usd=order.usd)
@@ -388,7 +388,7 @@ def test_a_deadline_counts_the_time_between_the_epochs() -> None:
         assert record.is_target_reached
 
 
-# ---- kills at any instant, simulated: the run that comes out is the one that was left alone
+# ---- kills at any instant, simulated: the result equals that of an uninterrupted run
 
 
 def simulated() -> tuple[FunctionProblem, Callable[[], SimFunctionCloud]]:
@@ -398,7 +398,7 @@ def simulated() -> tuple[FunctionProblem, Callable[[], SimFunctionCloud]]:
 
 
 def killed_at(store: Store, moment: int) -> None:
-    """The store's writes, with a kill at `moment`: before and after each write there is one, counted from 1."""
+    """The store's writes with a kill at `moment`: there is one before and one after each write, counted from 1."""
     count = 0
 
     def wrap(write: Callable[..., Any]) -> Callable[..., Any]:

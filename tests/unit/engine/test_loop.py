@@ -1,4 +1,4 @@
-"""The one loop by itself: what is written before what starts, what is told when, and what a kill or Ctrl-C leaves."""
+"""The loop on its own: the order of records, starts and events, and the state after a kill or Ctrl-C."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +45,7 @@ AUTHORISED_SECONDS = 1000.0
 
 
 class Killed(BaseException):
-    """As kill -9: nothing of mlcd runs after it."""
+    """Like kill -9: nothing of mlcd runs after it."""
 
 
 @dataclass
@@ -116,7 +116,7 @@ class Hands:
 
 @dataclass
 class Loop:
-    """Engines on one run of one store, each as a process of its own would make it."""
+    """Engines on one run of one store, each as a separate process would make it."""
 
     store: Store
     rounds: Sequence[Sequence[Config]]
@@ -148,7 +148,7 @@ def store() -> Iterator[Store]:
 
 
 def logged(store: Store, log: list[tuple[str, Any]]) -> None:
-    """Have the store's writes in `log`, once they are done."""
+    """Append each completed write of the store to `log`."""
 
     def wrap(name: str, what: Callable[..., Any]) -> None:
         write = getattr(store, name)
@@ -166,7 +166,7 @@ def logged(store: Store, log: list[tuple[str, Any]]) -> None:
     wrap("finish", lambda _id, status, _findings: status)
 
 
-# ---- what is written, and what is told
+# ---- records and events
 
 
 def test_nothing_starts_before_it_is_recorded(store: Store) -> None:
@@ -334,7 +334,7 @@ def test_killed_between_the_end_of_a_step_and_the_next_decision(store: Store) ->
 
 
 def killing(store: Store, moment: int) -> None:
-    """Kill at this moment: one lies before and one after each write, counted from 1."""
+    """Kill at this moment: there is one before and one after each write, counted from 1."""
     count = 0
 
     def wrap(write: Callable[..., Any]) -> Callable[..., Any]:
@@ -471,7 +471,7 @@ def test_ctrl_c_while_a_step_runs(store: Store, monkeypatch: pytest.MonkeyPatch,
 def test_ctrl_c_between_a_write_and_what_follows_it(
     store: Store, monkeypatch: pytest.MonkeyPatch, name: str, number: int
 ) -> None:
-    """What is written counts, whatever the engine had in its memory when Ctrl-C came."""
+    """The journal decides, whatever the engine had in memory at Ctrl-C."""
     now = 1_000_000.0
     monkeypatch.setattr("time.time", lambda: now)
     loop = Loop(store, [[A, B], [C]])
@@ -522,7 +522,7 @@ def test_ctrl_c_before_steps_start_charges_nothing_for_them(store: Store, monkey
 
 
 def test_lost_time_is_never_negative(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
-    """A clock that was set back, and a step without a bound."""
+    """With a clock that was set back, and with an unbounded step."""
     Loop(store, [[A]]).engine().drive()
     (step,) = stored(store).steps
     monkeypatch.setattr("time.time", lambda: step.started_at - 50.0)

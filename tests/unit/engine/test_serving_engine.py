@@ -1,4 +1,4 @@
-"""The loop of `mlcd serve` without servers: what is verified, what falls, and how a run ends."""
+"""The loop of `mlcd serve` without servers: what is verified, what fails, and how a run ends."""
 
 import json
 import math
@@ -68,8 +68,8 @@ def problem(**changes: Any) -> Problem:
 
 
 ERROR = 0.02
-SURE = math.exp(-PROMISE_Z * ERROR)
-"""What of a measured rate can be had 95% of the time."""
+LOWER_BOUND_FACTOR = math.exp(-PROMISE_Z * ERROR)
+"""Lower bound (95%) of a rate / the measured rate."""
 
 
 def load(p99_seconds: float = 0.04, errors: int = 0) -> Load:
@@ -93,7 +93,7 @@ def measured(of: Config, p99_seconds: float = 0.04) -> Measurement:
 
 
 class Machine:
-    """Stands for the cloud: no server is started, since load tests are made up."""
+    """A fake cloud: no server is started, since load tests are fake."""
 
     name = "local"
     simulated = False
@@ -111,7 +111,7 @@ def store() -> Iterator[Store]:
 
 @pytest.fixture
 def play(store: Store, monkeypatch: pytest.MonkeyPatch) -> Callable[..., SearchRun]:
-    """A run with made-up load tests and verifications; `offered` of the fixture's result are the rates verified."""
+    """A run with fake load tests and verifications; `offered` of the result has the verified rates."""
 
     def run(
         asked: Problem,
@@ -178,7 +178,7 @@ def play(store: Store, monkeypatch: pytest.MonkeyPatch) -> Callable[..., SearchR
 
 
 def check_reports(record: SearchRun) -> str:
-    """Every report takes the record; the text of the verdict."""
+    """Render every report of the record; returns the text of the verdict."""
     data = serving_json(shown(record))
     jsonschema.validate(json.loads(json.dumps(data, allow_nan=False)), serving_schema())
     assert data["exit_code"] == record.status.exit_code
@@ -196,7 +196,7 @@ def test_the_choice_is_verified_with_headroom(play: Callable[..., SearchRun]) ->
     record = play(problem(), holds=holds)
     assert record.status is Status.DONE
     assert [batch for batch, _ in offered] == [4]
-    promised = 300 * SURE * 0.7
+    promised = 300 * LOWER_BOUND_FACTOR * 0.7
     assert offered[0][1] == pytest.approx(promised)
     choice = chosen(record)
     assert choice is not None
@@ -241,9 +241,9 @@ def test_a_choice_that_failed_verification_may_return_at_a_lower_rate(play: Call
     assert choice is not None
     assert choice.config == config(4)
     rates = [
-        300 * SURE * 0.7,
-        280 * SURE * 0.7 * DERATE_PER_FAILURE,
-        300 * FAILED_RATE_FACTOR * SURE * 0.7 * DERATE_PER_FAILURE**2,
+        300 * LOWER_BOUND_FACTOR * 0.7,
+        280 * LOWER_BOUND_FACTOR * 0.7 * DERATE_PER_FAILURE,
+        300 * FAILED_RATE_FACTOR * LOWER_BOUND_FACTOR * 0.7 * DERATE_PER_FAILURE**2,
     ]
     assert choice.requests_per_second == pytest.approx(rates[-1])
     assert offered == [pytest.approx(rate) for rate in rates]
@@ -308,7 +308,7 @@ def test_a_budget_that_no_load_test_fits(play: Callable[..., SearchRun]) -> None
 
 
 def test_trials_leave_room_for_the_verification(play: Callable[..., SearchRun]) -> None:
-    """Every trial costs at most $0.0002, the verification $0.001: one trial and it fit, a second one does not."""
+    """Every trial costs at most $0.0002, the verification $0.001: one trial and it fit, not two."""
     goal = Goal(minimize=Objective.COST, slo=SLO, budget=Usd.of("0.0013"))
     record = play(problem(goal=goal))
     assert record.status is Status.DONE
@@ -360,11 +360,11 @@ def test_verifications_that_died_with_mlcd_do_not_count_against_the_choice(play:
     record = play(problem(), holds=holds, again=True)
     assert record.status is Status.DONE
     assert [attempt.ending for attempt in record.earlier] == [Ending.LOST] * (MOST_VERIFICATIONS + 1)
-    assert offered == [pytest.approx(300 * SURE * 0.7)]
+    assert offered == [pytest.approx(300 * LOWER_BOUND_FACTOR * 0.7)]
 
 
 def test_a_verification_that_no_longer_fits_ends_the_run(play: Callable[..., SearchRun]) -> None:
-    """Each verification costs $0.0007 of the $0.0022: after two that did not hold there is no room for a third."""
+    """Each verification costs $0.0007 of the $0.0022: after two that failed there is no room for a third."""
     goal = Goal(minimize=Objective.COST, slo=SLO, budget=Usd.of("0.0022"))
     record = play(problem(goal=goal), holds=lambda _config, _rate: "late")
     assert record.status is Status.NOTHING_FITS

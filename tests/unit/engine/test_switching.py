@@ -1,4 +1,4 @@
-"""A training that changes its batch on its way: made-up leases whose gradients get noisier, no process, no clock."""
+"""A training that changes its batch midway: fake leases whose gradients get noisier, no process, no clock."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ def heard(samples: float, phi: float, batch: float) -> Reading:
 
 
 class Run:
-    """A lease at the speed of its batch, whose noise is told by the work done, in samples at the reference batch."""
+    """A lease at the speed of its batch. Its noise depends on the work done, in samples at the reference batch."""
 
     def __init__(self, cloud: "Noisy", order: Order) -> None:
         self.cloud, self.order = cloud, order
@@ -84,7 +84,7 @@ class Run:
 
 
 class Noisy(SyntheticCloud):
-    """A real cloud, as far as the engine can tell."""
+    """A cloud that looks real to the engine."""
 
     def __init__(self, noise_of: Noise) -> None:
         super().__init__(MACHINES, simulated=False)
@@ -176,7 +176,7 @@ def test_a_gain_that_is_too_small_changes_nothing(noise: Noise, text: str) -> No
 
 
 def test_the_restart_cost_prevents_a_late_change() -> None:
-    """At 99% the rest at 256 would be faster by itself; start-up and saving make it slower."""
+    """At 99% the remaining work would be faster at 256; start-up and saving make it slower."""
     rest = 0.01 * WORK
     there = rest / Batching(reference=64, noise_scale=NOISY).worth(256) / SPEEDS[256]
     assert there < (1 - SWITCH_GAIN) * rest / SPEEDS[64] < there + STARTUP + STOP_SECONDS

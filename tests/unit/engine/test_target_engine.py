@@ -1,4 +1,4 @@
-"""A search whose training ends at a target: when it stops, and what it answers where no end can be told."""
+"""A search whose training ends at a target: when it stops, and its answer if the end cannot be predicted."""
 
 from collections.abc import Sequence
 from dataclasses import replace

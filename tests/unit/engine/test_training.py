@@ -33,15 +33,15 @@ BUDGET = Usd.of(3)
 
 
 class Killed(BaseException):
-    """mlcd is gone: nothing after it runs."""
+    """mlcd was killed: nothing after this runs."""
 
 
 @dataclass
 class Attempt:
     """One lease of the training: its points, then how it ends.
 
-    reached   how far the training is saved when it ends
-    stopping  seconds that it takes to save and to go
+    reached   samples of the training that are saved when the lease ends
+    stopping  seconds that saving and releasing the nodes take
     """
 
     points: Sequence[tuple[float, float]]
@@ -74,7 +74,7 @@ class Attempt:
 
 
 class Trainings(SyntheticCloud):
-    """A real cloud, as far as the engine can tell, whose trainings go by a script."""
+    """A cloud that looks real to the engine, with scripted trainings."""
 
     def __init__(self, *attempts: Attempt, saved: float = 0.0) -> None:
         super().__init__(MACHINES, simulated=False)
@@ -107,7 +107,7 @@ def problem(**others: Any) -> Problem:
 def train(
     cloud: Trainings, store: Store, *, given: Problem | None = None, guarded: bool = True, add: bool = True
 ) -> tuple[SearchRun, list[str]]:
-    """The run, with A and B tried and A chosen, and what was warned of."""
+    """The run with A and B tried and A chosen, and its warnings."""
     events: list[Event] = []
     chosen = Listed(configs=(A, B), guarded=guarded)
     record = driven(
@@ -336,7 +336,7 @@ def test_a_job_that_exits_too_early_gives_a_warning(store: Store) -> None:
 
 
 def test_shares_are_of_the_work_that_the_job_reported(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job file without job.samples: how much work there is only the trials say."""
+    """A job file without job.samples: only the trials report how much work there is."""
     real = measure_trial
 
     def told(*args: Any) -> Trial:

@@ -38,7 +38,7 @@ COMPUTED = ("train_findings", "serve_findings", "serverless_findings")
 
 
 def everything(run: Run[Any]) -> dict[str, object]:
-    """All that a run is shown as."""
+    """Every form in which a run is shown."""
     kind = kind_of(run.kind)
     parts: dict[str, object] = {name: kind.picture(run, name) for name in kind.pictures(run)}
     return {**parts, "text": kind.text(run), "json": kind.json(run), "html": kind.html(run)}
@@ -49,7 +49,7 @@ def refuse(*_: object, **__: object) -> None:
 
 
 def compute_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on, whoever computes findings, or asks a ledger for them, fails."""
+    """From here on, computing findings or asking a ledger for them fails."""
     for name in COMPUTED:
         monkeypatch.setattr(of_run, name, refuse)
     monkeypatch.setattr(Ledger, "incumbent", refuse)

@@ -1,4 +1,4 @@
-"""How a load test becomes a trial or a verification, with a made-up server and a made-up generator."""
+"""How a load test becomes a trial or a verification, with a fake server and a fake generator."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -48,7 +48,7 @@ KEPT = LoadResult(
 
 
 class Server:
-    """A lease that is ready after `startup_seconds` of its own clock, or dies when it is told to."""
+    """A lease that is ready after `startup_seconds` of its own clock, or dies with `dies`."""
 
     def __init__(self, startup_seconds: float = 1.0, dies: str = "") -> None:
         self.startup_seconds, self.dies, self.released = startup_seconds, dies, 0
@@ -91,7 +91,7 @@ class Machine:
 
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What the generator is asked for; it answers what `answers` holds, the last one again and again."""
+    """Records the requests to the generator; it returns `answers` in order, then repeats the last."""
     return []
 
 
@@ -152,7 +152,7 @@ def test_an_imprecise_rate_is_measured_again(play: Play, loads: list[dict[str, A
 
 
 def test_a_limit_that_no_rate_kept_is_measured_as_broken(play: Play) -> None:
-    """The generator then tells what one request after another was like, which says nothing of the limit."""
+    """The generator then reports latencies of sequential requests, which do not show the limit."""
     broken = [
         LoadStep(
             rate=rate, seconds=1, requests=50, errors=0, p50_seconds=0.01, p99_seconds=p99, kept=False, stopped=True

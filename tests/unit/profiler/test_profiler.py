@@ -68,7 +68,7 @@ def test_warm_up_is_dropped() -> None:
 
 
 def test_a_level_that_never_settles_is_not_taken_for_warm_up() -> None:
-    """At most the first half is dropped: the second half's own fall is kept, and widens the interval."""
+    """At most the first half is dropped: a drop within the second half stays and widens the interval."""
     trial = measurement(endless(lambda i: 20.0 if i < 40 else 10.0), policy=TrialPolicy(extension=0.0))
     assert trial.relative_error > 0.05
     assert 10 < trial.samples_per_second < 20
@@ -151,7 +151,7 @@ def test_a_late_start_leaves_too_few_points() -> None:
 
 
 def test_start_up_ends_with_the_last_moment_before_the_first_sample() -> None:
-    """A cloud may report while it starts; all of that is start-up, and the run needs it again."""
+    """A cloud may report while it starts; all of that is start-up, which the training needs again."""
     waiting = [(float(s), 0.0) for s in range(0, 200, 10)]
     lease = ScriptedLease(waiting, tail=lambda i: (200.0 + 10 * i, 100.0 * (i + 1)))
     trial = measurement(lease)
@@ -175,7 +175,7 @@ def test_a_failure_later_than_authorised_is_charged_what_was_authorised() -> Non
 
 
 def test_a_step_beyond_the_end_is_not_charged() -> None:
-    """A simulated step may jump over the end; on paper the trial ended when it was told to."""
+    """A simulated step may overshoot the end; the trial is recorded as ending on time."""
     trial = measurement(ScriptedLease([(0.0, 0.0), (5000.0, 5000.0)]))
     assert trial.seconds == POLICY.worst_seconds(1)
     assert trial.samples_per_second == pytest.approx(1.0)
