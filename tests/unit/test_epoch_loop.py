@@ -233,7 +233,7 @@ def test_a_mistake_in_the_model_ends_it_at_once() -> None:
         assert "the model cannot be trained: mine:make: NameError" in record.stopped
 
 
-def test_a_target_that_is_never_reached_is_an_answer() -> None:
+def test_a_target_that_is_never_reached_is_a_status_not_an_error() -> None:
     asked, cloud = problem(target_loss=0.01, max_epochs=5), FakeCloud()
     with Store(None) as store:
         add(store, asked, cloud)
@@ -269,7 +269,7 @@ def test_no_epoch_can_spend_more_than_the_budget() -> None:
         assert record.status is Status.ALL_FAILED
 
 
-def test_an_epoch_that_hangs_is_ended_long_before_the_budget_is() -> None:
+def test_an_epoch_that_hangs_is_stopped_long_before_the_budget_is_spent() -> None:
     orders: list[EpochOrder] = []
 
     class Noting(FakeCloud):
@@ -285,7 +285,7 @@ def test_an_epoch_that_hangs_is_ended_long_before_the_budget_is() -> None:
     assert all(order.seconds <= 60 for order in orders[1:])
 
 
-def test_an_interrupted_run_is_charged_and_goes_on_where_it_was() -> None:
+def test_an_interrupted_run_is_charged_and_continues_where_it_was() -> None:
     asked, cloud = problem(), FakeCloud({3: KeyboardInterrupt()})
     with Store(None) as store:
         add(store, asked, cloud)
@@ -319,7 +319,7 @@ def test_interrupted_between_two_epochs_nothing_is_charged() -> None:
         assert record.total_usd == Usd.of("0.02")
 
 
-def test_an_interrupted_epoch_is_charged_for_the_calls_it_told_of() -> None:
+def test_an_interrupted_epoch_is_charged_for_the_calls_it_reported() -> None:
     call = FunctionCall(
         epoch=2, shard=0, attempt=1, memory_mb=1024, seconds=1.0, usd=Decimal("0.0004"), fetch_seconds=0.0,
         compute_seconds=1.0, update_seconds=0.0, waited_seconds=0.0, puts=1, gets=1, cold=False, ending="failed",
@@ -342,7 +342,7 @@ def test_an_interrupted_epoch_is_charged_for_the_calls_it_told_of() -> None:
         assert record.failed_epochs[0].usd == Usd.of("0.0004")
 
 
-def test_an_epoch_that_was_over_when_mlcd_died_is_adopted_and_not_run_again() -> None:
+def test_an_epoch_that_ended_while_mlcd_was_down_is_adopted_and_not_repeated() -> None:
     def die() -> None:
         raise Killed
 
