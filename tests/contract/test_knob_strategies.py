@@ -16,5 +16,5 @@ class TestKnobStrategies(StrategyContract):
         return strategy(text, seed=seed, own_knobs=True)
 
 
-def test_every_one_of_them_looks_at_the_limits() -> None:
+def test_every_knob_strategy_keeps_the_limits() -> None:
     assert all(strategy(name, own_knobs=True).guarded for name in KNOBS)

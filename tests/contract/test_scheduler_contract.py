@@ -49,7 +49,7 @@ class TestStaticN(SchedulerContract):
 
 @dataclass(frozen=True)
 class MadeTruth:
-    """The contract's own world, as the oracle asks for it."""
+    """The contract's own world, as the truth that the oracle needs."""
 
     working_set_mb: float = LEAST_MEMORY_MB
 

@@ -170,13 +170,13 @@ def test_recommends_only_what_was_measured_and_kept_the_limits(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", sorted({"falcon", "falcon-transfer", "source-mean"} & set(NAMES)))
-def test_what_needs_other_models_says_so(name: str) -> None:
+def test_a_strategy_that_needs_other_models_is_refused_without_them(name: str) -> None:
     with pytest.raises(BadInput, match=rf"search\.strategy: {name} needs .*`mlcd serve`.*heterbo"):
         strategy(name)
 
 
 @pytest.mark.parametrize("name", ["falcon", "falcon-transfer"])
-def test_what_is_given_is_no_option(name: str) -> None:
+def test_fields_passed_by_mlcd_are_not_options(name: str) -> None:
     with pytest.raises(BadInput, match=f"{name} has no option 'known=x'"):
         strategy(f"{name}:known=x", known=world())
 

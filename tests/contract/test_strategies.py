@@ -22,7 +22,7 @@ from mlcd.trial.plan import Remaining
 
 @cache
 def earlier_jobs() -> tuple[KnownJob, ...]:
-    """What scavenger-universal goes by: another job on such machines."""
+    """What scavenger-universal uses: another job on such machines."""
     runs = [
         StepTime(setting=ClusterSetting(workers=k, batch=b), seconds=0.05 + 0.09 * b / k + 0.02 * (k - 1))
         for k in (1, 2, 4, 8)
@@ -160,7 +160,7 @@ def test_the_seed_matters_where_chance_does() -> None:
 
 
 @pytest.mark.parametrize("name", ["convbo", "cherrypick"])
-def test_a_budgeted_rival_wants_the_same_and_ends_when_it_is_refused(name: str) -> None:
+def test_a_budgeted_rival_suggests_the_same_and_ends_when_refused(name: str) -> None:
     problem = known_problem("fastest")
     plain, kept = strategy(name, seed=1), strategy(f"{name}-budget", seed=1)
     step = next(s for s in walk(plain, problem) if len(s.history) == 4)

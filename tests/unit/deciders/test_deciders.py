@@ -1,4 +1,4 @@
-"""What each decider says next: every decision of each, and that nothing but the run and the clock decides it."""
+"""Every decision of each decider, and that it depends on nothing but the run and the clock."""
 
 import copy
 import math
@@ -87,7 +87,7 @@ def search(configs: Sequence[Config] = (A, B, C), **others: Any) -> SearchDecide
 
 
 def ask(decider: Any, run: Run[Any], elapsed_seconds: float | None = None) -> Decision:
-    """The decision, asked for twice and of a copy: the same each time, and the run is left as it was."""
+    """The decision, asked for twice and of a copy: the same each time, and the run is unchanged."""
     now = run.step_seconds if elapsed_seconds is None else elapsed_seconds
     before = copy.deepcopy(run)
     decision: Decision = decider.next(run, now)
@@ -112,8 +112,8 @@ def test_the_same_run_and_clock_get_the_same_decision(text: str, count: int) -> 
     ask(SearchDecider(strategy=strategy(text, seed=3), aftermath=TrainingDecider(), parallel=2), run)
 
 
-def test_a_decider_that_was_asked_of_another_run_first_says_the_same() -> None:
-    """What it keeps between two questions is only saved work."""
+def test_a_decider_decides_the_same_after_another_run() -> None:
+    """What it keeps between two calls is only a cache."""
     one, other = new_run(make_problem(goal=BUDGET)), new_run(make_problem(goal=FASTEST, work_samples=1e4))
     poor = new_run(make_problem(goal=Goal(minimize=Objective.TIME, budget=Usd(1))))
     used = SearchDecider(strategy=strategy("heterbo"), aftermath=TrainingDecider())
@@ -125,7 +125,7 @@ def test_a_decider_that_was_asked_of_another_run_first_says_the_same() -> None:
 # ---- the search
 
 
-def test_a_search_starts_what_its_strategy_wants_and_the_ledger_allows() -> None:
+def test_a_search_starts_what_its_strategy_suggests_and_the_ledger_allows() -> None:
     decision = ask(search(), new_run(make_problem(goal=BUDGET)))
     assert isinstance(decision, Start)
     (request,) = decision.requests
@@ -140,7 +140,7 @@ def test_a_search_starts_what_its_strategy_wants_and_the_ledger_allows() -> None
     )
 
 
-def test_trials_side_by_side_are_authorised_beside_each_other() -> None:
+def test_parallel_trials_are_authorised_together() -> None:
     free = make_problem()
     pair = (D("p2.one", 16), D("p2.one", 12))
     worst = sum(int(free.worst_trial_micros[free.space.index[config]]) for config in pair)
@@ -149,13 +149,13 @@ def test_trials_side_by_side_are_authorised_beside_each_other() -> None:
         assert len(started(ask(search(pair, parallel=2), new_run(problem)))) == count
 
 
-def test_where_trials_continue_each_other_there_is_one_at_a_time() -> None:
+def test_trials_that_continue_each_other_run_one_at_a_time() -> None:
     problem = replace(make_problem(), work_known=False, target=Target(metric="accuracy", value=0.9))
     assert len(started(ask(search(parallel=3), new_run(problem)))) == 1
     assert len(started(ask(search(parallel=3), new_run(make_problem())))) == 3
 
 
-def test_passing_failures_are_tried_again_first() -> None:
+def test_transient_failures_are_retried_first() -> None:
     problem = make_problem()
     run = add(new_run(problem), Role.TRIAL, B, failed(problem, B, FailureKind.LAUNCH))
     decision = ask(search(), run)
@@ -186,7 +186,7 @@ def test_a_search_that_is_over_is_concluded_with_a_choice(make: Callable[[], Sea
     assert started(ask(search(), replace(run, verdict=verdict))) == [verdict.choice.config]
 
 
-def test_what_is_refused_is_concluded_with_its_reason() -> None:
+def test_a_refused_trial_concludes_the_search_with_the_reason() -> None:
     class Rash(Listed):
         def suggest(self, problem: Problem, history: Any, remaining: Any, count: int) -> Any:
             return Listed.suggest(self, problem, history, replace(remaining, allowed=remaining.allowed | True), count)
@@ -214,7 +214,7 @@ def test_a_search_without_a_choice_ends_the_run(outcome: str, status: Status) ->
     assert ask(search(), run) == End(status=status)
 
 
-def test_a_choice_that_was_not_measured_or_does_not_fit_is_none() -> None:
+def test_a_plan_that_was_not_measured_or_does_not_fit_is_not_chosen() -> None:
     run = tried(new_run(make_problem(goal=BUDGET)), A)
     for config, worst in ((B, 1), (A, 61)):
         answer = Plan(config=config, seconds=10, usd=Usd.of(1), worst_seconds=10, worst_usd=Usd.of(worst))
@@ -228,7 +228,7 @@ def test_a_choice_that_was_not_measured_or_does_not_fit_is_none() -> None:
         assert unguarded.verdict.choice == answer
 
 
-def test_a_job_that_says_nothing_of_its_work_cannot_continue() -> None:
+def test_a_job_that_does_not_report_its_work_cannot_continue() -> None:
     run = tried(new_run(replace(make_problem(), work_known=False, work_samples=1.0)), A)
     with pytest.raises(BadInput, match=r"give job\.samples"):
         search().next(run, run.step_seconds)
@@ -242,7 +242,7 @@ def test_a_target_that_a_trial_met_ends_the_search() -> None:
     assert decision.verdict.stopped == "the target was met in a trial"
 
 
-def test_trials_in_flight_are_neither_asked_for_again_nor_forgotten() -> None:
+def test_trials_in_flight_are_counted_and_not_suggested_again() -> None:
     """For drivers that let steps overlap, such as ask/tell."""
     run = add(new_run(make_problem(goal=BUDGET)), Role.TRIAL, A, None)
     decision = search().next(run, 0.0)
@@ -287,10 +287,10 @@ def test_a_choice_that_no_longer_fits_ends_the_run() -> None:
 
 
 @pytest.mark.parametrize("ending", [Ending.RESTARTED, Ending.LOST])
-def test_after_a_restart_or_a_loss_it_continues_in_the_same_place(ending: Ending) -> None:
+def test_after_a_restart_or_a_loss_it_continues_on_the_same_configuration(ending: Ending) -> None:
     run = trained(decided(chosen(), B), B, ending, reached_samples=5e5)
     decision = ask(search(), run)
-    assert started(decision) == [B], "although what is measured says that C is faster"
+    assert started(decision) == [B], "although C is faster by the measurements"
     assert isinstance(decision, Start)
     whole = run.choice
     assert whole is not None
@@ -302,7 +302,7 @@ def test_after_a_restart_or_a_loss_it_continues_in_the_same_place(ending: Ending
     assert third.requests[0].authorisation.attempt == 3
 
 
-def test_after_a_restart_that_does_not_fit_it_goes_where_the_rest_does() -> None:
+def test_after_a_restart_that_does_not_fit_it_moves_to_a_configuration_that_fits() -> None:
     problem = make_problem(goal=Goal(minimize=Objective.TIME, budget=Usd.of(30)))
     run = trained(chosen(problem), C, Ending.RESTARTED, seconds=60 * HOUR, reached_samples=1.9e6)
     spent = run.spent
@@ -314,7 +314,7 @@ def test_after_a_restart_that_does_not_fit_it_goes_where_the_rest_does() -> None
     assert ask(search(), replace(run, problem=none)) == End(status=Status.NOTHING_FITS)
 
 
-def test_after_a_move_it_continues_where_that_led() -> None:
+def test_after_a_move_it_continues_at_the_destination() -> None:
     run = chosen()
     plan = Plan.of(run.problem, next(t for t in run.history.measured if t.config == A))
     moved = trained(run, C, Ending.MOVED, next_plan=plan, samples_per_second=60.0)
@@ -322,14 +322,14 @@ def test_after_a_move_it_continues_where_that_led() -> None:
     unfit = replace(plan, worst_usd=Usd.of(100))
     assert started(ask(search(), trained(run, C, Ending.MOVED, next_plan=unfit, samples_per_second=60.0))) == [C]
     slow = trained(run, C, Ending.MOVED, samples_per_second=0.1)
-    assert started(ask(search(), slow)) == [B], "the speed that the training showed counts"
+    assert started(ask(search(), slow)) == [B], "the speed that the training measured counts"
 
 
 @pytest.mark.parametrize(
     ("ending", "status"),
     [(Ending.DONE, Status.DONE), (Ending.FAILED, Status.RUN_FAILED), (Ending.STOPPED, Status.OVERRAN)],
 )
-def test_an_attempt_that_is_not_begun_again_ends_the_run(ending: Ending, status: Status) -> None:
+def test_an_attempt_that_is_not_restarted_ends_the_run(ending: Ending, status: Status) -> None:
     assert ask(search(), trained(chosen(), C, ending)) == End(status=status)
 
 
@@ -344,7 +344,7 @@ def test_a_training_that_broke_a_limit_overran() -> None:
     assert ask(search(), replace(run, problem=late), run.step_seconds + 1) == End(status=Status.OVERRAN)
 
 
-def test_attempts_that_were_begun_again_are_paid_for() -> None:
+def test_attempts_that_were_restarted_are_charged() -> None:
     run = trained(chosen(), C, Ending.RESTARTED, seconds=3600.0)
     account = Accounts().at(run, run.step_seconds)
     assert account.ledger.spent == run.search_usd + run.problem.price(C)
@@ -354,7 +354,7 @@ def test_attempts_that_were_begun_again_are_paid_for() -> None:
 
 
 def verified(run: SearchRun, config: Config, ending: Ending) -> SearchRun:
-    """A verification; one that did not hold leaves the choice with part of its rate."""
+    """A verification; one that failed leaves the choice with part of its rate."""
     rate = SPEED[config] * FAILED_RATE_FACTOR if ending is Ending.MOVED else None
     usd = run.problem.price(config).for_seconds(70.0)
     outcome = Attempt(config=config, seconds=70.0, usd=usd, ending=ending, samples_per_second=rate)
@@ -369,7 +369,7 @@ def serving(goal: Goal = BUDGET) -> SearchRun:
 VERIFYING = search(aftermath=VerificationDecider(seconds=60.0), guarded=True)
 
 
-def test_the_choice_is_verified_and_recommended_where_it_holds() -> None:
+def test_the_choice_is_verified_and_recommended_if_it_passes() -> None:
     run = serving()
     decision = ask(VERIFYING, run)
     assert isinstance(decision, Start)
@@ -382,7 +382,7 @@ def test_without_a_verification_what_was_measured_is_recommended() -> None:
     assert ask(search(aftermath=VerificationDecider(seconds=0.0)), serving()) == End(status=Status.DONE)
 
 
-def test_a_choice_that_does_not_hold_is_replaced_by_the_next_best() -> None:
+def test_a_choice_that_fails_is_replaced_by_the_next_best() -> None:
     run = verified(serving(), C, Ending.MOVED)
     assert started(ask(VERIFYING, run)) == [C], "nine tenths of its rate are still the best"
     for _ in range(MOST_VERIFICATIONS - 2):
@@ -393,7 +393,7 @@ def test_a_choice_that_does_not_hold_is_replaced_by_the_next_best() -> None:
     assert ask(VERIFYING, verified(run, C, Ending.MOVED)) == End(status=Status.NOTHING_FITS)
 
 
-def test_verifications_that_were_lost_with_mlcd_are_made_again() -> None:
+def test_verifications_that_mlcd_lost_are_repeated() -> None:
     run = serving()
     for _ in range(MOST_VERIFICATIONS + 1):
         run = verified(run, C, Ending.LOST)
@@ -501,7 +501,7 @@ def ended(decision: Decision) -> tuple[Status, str]:
     return decision.status, decision.verdict.stopped
 
 
-def test_an_epoch_starts_on_what_the_scheduler_wants() -> None:
+def test_an_epoch_starts_on_the_fleet_of_the_scheduler() -> None:
     decision = ask(EpochDecider(scheduler=Wants()), epoch_run())
     assert isinstance(decision, Start)
     (request,) = decision.requests
@@ -512,7 +512,7 @@ def test_an_epoch_starts_on_what_the_scheduler_wants() -> None:
     assert first_fleet(function_problem(), Wants()) == FLEET
 
 
-def test_every_epoch_is_authorised_within_what_is_left() -> None:
+def test_every_epoch_is_authorised_within_what_remains() -> None:
     run = epoch_run(None, epoch(1, 0.9, usd=Usd.of("0.3")), failure(2, usd=Usd.of("0.5")))
     decision = ask(EpochDecider(scheduler=Wants()), run)
     assert isinstance(decision, Start)
@@ -525,7 +525,7 @@ def test_every_epoch_is_authorised_within_what_is_left() -> None:
 @pytest.mark.parametrize(
     ("fleet", "factor"), [(FLEET, 1.0), (Fleet(2, 512), 2.0), (Fleet(8, 1024), 1.0), (Fleet(1, 512), 4.0)]
 )
-def test_an_epoch_is_ended_at_its_timeout(fleet: Fleet, factor: float) -> None:
+def test_an_epoch_is_stopped_at_its_timeout(fleet: Fleet, factor: float) -> None:
     problem = function_problem(goal=Goal(minimize=Objective.TIME, budget=Usd.of(1000)))
     decider = EpochDecider(scheduler=Wants(fleet))
     slow = ask(decider, epoch_run(problem, epoch(1, 0.9, seconds=100.0), epoch(2, 0.8, seconds=5.0)))
@@ -536,7 +536,7 @@ def test_an_epoch_is_ended_at_its_timeout(fleet: Fleet, factor: float) -> None:
     assert quick.requests[0].authorisation.seconds == pytest.approx(LEAST_TIMEOUT_SECONDS)
     first = ask(decider, epoch_run(problem))
     assert isinstance(first, Start)
-    assert first.requests[0].authorisation.seconds > 3600, "before the first epoch nothing is known of its time"
+    assert first.requests[0].authorisation.seconds > 3600, "before the first epoch its time is unknown"
 
 
 def test_the_target_ends_it_with_a_comparison() -> None:
@@ -559,7 +559,7 @@ def test_the_target_ends_it_with_a_comparison() -> None:
     assert ended(ask(EpochDecider(scheduler=Wants()), replace(run, problem=late), 20.1))[0] is Status.OVERRAN
 
 
-def test_so_many_epochs_are_the_most() -> None:
+def test_max_epochs_ends_the_run() -> None:
     run = epoch_run(function_problem(max_epochs=2), epoch(1, 0.4), epoch(2, 0.5))
     status, stopped = ended(ask(EpochDecider(scheduler=Wants()), run))
     assert (status, stopped) == (
@@ -568,10 +568,10 @@ def test_so_many_epochs_are_the_most() -> None:
     )
     part = replace(FLEET, share=0.5)
     half = epoch_run(function_problem(max_epochs=1), epoch(1, 0.4, fleet=part))
-    assert started(ask(EpochDecider(scheduler=Wants(part)), half)) == [part], "parts count as what they are"
+    assert started(ask(EpochDecider(scheduler=Wants(part)), half)) == [part], "parts count by their share"
 
 
-def test_failures_in_a_row_end_it_and_an_epoch_between_begins_a_new_row() -> None:
+def test_failures_in_a_row_end_it_and_a_completed_epoch_resets_the_count() -> None:
     decider = EpochDecider(scheduler=Wants())
     for count in range(1, MOST_FAILURES):
         assert isinstance(ask(decider, epoch_run(None, *[failure()] * count)), Start)
@@ -583,15 +583,15 @@ def test_failures_in_a_row_end_it_and_an_epoch_between_begins_a_new_row() -> Non
     assert isinstance(ask(decider, between), Start)
 
 
-def test_epochs_that_mlcd_itself_lost_are_no_failures_of_the_functions() -> None:
+def test_epochs_that_mlcd_itself_lost_do_not_count_as_failures() -> None:
     scheduler = Wants()
     lost = epoch_run(None, *[failure(lost=True)] * (MOST_FAILURES + 2))
     assert isinstance(ask(EpochDecider(scheduler=scheduler), lost), Start)
     assert all(remaining.failed == () for remaining in scheduler.asked)
     mixed = epoch_run(None, failure(), failure(), failure(lost=True), failure(), failure())
-    assert isinstance(ask(EpochDecider(scheduler=Wants()), mixed), Start), "one that mlcd lost ends the row"
+    assert isinstance(ask(EpochDecider(scheduler=Wants()), mixed), Start), "one that mlcd lost resets the count"
     paid = epoch_run(None, failure(lost=True, usd=Usd.of("0.25")))
-    assert EpochDecider(scheduler=Wants()).money(paid, 5.0).left == Usd.of("0.75"), "and is paid all the same"
+    assert EpochDecider(scheduler=Wants()).money(paid, 5.0).left == Usd.of("0.75"), "and is still charged"
 
 
 def test_a_model_that_cannot_be_trained_ends_it_at_once() -> None:
@@ -606,7 +606,7 @@ def test_a_model_that_cannot_be_trained_ends_it_at_once() -> None:
     [((), Status.INFEASIBLE), ((epoch(1, 0.9),), Status.NOTHING_FITS), ((failure(),), Status.ALL_FAILED)],
 )
 @pytest.mark.parametrize("fleet", [None, Fleet(8, 1024)])
-def test_where_nothing_more_can_start_it_ends_short(
+def test_if_nothing_more_can_start_it_ends_before_the_target(
     outcomes: tuple[Epoch | FailedEpoch, ...], status: Status, fleet: Fleet | None
 ) -> None:
     problem = function_problem(goal=Goal(minimize=Objective.TIME, budget=Usd(1)))
@@ -627,7 +627,7 @@ def test_a_budget_that_was_enough_is_not_called_too_small() -> None:
     assert decision.verdict.smallest_budget is None
 
 
-def test_there_is_no_incumbent_among_epochs() -> None:
+def test_epochs_have_no_incumbent() -> None:
     assert EpochDecider(scheduler=Wants()).incumbent(epoch_run(), 0.0) is None
 
 
@@ -636,7 +636,7 @@ def test_a_decision_to_start_names_a_step() -> None:
         Start(requests=())
 
 
-def test_the_reserve_is_told_until_the_training_begins() -> None:
+def test_the_reserve_is_reported_until_the_training_begins() -> None:
     run = tried(new_run(make_problem(goal=BUDGET)), A, C)
     money = search().money(run, run.step_seconds)
     incumbent = search().incumbent(run, run.step_seconds)

@@ -233,7 +233,7 @@ def test_an_error_in_the_model_ends_the_run_at_once() -> None:
         assert "the model cannot be trained: mine:make: NameError" in record.stopped
 
 
-def test_a_target_that_is_never_reached_is_an_answer() -> None:
+def test_a_target_that_is_never_reached_is_a_status_not_an_error() -> None:
     asked, cloud = problem(target_loss=0.01, max_epochs=5), FakeCloud()
     with Store(None) as store:
         add(store, asked, cloud)
@@ -342,7 +342,7 @@ def test_an_interrupted_epoch_is_charged_for_its_itemised_calls() -> None:
         assert record.failed_epochs[0].usd == Usd.of("0.0004")
 
 
-def test_an_epoch_that_was_over_when_mlcd_died_is_adopted_and_not_run_again() -> None:
+def test_an_epoch_that_ended_while_mlcd_was_down_is_adopted_and_not_repeated() -> None:
     def die() -> None:
         raise Killed
 

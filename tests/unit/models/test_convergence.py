@@ -64,7 +64,7 @@ def test_a_course_of_noise_is_the_sum_of_its_stretches() -> None:
         assert model.steps(batch) == pytest.approx(sum(parts))
 
 
-def test_intervals_hold_what_they_say() -> None:
+def test_intervals_have_their_stated_coverage() -> None:
     rng = np.random.default_rng(0)
     held = 0
     for _ in range(200):
@@ -78,7 +78,7 @@ def test_intervals_hold_what_they_say() -> None:
     assert held / 200 > 0.85
 
 
-def test_a_doubtful_source_has_the_wider_interval() -> None:
+def test_a_less_certain_source_has_a_wider_interval() -> None:
     sure, doubtful = fit(reached(1000, 400, 1.0)), from_noise(reached(1000, 400, 1.0)[0], 400)
     assert _ratio(doubtful) > _ratio(sure)
 

@@ -16,7 +16,7 @@ def test_corners_and_centre_of_a_rectangle() -> None:
     assert found == [(1, 64), (4, 64), (1, 512), (4, 512), (2, 128)]
 
 
-def test_a_small_batch_has_corners_of_its_own() -> None:
+def test_a_small_batch_has_its_own_corners() -> None:
     grid = [s for s in GRID if s.local_batch >= 32]
     assert (2, 64) in [(s.workers, s.batch) for s in corners_and_centre(grid)]
     assert (4, 64) not in [(s.workers, s.batch) for s in corners_and_centre(grid)]
@@ -33,7 +33,7 @@ def test_three_batches_are_the_ends_and_the_smaller_middle() -> None:
     assert three_batches(GRID) == (64, 128, 512)
 
 
-def test_where_to_look_next_is_what_the_model_knows_least() -> None:
+def test_more_runs_go_where_the_model_is_least_certain() -> None:
     tried = GRID[:4]
     fitted = fit(runs(tried), Law.PARAMETER_SERVER)
     (chosen,) = most_doubtful(fitted, GRID, tried)

@@ -185,7 +185,7 @@ def test_fitting_finds_a_higher_posterior_and_is_repeatable(world: World) -> Non
     assert again.log_posterior >= fitted.log_posterior - 1e-6
 
 
-def test_a_hopeless_covariance_is_told(world: World) -> None:
+def test_an_indefinite_covariance_is_an_error(world: World) -> None:
     objective = gp._Objective(world.inputs, world.data, gp.HyperPrior())
     objective.fixed = -1e6 * np.eye(len(world.data.rows))
     value, gradient = objective(world.theta)
@@ -195,7 +195,7 @@ def test_a_hopeless_covariance_is_told(world: World) -> None:
         objective.posterior(world.theta)
 
 
-def test_observations_shrink_doubt_and_pull_the_mean() -> None:
+def test_observations_reduce_the_variance_and_pull_the_mean() -> None:
     problem = make_problem()
     assert speed_model(problem, History()) is None
     assert speed_model(problem, History((failed(problem, problem.space.configs[0]),))) is None
@@ -216,7 +216,7 @@ def test_observations_shrink_doubt_and_pull_the_mean() -> None:
     np.testing.assert_allclose(model.log_seconds, expected)
 
 
-def test_the_model_is_the_same_whether_or_not_earlier_fits_are_remembered() -> None:
+def test_the_model_is_the_same_whether_or_not_earlier_fits_are_cached() -> None:
     problem = make_problem()
     history = History()
     step_by_step = None

@@ -29,7 +29,7 @@ def levels(losses: Floats, work: Floats) -> FloorPosterior | None:
 
 
 @pytest.mark.parametrize("fit", [steps, levels])
-def test_the_work_left_and_the_floor_are_recovered_from_a_few_losses(fit: Fit) -> None:
+def test_remaining_work_and_floor_are_recovered_from_a_few_losses(fit: Fit) -> None:
     work = np.arange(0.0, 8.0)
     found = fit(curve(work), work)
     assert found is not None
@@ -40,7 +40,7 @@ def test_the_work_left_and_the_floor_are_recovered_from_a_few_losses(fit: Fit) -
 
 
 @pytest.mark.parametrize("fit", [steps, levels])
-def test_more_losses_leave_less_doubt(fit: Fit) -> None:
+def test_more_losses_reduce_the_uncertainty(fit: Fit) -> None:
     few, many = (fit(curve(work), work) for work in (np.arange(0.0, 3.0), np.arange(0.0, 9.0)))
     assert few is not None
     assert many is not None
@@ -115,6 +115,6 @@ def test_a_target_below_the_floor_is_never_reached() -> None:
         ([(0, 1.0), (1, 0.5)], "at least 5"),
     ],
 )
-def test_a_training_that_does_not_converge_gets_no_number(losses: list[tuple[float, float]], says: str) -> None:
+def test_a_training_that_does_not_converge_has_no_number_of_steps(losses: list[tuple[float, float]], says: str) -> None:
     with pytest.raises(BadInput, match=says):
         fit_loss(losses)

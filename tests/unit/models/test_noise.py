@@ -14,7 +14,7 @@ PHI = VARIANCE / SIGNAL
 
 
 def gradients(rng: np.random.Generator, workers: int, local_batch: float) -> np.ndarray:
-    """`workers` gradients with |G|^2 = SIGNAL and a variance of VARIANCE a sample, over all dimensions."""
+    """`workers` gradients with |G|^2 = SIGNAL and a variance of VARIANCE per sample, over all dimensions."""
     true = np.full(DIMENSION, math.sqrt(SIGNAL / DIMENSION))
     return true + rng.standard_normal((workers, DIMENSION)) * math.sqrt(VARIANCE / DIMENSION / local_batch)
 
@@ -48,7 +48,7 @@ def test_the_noise_scale_is_recovered_whatever_the_cluster_and_batch(workers: in
     assert np.mean([step.variance for step in steps]) == pytest.approx(VARIANCE, rel=0.1)
 
 
-def test_averaging_apart_beats_averaging_ratios() -> None:
+def test_averaging_separately_beats_averaging_ratios() -> None:
     rng = np.random.default_rng(3)
     steps = [norms(rng, 2, 8) for _ in range(2000)]
     apart = sum(n.variance for n in steps) / sum(n.signal for n in steps)
@@ -67,7 +67,7 @@ def test_one_worker_is_measured_by_successive_gradients() -> None:
     assert noise_scale(readings) == pytest.approx(PHI, rel=0.1)
 
 
-def test_the_volatile_start_does_not_count() -> None:
+def test_the_volatile_start_is_ignored() -> None:
     steady = Norms(local=3.0, total=2.0, workers=2, batch=8)
     wild = Norms(local=300.0, total=2.0, workers=2, batch=8)
     start = heard([wild] * IGNORED_FIRST_STEPS, first=1)
@@ -89,7 +89,7 @@ def test_no_noise_scale_from_few_reports_infinite_gradients_or_no_signal() -> No
     assert noise_scale(heard([lost] * 20)) is None
 
 
-def test_two_successive_gradients_stand_for_two_workers() -> None:
+def test_two_successive_gradients_count_as_two_workers() -> None:
     found = successive(before=3.0, now=5.0, dot=1.0, batch=16)
     assert found == Norms(local=4.0, total=2.5, workers=2, batch=32)
 

@@ -65,7 +65,7 @@ def test_five_runs_are_enough_for_the_overlap_law() -> None:
     assert np.mean([abs(model.seconds(s) / overlap(s) - 1) for s in GRID]) < 0.1
 
 
-def test_pieces_are_computed_apart_and_exchanged_once() -> None:
+def test_pieces_are_computed_separately_and_exchanged_once() -> None:
     runs = timed([*GRID, ClusterSetting(workers=1, batch=1024, pieces=4)], overlap)
     model = fit(runs, Law.OVERLAP, workers_per_node=4)
     setting = ClusterSetting(workers=8, batch=1024, pieces=4)
@@ -93,17 +93,17 @@ def test_the_law_that_made_the_runs_is_chosen(truth: object, law: Law) -> None:
     assert choose(timed(GRID, truth, noise=0.01)).law is law
 
 
-def test_with_too_few_runs_the_first_law_is_taken() -> None:
+def test_with_too_few_runs_the_first_law_is_used() -> None:
     assert choose(timed(CORNERS[:3]), [Law.RING, Law.OVERLAP]).law is Law.RING
 
 
-def test_a_wrong_law_has_the_larger_left_out_error() -> None:
+def test_a_wrong_law_has_a_larger_leave_one_out_error() -> None:
     runs = timed(GRID, overlap, noise=0.01)
     assert left_out_error(runs, Law.OVERLAP, 4) < left_out_error(runs, Law.PARAMETER_SERVER, 4)
 
 
 @pytest.mark.parametrize("law", [Law.PARAMETER_SERVER, Law.OVERLAP])
-def test_ninety_percent_intervals_hold_about_ninety_percent(law: Law) -> None:
+def test_ninety_percent_intervals_cover_about_ninety_percent(law: Law) -> None:
     truth = server if law is Law.PARAMETER_SERVER else overlap
     held = total = 0
     for seed in range(12):
@@ -128,7 +128,7 @@ def _width(model: ParallelModel, setting: ClusterSetting) -> float:
     return high / low
 
 
-def test_a_refined_law_goes_through_its_runs_and_keeps_what_is_peculiar_to_a_size() -> None:
+def test_a_refined_law_matches_its_runs_and_keeps_the_effects_of_one_size() -> None:
     runs = timed([s for s in GRID if s.batch != 256], server)
     odd = [StepTime(setting=r.setting, seconds=r.seconds * (1.5 if r.setting.workers == 8 else 1.0)) for r in runs]
     model = fit(odd, Law.PARAMETER_SERVER)

@@ -31,7 +31,7 @@ def target(*uses: OperatorUse) -> TargetModel:
     return TargetModel(name="t", operators=uses)
 
 
-def test_key_operators_are_the_fewest_that_pass_the_threshold() -> None:
+def test_key_operators_are_the_fewest_that_exceed_the_threshold() -> None:
     model = target(use("add", 0.05), use("conv", 0.4), use("dense", 0.3), use("conv", 0.2, shape="other"))
     assert operator_shares(model) == pytest.approx({"add": 0.05, "conv": 0.6, "dense": 0.3})
     assert key_operators(model, 0.5) == ("conv",)
@@ -41,7 +41,7 @@ def test_key_operators_are_the_fewest_that_pass_the_threshold() -> None:
 
 
 @given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=8), st.floats(0.05, 1.0))
-def test_no_smaller_set_of_operators_passes(weights: list[float], threshold: float) -> None:
+def test_no_smaller_set_of_operators_exceeds_the_threshold(weights: list[float], threshold: float) -> None:
     shares = [w / sum(weights) for w in weights]
     model = target(*(use(f"op{at}", share) for at, share in enumerate(shares)))
     chosen = key_operators(model, threshold)
@@ -50,7 +50,7 @@ def test_no_smaller_set_of_operators_passes(weights: list[float], threshold: flo
     assert sum(ranked[: len(chosen) - 1]) < threshold
 
 
-def test_a_measured_operator_is_taken_as_it_is() -> None:
+def test_a_measured_operator_is_used_as_measured() -> None:
     known = world()
     (found,) = operator_seconds(known, target(use("conv2d", 1.0, shape="medium", count=7, flops=7 * 2.3e8)))
     curve = next(c for c in known.curves if (c.operator, c.shape) == ("conv2d", "medium"))
@@ -72,7 +72,7 @@ def test_a_shape_between_measured_ones_takes_a_time_between() -> None:
     assert (found.seconds < large * 1.05).all()
 
 
-def test_an_operator_never_measured_is_taken_for_the_nearest_in_flops_a_byte() -> None:
+def test_an_operator_never_measured_is_replaced_by_the_nearest_in_flops_per_byte() -> None:
     known = world()
     like_dense = OPERATORS["dense-medium"]
     wanted = use("einsum", 1.0, flops=like_dense.flops, moved=like_dense.bytes)
@@ -112,7 +112,7 @@ def test_resource_curves_of_an_operator() -> None:
 
 
 def cores_and_batch() -> tuple[Known, np.ndarray]:
-    """A GPU operator that does not care for CPU cores (as in the published measurements)."""
+    """A GPU operator that does not depend on CPU cores (as in the published measurements)."""
     configs = tuple(Config.of({"cores": cores, "batch": batch}) for cores in (1, 2, 4) for batch in (1, 8, 64))
     seconds = np.array([1e-3 + 1e-4 * float(config["batch"]) for config in configs])
     curve = OperatorCurve(operator="conv2d", shape="x", flops=1e9, bytes=1e6, seconds=seconds)
@@ -140,8 +140,8 @@ def test_a_cut_off_of_1_keeps_every_knob_that_does_anything() -> None:
     assert knobs_that_matter(known, [("conv2d", 1.0, curve.seconds)], 1.0) == ["batch", "sms", "precision"]
 
 
-def test_weights_make_the_sums_come_out_right() -> None:
-    """Every operator inside a model takes 1.5 times what it takes by itself: the weights find that out."""
+def test_calibrated_weights_reproduce_the_sums() -> None:
+    """Every operator inside a model takes 1.5 times what it takes by itself: the weights recover that."""
     known = world()
     models = tuple(
         replace(
@@ -166,7 +166,7 @@ def test_the_additive_latency_is_the_sum_of_its_parts_and_near_the_truth() -> No
         assert np.median(np.abs(np.log(predicted.seconds[ran] / model.latency_seconds[ran]))) < 0.6
 
 
-def test_a_belief_goes_through_what_was_measured() -> None:
+def test_a_belief_matches_its_measurements() -> None:
     points = np.linspace(0, 3, 30)[:, None]
     belief = Belief(mean=np.zeros(30), covariance=matern(spread(points)))
     rows = np.array([3, 20])
@@ -206,7 +206,7 @@ def test_known_models_make_the_prediction_better_than_operators_alone() -> None:
     assert np.mean(errors) < np.mean(without)
 
 
-def test_beliefs_are_honest_about_their_doubt() -> None:
+def test_beliefs_are_calibrated() -> None:
     """Two deviations hold about 19 of 20 truths: here at least 4 of 5 over all models, with two trials each."""
     known = world()
     inside = []
@@ -220,7 +220,7 @@ def test_beliefs_are_honest_about_their_doubt() -> None:
     assert np.mean(inside) > 0.8
 
 
-def test_too_few_models_leave_the_operators_and_a_broad_doubt() -> None:
+def test_with_too_few_models_the_belief_is_broad_around_the_operators() -> None:
     known = world()
     few = replace(known, models=known.models[:2])
     belief = transfer_belief(few, known.models[5].target, known_points(known.configs))
@@ -229,7 +229,7 @@ def test_too_few_models_leave_the_operators_and_a_broad_doubt() -> None:
     assert np.diag(belief.covariance) == pytest.approx(np.full(len(CONFIGS), 0.2025))
 
 
-def test_what_tells_of_a_configuration() -> None:
+def test_known_rows_match_configurations() -> None:
     measured = tuple(Config.of({"batch": b, "precision": p}) for p in ("fp32", "fp16") for b in (1, 4, 16))
     wanted = (
         Config.of({"precision": "fp16", "batch": 16, "instance": "x"}),

@@ -34,7 +34,7 @@ def test_ties_and_straight_fronts_go_to_the_cheaper() -> None:
     assert depth([]) == []
 
 
-def test_weights_lead_from_the_cheapest_to_the_fastest() -> None:
+def test_a_larger_weight_of_time_moves_from_the_cheapest_to_the_fastest() -> None:
     assert weighted(POINTS, 1.0) == 3
     assert weighted(POINTS, 0.0) == 0
     assert weighted(POINTS, 0.5) == 2

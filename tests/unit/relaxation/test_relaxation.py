@@ -55,7 +55,7 @@ def check_they_help(problem: Problem) -> None:
                 assert ledger_of(tight).incumbent() is None
 
 
-def test_more_money_or_more_time_whichever_was_short() -> None:
+def test_the_limit_that_was_too_small_is_relaxed() -> None:
     check_they_help(problem_with(usd="8"))
     check_they_help(problem_with(hours=2))
     check_they_help(problem_with(usd="12", hours=5))
@@ -70,14 +70,14 @@ def test_both_limits_when_neither_alone_would_help() -> None:
     check_they_help(problem)
 
 
-def test_money_up_to_the_cent_and_time_up_to_the_minute() -> None:
+def test_money_is_rounded_up_to_the_cent_and_time_to_the_minute() -> None:
     for problem in (problem_with(usd="8"), problem_with(hours=2)):
         for answer in relaxations(ledger_of(problem)):
             assert answer.budget is None or answer.budget.micros % 10_000 == 0
             assert answer.deadline_seconds is None or answer.deadline_seconds % 60 == 0
 
 
-def test_nothing_tried_says_what_one_trial_needs() -> None:
+def test_without_trials_it_names_the_price_of_one_trial() -> None:
     for problem, money, time in (
         (problem_with(usd="0.01"), True, False),
         (problem_with(hours=0.1), False, True),
@@ -88,7 +88,7 @@ def test_nothing_tried_says_what_one_trial_needs() -> None:
         assert "one trial of 1 x c5.small alone may need" in answer.text
 
 
-def test_all_failed_inside_the_limits_has_no_advice_on_limits() -> None:
+def test_if_all_trials_failed_within_the_limits_nothing_is_relaxed() -> None:
     problem = problem_with(usd="50")
     history = History((failed(problem, SMALL),))
     assert plans(problem, history) == ()

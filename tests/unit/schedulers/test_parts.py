@@ -1,4 +1,4 @@
-"""Parts of epochs: what they cost and bring, how they are counted, and when they are chosen."""
+"""Parts of epochs: what they cost and gain, how they are counted, and when they are chosen."""
 
 import itertools
 import math
@@ -53,12 +53,12 @@ def epochs_of(made: SimWorkload, fleets: tuple[Fleet, ...], *, seed: int = 0) ->
 
 
 @pytest.mark.parametrize("share", [0.0, 0.009, 1.01, -0.5, math.nan])
-def test_a_part_is_a_hundredth_of_an_epoch_at_least_and_an_epoch_at_most(share: float) -> None:
+def test_a_part_is_between_a_hundredth_of_an_epoch_and_an_epoch(share: float) -> None:
     with pytest.raises(ValueError, match="at least 1% of it, and at most all"):
         Fleet(4, 512, share)
 
 
-def test_a_fleet_says_its_part() -> None:
+def test_a_fleet_shows_its_part() -> None:
     assert str(Fleet(4, 1769)) == "4 x 1,769 MB"
     assert str(Fleet(4, 1769, 0.25)) == "4 x 1,769 MB for 25% of the samples"
 
@@ -81,7 +81,7 @@ def test_starting_functions_takes_as_long_for_a_part() -> None:
     assert part.seconds < whole.seconds
 
 
-def test_chance_evens_out_over_parts_as_over_an_epoch() -> None:
+def test_noise_averages_out_over_parts_as_over_an_epoch() -> None:
     made = replace(PAPER, laws=replace(PAPER.laws, early_gain=0.0, staleness=0.0))
     parts, wholes = [], []
     for seed in range(60):
@@ -92,7 +92,7 @@ def test_chance_evens_out_over_parts_as_over_an_epoch() -> None:
     assert 0.5 < np.std(parts) / np.std(wholes) < 2
 
 
-def test_parts_count_as_what_they_are_against_max_epochs() -> None:
+def test_parts_count_by_their_share_against_max_epochs() -> None:
     problem = replace(problem_of(1000), max_epochs=1)
     tenths = tuple(epochs_of(PAPER, (Fleet(100, 3008, 0.1),) * 10))
     nine = EpochLedger(problem=problem, epochs=tenths[:9])
@@ -106,14 +106,14 @@ def test_parts_count_as_what_they_are_against_max_epochs() -> None:
 
 
 @pytest.mark.parametrize("decides", [Mpc(), Siren()])
-def test_no_more_epochs_are_run_than_are_wanted(decides: Scheduler) -> None:
+def test_no_more_than_max_epochs_are_run(decides: Scheduler) -> None:
     problem = replace(problem_of(300), max_epochs=2)
     episode = train(decides, problem, seed=63)
     assert episode.status is not Status.DONE
     assert sum(fleet.share for fleet in fleets(episode)) <= 2 + 1e-9
 
 
-def test_epochs_that_will_not_do_end_it_early_and_no_budget_is_named() -> None:
+def test_too_few_epochs_end_it_early_and_no_budget_is_suggested() -> None:
     problem = replace(problem_of(300), max_epochs=5)
     episode = train(Mpc(), problem, seed=64)
     assert episode.status is not Status.DONE
@@ -122,7 +122,7 @@ def test_epochs_that_will_not_do_end_it_early_and_no_budget_is_named() -> None:
     assert episode.smallest_budget is None
 
 
-def test_a_deadline_that_does_not_do_is_named() -> None:
+def test_a_deadline_that_is_too_short_is_named() -> None:
     goal = Goal(minimize=Objective.TIME, budget=Usd.of(300), deadline_seconds=400.0)
     problem = PAPER.problem(goal)
     episode = train(Mpc(), problem, seed=65)
@@ -167,7 +167,7 @@ def test_mpc_runs_whole_epochs_where_starting_functions_takes_longest() -> None:
     assert fleets(episode)[0].share >= 8 * problem.batch / problem.samples
 
 
-def test_a_target_that_is_just_missed_costs_a_small_part_and_no_epoch() -> None:
+def test_a_target_that_is_just_missed_costs_a_small_part_not_an_epoch() -> None:
     problem = problem_of(300)
     done = epochs_of(PAPER, (Fleet(300, 3008),) * 9)
     near = replace(done[-1], loss=problem.target_loss * 1.0004)
@@ -190,7 +190,7 @@ def test_money_for_a_small_part_is_not_the_end() -> None:
     assert fleet.share < 0.2
 
 
-def test_the_oracle_cuts_its_last_epoch_and_is_the_faster_for_it() -> None:
+def test_the_oracle_is_faster_because_it_cuts_its_last_epoch() -> None:
     problem = problem_of(150)
     truth = LawsOfRun(SimFunctionCloud(problem=problem, laws=PAPER.laws, seed=7).run_laws)
     cut, whole = (train(Oracle(truth=truth, least_share=least), problem, seed=7) for least in (0.01, 1.0))

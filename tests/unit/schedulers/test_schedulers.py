@@ -95,7 +95,7 @@ def test_mpc_beats_a_fixed_fleet_from_a_grid_search_and_nears_the_oracle() -> No
     assert sum(planned) < 1.2 * sum(limit), "three runs; over twenty it is within 5%"
 
 
-def test_a_budget_that_cannot_do_is_answered_early_with_one_that_can() -> None:
+def test_an_insufficient_budget_ends_it_early_and_a_sufficient_one_is_named() -> None:
     problem = problem_of(50.0)
     episode = run(Mpc(), problem, seed=51)
     assert episode.status is not Status.DONE
@@ -119,7 +119,9 @@ def test_experience_refuses_a_hopeless_budget_before_spending_anything() -> None
 
 
 def test_a_tight_budget_does_not_drive_mpc_to_small_slow_functions() -> None:
-    made = training_workload(15)  # needs few epochs that cost much: by the prior's number of them, $100 could not do
+    made = training_workload(
+        15
+    )  # needs few epochs that cost much: by the prior's number of them, $100 would not suffice
     episode = run(Mpc(), problem_of(100.0, made=made), seed=115, made=made)
     assert episode.status is Status.DONE, episode.stopped
     assert min(fleet.memory_mb for fleet in fleets(episode)) >= 1536
@@ -127,15 +129,15 @@ def test_a_tight_budget_does_not_drive_mpc_to_small_slow_functions() -> None:
     assert longest < 0.5 * episode.step_seconds, "no single epoch of a few functions takes most of the time"
 
 
-def test_little_memory_is_slow_in_proportion() -> None:
+def test_small_memory_is_proportionally_slower() -> None:
     model = fit_epochs((), samples=10**7, puts=198, target_loss=0.3)
     half, whole, twice = model.seconds(np.full(3, 100.0), np.array([768.0, 1536.0, 3008.0]))
     assert half == pytest.approx(2 * whole)
-    assert whole < 3008 / 1536 * twice, "above, more memory brings less than its share"
+    assert whole < 3008 / 1536 * twice, "above, speed grows less than in proportion to memory"
     small = replace(past_runs(PAPER)[0][0], fleet=Fleet(138, 768))
     seen = fit_epochs((small,), samples=10**7, puts=198, target_loss=0.3)
     predicted = seen.seconds(np.array([138.0]), np.array([768.0]))[0]
-    assert predicted == pytest.approx(small.seconds, rel=0.03), "an epoch with little memory tells its own time"
+    assert predicted == pytest.approx(small.seconds, rel=0.03), "an epoch with little memory determines the fit"
 
 
 def test_the_cheapest_before_a_deadline() -> None:
@@ -147,7 +149,7 @@ def test_the_cheapest_before_a_deadline() -> None:
     assert slow.spent < quick.spent
 
 
-def test_static_keeps_its_fleet_and_shrinks_when_the_money_ends() -> None:
+def test_static_keeps_its_fleet_and_shrinks_when_money_runs_out() -> None:
     problem = problem_of(220.0)
     given = run(Static(functions=400, memory=3008), problem, seed=54)
     assert set(fleets(given)[:-2]) == {Fleet(400, 3008)}
@@ -160,7 +162,7 @@ def test_static_keeps_its_fleet_and_shrinks_when_the_money_ends() -> None:
         StaticN(functions=138).decide(problem, (), remaining)
 
 
-def test_what_failed_is_not_tried_again() -> None:
+def test_a_failed_fleet_is_not_tried_again() -> None:
     problem = problem_of(200.0)
     failure = FailedEpoch(number=1, fleet=Fleet(3000, 2048), seconds=20.0, usd=Usd.of(1), message="out of memory")
     remaining = EpochLedger(problem=problem, failed=(failure,)).remaining()
@@ -203,7 +205,7 @@ def test_experience_without_runs_is_the_general_prior() -> None:
     assert learnt.epochs[1] < PRIOR.epochs[1]
 
 
-def test_the_oracle_is_not_to_be_had_by_name() -> None:
+def test_the_oracle_cannot_be_created_by_name() -> None:
     with pytest.raises(BadInput, match="needs the simulator's truth"):
         scheduler("oracle")
 
@@ -218,7 +220,7 @@ def test_schedulers_by_name_and_options() -> None:
         "sirene": "did you mean 'siren'",
         "mpc:prior=x": "has no option",
         "static:functions=many,memory=512": "not a whole number",
-        "static:functions=4": "given together",
+        "static:functions=4": "give both functions and memory",
     }.items():
         with pytest.raises(BadInput, match=message):
             scheduler(text)

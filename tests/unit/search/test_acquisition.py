@@ -39,19 +39,19 @@ def test_expected_rise(mean: float, deviation: float, best: float) -> None:
     assert close(found, np.maximum(draws(mean, deviation) - best, 0))
 
 
-def test_what_cannot_fit_saves_nothing() -> None:
+def test_a_configuration_that_cannot_fit_saves_nothing() -> None:
     saving = expected_saving(np.zeros(2), np.ones(2), 1.0, np.array([-np.inf, 0.0]))
     assert saving[0] == 0
     assert saving[1] > 0
 
 
-def test_never_negative_and_never_more_than_all() -> None:
+def test_expected_saving_is_between_zero_and_the_incumbent() -> None:
     mean, variance = np.linspace(-50, 50, 201), np.full(201, 1e-12)
     saving = expected_saving(mean, variance, 3.0)
     assert ((saving >= 0) & (saving <= 3.0)).all()
     assert (expected_rise(mean, variance, 3.0) >= 0).all()
 
 
-def test_more_doubt_is_worth_more() -> None:
+def test_more_uncertainty_means_a_larger_expected_saving() -> None:
     saving = expected_saving(np.full(3, 1.0), np.array([0.01, 0.1, 1.0]), 2.0)
     assert (np.diff(saving) > 0).all()

@@ -26,12 +26,12 @@ def counts_of(mask: "np.ndarray[tuple[int], np.dtype[np.bool_]]", instance: str)
     return {c.nodes for c, ok in zip(PROBLEM.space, mask, strict=True) if ok and c.instance == instance}
 
 
-def test_at_first_all_that_is_allowed_is_open() -> None:
+def test_at_first_everything_allowed_is_open() -> None:
     assert open_rows(PROBLEM, History(), remaining()).all()
     assert not open_rows(PROBLEM, History(), remaining(False)).any()
 
 
-def test_what_was_tried_is_closed_and_the_question_is_left_unchanged() -> None:
+def test_tried_configurations_are_closed_and_arguments_stay_unchanged() -> None:
     asked = remaining()
     history = History((measured(PROBLEM, D("c5.big", 4), 9.0), failed(PROBLEM, D("p2.one", 2), FailureKind.HANG)))
     mask = open_rows(PROBLEM, history, asked)
@@ -52,7 +52,7 @@ def test_what_was_tried_is_closed_and_the_question_is_left_unchanged() -> None:
         (FailureKind.LOST, {1, 2, 3, 6, 8, 12, 16}),
     ],
 )
-def test_a_failure_rules_out_what_must_fail_too(kind: FailureKind, still_open: set[int]) -> None:
+def test_a_failure_rules_out_configurations_that_must_also_fail(kind: FailureKind, still_open: set[int]) -> None:
     mask = open_rows(PROBLEM, History((failed(PROBLEM, D("c5.big", 4), kind),)), remaining())
     assert counts_of(mask, "c5.big") == still_open
     assert counts_of(mask, "c5.small") == set(COUNTS)
@@ -65,13 +65,13 @@ def rising(*points: tuple[int, float], error: float = 0.01) -> set[int]:
     return counts_of(mask, "c5.big")
 
 
-def test_beyond_the_top_nothing_is_tried() -> None:
+def test_beyond_the_peak_nothing_is_tried() -> None:
     assert rising((4, 100.0), (8, 80.0)) == {1, 2, 3, 4, 6, 8}
     assert rising((8, 80.0), (4, 100.0)) == {1, 2, 3, 4, 6, 8}  # whichever was measured first
-    assert rising((1, 100.0), (12, 80.0)) == {n for n in COUNTS if n <= 12}  # a top between stays open
+    assert rising((1, 100.0), (12, 80.0)) == {n for n in COUNTS if n <= 12}  # a peak between them stays open
 
 
-def test_a_rise_or_a_doubt_prunes_nothing() -> None:
+def test_a_rise_or_an_uncertain_decline_prunes_nothing() -> None:
     assert rising((4, 100.0), (8, 120.0)) == set(COUNTS)
     assert rising((4, 100.0), (8, 97.0), error=0.05) == set(COUNTS)
     assert rising((4, 100.0)) == set(COUNTS)
@@ -95,7 +95,9 @@ def test_a_rival_that_keeps_limits_ends_at_the_first_refusal() -> None:
     history = History((measured(PROBLEM, PROBLEM.space.configs[3], 5.0),))
     asked: dict[str, Any] = {"problem": PROBLEM, "remaining": narrowed, "count": 3}
     assert suggest_in_time(suggest, 1, history=history, **asked) == picks[:1]
-    assert suggest_in_time(suggest, 2, history=history, **asked) == picks  # still its start: drawn from what is allowed
+    assert (
+        suggest_in_time(suggest, 2, history=history, **asked) == picks
+    )  # still in its start, which uses only allowed trials
     assert seen == [True, False]
     assert ledger_ended_it(suggest, PROBLEM, history, narrowed)
     assert not ledger_ended_it(lambda *_: (), PROBLEM, history, narrowed)

@@ -75,7 +75,7 @@ def test_both_beat_random_and_the_second_beats_the_first() -> None:
 
 
 @pytest.mark.parametrize("text", BOTH)
-def test_a_trial_that_breaks_the_limit_teaches_its_latency(text: str) -> None:
+def test_a_trial_that_breaks_the_limit_still_informs_the_latency(text: str) -> None:
     """Bert under 3 ms: one trial that took twice the predicted latency everywhere turns to smaller batches."""
     chosen = case("bert-base", 3.0)
     made = searcher(text, chosen, sources("bert-base"), seed=0)
@@ -127,7 +127,7 @@ def renamed(use: OperatorUse, old: str, new: str) -> OperatorUse:
     return replace(use, operator=new) if use.operator == old else use
 
 
-def test_the_net_gain_stop_asks_what_the_trial_costs() -> None:
+def test_the_net_gain_stop_takes_the_trials_price_into_account() -> None:
     chosen = case("residual-50", 10.0, max_trials=30)
 
     def made(requests: float) -> int:
@@ -160,10 +160,10 @@ def test_several_at_once_are_spread(text: str) -> None:
     assert len(set(several)) == 4
 
 
-def test_a_rate_to_hold_makes_more_of_it_worthless() -> None:
+def test_above_a_required_rate_more_throughput_is_worth_nothing() -> None:
     chosen = case("residual-50", 10.0)
     problem = replace(chosen.problem, goal=Goal(minimize=Objective.COST, rate=500.0, slo=Slo(seconds=0.01)))
-    seconds = np.log(chosen.bed.known.batches / 600.0)  # each holds 600 requests/s, all but surely
+    seconds = np.log(chosen.bed.known.batches / 600.0)  # each holds 600 requests/s, almost certainly
     found = outlook(problem, History(), seconds, np.full(len(seconds), 1e-4), np.ones(len(seconds)))
     price = chosen.problem.dollars_per_second
     assert found.log_value == pytest.approx(np.log(1e6 / 500.0 * price))
@@ -194,7 +194,7 @@ def test_the_bound_on_a_batch_is_learnt_from_load_tests() -> None:
     assert load_tests(problem, History((tested(0.03, 0.009),))).log_seconds == pytest.approx([np.log(0.03)])
 
 
-def test_out_of_memory_rules_out_what_needs_no_less_and_has_no_more() -> None:
+def test_out_of_memory_rules_out_what_needs_as_much_and_has_no_more() -> None:
     chosen = case("plain-16", 10.0)
     config = Config.of({"batch": 32, "sms": 64, "precision": "fp32"})
     failure = Failure(config=config, attempt=1, kind=FailureKind.OUT_OF_MEMORY, message="", seconds=1.0, usd=Usd(1))
@@ -221,12 +221,12 @@ def test_out_of_memory_rules_out_what_needs_no_less_and_has_no_more() -> None:
         ("falcon-transfer:gain=nan", "gain must be at least 0"),
     ],
 )
-def test_options_that_cannot_be_meant_are_refused(text: str, words: str) -> None:
+def test_invalid_option_values_are_refused(text: str, words: str) -> None:
     with pytest.raises(BadInput, match=words):
         strategy(text, known=world(), target=world().models[0].target)
 
 
-def test_made_without_tables_it_says_so() -> None:
+def test_created_without_tables_it_raises() -> None:
     bare = Falcon()
     with pytest.raises(ValueError, match="falcon was created without tables of other models"):
         _ = bare.tables
@@ -236,7 +236,7 @@ def test_made_without_tables_it_says_so() -> None:
 
 @pytest.mark.parametrize("text", BOTH)
 def test_a_narrower_space_is_searched_with_the_same_tables(text: str) -> None:
-    """A user who offers fewer configurations, and a batch that was never measured, is answered all the same."""
+    """A user who offers fewer configurations, and a batch that was never measured, still gets an answer."""
     chosen = case("residual-50", 10.0)
     space = chosen.problem.space
     kept = tuple(c for c in space.configs if c["precision"] == "fp16" and c["sms"] in (16, 64))

@@ -1,4 +1,4 @@
-"""The tree of regions, and UCT's way through it."""
+"""The tree of regions, and how UCT selects in it."""
 
 from itertools import pairwise
 
@@ -50,7 +50,7 @@ def test_good_goes_left_and_every_configuration_is_in_one_leaf() -> None:
     assert tree.prior == predicted.max()
 
 
-def test_operators_that_disagree_are_settled_by_what_they_weigh() -> None:
+def test_weights_decide_between_operators_that_disagree() -> None:
     """Good for the first operator is bad for the model: the heavier second one sends it right."""
     first = np.repeat([1.0, 0.0], 10)
     predicted = 0.1 * first + 0.9 * (1 - first)
@@ -59,7 +59,7 @@ def test_operators_that_disagree_are_settled_by_what_they_weigh() -> None:
     assert tree.left.rows.tolist() == list(range(10, 20))
 
 
-def test_an_operator_that_takes_all_alike_does_not_split() -> None:
+def test_an_operator_with_equal_values_does_not_split() -> None:
     rising = np.arange(20.0)
     tree = grow([("flat", np.ones(20)), ("dense", rising)], rising, np.arange(20), smallest=SMALLEST)
     assert tree.left is not None
@@ -105,7 +105,7 @@ def test_ucb_is_the_formula() -> None:
         assert chosen.path[0][1] is goes_left
 
 
-def test_regions_with_nothing_open_are_passed_by() -> None:
+def test_regions_with_nothing_open_are_skipped() -> None:
     tree, is_open = two_regions()
     is_open[:10] = False
     chosen = select(tree, {}, is_open, 0.1)

@@ -28,14 +28,14 @@ def with_kinds(problem: Problem, kinds: dict[str, str]) -> Problem:
     return replace(problem, space=Space(knobs, problem.space.configs))
 
 
-def test_of_one_kind_it_looks_at_the_cheapest_and_the_median_priced_type() -> None:
+def test_with_one_kind_it_starts_with_the_cheapest_and_the_median_priced_type() -> None:
     problem = make_problem(machines=MANY, goal=BUDGET)
     assert asked(problem, History()) == [D("t0", 1)]
     history = History((measured(problem, D("t0", 1), 5.0),))
-    assert asked(problem, history) == [D("t4", 1)]  # the median of the six that are left
+    assert asked(problem, history) == [D("t4", 1)]  # the median of the remaining six
 
 
-def test_it_looks_at_the_cheapest_of_every_kind() -> None:
+def test_it_starts_with_the_cheapest_type_of_every_kind() -> None:
     kinds = {"c5.small": "cpu", "c5.big": "cpu", "p2.one": "K80"}
     problem = with_kinds(make_problem(goal=BUDGET), kinds)
     assert asked(problem, History()) == [D("c5.small", 1)]
@@ -44,14 +44,14 @@ def test_it_looks_at_the_cheapest_of_every_kind() -> None:
     assert asked(problem, History(), count=2) == [D("c5.small", 1), D("p2.one", 1)]
 
 
-def test_after_running_out_of_memory_a_type_is_looked_at_on_twice_the_nodes() -> None:
+def test_after_running_out_of_memory_a_type_is_tried_on_twice_the_nodes() -> None:
     problem = make_problem(machines={"c5.small": MACHINES["c5.small"]}, goal=BUDGET)
     history = History((failed(problem, D("c5.small", 3), FailureKind.OUT_OF_MEMORY),))
     assert asked(problem, history) == [D("c5.small", 6)]
     assert asked(problem, History((failed(problem, D("c5.small", 3), FailureKind.ERROR),))) == [D("c5.small", 4)]
 
 
-def test_where_only_time_counts_a_round_looks_at_as_many_types_in_the_middle_of_their_range() -> None:
+def test_if_only_time_counts_a_round_tries_as_many_types_in_the_middle_of_their_range() -> None:
     problem = make_problem(machines=MANY)
     first = asked(problem, History(), count=4)
     assert {config.nodes for config in first} == {4}  # the geometric middle of 1..16
@@ -61,7 +61,7 @@ def test_where_only_time_counts_a_round_looks_at_as_many_types_in_the_middle_of_
     more = History((*history.trials, measured(problem, D("t4", 8), 60.0), measured(problem, D("t5", 8), 70.0)))
     remaining = Ledger(problem=problem, history=more).remaining()
     reasons = {s.reason for s in strategy("heterbo").suggest(problem, more, remaining, 4)}
-    assert "a first look at this type" not in reasons  # more types are known than run side by side
+    assert "a first look at this type" not in reasons  # more types are known than run in parallel
 
 
 def test_under_a_budget_a_round_is_not_filled_with_neighbours() -> None:
@@ -69,7 +69,7 @@ def test_under_a_budget_a_round_is_not_filled_with_neighbours() -> None:
     history = History((measured(problem, D("c5.small", 1), 10.0), measured(problem, D("c5.small", 8), 70.0)))
     picks = asked(problem, history, count=4)
     assert picks
-    for name in MACHINES:  # neighbours tell the same, and each eats of the budget
+    for name in MACHINES:  # neighbours are equally informative, and each uses up budget
         nodes = sorted(config.nodes for config in picks if config.instance == name)
         assert all(b - a > 1 for a, b in pairwise(nodes))
 
@@ -80,35 +80,35 @@ def cheapest_in_time(hours: float) -> Problem:
     return make_problem(machines={"one": machine}, counts=range(1, 51), goal=goal, work_samples=2.7e6)
 
 
-def test_the_first_shot_at_a_deadline_is_not_the_dearest_and_after_a_miss_it_is_surer() -> None:
+def test_the_first_try_at_a_deadline_is_not_the_most_expensive_and_after_a_miss_it_is_safer() -> None:
     problem = cheapest_in_time(6)  # one node takes 75 h
     look = measured(problem, D("one", 1), 10.0)
     (first,) = asked(problem, History((look,)))
-    assert 16 < first.nodes < 30  # what could just fit if the job scales well, not the largest that can be had
+    assert 16 < first.nodes < 30  # what could just fit if the job scales well, not the largest available
     (second,) = asked(problem, History((look, measured(problem, first, 2.7e6 / (5.6 * 3600)))))  # 5.6 h: too long
     assert second.nodes > first.nodes
 
 
-def test_after_a_miss_under_a_budget_the_next_shot_is_no_near_miss() -> None:
+def test_after_a_miss_under_a_budget_the_next_try_is_not_close_to_it() -> None:
     goal = Goal(minimize=Objective.TIME, budget=Usd.of(75))
     machine = Machine(usd_per_hour=0.68, speed=10.0)
     problem = make_problem(machines={"one": machine}, counts=range(1, 51), goal=goal, work_samples=2.7e6)
     look = measured(problem, D("one", 1), 10.0)
     (first,) = asked(problem, History((look,)))
-    assert first.nodes > 12  # bold: nothing was missed yet
-    seconds = 75 / (first.nodes * 0.68) * 3600 * 0.93  # $70, and no margin left
+    assert first.nodes > 12  # a large first try: nothing was missed yet
+    seconds = 75 / (first.nodes * 0.68) * 3600 * 0.93  # $70, with no margin remaining
     (second,) = asked(problem, History((look, measured(problem, first, 2.7e6 / seconds))))
     assert second.nodes < 0.75 * first.nodes
 
 
-def test_what_may_still_fit_is_tried_even_where_its_price_is_high() -> None:
+def test_a_configuration_that_may_still_fit_is_tried_even_at_a_high_price() -> None:
     problem = cheapest_in_time(7)
     looks = tuple(failed(problem, D("one", n), FailureKind.OUT_OF_MEMORY) for n in (1, 2, 4, 8))
     (shot,) = asked(problem, History((*looks, measured(problem, D("one", 16), 2.7e6 / (10.5 * 3600)))))
     assert shot.nodes > 24
 
 
-def test_no_trial_is_asked_for_that_leaves_no_time_to_train() -> None:
+def test_no_trial_is_suggested_that_leaves_no_time_to_train() -> None:
     problem = cheapest_in_time(0.2)
     assert asked(problem, History((measured(problem, D("one", 1), 10.0),))) == []
 

@@ -13,7 +13,7 @@ UNGUARDED = {"convbo", "cherrypick", "random", "exhaustive", "paleo"}
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_every_name_makes_its_strategy(name: str) -> None:
+def test_every_name_creates_its_strategy(name: str) -> None:
     made = strategy(name, seed=4)
     assert made.name == name
     assert made.guarded == (name not in UNGUARDED)
@@ -21,7 +21,7 @@ def test_every_name_makes_its_strategy(name: str) -> None:
     assert type(made) is strategy_class(name)
 
 
-def test_options_are_read_by_their_kind() -> None:
+def test_options_are_converted_to_their_type() -> None:
     made = strategy(" convbo : acquisition=ucb, start = 4,threshold=0.5 ")
     assert made == ConvBO(acquisition="ucb", start=4, threshold=0.5)
     assert strategy("cherrypick:types=c5.*+p2.*") == CherryPick(types="c5.*+p2.*")
@@ -82,7 +82,7 @@ def test_paleo_needs_to_know_the_network() -> None:
         ("heterbo:start=0", "start must be all, auto or a whole number from 1"),
     ],
 )
-def test_options_that_cannot_be_meant_are_refused(text: str, words: str) -> None:
+def test_invalid_option_values_are_refused(text: str, words: str) -> None:
     with pytest.raises(BadInput, match=words):
         strategy(text)
 

@@ -1,4 +1,4 @@
-"""The scavenger strategies on grids whose truth is a law: which runs they ask for, and what they choose."""
+"""The scavenger strategies on grids that follow a law: which runs they suggest, and what they choose."""
 
 import itertools
 import math
@@ -135,7 +135,7 @@ def test_the_knee_lies_between_the_fastest_and_the_cheapest() -> None:
     assert cheapest.usd <= knee.usd <= fastest.usd
 
 
-def test_universal_starts_where_other_jobs_say_and_needs_them() -> None:
+def test_universal_starts_at_the_prediction_of_other_jobs_and_needs_them() -> None:
     question = problem()
     with pytest.raises(BadInput, match="knows no other job"):
         strategy("scavenger-universal").suggest(question, History(), everything(question), 1)
@@ -173,7 +173,7 @@ def test_only_goodput_plans_again_while_the_training_runs() -> None:
     assert off.outlook(noisy, history) == ()
 
 
-def test_a_batch_in_whose_trial_the_metric_falls_is_not_chosen() -> None:
+def test_a_batch_whose_trial_worsens_the_metric_is_not_chosen() -> None:
     question = replace(problem(), target=Target(metric="accuracy", value=0.97))
     rng = np.random.default_rng(0)
     good = replace(measured(4, 64, rng=rng), learned=tuple(Learned(1000.0 * i, 0.5 + 0.04 * i) for i in range(8)))
@@ -185,7 +185,7 @@ def test_a_batch_in_whose_trial_the_metric_falls_is_not_chosen() -> None:
     assert choice.config == good.config
 
 
-def test_failed_runs_are_not_asked_for_again() -> None:
+def test_failed_runs_are_not_suggested_again() -> None:
     question = problem()
     failed = Failure(
         config=config(1, 512), attempt=1, kind=FailureKind.OUT_OF_MEMORY, message="", seconds=1.0, usd=Usd.of(0)
@@ -205,19 +205,19 @@ def test_work_done_at_a_large_batch_counts_for_less() -> None:
     assert remaining.work_of(config(1, 256)) == pytest.approx(2 * remaining.work_samples)
 
 
-def test_the_end_is_told_from_the_course_of_the_metric() -> None:
+def test_the_end_is_predicted_from_the_metric() -> None:
     points = [(float(u), 1 - 1 / (u / 3000 + 1.2)) for u in range(500, 20_000, 500)]
     seen = forecast(points, Target(metric="accuracy", value=0.9))
     assert seen is not None
     assert seen.samples == pytest.approx((1 / 0.1 - 1.2) * 3000, rel=0.1)
-    assert forecast([(u, 0.1) for u, _ in points], Target(metric="accuracy", value=0.9)) is None, "it never gets better"
-    assert forecast(points[:3], Target(metric="accuracy", value=0.9)) is None, "too little was seen"
+    assert forecast([(u, 0.1) for u, _ in points], Target(metric="accuracy", value=0.9)) is None, "it never improves"
+    assert forecast(points[:3], Target(metric="accuracy", value=0.9)) is None, "too few points"
     met = forecast([*points, (21_000.0, 0.95)], Target(metric="accuracy", value=0.9))
     assert met is not None
     assert met.samples == 21_000.0
 
 
-def test_without_a_batch_to_choose_there_is_nothing_to_do() -> None:
+def test_without_a_batch_to_choose_it_is_refused() -> None:
     question = replace(problem(), batching=None)
     with pytest.raises(BadInput, match="give batch"):
         strategy("scavenger-partial").suggest(question, History(), everything(question), 1)

@@ -1,4 +1,4 @@
-"""Falcon's rivals: their models do what they are for, and each is better than chance on a made-up GPU."""
+"""Falcon's rivals: their models, and each of them against random search on a made-up GPU."""
 
 from functools import cache
 
@@ -52,12 +52,12 @@ def a_case(slo_ms: float = 10.0) -> Case:
 
 
 @pytest.mark.parametrize("text", RIVALS)
-def test_every_rival_is_better_than_chance_after_eight_trials(text: str) -> None:
+def test_every_rival_beats_random_search_after_eight_trials(text: str) -> None:
     assert mean_accuracy(text, 8) > mean_accuracy("random", 8) + 0.03
 
 
 @pytest.mark.parametrize("text", ["vesta:learns=latency", "morphling", "morphling:learns=latency", "ernest"])
-def test_who_learns_is_better_than_the_average_of_others(text: str) -> None:
+def test_learning_strategies_beat_the_average_over_known_models(text: str) -> None:
     assert mean_accuracy(text, 8) > mean_accuracy("source-mean", 8)
 
 
@@ -76,7 +76,7 @@ def test_random_search_follows_its_seed_and_no_other_model() -> None:
     assert paths[0] == paths[1] != paths[2]
 
 
-def test_the_average_over_others_is_followed_whatever_the_trials_bring() -> None:
+def test_source_mean_follows_the_average_whatever_the_trials_measure() -> None:
     case = a_case()
     sources = bed().sources(TARGETS[0])
     worth = known_worth(case.problem, sources, known_rows(sources, case.problem.space))
@@ -128,7 +128,7 @@ def test_a_trial_that_breaks_the_limit_or_fails_is_worth_nothing() -> None:
     assert trial_worth(case.problem, lost) == 0.0
 
 
-def test_heterbo_is_told_that_running_out_of_memory_is_slow() -> None:
+def test_heterbo_sees_running_out_of_memory_as_slow() -> None:
     case = a_case(3.0)
     kept, lost = case.problem.space.configs[int(case.values.argmax())], case.problem.space.configs[0]
     made = case.trial(kept, 0)
@@ -143,7 +143,7 @@ def test_heterbo_is_told_that_running_out_of_memory_is_slow() -> None:
     assert not second.meets(case.problem.goal)
 
 
-def test_heterbo_takes_a_latency_limit_for_a_deadline() -> None:
+def test_heterbo_treats_a_latency_limit_as_a_deadline() -> None:
     """After a trial that broke the limit widely, a batch of the same size on the same machine is not tried again."""
     case = a_case(3.0)
     space, chosen = case.problem.space, strategy("heterbo", known=world())
@@ -157,7 +157,7 @@ def test_heterbo_takes_a_latency_limit_for_a_deadline() -> None:
         history = history.with_trials(case.trial(config, 0))
 
 
-def test_heterbo_without_a_price_does_not_creep_along_the_first_knob() -> None:
+def test_heterbo_without_a_price_varies_more_than_the_first_knob() -> None:
     """With free trials every Pandora index is the same: it would try neighbours one by one."""
     case = a_case(30.0)
     made = walk(case, searcher("heterbo", case, bed().sources(TARGETS[0]), seed=0), seed=0)
@@ -216,7 +216,7 @@ def test_capacity_is_the_speed_of_a_setting_over_models() -> None:
     assert found[0] == found[1] > found[2] == found[3]
 
 
-def test_the_networks_gradient_is_that_of_its_error() -> None:
+def test_the_networks_gradient_matches_finite_differences() -> None:
     rng = np.random.default_rng(0)
     inputs, values = rng.standard_normal((6, 3)), rng.standard_normal(6)
     weights = meta_net._initial(3, rng)
@@ -232,7 +232,7 @@ def test_the_networks_gradient_is_that_of_its_error() -> None:
 
 
 def test_meta_learning_adapts_to_a_new_task_from_few_points() -> None:
-    """Tasks are waves of any height and place (as in the papers on meta-learning): the mean of them says nothing."""
+    """Tasks are waves of any height and place (as in the papers on meta-learning): their mean is uninformative."""
     rng = np.random.default_rng(3)
     inputs = np.linspace(-2, 2, 60)[:, None]
 
@@ -269,7 +269,7 @@ def test_rivals_without_tables_are_refused() -> None:
             strategy(name)
 
 
-def test_memory_that_ran_out_rules_out_what_needs_no_less() -> None:
+def test_out_of_memory_rules_out_what_needs_as_much() -> None:
     case = a_case(30.0)
     space = case.problem.space
     config = next(c for c in space.configs if dict(c.values) == {"batch": 16, "sms": 32, "precision": "fp32"})
