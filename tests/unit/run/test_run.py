@@ -65,7 +65,7 @@ def test_a_permission_is_for_nodes_or_for_functions() -> None:
 @pytest.mark.parametrize("change", [{"number": 0}, {"round": 0}])
 def test_steps_and_rounds_count_from_one(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="count from 1"):
-        replace(step(Role.TRIAL), **change)
+        replace(step(Role.TRIAL), number=number, round=of_round)
 
 
 @pytest.mark.parametrize(
