@@ -62,8 +62,8 @@ def test_a_permission_is_for_nodes_or_for_functions() -> None:
         as_fleet(CONFIG)
 
 
-@pytest.mark.parametrize("change", [{"number": 0}, {"round": 0}])
-def test_steps_and_rounds_count_from_one(change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("number", "of_round"), [(0, 1), (1, 0)])
+def test_steps_and_rounds_count_from_one(number: int, of_round: int) -> None:
     with pytest.raises(ValueError, match="count from 1"):
         replace(step(Role.TRIAL), number=number, round=of_round)
 
@@ -139,9 +139,7 @@ def test_before_the_verdict_nothing_is_decided() -> None:
     run = empty(serverless_run())
     assert run.stopped == ""
     assert run.choice is None
-    assert not run.naive
-    assert not run.relaxations
-    assert not run.instances
+    assert (run.naive, run.relaxations, run.instances) == ((), (), ())
     assert run.smallest_budget is None
     assert run.first_start is None
     assert run.step_seconds == run.wall_seconds == run.search_seconds == run.total_seconds == run.reached_samples == 0.0
