@@ -1,4 +1,4 @@
-"""Every strategy, and the options that change how it searches, against the one contract."""
+"""Every strategy, with the options that change how it searches, passes the contract."""
 
 import os
 import subprocess
@@ -152,7 +152,7 @@ def test_types_excluded_by_experience_are_never_tried() -> None:
         assert all(s.config.instance in ("c5.big", "p2.one") for s in step.answer)
 
 
-def test_the_seed_matters_where_chance_does() -> None:
+def test_the_seed_matters_for_random_strategies() -> None:
     def path(seed: int) -> list[tuple[str, ...]]:
         return all_answers(list(walk(strategy("random", seed=seed), make_problem())))
 
@@ -160,7 +160,7 @@ def test_the_seed_matters_where_chance_does() -> None:
 
 
 @pytest.mark.parametrize("name", ["convbo", "cherrypick"])
-def test_a_budgeted_rival_wants_the_same_and_ends_when_it_is_refused(name: str) -> None:
+def test_a_budgeted_rival_suggests_the_same_and_ends_when_it_is_refused(name: str) -> None:
     problem = known_problem("fastest")
     plain, kept = strategy(name, seed=1), strategy(f"{name}-budget", seed=1)
     step = next(s for s in walk(plain, problem) if len(s.history) == 4)

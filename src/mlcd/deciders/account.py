@@ -117,7 +117,7 @@ def remaining_of(run: SearchRun) -> Problem:
 
 def whole_problem(run: SearchRun) -> Problem:
     """The problem with all its work, as its file or, where that does not, the job in its trials says."""
-    return run.problem.with_work_told(run.history.total_samples)
+    return run.problem.with_reported_work(run.history.total_samples)
 
 
 def trained_noise(run: SearchRun) -> float | None:

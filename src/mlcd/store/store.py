@@ -175,7 +175,7 @@ class Store:
             findings=None if findings is None else self._decoded(name, "findings", findings["findings"], Findings),
             outputs=self._outputs(name),
         )
-        return _with_work_told(loaded)
+        return _with_reported_work(loaded)
 
     def reread(self, run: R) -> R:
         """The same run as it is stored now."""
@@ -438,12 +438,12 @@ def _call_values(call: FunctionCall) -> tuple[object, ...]:
     return tuple(str(value) if isinstance(value, Decimal) else value for value in values)
 
 
-def _with_work_told(run: Run[Problem | FunctionProblem]) -> AnyRun:
+def _with_reported_work(run: Run[Problem | FunctionProblem]) -> AnyRun:
     """The run with the work that its job has reported since."""
     if isinstance(run.problem, FunctionProblem):
         return cast(Run[FunctionProblem], run)
-    told = run.history.total_samples
-    return cast(Run[Problem], replace(run, problem=run.problem.with_work_told(told)))
+    reported = run.history.total_samples
+    return cast(Run[Problem], replace(run, problem=run.problem.with_reported_work(reported)))
 
 
 def _advice(message: str) -> str:
