@@ -174,7 +174,7 @@ class Problem:
         if self.stretch and (len(self.stretch) != len(self.space) or min(self.stretch) < 1):
             raise ValueError("stretch must have a factor of at least 1 for every configuration")
 
-    def with_work_told(self, samples: float | None) -> "Problem":
+    def with_reported_work(self, samples: float | None) -> "Problem":
         """The problem with the work that the job reported; unchanged if the work is known or `samples` is None.
 
         Also unchanged if a target ends the training: the script's maximum does not tell when the target is met.

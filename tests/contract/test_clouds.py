@@ -1,4 +1,4 @@
-"""Every cloud and every wrapper against the one contract."""
+"""Every cloud and every wrapper passes the contract."""
 
 from types import TracebackType
 
@@ -137,6 +137,6 @@ def test_wrappers_release_the_lease_inside_whatever_happens() -> None:
         assert counted.entered == counted.left == 5
 
 
-def test_the_scripted_cloud_gives_its_script() -> None:
+def test_the_scripted_cloud_follows_its_script() -> None:
     cloud = ScriptedCloud(ScriptedLease([(1.0, 0.0), (2.0, 5.0)]))
     assert len(TestNoisy().points(cloud, D("a", 2))) == 2

@@ -1,4 +1,4 @@
-"""Every real cloud against the one contract; what this machine lacks for a cloud is said, not hidden."""
+"""Every real cloud against the one contract; a cloud that this machine cannot run is reported, not hidden."""
 
 import os
 import sys
@@ -127,7 +127,7 @@ class TestSkyPilotOnMoto(RealCloudContract):
     def engine(self, sky_engine: SkyPilotEngine) -> NodeEngine:
         return sky_engine
 
-    def test_nodes_come_and_go_with_the_lease(self, engine: NodeEngine, moto: SkyMoto, tmp_path: Path) -> None:
+    def test_nodes_exist_only_during_the_lease(self, engine: NodeEngine, moto: SkyMoto, tmp_path: Path) -> None:
         cloud = JobCloud(engine, RealJob(run="true"), home=tmp_path)
         lease = cloud.lease(Order(config=self.two, run_id="contract", seconds=600.0))
         assert isinstance(lease, JobLease)

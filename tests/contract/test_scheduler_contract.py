@@ -1,4 +1,4 @@
-"""Every scheduler against the one contract."""
+"""Every scheduler passes the contract."""
 
 import math
 from dataclasses import dataclass

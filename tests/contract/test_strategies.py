@@ -1,4 +1,4 @@
-"""Every strategy, and the options that change how it searches, against the one contract."""
+"""Every strategy, with the options that change how it searches, passes the contract."""
 
 import os
 import subprocess
@@ -152,7 +152,7 @@ def test_types_excluded_by_experience_are_never_tried() -> None:
         assert all(s.config.instance in ("c5.big", "p2.one") for s in step.answer)
 
 
-def test_the_seed_matters_where_chance_does() -> None:
+def test_the_seed_matters_for_random_strategies() -> None:
     def path(seed: int) -> list[tuple[str, ...]]:
         return all_answers(list(walk(strategy("random", seed=seed), make_problem())))
 

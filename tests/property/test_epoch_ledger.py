@@ -1,4 +1,4 @@
-"""No scheduler can overspend: whatever fleets are asked for, and whatever the functions do."""
+"""No scheduler can overspend, whatever fleets it requests and whatever the functions do."""
 
 from dataclasses import replace
 from typing import ClassVar
@@ -31,7 +31,7 @@ def problem_of(budget: float, prices: str = "siren-paper", **changes: object) ->
 
 
 class Careless:
-    """Asks for whatever it is told to, payable or not."""
+    """Requests the given fleets, affordable or not."""
 
     name: ClassVar[str] = "careless"
 

@@ -1,4 +1,4 @@
-"""The guarantee, whatever the trials bring: any authorised trials, any outcome inside them, then any run."""
+"""The budget guarantee: any authorised trials, with any outcome within their limits, then any run."""
 
 from dataclasses import dataclass
 
@@ -48,7 +48,7 @@ def problems(draw: st.DrawFn) -> Problem:
 
 @dataclass
 class Account:
-    """The run so far, kept apart from the ledger's own arithmetic."""
+    """The run so far, accounted independently of the ledger."""
 
     problem: Problem
     trials: tuple[Trial, ...] = ()

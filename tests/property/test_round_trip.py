@@ -254,7 +254,7 @@ _FIT_FIELDS: Mapping[type, frozenset[str]] = {
     Space: frozenset({"knobs", "configs"}),
     Step: frozenset({"outcome"}),
 }
-"""Fields that FITTED draws by itself: of no type, or at odds with what was drawn before."""
+"""Fields that FITTED draws itself: without a type, or in conflict with what was drawn before."""
 
 
 # ---- which types
@@ -348,7 +348,7 @@ def test_a_run_round_trips_through_the_store(drawn: AnyRun, calls: list[Function
     steps = tuple(replace(step, number=number) for number, step in enumerate(drawn.steps, start=1))
     run: AnyRun = replace(drawn, steps=steps, outputs="")
     if isinstance(run.problem, Problem):
-        run = replace(run, problem=replace(run.problem, work_known=True))  # else a trial may tell it
+        run = replace(run, problem=replace(run.problem, work_known=True))  # otherwise a trial may report it
     with Store(None) as store:
         store.add(replace(run, steps=(), verdict=None, findings=None), spec={"a": 1})
         store.start(run.run_id, [replace(step, outcome=None) for step in steps])

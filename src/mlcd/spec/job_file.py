@@ -102,8 +102,8 @@ class JobFile(Generic[Job]):
             return job
         paths = [self.flags[name].path for name in given]
         kept = {
-            name: said
-            for name, said in job.overrides
+            name: value
+            for name, value in job.overrides
             if not any(self.flags[name].path == path or self.flags[name].path.startswith(f"{path}.") for path in paths)
         }
         if now is None and not {"goal", "goal.deadline"} & set(paths):
@@ -113,25 +113,25 @@ class JobFile(Generic[Job]):
         earlier = {path: job.places[path] for path in (self.flags[name].path for name in kept) if path in job.places}
         return replace(changed, file=job.file, source=job.source, places={**changed.places, **earlier})
 
-    def _job(self, root: YamlNode, now: datetime | None, said: Mapping[str, object], mark: str) -> Job:
+    def _job(self, root: YamlNode, now: datetime | None, given: Mapping[str, object], mark: str) -> Job:
         """The job of `root` with the flags' values applied and recorded."""
         moment = now or datetime.now(UTC)
         try:
-            for name, value in sorted(said.items(), key=lambda each: self.flags[each[0]].path.count(".")):
+            for name, value in sorted(given.items(), key=lambda each: self.flags[each[0]].path.count(".")):
                 flag = self.flags[name]
                 if flag.drops:
                     root = _put(root, flag.drops.split("."), None)
                 root = _put(root, flag.path.split("."), tree(flag.spell(value), path=flag.path))
             job = self.record(moment)(root)
-            places = {**places_of(root), **{self.flags[name].path: Place(mark + name) for name in said}}
-            noted = tuple((name, tree(value).plain()) for name, value in said.items())
-            return self.check(replace(job, file=root.file, places=places, overrides=noted, counted_from=moment))
+            places = {**places_of(root), **{self.flags[name].path: Place(mark + name) for name in given}}
+            overrides = tuple((name, tree(value).plain()) for name, value in given.items())
+            return self.check(replace(job, file=root.file, places=places, overrides=overrides, counted_from=moment))
         except SpecError as error:
-            raise self._named(error, said, mark) from error
+            raise self._named(error, given, mark) from error
 
-    def _named(self, error: SpecError, said: Mapping[str, object], mark: str) -> SpecError:
+    def _named(self, error: SpecError, given: Mapping[str, object], mark: str) -> SpecError:
         """The same error, naming the flag if a flag gave the value."""
-        for name, value in said.items():
+        for name, value in given.items():
             path = self.flags[name].path
             if error.field == path or error.field.startswith((f"{path}.", f"{path}[")):
                 shown = error.value if error.field == path else value

@@ -23,5 +23,5 @@ def with_overrides(
     Values have the form of a job file. Raises SpecError whose field is `mark` and the flag's name, such as `--budget`.
     """
     flags = {"on": on, "budget": budget, "deadline": deadline, "strategy": strategy, "parallel": parallel}
-    written = {name: str(said) if isinstance(said, int | float) else said for name, said in flags.items()}
+    written = {name: str(value) if isinstance(value, int | float) else value for name, value in flags.items()}
     return TRAIN.with_flags(spec, written, now=now, mark=mark)

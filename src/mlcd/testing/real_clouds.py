@@ -30,7 +30,7 @@ from mlcd.trial.trial import FailureKind
 WAIT_LIMIT_SECONDS = 90.0
 """Timeout for events that are certain to happen; no assertion depends on it."""
 
-COUNT = """
+COUNT_STEPS = """
 import json, os, time
 from pathlib import Path
 import mlcd
@@ -50,18 +50,18 @@ if os.environ["MLCD_RANK"] == "0":
     Path("figures/loss.txt").write_text("0.1")
 """
 
-TELL = """
+PRINT_ENVIRONMENT = """
 import json, os, time
 from pathlib import Path
 
 rank, nodes = int(os.environ["MLCD_RANK"]), int(os.environ["MLCD_NUM_NODES"])
 print("ENV", json.dumps(dict(os.environ)), flush=True)
-Path(f"told-{rank}").touch()
-while not all(Path(f"told-{other}").exists() for other in range(nodes)):
+Path(f"ready-{rank}").touch()
+while not all(Path(f"ready-{other}").exists() for other in range(nodes)):
     time.sleep(0.05)
 """
 
-SPEAK = """
+PRINT_SAMPLES = """
 import os, sys, time
 from pathlib import Path
 
@@ -78,7 +78,7 @@ else:
     time.sleep(600)
 """
 
-DRIVER = """
+KILLED_DRIVER = """
 import sys, time
 from pathlib import Path
 from mlcd.clouds.job import JobCloud, RealJob
@@ -120,7 +120,7 @@ class RealCloudContract:
         if not self.runs_jobs:
             pytest.skip(self.no_jobs)
 
-        def made(script: str = COUNT, **others: Any) -> JobCloud:
+        def made(script: str = COUNT_STEPS, **others: Any) -> JobCloud:
             code = tmp_path / "code"
             code.mkdir(exist_ok=True)
             (code / "job.py").write_text(script)
@@ -164,15 +164,15 @@ class RealCloudContract:
 
     @pytest.mark.parametrize("which", ["one", "two"])
     def test_every_node_knows_its_rank_and_all_addresses(self, make: Callable[..., JobCloud], which: str) -> None:
-        cloud, config = make(TELL, platform="pytorch", envs={"MINE": "a b"}), getattr(self, which)
+        cloud, config = make(PRINT_ENVIRONMENT, platform="pytorch", envs={"MINE": "a b"}), getattr(self, which)
         with self.lease(cloud, config) as lease:
             list(lease.progress())  # ends because the job succeeded
             logs = [lease.folder / f"node-{rank}" / "log.txt" for rank in range(config.nodes)]
-            said = [json.loads(log.read_text().split("ENV ", 1)[1]) for log in logs]
+            environments = [json.loads(log.read_text().split("ENV ", 1)[1]) for log in logs]
         assert all(log.exists() for log in logs)  # the logs stay
-        addresses = said[0]["MLCD_NODES"].split(",")
+        addresses = environments[0]["MLCD_NODES"].split(",")
         assert len(addresses) == config.nodes
-        for rank, env in enumerate(said):
+        for rank, env in enumerate(environments):
             assert env["MLCD_RANK"] == env["SKYPILOT_NODE_RANK"] == env["RANK"] == str(rank)
             assert env["MLCD_NUM_NODES"] == env["SKYPILOT_NUM_NODES"] == env["WORLD_SIZE"] == str(config.nodes)
             assert env["MLCD_NODES"].split(",") == env["SKYPILOT_NODE_IPS"].split() == addresses
@@ -184,7 +184,7 @@ class RealCloudContract:
         self.check_nothing_is_left(cloud.engine, lease)
 
     def test_progress_rises_and_a_silent_job_has_a_heartbeat(self, make: Callable[..., JobCloud]) -> None:
-        cloud = make(SPEAK, progress=ProgressRule(pattern=r"samples: (?P<samples>\d+)"))
+        cloud = make(PRINT_SAMPLES, progress=ProgressRule(pattern=r"samples: (?P<samples>\d+)"))
         with self.lease(cloud, self.two) as lease:
             points: list[JobProgress] = []
             for point in lease.progress():
@@ -327,7 +327,7 @@ class RealCloudContract:
     def test_leftovers_of_a_killed_mlcd_are_found_and_ended(
         self, make: Callable[..., JobCloud], engine: NodeEngine, tmp_path: Path
     ) -> None:
-        code = DRIVER.format(engine=self.make_engine, instance=self.two.instance, nodes=self.two.nodes)
+        code = KILLED_DRIVER.format(engine=self.make_engine, instance=self.two.instance, nodes=self.two.nodes)
         command = [sys.executable, "-c", code, str(tmp_path / "home")]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) as owner:
             assert owner.stdout is not None

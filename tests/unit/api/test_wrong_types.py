@@ -1,4 +1,4 @@
-"""Values of the wrong type, handed to every argument of every public function, raise BadInput and start nothing."""
+"""Values of the wrong type, passed to every argument of every public function, raise BadInput and start nothing."""
 
 import inspect
 from collections.abc import Callable
@@ -48,7 +48,7 @@ FUNCTIONS: dict[str, dict[str, Any]] = {
     "score": {"accuracy": 0.5},
 }
 NOT_CALLED = {"Result", "ServeResult", "ServerlessResult", "Usd", "__version__"}
-# Search in its other two forms, whose arguments do not go with a job.
+# The other two forms of search, whose arguments cannot be combined with a job.
 FORMS: dict[str, dict[str, Any]] = {
     "a custom value": {
         "knobs": {"x": [1, 2]},
@@ -176,7 +176,7 @@ def test_a_result_refuses_an_invalid_path_or_picture(wrong: Any) -> None:
         result.report(wrong)
     with pytest.raises(BadInput, match="path: must be a path"):
         result.plot().save(wrong)
-    if wrong is not None:  # the usual one
+    if wrong is not None:  # the default
         with pytest.raises(BadInput, match="there is no picture"):
             result.plot(wrong)
 

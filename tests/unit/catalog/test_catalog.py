@@ -171,7 +171,7 @@ def test_an_instance_cannot_be_built_wrong() -> None:
 
 
 def test_loading_is_quick() -> None:
-    """Beside plain reading of the same file, on the same machine: a check of every cell is worth some of it."""
+    """Compared with plain reading of the same file on the same machine; checking every cell may take longer."""
     (snapshot,) = Path(load.__file__).parent.glob("snapshots/20*.csv")
     best = plain = float("inf")
     for _ in range(5):

@@ -85,8 +85,8 @@ def test_epochs_with_a_target_are_an_upper_limit() -> None:
 
 def test_a_scripts_total_does_not_mean_that_the_target_is_met() -> None:
     problem = prepared().problem
-    assert problem.with_work_told(600_000.0) is problem
-    assert replace(problem, target=None).with_work_told(600_000.0).work_samples == 600_000
+    assert problem.with_reported_work(600_000.0) is problem
+    assert replace(problem, target=None).with_reported_work(600_000.0).work_samples == 600_000
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The tables that are shipped: whole, positive, and what `mlcd serve` makes of them."""
+"""The shipped tables: complete, positive, and how `mlcd serve` uses them."""
 
 import numpy as np
 import pytest
@@ -68,7 +68,7 @@ def test_the_shipped_tables_are_complete() -> None:
 
 
 def test_no_configuration_is_best_for_most_models() -> None:
-    """Else there would be nothing to search for (within 5% of the best, under 50 ms)."""
+    """Otherwise a search would be pointless (within 5% of the best, under 50 ms)."""
     tables = cpu()
     near = np.zeros(len(tables.configs))
     for model in tables.models:

@@ -154,7 +154,7 @@ def test_no_plug_in_shadows_a_built_in_or_another(install: Install) -> None:
 
 
 class Own:
-    """Two types on the tests' own cloud."""
+    """Two types on the synthetic cloud of the tests."""
 
     def __init__(self) -> None:
         self.jobs: list[CloudJob] = []
@@ -201,7 +201,7 @@ def test_a_cloud_is_found_by_name(install: Install) -> None:
 
 @contextmanager
 def connected(prepared: Prepared[Problem]) -> Iterator[Cloud]:
-    """The cloud that the job's steps would run on."""
+    """The cloud on which the steps of the job would run."""
     with ExitStack() as leaving:
         performer = prepared.connect(prepared.problem, leaving)
         assert isinstance(performer, NodePerformer)
@@ -248,7 +248,7 @@ def test_an_offer_has_types_each_once() -> None:
         CloudOffer(cloud=offer.cloud, instances=(*offer.instances, *offer.instances))
 
 
-# ---- objects in place of names
+# ---- objects instead of names
 
 
 class Fixed:

@@ -44,7 +44,7 @@ SMALL, LARGE = Config.deployment("c5.small", 1), Config.deployment("c5.small", 4
 KILLS = 30
 
 
-# ---- what the old rows mean
+# ---- expected values of the old rows
 
 
 def header(run_id: str, kind: Kind, *, simulated: bool = True) -> Header:
@@ -465,7 +465,7 @@ RUNS = 40
 
 @pytest.fixture(scope="module")
 def large_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """So many runs that the migration takes a while."""
+    """Enough runs to make the migration slow."""
     old = OldHome(tmp_path_factory.mktemp("large") / "home", 5)
     old.db.execute("BEGIN")
     for number in range(RUNS):
@@ -487,7 +487,7 @@ def check_all(home: Path) -> None:
 
 
 def in_a_child(work: Callable[[], None]) -> int:
-    """The process that does this and nothing else."""
+    """A child process that only runs this function."""
     child = os.fork()
     if child == 0:
         code = 1

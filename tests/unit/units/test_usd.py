@@ -1,4 +1,4 @@
-"""Money that is used like a number and stays exact."""
+"""Money that works like a number and stays exact."""
 
 import copy
 import dataclasses
@@ -130,7 +130,7 @@ def test_signs(usd: Usd) -> None:
     assert usd + -usd == ZERO
     assert +usd == usd
     assert abs(usd) == max(usd, -usd)
-    assert usd  # an amount is there, be it $0; None is what is not
+    assert usd  # every amount is truthy, even $0
 
 
 @given(amounts)
@@ -147,7 +147,7 @@ def test_rounding_uses_the_exact_decimal(usd: Usd, digits: int) -> None:
     assert isinstance(round(usd), int)
 
 
-# ---- texts
+# ---- text
 
 
 @given(amounts, st.sampled_from([".2f", ",.0f", "+.6f", "012.3f", ".3e", "%", ",.2f", ">20,.2f", "n", "g"]))
@@ -178,7 +178,7 @@ def test_repr_has_no_needless_digits(micros: int, text: str) -> None:
     assert repr(Usd(micros)) == f"Usd('{text}')"
 
 
-# ---- a value
+# ---- immutability and types
 
 
 @given(amounts)
