@@ -282,7 +282,7 @@ class TestStarting:
         [
             (["--batch", "0"], "--batch: must be 1 or more"),
             (["--port", "70000"], "--port: must lie"),
-            (["--size", "x"], "--size: must read"),
+            (["--size", "x"], "--size: must have the form AXIS=N"),
             (["--cpus", "a"], "--cpus: must be comma-separated numbers"),
             (["--cpus", "4711"], "--cpus: not available here"),
             (["--delay-ms", "-1"], "--delay-ms"),

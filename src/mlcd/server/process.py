@@ -67,13 +67,13 @@ def start_server(options: ServerOptions, *, timeout_seconds: float = 120.0) -> I
                 raise MlcdError(f"the server of {options.model} was not ready within {timeout_seconds:g} s")
             if not line:
                 raise _refusal(process, messages, options)
-            said = json.loads(line)
+            ready = json.loads(line)
             yield RunningServer(
                 options=options,
-                address=said["address"],
-                model=said["model"],
-                inputs=tuple(TensorSpec.from_json(value) for value in said["inputs"]),
-                outputs=tuple(TensorSpec.from_json(value) for value in said["outputs"]),
+                address=ready["address"],
+                model=ready["model"],
+                inputs=tuple(TensorSpec.from_json(value) for value in ready["inputs"]),
+                outputs=tuple(TensorSpec.from_json(value) for value in ready["outputs"]),
                 startup_seconds=time.monotonic() - begun,
                 process=process,
             )

@@ -186,7 +186,7 @@ def test_requests_beyond_the_queue_limit_are_turned_away() -> None:
         await asyncio.sleep(0.05)
         waiting = [asyncio.ensure_future(batcher.submit(one(value), 1)) for value in (2, 3)]
         await asyncio.sleep(0)
-        with pytest.raises(BadRequest, match="2 requests are waiting") as refused:
+        with pytest.raises(BadRequest, match="2 requests are already waiting") as refused:
             await batcher.submit(one(4), 1)
         assert refused.value.status == 503
         assert batcher.counts.turned_away == 1

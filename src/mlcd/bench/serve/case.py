@@ -91,8 +91,8 @@ def _knobs(known: Known) -> tuple[Knob, ...]:
     knobs = []
     for name in names:
         values = tuple(dict.fromkeys(config[name] for config in known.configs))
-        told = all(isinstance(value, int | float) and value > 0 for value in values)
-        features = None if told else {v: tuple(float(v == other) for other in values) for v in values}
+        numeric = all(isinstance(value, int | float) and value > 0 for value in values)
+        features = None if numeric else {v: tuple(float(v == other) for other in values) for v in values}
         knobs.append(Knob(name=name, values=values, features=features))
     return tuple(knobs)
 

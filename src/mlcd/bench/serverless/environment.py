@@ -87,17 +87,17 @@ class ServerlessTraining(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """A new training. `options` may say {"workload": ..., "budget": ..., "cloud_seed": ...}."""
+        """A new training. `options` may have {"workload": ..., "budget": ..., "cloud_seed": ...}."""
         super().reset(seed=seed)
-        said = options or {}
-        workload = said.get("workload", self.fixed_workload) or self._draw_workload()
-        budget = said.get("budget", self.fixed_budget)
+        given = options or {}
+        workload = given.get("workload", self.fixed_workload) or self._draw_workload()
+        budget = given.get("budget", self.fixed_budget)
         if budget is None:
             budget = workload.cheapest_usd() * math.exp(self.np_random.uniform(math.log(1.45), math.log(6.0)))
         goal = Goal(minimize=Objective.TIME, budget=Usd.of(round(float(budget), 6)))
         functions, memory_mb = _choice(workload.max_functions, workload.prices)
         problem = workload.problem(goal, functions=functions, memory_mb=memory_mb)
-        cloud_seed = said.get("cloud_seed", int(self.np_random.integers(2**31)) + 2**32)
+        cloud_seed = given.get("cloud_seed", int(self.np_random.integers(2**31)) + 2**32)
         cloud = SimFunctionCloud(problem=problem, laws=workload.laws, seed=cloud_seed)
         self._agent = _Agent()
         self._engine = Engine(
