@@ -8,8 +8,8 @@ Time.  T(n, m) = W m^-p / n + U m^-p exp(c n/1000): work shared by n functions, 
 Loss.  l(k) = 1/(b0 k + b1) + b2 after k effective epochs, by the steps from loss to loss (mlcd.models.loss_curve).
 Gain.  An epoch of n functions gains 1 + a (1 - s) sqrt(n/1000) - b s n/1000 effective epochs at stage s in [0, 1].
 
-The priors are medians over the simulator's training workloads (benchmarks/fit_epoch_prior.py), with at least
-their deviations: more for times, since real jobs differ more. None was chosen on the paper's rows or an unseen workload.
+The priors are medians over the simulator's training workloads (benchmarks/fit_epoch_prior.py), with at least their
+deviations: more for times, since real jobs differ more. None was chosen on the paper's rows or an unseen workload.
 """
 
 import math
