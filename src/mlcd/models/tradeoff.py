@@ -43,10 +43,10 @@ def depth(points: Sequence[Point]) -> list[float]:
     if not points:
         return []
     kept = front(points)
-    (quick, dear), (slow, cheap) = points[kept[0]], points[kept[-1]]
+    (quick, expensive), (slow, cheap) = points[kept[0]], points[kept[-1]]
     if len(kept) < 2:
         return [0.0] * len(points)
-    return [1 - (s - quick) / (slow - quick) - (u - cheap) / (dear - cheap) for s, u in points]
+    return [1 - (s - quick) / (slow - quick) - (u - cheap) / (expensive - cheap) for s, u in points]
 
 
 def weighted(points: Sequence[Point], time_weight: float) -> int:

@@ -246,7 +246,7 @@ def test_siren_needs_the_goal_that_it_was_trained_for(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="not a policy"):
         Policy.load(bad)
     np.savez(bad, weight0=np.zeros((2, 3)), bias0=np.zeros(2), log_deviation=np.zeros(2))
-    with pytest.raises(BadInput, match=f"takes {FEATURES} features"):
+    with pytest.raises(BadInput, match=f"must take {FEATURES} features"):
         Policy.load(bad)
 
 
