@@ -1,4 +1,4 @@
-"""Every cloud of functions against the one contract."""
+"""Every cloud of functions passes the same contract suite."""
 
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Processes of this machine that bear a lease's name."""
+"""Processes of this machine that carry a lease's name."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def _is_kernels(stat: Path) -> bool:
 
 
 def test_a_process_is_found_from_the_moment_it_was_started() -> None:
-    """The system shows no environment while a process becomes another program: many of these are caught there."""
+    """The system shows no environment during exec(): many of these processes are observed in that moment."""
     for number in range(20):
         tag = f"{processes.TAG}=mlcd-started-{number}".encode()
         with subprocess.Popen(["sleep", "60"], env={processes.TAG: f"mlcd-started-{number}"}) as started:
