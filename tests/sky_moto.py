@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ROOT / ".venvs" / "skypilot" / "bin" / "python"
 REGION = "us-east-1"
 REGIONS = {"aws": REGION, "gcp": "us-central1", "azure": "eastus"}
-PATIENCE = 240.0  # how long to wait before a test is given up; no assertion depends on it
+TIMEOUT_SECONDS = 240.0  # after which a test gives up; no assertion depends on it
 
 needs_skypilot = pytest.mark.skipif(
     not PYTHON.exists(), reason=".venvs/skypilot is missing; run: scripts/setup-skypilot"
@@ -91,7 +91,7 @@ class _Doorway(ThreadingHTTPServer):
 
 @dataclass
 class SkyMoto:
-    """A cloud to be had: `environment` is what mlcd and SkyPilot have to run with."""
+    """A usable cloud: mlcd and SkyPilot must run with `environment`."""
 
     home: Path
     environment: dict[str, str]
@@ -183,7 +183,7 @@ class SkyMoto:
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:
-    give_up = time.monotonic() + PATIENCE
+    give_up = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
         assert time.monotonic() < give_up, f"waited in vain: {what}"
         time.sleep(0.5)

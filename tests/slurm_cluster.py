@@ -31,7 +31,7 @@ from mlcd.clouds.nodes import PREFIX
 
 COMMANDS = ("slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo", "scontrol")
 TIMEOUT_SECONDS = 60.0
-"""Seconds until a cluster that does not come up is given up."""
+"""How long a cluster may take to start."""
 INSTANCE = "slurm-cluster"
 """What the machine's record of leases calls the nodes of a cluster."""
 FIRST_PORT = 17_001

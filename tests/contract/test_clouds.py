@@ -87,7 +87,7 @@ class TestDelayed(CloudContract):
 
 
 class TestSynthetic(CloudContract):
-    """The tests' own cloud keeps the contract too, so that what is tested on it holds elsewhere."""
+    """The tests' own cloud passes the contract too, so that tests on it are valid for other clouds."""
 
     cloud_name = "synthetic"
     good = (D("c5.small", 1), D("p2.one", 4))

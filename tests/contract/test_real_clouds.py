@@ -38,12 +38,12 @@ class TestLocal(RealCloudContract):
 
     @pytest.fixture
     def engine(self, tmp_path: Path) -> NodeEngine:
-        # Two nodes also on a machine with one processor: they share it.
+        # Two nodes even on a machine with one CPU: they share it.
         return Local(tmp_path / "home", cpus=usable_cpus()[:1] * 2)
 
 
 class Patient(MiniCloud):
-    """A minicloud that waits for room: other tests may have nodes on this machine."""
+    """A minicloud that waits for capacity: other tests may have nodes on this machine."""
 
     def start(self, order: NodeOrder) -> "Nodes":  # type: ignore[override]  # the seam's own type is enough here
         until = time.monotonic() + ROOM_SECONDS
@@ -115,7 +115,7 @@ def sky_engine(moto: SkyMoto, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.mark.slow
 @pytest.mark.extra
 class TestSkyPilotOnMoto(RealCloudContract):
-    """As far as nodes running and gone again: tests/integration/test_skypilot.py has that too, and kills."""
+    """Only starting and releasing nodes; tests/integration/test_skypilot.py covers that too, and kills."""
 
     cloud_name = "skypilot"
     one, two, too_many = D("m5.large", 1), D("m5.large", 2), None

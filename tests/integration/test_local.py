@@ -170,7 +170,7 @@ def test_a_training_that_slows_down_is_moved_before_the_budget_breaks(toy: Toy) 
 def test_a_training_that_slows_down_is_stopped_before_the_budget_breaks(toy: Toy, stubborn: bool) -> None:
     job = toy.job_file(samples=9000, nodes="1", budget="0.22 USD")
     with toy.mlcd("train", job) as run:
-        if stubborn:  # from the training on, the job heeds neither the file nor SIGTERM
+        if stubborn:  # during the training, the job ignores both the stop file and SIGTERM
             toy.until(run, lambda: toy.count("trials_ended") == 1)
             toy.tell("stubborn")
         toy.await_training(run)
@@ -200,7 +200,7 @@ def test_a_deadline_at_risk_is_reported_in_time(toy: Toy) -> None:
     record = toy.record()
     assert record.status is Status.OVERRAN
     assert record.final is not None
-    assert record.final.ending is Ending.DONE  # what is nearly done is not thrown away
+    assert record.final.ending is Ending.DONE  # a nearly finished training is completed
     assert "deadline" in run.said
 
 

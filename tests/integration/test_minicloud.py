@@ -1,4 +1,4 @@
-"""Real nodes on this machine: what a type promises is really so, and nothing is left behind."""
+"""Real nodes on this machine: types have the promised limits, and nothing remains afterwards."""
 
 import json
 import os
@@ -29,10 +29,10 @@ pytestmark = [
     pytest.mark.together("the machine's room for nodes"),
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
 ]
-ROOM_SECONDS = 120.0
-"""How long a test waits for room on the machine: other mlcds may work there."""
-PATIENCE_SECONDS = 40.0
-"""How long it waits for something that is sure to come."""
+CAPACITY_TIMEOUT_SECONDS = 120.0
+"""How long a test waits for capacity: other mlcd processes may use the machine."""
+TIMEOUT_SECONDS = 40.0
+"""How long a test waits for something that must happen."""
 
 
 class Bench:
@@ -53,7 +53,7 @@ class Bench:
         (folder / "workdir" / "beside.py").write_text("NAME = 'beside'\n")
         (folder / "job.json").write_text(Job(lease_id=lease_id, run=run, envs={"GREETING": "hello"}).to_json())
         order = NodeOrder(lease_id=lease_id, instance=instance, count=nodes, seconds=60, folder=folder)
-        until = time.monotonic() + ROOM_SECONDS
+        until = time.monotonic() + CAPACITY_TIMEOUT_SECONDS
         while True:
             try:
                 leased = (cloud or self.cloud).start(order)
@@ -82,7 +82,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def await_true(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
+    until = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
         assert time.monotonic() < until, "it did not come"
         time.sleep(0.05)
@@ -148,7 +148,7 @@ def test_cpu_is_limited_by_the_type_and_two_leases_work_side_by_side(bench: Benc
     large = MiniCloudBeside(bench).lease("python job.py", script=BURN, instance="m.large")
     assert set(small.addresses).isdisjoint(large.addresses)
     shares = {leased: float(bench.output(leased)[0]) for leased in (small, large)}
-    # Well below a whole processor, and more for the larger type: on a busy machine more cannot be said of a second.
+    # Well below a whole CPU, and more for the larger type: a busy machine allows no stricter check within a second.
     assert shares[small] < 0.25
     assert shares[large] < 0.5
     assert shares[large] > 1.1 * shares[small]
@@ -205,7 +205,7 @@ def test_more_than_the_machine_has_is_refused_unpaid(bench: Bench) -> None:
     most = bench.cloud.most_nodes("m.small")
     assert most is not None
     held = bench.lease("sleep 30")
-    for count in (most + 1, most):  # too many for the machine; too many beside the one that is held
+    for count in (most + 1, most):  # too many for the machine; too many with the one already leased
         order = NodeOrder(lease_id="mlcd-test-refused", instance="m.small", count=count, seconds=9, folder=bench.folder)
         with pytest.raises(LeaseFailed, match="this machine has") as refused:
             bench.cloud.start(order)
@@ -372,7 +372,7 @@ def test_leftovers_are_listed_and_ended(bench: Bench) -> None:
         if remaining.lease_id == leased.record.lease_id:
             assert remaining.owned
             engine.end(remaining)
-            engine.end(remaining)  # what is gone already is no error
+            engine.end(remaining)  # ending it twice is no error
     assert not remains(leased.record.lease_id)
 
 

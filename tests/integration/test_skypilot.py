@@ -138,7 +138,7 @@ def test_no_capacity_and_no_quota_are_capacity_failures_and_unpaid(
             wait_for(lambda: nodes.state() is not NodesState.STARTING, "a refusal")
         assert failed.value.kind is FailureKind.CAPACITY
         assert not failed.value.billed
-        assert code in failed.value.message  # EC2's own word reaches the user
+        assert code in failed.value.message  # EC2's own error code reaches the user
     finally:
         nodes.release()
         moto.refused.clear()
@@ -195,7 +195,7 @@ def test_killing_mlcd_leaves_nothing_after_down(
             assert len(running(moto, name)) == 2
             mine.end(remaining)
             mine.end(remaining)  # again: nothing to do
-        else:  # the worker hears that mlcd is gone, and takes down what it launched
+        else:  # the worker notices that mlcd is gone, and takes down what it launched
             wait_for(lambda: not Path(f"/proc/{worker}").exists() or _is_zombie(worker), "the worker's end")
         assert mine.leftovers() == ()
         assert moto.instances() == []
@@ -234,7 +234,7 @@ def test_missing_credentials_are_reported_with_the_sky_command(
         with pytest.raises(ProviderError, match=r"no credentials for aws were found; run: aws configure") as error:
             other.start(order(tmp_path, "mlcd-none-1"))
         assert error.value.exit_code == 7
-        monkeypatch.setenv("AWS_PROFILE", "default")  # looks as if there were some: SkyPilot itself knows better
+        monkeypatch.setenv("AWS_PROFILE", "default")  # looks like credentials, but SkyPilot finds none
         with pytest.raises(ProviderError, match=r"SkyPilot cannot use aws.*run: aws configure"):
             other.start(order(tmp_path, "mlcd-none-2"))
     finally:

@@ -1,4 +1,4 @@
-"""A real Slurm cluster: jobs through sbatch, with the agent on every node, and nothing left afterwards."""
+"""A real Slurm cluster: jobs through sbatch, with the agent on every node, and nothing running afterwards."""
 
 import os
 import subprocess
@@ -64,7 +64,7 @@ def order(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., NodeO
 def until(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, f"waited in vain: {what}"
+        assert time.monotonic() < deadline, f"timed out waiting for: {what}"
         time.sleep(0.1)
 
 
@@ -279,7 +279,7 @@ def test_the_job_ends_itself_when_mlcd_is_gone(engine: Slurm, order: Callable[..
     reaches(nodes, NodesState.RUNNING)
     assert [leftover.owned for leftover in engine.leftovers()] == [True]
     long_ago = time.time() - 3600
-    os.utime(wanted.folder / "heartbeat", (long_ago, long_ago))  # mlcd is killed: nobody touches it any more
+    os.utime(wanted.folder / "heartbeat", (long_ago, long_ago))  # as if mlcd was killed and no longer touched it
     assert [leftover.owned for leftover in engine.leftovers()] == [False]
     until(lambda: queue() == "", "the job ends by itself")
     assert "it lost contact with mlcd" in (wanted.folder / "node-1" / "exit.json").read_text()
@@ -308,7 +308,7 @@ def test_leftovers_are_found_and_ended(engine: Slurm, order: Callable[..., NodeO
     until(lambda: queue() == "", "the other job ends")
 
 
-@pytest.mark.extra  # Slurm itself takes its time to give a node up
+@pytest.mark.extra  # Slurm itself is slow to declare a node down
 def test_a_node_that_dies_is_lost(order: Callable[..., NodeOrder]) -> None:
     with slurm_cluster({"frail": NodeKind(count=2)}) as cluster:
         engine = Slurm({"frail": Usd.of(1)})

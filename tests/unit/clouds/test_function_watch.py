@@ -1,4 +1,4 @@
-"""Calls on their way: what is repeated, what is handed on, what ends the epoch."""
+"""Running calls: which are repeated, which are continued, and what ends the epoch."""
 
 import time
 from collections.abc import Sequence

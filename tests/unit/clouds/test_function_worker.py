@@ -1,4 +1,4 @@
-"""The function that trains a shard, in this process over a storage of our own: what is counted, and how often."""
+"""The function that trains a shard, run in this process with a fake storage: every step counts exactly once."""
 
 import math
 import threading
@@ -173,7 +173,7 @@ def test_parts_of_epochs_cover_all_samples_over_time() -> None:
         seen |= set(range(first, last))
     start, end = rows_of_shard(ROWS, 3, 1)
     assert seen <= set(range(start, end))
-    assert len(seen) >= 0.8 * (end - start)  # a rest that is no whole block is left out
+    assert len(seen) >= 0.8 * (end - start)  # rows after the last whole block are not used
 
 
 def test_asp_ends_when_all_steps_were_made_by_any_function(storage: FakeStorage) -> None:
@@ -221,7 +221,7 @@ def test_an_object_that_is_still_being_written_is_not_read(storage: FakeStorage)
     storage.torn.add(done)
     report = train_shard(order(3, shard=2, fan_in=0), storage)
     assert report.done
-    assert not report.closed  # whoever wrote the torn part closes; here mlcd asks once more
+    assert not report.closed  # the writer of the torn part closes; here mlcd makes one more call
     assert train_shard(order(3, shard=2, attempt=2), storage).closed
     assert ends(storage)[0][1][0] == all_steps(3)
 

@@ -1,4 +1,4 @@
-"""What can be said of the minicloud without making a node."""
+"""What can be tested of the minicloud without creating a node."""
 
 import json
 import os

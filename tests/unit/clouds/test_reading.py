@@ -1,4 +1,4 @@
-"""What a job writes becomes how far it is: the helper's lines, a pattern over its output, its own file."""
+"""A job's progress is read from what it writes: mlcd.steps' lines, a pattern over its output, its own file."""
 
 import json
 from pathlib import Path
@@ -84,7 +84,7 @@ def test_lines_of_mlcd_steps(tmp_path: Path, clock: Clock) -> None:
         (12.0, None, 40.0, ""),
         (13.0, None, None, "the disk is full"),
     ]
-    assert samples(found[4:]) == [None] * 4  # nonsense is no progress; a line without its time is none at all
+    assert samples(found[4:]) == [None] * 4  # invalid values are no progress; a line without a time is ignored
     assert reader.new_readings() == []
 
 
@@ -111,7 +111,7 @@ def test_a_rate_is_counted_over_the_time_between_its_lines(tmp_path: Path, clock
     reader = source(ProgressRule(pattern=r"samples/s: (?P<rate>[0-9.]+)"), tmp_path, clock, base=1000.0)
     log = tmp_path / "node-0" / "log.txt"
     append(log, "samples/s: 50\n")
-    assert samples(reader.new_readings()) == [1000.0]  # it only starts the clock: nobody knows since when it holds
+    assert samples(reader.new_readings()) == [1000.0]  # the first rate only starts the clock
     clock.now += 2.0
     append(log, "samples/s: 60\n")
     assert samples(reader.new_readings()) == [1120.0]

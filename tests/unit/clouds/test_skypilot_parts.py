@@ -32,7 +32,7 @@ def make_order(tmp_path: Path, lease_id: str = "mlcd-run-abc123", *, seconds: fl
 
 @pytest.fixture
 def bare_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home with nothing in it, and a Python that has SkyPilot, as far as files can tell."""
+    """An empty home, and a Python that has SkyPilot according to its files."""
     for name in list(os.environ):
         if name.startswith(("AWS_", "GOOGLE_", "KUBE", "SKY", "MLCD_")):
             monkeypatch.delenv(name)
@@ -134,7 +134,7 @@ def test_a_users_mount_may_not_take_mlcds_folder(tmp_path: Path) -> None:
 
 
 def run_node(home: Path, command: str, rank: int, count: int) -> subprocess.CompletedProcess[str]:
-    """The very command a node gets, under the variables SkyPilot sets."""
+    """Runs the command of a node, with the variables that SkyPilot sets."""
     bin_folder = home / "bin"
     bin_folder.mkdir(exist_ok=True)
     if not (bin_folder / "python3").exists():
@@ -144,7 +144,7 @@ def run_node(home: Path, command: str, rank: int, count: int) -> subprocess.Comp
         "PATH": f"{bin_folder}:/usr/bin:/bin",
         "SKYPILOT_NODE_RANK": str(rank),
         "SKYPILOT_NODE_IPS": "\n".join(["127.0.0.1"] * count),
-        "SLURM_PROCID": "7",  # SkyPilot's own place counts, not that of the Slurm job it may run in
+        "SLURM_PROCID": "7",  # SkyPilot's rank counts, not that of the Slurm job it may run in
         "TOKEN": "from-skypilot",
     }
     return subprocess.run(["bash", "-c", command], env=env, capture_output=True, text=True, check=False)
@@ -176,8 +176,8 @@ def test_mlcd_steps_can_be_imported_from_what_was_shipped(tmp_path: Path) -> Non
     assert ship(tmp_path) == shipped
     code = "import mlcd; mlcd.steps; import mlcd.platforms.agent"
     done = subprocess.run([sys.executable, "-S", "-c", code], env={"PYTHONPATH": str(shipped)}, check=False)
-    assert done.returncode == 0  # -S: no other package is there
-    for name in ("torch", "keras"):  # what they need of others is the job's to have
+    assert done.returncode == 0  # -S: no other package can be imported
+    for name in ("torch", "keras"):  # the job provides what they need
         assert list((shipped / "mlcd" / name).glob("*.py"))
 
 
@@ -262,7 +262,7 @@ def test_prices_are_skypilots_where_it_has_a_catalog(bare_home: Path) -> None:
     by_name = {i.name: i for i in found.instances}
     assert set(by_name) == {"m5.large", "c5.large"}
     assert by_name["m5.large"].usd_per_hour == Usd.of("0.5")
-    assert by_name["m5.large"].spot_usd_per_hour == Usd.of("0.2")  # the dearest zone's: any may be taken
+    assert by_name["m5.large"].spot_usd_per_hour == Usd.of("0.2")  # of the most expensive zone: SkyPilot may use any
     assert by_name["c5.large"].spot_usd_per_hour is None
     assert "SkyPilot's catalog" in found.source
     assert "us-east-1" in found.source
@@ -391,7 +391,7 @@ def test_the_engine_says_where_its_prices_are_from(bare_home: Path) -> None:
     assert engine.most_nodes("m5.large") is None
 
 
-# ---- the worker's end of the line
+# ---- the worker process
 
 
 def test_a_worker_that_cannot_start_is_reported_with_its_log(tmp_path: Path) -> None:
@@ -445,11 +445,11 @@ def test_the_settings_python_wins(bare_home: Path) -> None:
     assert sky_python() == bare_home / "env/bin/python"
 
 
-# ---- nodes, with a worker and files that are played
+# ---- nodes, with a fake worker and fake files
 
 
 class PlayedWorker:
-    """Answers as SkyPilot does for a launch that succeeds at once; keeps what was asked."""
+    """Answers as SkyPilot does for a launch that succeeds at once; records the requests."""
 
     def __init__(self, **answers: object) -> None:
         self.asked: list[str] = []
@@ -497,7 +497,7 @@ def until_it_ends(nodes: SkyNodes) -> None:
 
 
 def test_a_nodes_exit_appears_only_after_all_it_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The node writes its last line and ends between two copies: the line must be home before the end is."""
+    """The node writes its last line and ends between two copies: the line must be fetched before the exit."""
     rounds = 0
 
     def fetch(host: str, remote: str, folder: Path, filters: list[str], *, seconds: float) -> str:
@@ -507,7 +507,7 @@ def test_a_nodes_exit_appears_only_after_all_it_wrote(tmp_path: Path, monkeypatc
             (folder / "node-0" / "exit.json").write_text(json.dumps({"code": 0, "cpu_seconds": 2.5}))
         elif filters == news_filters(()):
             rounds += 1
-            part = folder / "progress.new"  # rsync, too, lays a file into place at once
+            part = folder / "progress.new"  # rsync replaces files atomically, too
             part.write_text("last line\n" if rounds > 1 else "")
             part.replace(folder / "progress.jsonl")
         return ""
@@ -531,7 +531,7 @@ def test_nodes_that_went_away(spot: bool, kind: FailureKind, tmp_path: Path, mon
     with pytest.raises(LeaseFailed, match="is gone; no route to host") as failed:
         until_it_ends(nodes)
     assert failed.value.kind is kind
-    nodes.fetch(["workdir/x"])  # nothing to be had, and no second error over the first
+    nodes.fetch(["workdir/x"])  # nothing to fetch, and no second error that hides the first
     nodes.release()
     nodes.release()
     assert worker.asked.count("down") == 1

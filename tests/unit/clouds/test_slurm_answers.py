@@ -1,4 +1,4 @@
-"""What Slurm says, and what that means for a lease: without a cluster, from Slurm's own words."""
+"""How Slurm's output is interpreted for a lease; without a cluster, from recorded output."""
 
 import math
 import os
@@ -36,7 +36,7 @@ old|down|o0|4|8000|idle|1-infinite|infinite|(null)
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Programs of Slurm's names on PATH, that say what the test wants and note how they were called."""
+    """Fake Slurm commands on PATH that print what the test wants and record their arguments."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
@@ -173,7 +173,7 @@ def test_the_time_limit_is_at_most_the_partitions() -> None:
 def test_whole_nodes_are_requested(order: NodeOrder) -> None:
     words = submission(order, parse_partitions(SINFO)["gpu"])
     assert {"--exclusive", "--nodes=2", "--partition=gpu", "--gres=gpu:2", "--time=3", "--no-requeue"} <= set(words)
-    assert f"--output={order.folder}%/slurm.out" in words  # a % of the path is no pattern of Slurm's
+    assert f"--output={order.folder}%/slurm.out" in words  # a % in the path is escaped
     assert words[-1] == f"{order.folder}/slurm.sh"
 
 
@@ -229,7 +229,7 @@ def test_a_job_that_may_have_been_submitted_is_cancelled(
         "sbatch", error="sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n", code=1
     )
     squeue = tmp_path / "bin" / "squeue"
-    squeue.write_text(  # the job is there until it is cancelled
+    squeue.write_text(  # the job is listed until it is cancelled
         f"#!/bin/sh\ntest -e {tmp_path}/bin/scancel.calls || echo '23|PENDING|mlcd-run-1a2b|/x'\n"
     )
     with pytest.raises(SlurmUnreachable, match="Socket timed out"):
@@ -237,7 +237,7 @@ def test_a_job_that_may_have_been_submitted_is_cancelled(
     assert calls("scancel") == "23\n"
 
 
-# ---- how a job is
+# ---- the state of a job
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_waiting_half_of_the_authorised_time_is_a_capacity_failure(
     assert (error.kind, error.billed) == (FailureKind.CAPACITY, False)
     assert "Resources" in error.message
     commands("squeue", "RUNNING|None\n")
-    assert nodes.state() is NodesState.STARTING  # it came after all, before it was released
+    assert nodes.state() is NodesState.STARTING  # it started after all, before it was released
 
 
 def test_nodes_are_running_once_every_agent_runs(commands: Callable[..., None], nodes: SlurmNodes) -> None:

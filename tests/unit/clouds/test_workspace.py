@@ -1,4 +1,4 @@
-"""Checkpoints and outputs come home whole, also on a full disk and while the job saves."""
+"""Checkpoints and outputs are fetched completely, also on a full disk and while the job saves."""
 
 import json
 import shutil
@@ -57,7 +57,7 @@ def test_earlier_checkpoints_are_not_adopted_and_older_ones_are_deleted(space: W
     for lease, samples in (("a", 100), ("b", 50), ("c", 120)):
         checkpoint(space.lease(lease) / "checkpoint", samples)
     (space.checkpoint / "part-step-7").mkdir(parents=True)  # of an mlcd that was killed
-    assert space.reached_samples() == 120.0  # also what leases saved that died with mlcd
+    assert space.reached_samples() == 120.0  # including checkpoints of leases that died with mlcd
     assert [path.name for path in space.checkpoint.iterdir()] == ["step-120"]
 
 
@@ -94,7 +94,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_copied(
     def meanwhile(source: Path, target: Path, **others: Any) -> Path:
         if not (folder / "step-200").exists():
             checkpoint(folder, 200)
-            (source / "weights").unlink()  # the job takes the last one away: the copy would be without weights
+            (source / "weights").unlink()  # the job deletes its last checkpoint: the copy would lack the weights
             if broken:
                 raise shutil.Error("a file went away")
         return Path(real(source, target, **others))
@@ -113,7 +113,7 @@ def test_outputs_are_copied_or_moved(tmp_path: Path) -> None:
     home = tmp_path / "home"
     for name in ("logs", "model"):
         copy_or_move(tmp_path / name, home / "deep" / name)
-        copy_or_move(tmp_path / name, home / "deep" / name)  # again, over what is there
+        copy_or_move(tmp_path / name, home / "deep" / name)  # again, over the existing copy
         assert (tmp_path / name).exists()
     assert (home / "deep" / "logs" / "a.txt").read_text() == "a"
     assert (home / "deep" / "model").read_text() == "m"
