@@ -87,7 +87,7 @@ def test_nothing_starts_on_a_charged_cloud_without_permission(monkeypatch: pytes
         return replace(prepare(spec, **others), charged=True)
 
     monkeypatch.setattr(train_kind, "ROW", replace(train_kind.ROW, prepare=charged))
-    with pytest.raises(BadInput, match=r"real money on sim/aws \(at most \$40\.00\): give yes=True"):
+    with pytest.raises(BadInput, match=r"real money on sim/aws \(at most \$40\.00\); give yes=True"):
         mlcd.train(JOB)
     with pytest.raises(BadInput, match="an amount that no budget limits"):
         mlcd.train(JOB, goal="time")

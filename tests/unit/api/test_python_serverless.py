@@ -124,10 +124,10 @@ def test_errors_name_the_python_argument(folder: Path, job: Any, arguments: dict
 
 
 def test_no_real_money_is_spent_without_permission(folder: Path) -> None:
-    with pytest.raises(BadInput, match=r"real money on lithops/aws_lambda \(at most \$3\.00\): give yes=True"):
+    with pytest.raises(BadInput, match=r"real money on lithops/aws_lambda \(at most \$3\.00\); give yes=True"):
         mlcd.serverless(JOB, on="lithops/aws_lambda")
     without = {**JOB, "goal": {"minimize": "time"}}
-    with pytest.raises(BadInput, match=r"\(an amount that no budget limits\): give yes=True"):
+    with pytest.raises(BadInput, match=r"\(an amount that no budget limits\); give yes=True"):
         mlcd.serverless(without, on="lithops/aws_lambda")
     assert not (folder / "home").exists()
 

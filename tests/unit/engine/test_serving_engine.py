@@ -257,7 +257,7 @@ def test_if_every_verification_fails_the_nearest_miss_is_named(play: Callable[..
     assert chosen(record) is None
     assert nearest_miss(record) is not None
     text = check_reports(record)
-    assert "held it in its verification" in text
+    assert "failed its verification (" in text
     assert "Nearest: batch=" in text
 
 
