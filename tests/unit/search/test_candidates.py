@@ -93,7 +93,7 @@ def test_a_rival_that_keeps_limits_ends_at_the_first_refusal() -> None:
     allowed[1] = False
     narrowed = Remaining(usd=None, seconds=None, allowed=allowed)
     history = History((measured(PROBLEM, PROBLEM.space.configs[3], 5.0),))
-    asked: dict[str, Any] = {"problem": PROBLEM, "left": narrowed, "count": 3}
+    asked: dict[str, Any] = {"problem": PROBLEM, "remaining": narrowed, "count": 3}
     assert suggest_in_time(suggest, 1, history=history, **asked) == picks[:1]
     assert suggest_in_time(suggest, 2, history=history, **asked) == picks  # still its start: drawn from what is allowed
     assert seen == [True, False]
