@@ -169,7 +169,7 @@ class Own:
         return CloudOffer(cloud=cloud, instances=types, most_nodes={"c5.big": 3}, charged=False, notes=("A note.",))
 
 
-CLOUD = "from tests.unit.test_plugins import Own as MyCloud\nmade = MyCloud()\nbad = object()\n"
+CLOUD = "from tests.unit.plugins.test_plugins import Own as MyCloud\nmade = MyCloud()\nbad = object()\n"
 
 
 def test_a_cloud_is_found_by_name(install: Install) -> None:
