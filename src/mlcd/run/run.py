@@ -57,7 +57,7 @@ class Run(Generic[P_co]):
         """This run with the work that its job told in a trial, where its file does not say how much there is."""
         if isinstance(self.problem, FunctionProblem) or self.problem.work_known:
             return self
-        problem = self.problem.with_work_told(self.history.total_samples)
+        problem = self.problem.with_reported_work(self.history.total_samples)
         return self if problem is self.problem else replace(self, problem=cast(P_co, problem))
 
     # ---- the header's facts
