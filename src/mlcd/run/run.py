@@ -51,9 +51,9 @@ class Run(Generic[P_co]):
         if number not in open_numbers:
             raise ValueError(f"step {number} is not in flight")
         steps = tuple(step.ended(outcome) if step.number == number else step for step in self.steps)
-        return replace(self, steps=steps).with_work_told()
+        return replace(self, steps=steps).with_reported_work()
 
-    def with_work_told(self) -> "Run[P_co]":
+    def with_reported_work(self) -> "Run[P_co]":
         """This run with the work that its job told in a trial, where its file does not say how much there is."""
         if isinstance(self.problem, FunctionProblem) or self.problem.work_known:
             return self

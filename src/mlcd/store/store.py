@@ -175,7 +175,7 @@ class Store:
             findings=None if findings is None else self._decoded(name, "findings", findings["findings"], Findings),
             outputs=self._outputs(name),
         )
-        return loaded.with_work_told()
+        return loaded.with_reported_work()
 
     def reread(self, run: R) -> R:
         """The same run as it is stored now."""
