@@ -336,7 +336,7 @@ def test_suggest(mlcd: Mlcd) -> None:
         (("train", "--sim", "--strategies", "heterbo:steps=3"), "no option"),
         (("train", "--sim", "--strategies", ";"), "name at least one"),
         (("train", "--sim", "--hours", "0"), "must be positive"),
-        (("train", "--sim", "--hours", "2,six"), "numbers with commas"),
+        (("train", "--sim", "--hours", "2,six"), "numbers separated by commas"),
         (("train", "--sim", "--seeds", "0"), "--seeds"),
         (("train", "--sim", "--noise", "2"), "--noise"),
         (("suggest", "--candidates", "10"), "--candidates"),

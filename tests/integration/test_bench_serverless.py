@@ -66,7 +66,7 @@ def test_unseen_workloads_are_trained_without_prior_knowledge() -> None:
     ("words", "message"),
     [
         (("--budgets", "0"), "--budgets: must be more than 0"),
-        (("--budgets", "much"), "--budgets: amounts in US dollars"),
+        (("--budgets", "much"), "--budgets: must be US dollars separated by commas"),
         (("--schedulers", "sirn"), "did you mean 'siren'"),
         (("--schedulers", ","), "name at least one"),
         (("--workloads", "papper"), "did you mean 'paper'"),

@@ -66,9 +66,9 @@ def _outcome(record: SearchRun) -> list[str]:
     if record.status is Status.NOTHING_FITS:
         paid = trials
         if record.earlier:
-            paid += f" and {plural(len(record.earlier), 'training')} that did not finish"
+            paid += f" and {plural(len(record.earlier), 'unfinished training')}"
         none = "no training was finished" if record.earlier else "nothing was trained"
-        lines = [f"Nothing measured fits the limits that remain after {paid}; {none}."]
+        lines = [f"Nothing measured fits the remaining limits after {paid}; {none}."]
         return [*lines, f"The search alone broke the limit: {_broken(record)}."] if _broken(record) else lines
     if record.status is Status.ALL_FAILED:
         return [f"Every trial failed ({len(record.trials)} of {len(record.trials)}); nothing was trained."]

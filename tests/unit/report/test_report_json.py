@@ -58,7 +58,7 @@ def test_an_optional_key_is_omitted() -> None:
 
 
 def test_a_type_without_a_json_form_is_refused() -> None:
-    with pytest.raises(TypeError, match="a set has no form"):
+    with pytest.raises(TypeError, match="a set cannot be part of a JSON result"):
         result_json(({1},))
     with pytest.raises(TypeError, match="has no JSON Schema"):
         result_schema(make_dataclass("Odd", [("field", bytes)]), "odd")

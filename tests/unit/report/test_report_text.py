@@ -118,8 +118,8 @@ def test_a_choice_that_was_not_measured_has_no_bound() -> None:
         (
             "given-up",
             (
-                "Nothing measured fits the limits that remain after 12 trials and 1 training that did not finish; no"
-                " training was finished."
+                "Nothing measured fits the remaining limits after 12 trials and 1 unfinished training;"
+                " no training was finished."
             ),
         ),
         ("all-failed", "Every trial failed (4 of 4)"),
