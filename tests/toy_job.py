@@ -224,7 +224,7 @@ class Toy:
 
     def leases(self) -> list[Path]:
         """Every lease's folder, in order of creation."""
-        files = self.home.glob("work/*/leases/*/job.json")
+        files = [file for file in self.home.glob("work/*/leases/*/job.json") if file.stat().st_size]  # written
         return [file.parent for file in sorted(files, key=lambda file: file.stat().st_mtime_ns)]
 
     def newest(self) -> Path:
