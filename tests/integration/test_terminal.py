@@ -109,7 +109,7 @@ def test_every_table_fits(folder: Path, columns: int, capsys: pytest.CaptureFixt
     wide: dict[str, str] = {}
     commands = ("runs", "show small", "show ctr", "check", "catalog", "train train.yaml --dry-run")
     with pytest.MonkeyPatch.context() as patch:
-        for command in (*commands, "bench serverless --toy"):
+        for command in (*commands, "bench serverless --seeds 1 --budgets 100 --jobs 1"):
             assert run(command.split()) == 0
             wide[command] = capsys.readouterr().out
         patch.setenv("COLUMNS", str(columns))
@@ -119,7 +119,7 @@ def test_every_table_fits(folder: Path, columns: int, capsys: pytest.CaptureFixt
             assert max(map(len, text.splitlines())) <= columns
             if command in ("runs", "catalog"):  # nothing is lost where it is narrow
                 assert words(wide[command]) - words(text) <= {"run", "cloud", "type"}
-        assert run(["bench", "serverless", "--toy"]) == 0
+        assert run(["bench", "serverless", "--seeds", "1", "--budgets", "100", "--jobs", "1"]) == 0
         tables = capsys.readouterr().out.partition("\n\n")[0]
         assert max(map(len, tables.splitlines())) <= columns
 
