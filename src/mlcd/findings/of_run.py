@@ -1,7 +1,7 @@
 """The findings of a run of any kind."""
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 from mlcd.findings.serve import serve_findings
 from mlcd.findings.serverless import serverless_findings
@@ -13,11 +13,15 @@ from mlcd.run.run import EpochRun, P_co, Run, SearchRun
 
 def findings_of(run: Run[Any]) -> Findings:
     """What reports say of `run` in its current state. The engine calls this and stores the result when the run ends."""
-    if run.kind is Kind.SERVERLESS:
-        return Findings(serverless=serverless_findings(cast(EpochRun, run)))
-    if run.kind is Kind.SERVE:
-        return Findings(serve=serve_findings(cast(SearchRun, run)))
-    return Findings(train=train_findings(cast(SearchRun, run)))
+    match run.kind:
+        case Kind.TRAIN:
+            return Findings(train=train_findings(cast(SearchRun, run)))
+        case Kind.SERVE:
+            return Findings(serve=serve_findings(cast(SearchRun, run)))
+        case Kind.SERVERLESS:
+            return Findings(serverless=serverless_findings(cast(EpochRun, run)))
+        case other:
+            assert_never(other)
 
 
 def shown(run: Run[P_co]) -> Run[P_co]:

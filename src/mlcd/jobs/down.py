@@ -6,10 +6,10 @@ from pathlib import Path
 from mlcd.clouds.nodes import Closable, Leftover, NodeEngine
 from mlcd.errors import BadInput, MlcdError, ProviderError
 from mlcd.jobs.plugin import cloud_names, plugin_engine
-from mlcd.jobs.real import engine_for
+from mlcd.jobs.real import DIRECT, engine_for
 from mlcd.jobs.where import BUILT_IN
 
-EVERYWHERE = ("local", "minicloud", "slurm", "skypilot")
+EVERYWHERE = (*DIRECT, "skypilot")
 
 
 def leftovers(home: Path, *, on: str | None = None) -> tuple[tuple[Leftover, ...], tuple[tuple[str, str], ...]]:

@@ -11,7 +11,7 @@ from typing import Protocol
 from mlcd.catalog import Instance, load_catalog
 from mlcd.clouds.job import JobCloud, RealJob
 from mlcd.clouds.nodes import NodeEngine
-from mlcd.errors import nearest
+from mlcd.errors import ProviderError, nearest
 from mlcd.jobs.batches import with_batches
 from mlcd.jobs.choice import listed, type_field
 from mlcd.jobs.resolved_job import CLOUD_TRIAL, ResolvedJob, deployments, naive_choices, problem_of
@@ -25,12 +25,19 @@ NOMINAL_PRICE_CLOUDS = ("local", "minicloud")
 LOCAL_TRIAL = TrialPolicy(seconds=20.0, extra_seconds_per_3_nodes=2.0, watchdog_seconds=30.0)
 """Trials on this machine, where nodes start in seconds."""
 
+SKYPILOT = ("aws", "gcp", "azure", "kubernetes", "k8s", "ssh", "lambda", "runpod", "oci", "nebius", "vast", "sky")
+"""Clouds that are reached through SkyPilot, under its names."""
+
 DEFAULT_REAL_NODES = NodeCounts(default=tuple(range(1, 9)))
 
 
 def engine_for(kind: str, rest: str, home: Path, spec: TrainSpec | None = None) -> NodeEngine:
     """The engine called `kind`, with the settings of the job if there is one. Starts nothing. Raises ProviderError."""
-    return _ENGINES.get(kind, _skypilot)(kind, rest, home, spec)
+    if kind in _ENGINES:
+        return _ENGINES[kind](kind, rest, home, spec)
+    if kind in (*SKYPILOT, "skypilot"):
+        return _skypilot(kind, rest, home, spec)
+    raise ProviderError(f"{kind}: no engine starts nodes there; there are: {', '.join((*DIRECT, *SKYPILOT))}")
 
 
 class TypesOffered(Protocol):
@@ -228,3 +235,6 @@ _ENGINES: dict[str, Callable[[str, str, Path, TrainSpec | None], NodeEngine]] = 
     "minicloud": _minicloud,
     "slurm": _slurm,
 }
+
+DIRECT = tuple(_ENGINES)
+"""Clouds that mlcd itself starts nodes on. One more is one more entry above."""

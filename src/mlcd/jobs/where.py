@@ -3,13 +3,10 @@
 from mlcd.catalog import Catalog
 from mlcd.errors import ProviderError, SpecError, nearest
 from mlcd.jobs.plugin import cloud_names
+from mlcd.jobs.real import DIRECT, SKYPILOT
 from mlcd.plugins import is_object_name, object_missing
 from mlcd.spec import TrainSpec
 
-DIRECT = ("local", "minicloud", "slurm")
-"""Real nodes that mlcd reaches directly."""
-SKYPILOT = ("aws", "gcp", "azure", "kubernetes", "k8s", "ssh", "lambda", "runpod", "oci", "nebius", "vast", "sky")
-"""Clouds that are reached through SkyPilot, under its names."""
 NOT_FOR_TRAINING = {"lithops": "runs functions, which `mlcd serverless` trains on"}
 """Kinds of infra that do not train on nodes -> what they do."""
 BUILT_IN = frozenset(("sim", "replay", *DIRECT, *SKYPILOT, *NOT_FOR_TRAINING))

@@ -1,4 +1,7 @@
-"""What reports show of a run besides its steps and verdict: computed by mlcd.findings when it ends, stored with it."""
+"""What reports show of a run besides its steps and verdict: computed by mlcd.findings when it ends, stored with it.
+
+A new field needs a default: findings that earlier versions stored do not have it.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -15,7 +15,7 @@ from mlcd.trial.outcome import Status
 from mlcd.trial.trial import Measurement
 from mlcd.units import Usd
 
-NO_BETTER = "no better than the choice, within what two load tests differ by"
+NO_BETTER = "no better than the choice, within the noise between two load tests"
 COST = Goal(minimize=Objective.COST, slo=Slo(seconds=0.05))
 
 
@@ -58,7 +58,7 @@ def test_a_choice_that_was_to_be_verified_and_was_not_is_no_recommendation() -> 
     run = unverified(serving_run(), 60.0)
     assert chosen(run) is None
     assert of_batch(run, 4).reason is RejectionReason.NOT_VERIFIED
-    assert of_batch(run, 4).text == "not verified: no room was left for it"
+    assert of_batch(run, 4).text == "not verified: the limits left no room for it"
     running = chosen(replace(run, status=Status.RUNNING))
     assert running is not None, "while it runs it is what will be verified"
     assert running.verified_seconds is None
@@ -79,14 +79,14 @@ def test_a_rate_beyond_the_one_asked_for_is_worth_nothing() -> None:
 @pytest.mark.parametrize(
     ("minimize", "rate", "reason", "text"),
     [
-        (Objective.COST, 100.0, RejectionReason.DEARER, "3.0 times as dear"),
-        (Objective.COST, 200.0, RejectionReason.DEARER, "50% dearer"),
-        (Objective.TIME, 200.0, RejectionReason.SLOWER, "33% fewer requests a second"),
+        (Objective.COST, 100.0, RejectionReason.DEARER, "3.0 times the cost"),
+        (Objective.COST, 200.0, RejectionReason.DEARER, "50% more expensive"),
+        (Objective.TIME, 200.0, RejectionReason.SLOWER, "33% fewer requests per second"),
         (
             Objective.COST,
             400.0,
             RejectionReason.TIED,
-            "no better than the choice, within what two load tests differ by",
+            "no better than the choice, within the noise between two load tests",
         ),
     ],
 )
