@@ -202,7 +202,9 @@ class HeterBO(MeasuredStrategy):
         run = float(fitting[surest])
         if run <= 0:  # no trial leaves time for a run
             return np.zeros(len(mean))
-        times = self.settings.first_try_runs
+        measured = model.posterior.data.rows
+        missed = len(measured) - len(np.unique(problem.space.encoding.identity[measured]))  # beyond the first looks
+        times = self.settings.first_try_runs * self.settings.first_try_growth**missed
         # As when something fits: a share of the limits costs as much as that share of the run.
         goes_on = net(unfinished * run, share / unfinished) > 0
         return np.where(goes_on, np.exp(net(times * run, share / times)), 0.0)
