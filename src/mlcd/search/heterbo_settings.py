@@ -56,7 +56,7 @@ class HeterBOSettings:
     first_try_growth: float = 1.5
     """`first_try_runs` is multiplied by this for every trial beyond the first looks: less remains for another miss.
     Chosen as above. It stays although the seen tables are 1 to 2% better without it: one held-out workload is 21% worse
-    then (docs/ablations.md), and serving under 30 ms (`mlcd bench serve --sim`) drops from 0.94 to 0.79 after 6 trials."""
+    then (docs/ablations.md), and serving under 30 ms (`bench serve --sim`) drops from 0.94 to 0.79 after 6 trials."""
 
     tail_degrees: float = 2.0
     """Degrees of freedom of Student's t in the probability that a configuration fits: a model of few trials is wrong
