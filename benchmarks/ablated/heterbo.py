@@ -42,6 +42,7 @@ CHANGES = (
     Change(part="first try before a deadline", text="heterbo:deadline-first-try=off", beds=("cheapest", "deadline")),
     Change(part="first try: 1.75 runs", text="heterbo:first-try-runs=3", beds=("cheapest", "deadline")),
     Change(part="first try: growth", text="heterbo:first-try-growth=1", beds=("cheapest", "deadline")),
+    Change(part="prune: nearby only", text="heterbo:prune-gap-nodes=1000", beds=SERIAL),
     Change(part="Student's t", text="heterbo:tail-degrees=1e6", beds=LIMITED),
     Change(part="unfinished counts 3 runs", text="heterbo:unfinished-runs=10", beds=LIMITED),
     Change(part="round target", text="heterbo:round-target=off", beds=("fastest, 8",)),

@@ -37,8 +37,9 @@ def open_rows(problem: Problem, history: History, remaining: Remaining) -> Mask:
 def rising_rows(problem: Problem, history: History, settings: HeterBOSettings) -> Mask:
     """(N,) False beyond the peak of an instance type's speed curve: HeterBO's concave prior (paper III-C).
 
-    Take two deployments of one type with n1 < n2 nodes and none measured between them. If the larger is slower by
-    `bound_sigmas` of both measurements' errors, more than n2 nodes of that type are not worth a trial.
+    Take two nearby deployments of one type: n1 < n2 nodes, none measured between them, apart by at most
+    `prune_gap_nodes` or `prune_gap_share` of n2. If the larger is slower by `bound_sigmas` of both their errors,
+    more than n2 nodes of that type are not worth a trial.
     """
     mask = np.ones(len(problem.space), dtype=bool)
     identity, nodes = problem.space.encoding.identity, problem.nodes
@@ -49,6 +50,8 @@ def rising_rows(problem: Problem, history: History, settings: HeterBOSettings) -
         trials.sort(key=lambda t: t.config.nodes)
         for small, large in pairwise(trials):
             fall = np.log(small.samples_per_second / large.samples_per_second)
-            if fall > settings.bound_sigmas * np.hypot(small.relative_error, large.relative_error):
-                mask &= ~((identity == kind) & (nodes > large.config.nodes))
+            n1, n2 = small.config.nodes, large.config.nodes
+            nearby = n2 - n1 <= max(settings.prune_gap_nodes, settings.prune_gap_share * n2)
+            if nearby and fall > settings.bound_sigmas * np.hypot(small.relative_error, large.relative_error):
+                mask &= ~((identity == kind) & (nodes > n2))
     return mask
