@@ -53,3 +53,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = [item for item in items if clouds[item] == wanted]
     config.hook.pytest_deselected(items=[item for item in items if clouds[item] != wanted])
     items[:] = kept
+
+
+@pytest.fixture(autouse=True)
+def no_terminal_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is printed does not depend on who runs the tests: pytest-xdist, for one, sets COLUMNS."""
+    for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)

@@ -162,7 +162,7 @@ class Training:
             return
         share = (run.reached_samples + watch.last.samples) / run.problem.work_samples
         if share < LEAST_DONE_SHARE:
-            text = f"the job ended well after {share:.0%} of the work its file names: check job.samples"
+            text = f"the job exited successfully after {share:.0%} of the work its file names: check job.samples"
             self.situation.tell(Warned(text=text))
 
     def _ended(self, seconds: float, watch: AttemptWatch, ending: tuple[Ending, str], reached: float) -> Attempt:

@@ -113,7 +113,7 @@ def test_no_more_epochs_than_are_wanted() -> None:
     ledger = EpochLedger(problem=PROBLEM, epochs=(*done, epoch(3, share=0.5, usd="0.01")))
     assert ledger.passes == 2.5
     assert ledger.epochs_left == 0.5
-    assert refused(ledger.authorise(FLEET)) == "3 epochs are the most that are wanted"
+    assert refused(ledger.authorise(FLEET)) == "exceeds the limit of 3 epochs"
     assert authorised(ledger.authorise(replace(FLEET, share=0.5))).choice == replace(FLEET, share=0.5)
 
 
@@ -122,7 +122,7 @@ def test_less_than_the_smallest_part_is_nothing() -> None:
     ledger = EpochLedger(problem=PROBLEM, epochs=(*done[:2], epoch(3, share=1 - LEAST_SHARE / 2, usd="0.01")))
     assert ledger.epochs_left == 0.0
     assert not ledger.remaining().cap_seconds.any()
-    assert "most that are wanted" in refused(ledger.authorise(Fleet(1, 512, LEAST_SHARE)))
+    assert "exceeds the limit" in refused(ledger.authorise(Fleet(1, 512, LEAST_SHARE)))
 
 
 def test_a_refusal_says_what_it_would_cost_and_what_is_left() -> None:

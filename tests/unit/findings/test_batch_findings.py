@@ -158,4 +158,4 @@ def test_what_is_kept_for_the_incumbent_is_named_where_a_trial_cannot_be_paid_be
     tight = replace(few, problem=replace(few.problem, goal=Goal(minimize=Objective.TIME, budget=budget)))
     texts = [each.text for each in train_findings(tight).rejected if each.reason is RejectionReason.NOT_AFFORDABLE]
     assert texts
-    assert all("$0.0100 is free beside what is kept to train on 8 x p2.xlarge" in text for text in texts)
+    assert all("$0.0100 is free besides the reserve for training on 8 x p2.xlarge" in text for text in texts)

@@ -58,7 +58,7 @@ def test_a_permission_is_for_nodes_or_for_functions() -> None:
     assert step(Role.EPOCH).fleet == FLEET
     with pytest.raises(TypeError, match="8 x 1,024 MB is not a configuration of nodes"):
         as_config(FLEET)
-    with pytest.raises(TypeError, match="is not a number of functions"):
+    with pytest.raises(TypeError, match="is not a fleet of functions"):
         as_fleet(CONFIG)
 
 
@@ -154,16 +154,16 @@ def test_the_headers_facts_are_the_runs() -> None:
     assert run.catalog_date == header.catalog_date
     assert run.serving is None
     assert run.function_facts is header.functions
-    with pytest.raises(ValueError, match="did not train on functions"):
+    with pytest.raises(ValueError, match="is not a serverless run"):
         _ = serving_run().function_facts
 
 
 @pytest.mark.parametrize(
     ("ask", "says"),
     [
-        (lambda run: run.train_findings, "no findings of a training on nodes"),
-        (lambda run: run.serve_findings, "no findings of a served model"),
-        (lambda run: run.serverless_findings, "no findings of a training on functions"),
+        (lambda run: run.train_findings, "no findings for training on nodes"),
+        (lambda run: run.serve_findings, "no findings for serving"),
+        (lambda run: run.serverless_findings, "no findings for a serverless training"),
     ],
 )
 def test_findings_that_were_not_computed_are_not_shown(ask: Callable[[Run[Any]], object], says: str) -> None:

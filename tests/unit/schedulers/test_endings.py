@@ -63,7 +63,7 @@ def said(problem: FunctionProblem, history: tuple[Epoch, ...] = ()) -> str:
 def test_no_scheduler_starts_what_no_money_pays_for(make: Callable[[], Scheduler]) -> None:
     problem = problem_of(0.0001)
     assert make().decide(problem, (), left(problem)) is None
-    assert make().ending(problem, (), left(problem)) == "no fleet can end an epoch for the $0.0001 that is left"
+    assert make().ending(problem, (), left(problem)) == "no fleet can finish an epoch for the remaining $0.0001"
     assert make().smallest_budget(problem, (), left(problem)) is None, "nothing is known yet"
 
 
@@ -93,23 +93,24 @@ def test_epochs_that_are_used_up_are_the_reason() -> None:
     problem = problem_of(500.0, max_epochs=2)
     assert said(problem, history) == f"2 epochs did not reach a loss of {problem.target_loss:.4g}"
     few = problem_of(500.0, max_epochs=3)
-    assert said(few, history).endswith("more would be needed, and max_epochs leaves 1")
+    assert said(few, history).endswith("more would be needed, and max_epochs allows 1")
     remaining = left(few, history)
     assert EpochForecast.of(few, history, remaining).smallest_budget(few, history) is None, "no money buys more epochs"
 
 
 def test_a_deadline_is_the_reason_where_time_is_short() -> None:
     assert (
-        said(problem_of(None, seconds=0.0005)) == "no fleet can end an epoch in time: 0.5 ms is left until the deadline"
+        said(problem_of(None, seconds=0.0005))
+        == "no fleet can finish an epoch in time: 0.5 ms remains until the deadline"
     )
     history = epochs(3)
     late = problem_of(None, seconds=sum(epoch.seconds for epoch in history) + 60.0)
-    assert "at least, and 1 min is left until the deadline" in said(late, history)
+    assert "would take at least 16 min 3 s, and 1 min remains until the deadline" in said(late, history)
 
 
 def test_without_limits_only_the_longest_epoch_is_the_reason() -> None:
     problem = problem_of(None, longest_epoch_seconds=0.01)
-    assert said(problem) == "no fleet can end an epoch"
+    assert said(problem) == "no fleet can finish an epoch"
     known = past_prior(PAPER)
     assert known is not None
     outlook = EpochForecast.of(problem, (), left(problem), known)
@@ -154,7 +155,7 @@ def test_the_oracle_plans_for_a_budget_and_names_the_one_it_needs() -> None:
     rich = problem_of(needed.dollars * 1.5)
     assert oracle(rich).decide(rich, (), left(rich)) is not None
     free = problem_of(None)
-    with pytest.raises(BadInput, match=r"goal\.budget: is missing"):
+    with pytest.raises(BadInput, match=r"goal\.budget: missing"):
         knows.decide(free, (), left(free))
 
 

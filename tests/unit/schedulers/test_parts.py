@@ -54,7 +54,7 @@ def epochs_of(made: SimWorkload, fleets: tuple[Fleet, ...], *, seed: int = 0) ->
 
 @pytest.mark.parametrize("share", [0.0, 0.009, 1.01, -0.5, math.nan])
 def test_a_part_is_between_a_hundredth_of_an_epoch_and_an_epoch(share: float) -> None:
-    with pytest.raises(ValueError, match="at least 1% of it, and at most all"):
+    with pytest.raises(ValueError, match="between 1% and 100%"):
         Fleet(4, 512, share)
 
 

@@ -148,7 +148,7 @@ def test_a_deadline_counts_from_the_moment_that_is_given() -> None:
 
 
 def test_the_jobs_in_the_docs_and_examples_are_valid() -> None:
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     blocks = re.findall(r"```yaml serve\n(.*?)```", (root / "docs" / "serve.md").read_text(encoding="utf-8"), re.S)
     assert len(blocks) == 4
     for block in blocks:
@@ -158,7 +158,7 @@ def test_the_jobs_in_the_docs_and_examples_are_valid() -> None:
 
 
 def test_every_field_is_documented() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[3] / "docs" / "serve.md").read_text(encoding="utf-8")
     sections = set(serve_record().places()) | {"goal.slo", "goal.budget"}
     for place in sections - {"resources", "knobs", "load", "goal", "search", "search.trial"}:
         name = place.rpartition(".")[2]

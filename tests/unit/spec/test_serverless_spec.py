@@ -79,7 +79,10 @@ def test_mistakes_are_named_with_their_line(line: str, message: str) -> None:
         ("resources: {prices: aws}", "resources.prices: no such table (got 'aws')"),
         ("resources: {infra: aws/lambda}", "resources.infra: functions do not run there (got 'aws/lambda')"),
         ("workload: {model: logstic, target_loss: 1}", "did you mean 'logistic'?"),
-        ("workload: {model: 'mine:make', rate: 1, target_loss: 1}", "workload.model: there is no mine.py beside"),
+        (
+            "workload: {model: 'mine:make', rate: 1, target_loss: 1}",
+            "workload.model: there is no mine.py in",
+        ),
         ("workload: {model: logistic, data: nowhere, target_loss: 1}", "workload.data: there is no such folder"),
         ("search: {strategy: mcp}", "search.strategy: unknown scheduler 'mcp'"),
         ("search: {strategy: oracle}", "search.strategy: oracle runs only in `mlcd bench serverless`"),

@@ -33,7 +33,7 @@ from mlcd.units import Usd
 
 NOW = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
 MINIMAL = "name: j\ngoal: {minimize: time}\n"  # two lines, so that an added line is line 3
-DOCS = Path(__file__).parents[2] / "docs" / "job-file.md"
+DOCS = Path(__file__).parents[3] / "docs" / "job-file.md"
 
 
 def parse(text: str) -> TrainSpec:
