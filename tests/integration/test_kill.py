@@ -252,7 +252,7 @@ def test_two_processes_on_one_home(tmp_path: Path) -> None:
 
 
 def test_a_second_process_on_the_same_run_is_refused(tmp_path: Path) -> None:
-    first = launch(tmp_path, 1, delay=0.05)
+    first = launch(tmp_path, 1, delay=0.25)
     wait_for(lambda: ended_count(tmp_path) > 0)
     second = launch(tmp_path, 1)
     assert finish(second) == 1
