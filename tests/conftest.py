@@ -1,8 +1,10 @@
 """What all tests share: the repository root on the path (for `tests.synthetic`), and `pytest --cloud NAME`."""
 
+import ast
 import os
 import signal
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,14 +23,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cloud", metavar="NAME", help="run only the cloud contract, on the cloud of this name")
 
 
+@cache
+def groups(path: str) -> dict[str, str]:
+    """What the tests of a file share, from the `together` marks in its source: by class or test, "" for all of it."""
+    found: dict[str, str] = {}
+    for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body:
+        marks: list[ast.expr] = []
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
+            marks, name = [node.value], ""
+        elif isinstance(node, ast.ClassDef | ast.FunctionDef):
+            marks, name = node.decorator_list, node.name
+        calls = [call for mark in marks for call in ast.walk(mark) if isinstance(call, ast.Call)]
+        for call in calls:
+            if ast.unparse(call.func) == "pytest.mark.together":
+                found[name] = str(ast.literal_eval(call.args[0]))
+    return found
+
+
 class Together(LoadScopeScheduling):  # type: ignore[misc]  # it ships no types
     """For `--dist loadgroup`: tests marked `together` with the same text run one after the other on one worker.
 
-    In place of xdist_group, whose marks pytest-xdist 3.8 loses under pytest 9.2.
+    The controller of pytest-xdist sees names only, and xdist_group's own marks are lost under pytest 9.2.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return nodeid.rpartition("@")[2] if "@" in nodeid else nodeid
+        path, *names = nodeid.partition("[")[0].split("::")
+        shared = groups(path)
+        return next((shared[name] for name in (*names, "") if name in shared), nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)  # of a plugin that may be switched off
@@ -40,9 +61,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("waits") is not None:
             item.add_marker(pytest.mark.nodes)
-        together = item.get_closest_marker("together")
-        if together is not None and os.environ.get("PYTEST_XDIST_WORKER"):
-            setattr(item, "_nodeid", f"{item.nodeid}@{together.args[0]}")  # noqa: B010 - the scheduler sees names only
     wanted = config.getoption("--cloud")
     if wanted is None:
         return

@@ -163,7 +163,7 @@ from mlcd.clouds.skypilot import SkyPilotEngine, SkySettings
 folder, image, name = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 engine = SkyPilotEngine(SkySettings(infra="aws", image_id=image), state=folder / "state", catalog=load_catalog())
 engine.start(NodeOrder(lease_id=name, instance="m5.large", count=2, seconds=600.0, folder=folder / name))
-print(engine._asked().pid, flush=True)
+print(engine._running_worker().pid, flush=True)
 time.sleep(600)
 """
 
