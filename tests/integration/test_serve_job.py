@@ -174,7 +174,7 @@ def _truncated(path: Path) -> Path:
         (write_mlp, ["--on", "aws"], "--on: this version serves models only on the machine that mlcd runs on"),
         (write_mlp, ["--strategy", "falcn"], "--strategy: unknown strategy 'falcn'"),
         (write_mlp, ["--slo", "50ms"], "--slo: is not a latency limit"),
-        (write_mlp, ["--size", "length"], "--size: must read AXIS=N"),
+        (write_mlp, ["--size", "length"], "--size: must have the form AXIS=N"),
         (lambda path: path, [], "model: there is no such file"),
     ],
 )
