@@ -104,7 +104,7 @@ def _spec(model: str, flags: Mapping[str, str | None], sizes: tuple[str, ...]) -
 def _size(text: str) -> tuple[str, int]:
     axis, _, size = text.rpartition("=")
     if not axis or not size.isdigit():
-        raise BadInput(f"--size: must be AXIS=N, such as sequence=128 (got {text!r})")
+        raise BadInput(f"--size: must have the form AXIS=N, such as sequence=128 (got {text!r})")
     return axis, int(size)
 
 
