@@ -1,0 +1,27 @@
+"""Everything that comes from a job, a node, a disk, a cloud or a client is read here: with limits, into checked values.
+
+files.py    bytes, lines and JSON of a file that somebody else wrote
+values.py   JSON within limits, and its fields as numbers, texts and mappings
+copying.py  files and folders, copied without following links out of them
+text.py     texts that are shown on a terminal
+
+Whatever is not as it should be raises `Malformed`, which names the file and what is wrong with it. Standard library
+only: nodes use it too.
+"""
+
+from mlcd.untrusted.copying import copy_tree
+from mlcd.untrusted.files import Tail, last_lines, read_bytes, read_json
+from mlcd.untrusted.text import printable
+from mlcd.untrusted.values import Fields, Malformed, parse_json
+
+__all__ = [
+    "Fields",
+    "Malformed",
+    "Tail",
+    "copy_tree",
+    "last_lines",
+    "parse_json",
+    "printable",
+    "read_bytes",
+    "read_json",
+]
