@@ -1,1 +1,1 @@
-"""Attacks on mlcd, each with a seed and a count: `scripts/attack`. One file an attack; `attack.py` is what they share."""
+"""Attacks on mlcd, each with a seed and a count: `scripts/attack`. One file an attack; `attack.py` is shared."""

@@ -46,7 +46,7 @@ class Finding:
 
 @dataclass(kw_only=True)
 class Tally:
-    """What came of an attack. `outcomes` counts how the cases ended, in the attack's own words ("exit 2", "resumed")."""
+    """What came of an attack. `outcomes` counts how the cases ended, in the attack's words ("exit 2", "resumed")."""
 
     tried: int = 0
     outcomes: dict[str, int] = field(default_factory=dict)
