@@ -96,12 +96,15 @@ def ended(
             else:
                 continue
             del running[pid]
-            yield case, Ended(
-                code=code,
-                stdout=_text(case.folder / "stdout"),
-                stderr=_text(case.folder / "stderr"),
-                seconds=time.monotonic() - began,
-                peak_mib=usage.ru_maxrss / 1024,
+            yield (
+                case,
+                Ended(
+                    code=code,
+                    stdout=_text(case.folder / "stdout"),
+                    stderr=_text(case.folder / "stderr"),
+                    seconds=time.monotonic() - began,
+                    peak_mib=usage.ru_maxrss / 1024,
+                ),
             )
         time.sleep(0.002)
 

@@ -51,6 +51,6 @@ def demo(ctx: click.Context, out: Path, seed: int, output: str) -> None:
     click.echo("", err=True)
     print_run(run, output)
     write_file(out, kind_of(run.kind).html(run))
-    click.echo(f"\nThe same as a page with pictures: {out.absolute()}", err=output == "json")
+    print_text("", f"The same as a page with pictures: {out.absolute()}", err=output == "json")
     click.echo("Your own job: mlcd init, then mlcd train job.yaml", err=True)
     ctx.exit(run.status.exit_code)

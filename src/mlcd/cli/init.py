@@ -3,7 +3,7 @@ from pathlib import Path
 
 import click
 
-from mlcd.cli.output import output_option, print_json, writable, write_file
+from mlcd.cli.output import output_option, print_json, print_text, writable, write_file
 from mlcd.errors import BadInput
 
 
@@ -25,4 +25,4 @@ def init(file: Path, force: bool, output: str) -> None:
     if output == "json":
         print_json({"file": str(file)})
     else:
-        click.echo(f"Wrote {file}. Change it to your job, then run: mlcd train {file}")
+        print_text(f"Wrote {file}. Change it to your job, then run: mlcd train {file}")

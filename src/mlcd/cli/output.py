@@ -1,6 +1,7 @@
 """Output that the commands share: the -o option, results on standard output, progress on standard error."""
 
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,8 +30,12 @@ def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def print_json(value: object) -> None:
-    """One JSON value, indented, on standard output."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    """One JSON value, indented, on standard output. What a terminal would obey is escaped, as JSON allows."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    click.echo(_NOT_ASCII.sub(lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], text))
+
+
+_NOT_ASCII = re.compile(r"[^\n\x20-\x7e]")
 
 
 def print_run(run: "Run[Any]", output: str, **extra: object) -> None:

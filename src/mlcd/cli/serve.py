@@ -82,7 +82,7 @@ def serve(
         _print_dry_run(prepared, output)
         ctx.exit(0)
     for note in (*prepared.notes, "local runs on this machine: its prices are nominal, and nobody is charged"):
-        click.echo(f"Note: {note}", err=True)
+        print_text(f"Note: {note}", err=True)
     with Store(home()) as store, progress(prepared) as observer:
         record = begin(prepared, store=store, observer=observer)
     deployed, written = _use(record, prepared, deploy=(host, port) if deploy else None, writes=writes)
@@ -141,11 +141,10 @@ def _print(record: "SearchRun", output: str, deployed: "Deployed | None", writte
     if output == "json":
         return
     if written:
-        click.echo("\nWritten: " + ", ".join(map(str, written)))
+        print_text("", "Written: " + ", ".join(map(str, written)))
     if deployed is not None:
         place = f"{deployed.address}/v2/models/{deployed.model}"
-        click.echo(f"\nServing at {place} (process {deployed.pid}, log {deployed.log}).")
-        click.echo("To stop it: mlcd down -y")
+        print_text("", f"Serving at {place} (process {deployed.pid}, log {deployed.log}).", "To stop it: mlcd down -y")
 
 
 def _print_dry_run(prepared: "PreparedServing", output: str) -> None:

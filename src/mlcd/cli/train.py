@@ -2,7 +2,7 @@ from pathlib import Path
 
 import click
 
-from mlcd.cli.output import ask_to_spend, output_option, print_run, progress, svg_name, writable, write_file
+from mlcd.cli.output import ask_to_spend, output_option, print_run, print_text, progress, svg_name, writable, write_file
 
 
 @click.command()
@@ -64,7 +64,7 @@ def train(
     if not yes:
         ask_to_spend(prepared)
     for note in prepared.notes:
-        click.echo(f"Note: {note}", err=True)
+        print_text(f"Note: {note}", err=True)
     with Store(home()) as store, progress(prepared) as observer:
         run = begin(prepared, store=store, observer=observer)
     print_run(run, output)

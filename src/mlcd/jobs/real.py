@@ -124,7 +124,7 @@ def workdir(spec: TrainSpec) -> Path | None:
     """The user's folder, relative to the job file."""
     if not spec.workdir:
         return None
-    folder = (Path(spec.file).parent if spec.file else Path()) / Path(spec.workdir).expanduser()
+    folder = (Path(spec.file).parent if spec.file else Path()) / spec.path("workdir", spec.workdir)
     if not folder.is_dir():
         problem = "there is no such folder, relative to the job file"
         raise spec.error("workdir", problem, value=spec.workdir, allowed="a folder with the job's files")

@@ -96,9 +96,7 @@ def _epochs(record: EpochRun) -> list[Item]:
             rows.append([*start, f"{done.loss:.4f}", f"{done.seconds:.1f} s", str(done.usd), *phases, str(done.failed)])
         else:
             rows.append([*start, "failed", f"{done.seconds:.1f} s", str(done.usd), "-", "-", "-", "-"])
-    failed = [
-        Line(f"  epoch {each.number} failed: {each.message}") for each in ends(record.failed_epochs, MOST_LINES)
-    ]
+    failed = [Line(f"  epoch {each.number} failed: {each.message}") for each in ends(record.failed_epochs, MOST_LINES)]
     left_out = left_out_text(len(record.epoch_steps), MOST_LINES, "epochs", record.run_id)
     note = [Line(f"  {left_out}", is_wrapped=True)] if left_out else []
     return [Rows(rows=rows, align=">" * len(rows[0]), indent=2), *note, *failed]

@@ -65,7 +65,9 @@ def _why_not(record: SearchRun) -> Table:
         for entry in ends(record.serve_findings.rejected, MOST_ROWS)
     ]
     after = _left_out(record, len(record.serve_findings.rejected), "configurations")
-    return plain_table("Why the others were rejected", "configuration|>requests/s|>$ per million|why", rows, after=after)
+    return plain_table(
+        "Why the others were rejected", "configuration|>requests/s|>$ per million|why", rows, after=after
+    )
 
 
 def _known(record: SearchRun) -> Table | None:

@@ -93,9 +93,7 @@ def _axes(drawing: Drawing, shown: Yardstick, plane: Plane, frame: Box) -> None:
         drawing.text(plot.left - 7, (plot.bottom + frame.bottom) / 2 + 4, "failed", "muted", anchor="end", size=11)
 
 
-def _places(
-    shown: Yardstick, rows: Sequence[Step], plane: Plane, *, strip: float
-) -> dict[int, tuple[float, float]]:
+def _places(shown: Yardstick, rows: Sequence[Step], plane: Plane, *, strip: float) -> dict[int, tuple[float, float]]:
     across = plane.across
     places: dict[int, tuple[float, float]] = {}
     crosses: list[float] = []

@@ -20,8 +20,10 @@ _Item = TypeVar("_Item")
 def thinned(
     items: Sequence[_Item], most: int = MOST_MARKS, *, keep: Callable[[_Item], bool] = lambda _: False
 ) -> list[_Item]:
-    """At most `most` of the items in their order: the first, the last, evenly spaced ones between, and of those that
-    `keep` names up to half of `most`."""
+    """At most `most` of the items, in their order: the first, the last and evenly spaced ones between.
+
+    keep  names items that are among them, up to half of `most`
+    """
     count = len(items)
     if count <= most:
         return list(items)

@@ -200,9 +200,7 @@ def _others(record: SearchRun) -> list[Item]:
     items.append(Rows(rows=rows, align="<<", has_heads=False, is_wrapped=True))
     if text := left_out_text(len(failed), MOST_LINES, "failed configurations", record.run_id):
         items.append(Line(f"  {text}", is_wrapped=True))
-    items += [
-        Line(f"  {entry.subject}: {entry.text}", hang=4, is_wrapped=True) for entry in ends(untried, MOST_LINES)
-    ]
+    items += [Line(f"  {entry.subject}: {entry.text}", hang=4, is_wrapped=True) for entry in ends(untried, MOST_LINES)]
     if text := left_out_text(len(untried), MOST_LINES, "untried configurations", record.run_id):
         items.append(Line(f"  {text}", is_wrapped=True))
     return items

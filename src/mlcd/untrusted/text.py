@@ -8,8 +8,19 @@ MOST_CHARACTERS = 2_000
 
 def printable(text: str, *, most_characters: int = MOST_CHARACTERS) -> str:
     """The text without what a terminal would obey: escapes, control characters, direction marks. Line ends stay."""
-    shown = "".join(character if character in "\n\t" or _is_shown(character) else "�" for character in text)
-    return shown if len(shown) <= most_characters else f"{shown[:most_characters]}…"
+    if len(text) > most_characters:
+        text = f"{text[:most_characters]}…"
+    if text.isprintable():
+        return text
+    return "".join(character if character in "\n\t" or _is_shown(character) else "�" for character in text)
+
+
+def on_one_line(text: str, *, most_characters: int = MOST_CHARACTERS) -> str:
+    """`printable` with line ends and tabs as spaces."""
+    return printable(text, most_characters=most_characters).translate(_SPACES)
+
+
+_SPACES = str.maketrans("\n\t", "  ")
 
 
 def _is_shown(character: str) -> bool:
