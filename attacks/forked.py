@@ -130,7 +130,7 @@ def _started(case: Case, mib: int) -> int:
     code = 1
     try:
         code = _run(case, mib)
-    except BaseException:  # noqa: BLE001 - a child of fork must never return
+    except BaseException:  # a child of fork must never return
         traceback.print_exc()
     finally:
         os._exit(code)

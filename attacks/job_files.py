@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ from attacks.forked import Case, ended, quiet_env, warm_up
 
 RUN_SHARE = 0.08
 """Share of the job files of `train` and `serverless` that are run on a simulated cloud, shown and reported."""
+MODEL_SHARE = 0.2
+"""Share of the job files of `serve` whose model is changed as well."""
 MOST_MESSAGE_CHARACTERS = 4_000
 
 Fields = dict[str, "Fields | str"]
@@ -289,6 +292,25 @@ _EXTREMES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 """Values that a job may have, at or near the ends of what is allowed."""
 
+_OPTION_VALUES = (
+    "0",
+    "1",
+    "2",
+    "-1",
+    "0.5",
+    "1e-300",
+    "1e9",
+    "1e300",
+    "nan",
+    "inf",
+    "on",
+    "off",
+    "all",
+    "auto",
+    "x",
+    "9" * 30,
+)
+
 _HEADS = (
     "%YAML 1.1\n---\n",
     "%TAG ! tag:x,2026:\n---\n",
@@ -305,7 +327,7 @@ _BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 
 def _attack(count: int, seed: int, folder: Path) -> Tally:
     warm_up()
-    _model(folder / "model.onnx")
+    write_model(folder / "model.onnx")
     tally = Tally()
     for case, end in ended(_cases(count, seed, folder)):
         judge(end, tally, case.number, case.what)
@@ -317,14 +339,17 @@ def _attack(count: int, seed: int, folder: Path) -> Tally:
 def _cases(count: int, seed: int, folder: Path) -> Iterator[Case]:
     env = quiet_env(folder)
     for number in range(count):
-        chance = random.Random(f"{seed} {number}")  # noqa: S311 - repeatable, no secret
+        chance = random.Random(f"{seed} {number}")
         here = folder / f"case-{number}"
         here.mkdir()
         command, base = chance.choice(_KINDS)
         what, data = _made(chance, command, base)
         job = here / "job.yaml"
         job.write_bytes(data)
-        if command == "serve":
+        if command == "serve" and chance.random() < MODEL_SHARE:
+            what = f"{what}; a changed model"
+            (here / "model.onnx").write_bytes(_changed(chance, bytearray((folder / "model.onnx").read_bytes())))
+        elif command == "serve":
             (here / "model.onnx").symlink_to(folder / "model.onnx")
         output = chance.choice(("text", "text", "json"))
         yield Case(
@@ -354,7 +379,7 @@ def _run_id() -> str:
 
 def _check(case: Case, end: Ended, tally: Tally) -> None:
     """What a refusal must be: exit code 2, one line, short, without control characters, naming the file or the flag."""
-    if end.code is None or tally.findings and tally.findings[-1].case == case.number:
+    if end.code is None or (tally.findings and tally.findings[-1].case == case.number):
         return
     message = end.stderr.strip().rpartition("\n")[2]
     if end.code == 1 and "run-failed" not in end.stdout and "training failed" not in end.stdout:
@@ -364,13 +389,22 @@ def _check(case: Case, end: Ended, tally: Tally) -> None:
             tally.find(Kind.WRONG, case.number, f"{case.what}: names no file: {message[:300]!r}")
         if len(end.stderr) > MOST_MESSAGE_CHARACTERS or end.stderr.count("\n") != 1:
             tally.find(Kind.WRONG, case.number, f"{case.what}: {len(end.stderr):,} characters: {message[:300]!r}")
-    if odd := {c for c in end.stdout + end.stderr if not c.isprintable() and c != "\n"}:
-        tally.find(Kind.WRONG, case.number, f"{case.what}: prints {sorted(odd)!r}: {message[:300]!r}")
+    if odd := odd_characters(end.stdout + end.stderr):
+        tally.find(Kind.WRONG, case.number, f"{case.what}: prints {odd!r}: {message[:300]!r}")
+    if "Warning" in end.stderr:
+        tally.find(Kind.WRONG, case.number, f"{case.what}: a warning of Python: {end.stderr[:300]!r}")
     if case.calls[0][-1] == "json" and end.code == 0 and len(case.calls) == 1:  # type: ignore[index]  # a list
         try:
             json.loads(end.stdout)
         except ValueError as error:
             tally.find(Kind.WRONG, case.number, f"{case.what}: prints no JSON: {error}")
+
+
+def odd_characters(text: str, *, colours: bool = False) -> list[str]:
+    """Characters that a terminal may obey; `colours` allows mlcd's own."""
+    if colours:
+        text = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    return sorted({character for character in text if not character.isprintable() and character != "\n"})
 
 
 # ---- files
@@ -386,7 +420,7 @@ def _made(chance: random.Random, command: str, base: Fields) -> tuple[str, bytes
         table = _EXTREMES[command]
         chosen = chance.sample(sorted(table), min(len(table), chance.choice((1, 1, 2, 3, 5, 8))))
         for path in chosen:
-            _put(fields, path, chance.choice(table[path]))
+            _put(fields, path, _strategy(chance, command) if path == "search.strategy" else chance.choice(table[path]))
         return f"extremes {', '.join(f'{path}={_get(fields, path)}' for path in chosen)}"[:400], _text(fields).encode()
     if way == "structure":
         return _restructured(chance, command, fields)
@@ -394,6 +428,20 @@ def _made(chance: random.Random, command: str, base: Fields) -> tuple[str, bytes
     if way == "bytes":
         return _with_bytes(chance, text)
     return _with_yaml(chance, text)
+
+
+def _strategy(chance: random.Random, command: str) -> str:
+    """One of the command's strategies, often with options of its own."""
+    from mlcd.schedulers.registry import SCHEDULERS  # noqa: PLC0415 - imported by warm_up
+    from mlcd.search.registry import SERVING, STRATEGIES, options_of, strategy_class  # noqa: PLC0415
+
+    if command == "serverless":
+        return chance.choice(sorted(SCHEDULERS))
+    name = chance.choice(sorted({**STRATEGIES, **(SERVING if command == "serve" else {})}))
+    options = options_of(strategy_class(name, serving=command == "serve"))
+    chosen = chance.sample(options, min(len(options), chance.choice((0, 1, 1, 2, 4))))
+    values = [(option.name, chance.choice(_OPTION_VALUES)) for option in chosen]
+    return name + (":" if values else "") + ",".join(f"{option}={value}" for option, value in values)
 
 
 def _with_values(chance: random.Random, command: str, fields: Fields) -> tuple[str, bytes]:
@@ -470,7 +518,11 @@ def _with_bytes(chance: random.Random, text: str) -> tuple[str, bytes]:
     if chance.random() < 0.6:
         name = chance.choice(sorted(edits))
         return f"bytes {name}", edits[name](data)
-    changed = bytearray(data)
+    return "bytes changed", _changed(chance, bytearray(data))
+
+
+def _changed(chance: random.Random, changed: bytearray) -> bytes:
+    """Some bytes replaced, inserted and removed."""
     for _ in range(chance.choice((1, 2, 5, 20, 100))):
         at = chance.randrange(len(changed))
         kind = chance.randrange(3)
@@ -480,7 +532,7 @@ def _with_bytes(chance: random.Random, text: str) -> tuple[str, bytes]:
             changed.insert(at, chance.choice(b"\0\t\n\r\x1b:-[]{}#&*!|>'\"%@`,? \xff\xc2\xed"))
         elif len(changed) > 1:
             del changed[at]
-    return "bytes changed", bytes(changed)
+    return bytes(changed)
 
 
 def _with_yaml(chance: random.Random, text: str) -> tuple[str, bytes]:
@@ -575,7 +627,7 @@ def _text(fields: Fields, indent: int = 0) -> str:
     return "".join(lines)
 
 
-def _model(path: Path) -> None:
+def write_model(path: Path) -> None:
     """A small ONNX model with an open batch axis."""
     import numpy as np  # noqa: PLC0415 - only this attack needs a model
     from onnx import TensorProto, helper, numpy_helper  # noqa: PLC0415

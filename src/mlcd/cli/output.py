@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypedDict
 import click
 
 from mlcd.errors import BadInput
+from mlcd.untrusted import Malformed, expanded
 
 if TYPE_CHECKING:
     from mlcd.jobs.prepared import Prepared
@@ -26,6 +27,31 @@ def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Choice(["text", "json"]),
         default="text",
         help="Output for people (text) or programs (json).",
+    )(function)
+
+
+class FilePath(click.ParamType):
+    """A path with `~` replaced; what no system accepts as a path is refused."""
+
+    name = "path"
+
+    def convert(self, value: "str | Path", param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """See click. Defaults are paths already."""
+        try:
+            return expanded(str(value))
+        except Malformed as error:
+            self.fail(f"{error.problem} (got {str(value)[:80]!r})", param, ctx)
+
+
+def seed_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--seed N` as the argument `seed`."""
+    return click.option(
+        "--seed",
+        type=click.IntRange(0, 2**63 - 1),
+        metavar="N",
+        default=0,
+        show_default=True,
+        help="Seed of every random choice.",
     )(function)
 
 
@@ -103,6 +129,8 @@ def writable(path: Path) -> Path:
     """`path`, checked to be writable. Raises BadInput otherwise, before anything is spent on its content."""
     if path.is_dir():
         raise BadInput(f"{path} is a folder, not a file")
+    if path.is_fifo() or path.is_socket():
+        raise BadInput(f"{path} is a pipe or a socket, not a file")
     if not path.absolute().parent.is_dir():
         raise BadInput(f"{path} cannot be written: there is no folder {path.absolute().parent}")
     return path

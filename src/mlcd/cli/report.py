@@ -2,7 +2,7 @@ from pathlib import Path
 
 import click
 
-from mlcd.cli.output import output_option, print_json, print_text, svg_name, writable, write_file
+from mlcd.cli.output import FilePath, output_option, print_json, print_text, svg_name, writable, write_file
 
 
 @click.command()
@@ -10,7 +10,7 @@ from mlcd.cli.output import output_option, print_json, print_text, svg_name, wri
 @click.option(
     "--out",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     help="Where to write; by default RUN.html or RUN-KIND.svg.",
 )
 @click.option(

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlcd.cli.output import output_option, print_json, print_run, print_text, progress
+from mlcd.cli.output import FilePath, output_option, print_json, print_run, print_text, progress, seed_option
 from mlcd.errors import BadInput
+from mlcd.untrusted import whole_number
 
 if TYPE_CHECKING:
     from mlcd.clouds.serving.deploy import Deployed
@@ -35,12 +36,12 @@ _KINDS = ("compose", "kubernetes", "triton")
 @click.option(
     "--write",
     "writes",
-    type=(click.Choice(_KINDS), click.Path(path_type=Path)),
+    type=(click.Choice(_KINDS), FilePath()),
     multiple=True,
     metavar="KIND DIR",
     help="Write files to serve the model elsewhere: compose, kubernetes or triton.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
+@seed_option
 @click.option("--dry-run", is_flag=True, help="Show what would be tried; start nothing.")
 @output_option
 @click.pass_context
@@ -103,9 +104,10 @@ def _spec(model: str, flags: Mapping[str, str | None], sizes: tuple[str, ...]) -
 
 def _size(text: str) -> tuple[str, int]:
     axis, _, size = text.rpartition("=")
-    if not axis or not size.isdigit():
-        raise BadInput(f"--size: must have the form AXIS=N, such as sequence=128 (got {text!r})")
-    return axis, int(size)
+    number = whole_number(size)
+    if not axis or number is None:
+        raise BadInput(f"--size: must have the form AXIS=N, such as sequence=128 (got {text[:80]!r})")
+    return axis, number
 
 
 def _use(

@@ -13,7 +13,7 @@ only: nodes use it too.
 from mlcd.untrusted.copying import copy_tree
 from mlcd.untrusted.files import Tail, last_lines, read_bytes, read_json
 from mlcd.untrusted.paths import expanded, read_named
-from mlcd.untrusted.text import on_one_line, printable
+from mlcd.untrusted.text import on_one_line, printable, whole_number
 from mlcd.untrusted.values import Fields, Malformed, TooLarge, parse_json
 
 __all__ = [
@@ -30,4 +30,5 @@ __all__ = [
     "read_bytes",
     "read_json",
     "read_named",
+    "whole_number",
 ]

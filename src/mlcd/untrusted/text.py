@@ -2,6 +2,7 @@
 
 import unicodedata
 
+_MOST_DIGITS = 18
 MOST_CHARACTERS = 2_000
 """A message of a job or a cloud is cut here."""
 
@@ -21,6 +22,11 @@ def on_one_line(text: str, *, most_characters: int = MOST_CHARACTERS) -> str:
 
 
 _SPACES = str.maketrans("\n\t", "  ")
+
+
+def whole_number(text: str) -> int | None:
+    """The number that up to 18 decimal digits name; None for any other text (`isdigit` also accepts "²")."""
+    return int(text) if len(text) <= _MOST_DIGITS and text.isascii() and text.isdigit() else None
 
 
 def _is_shown(character: str) -> bool:
