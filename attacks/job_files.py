@@ -385,7 +385,7 @@ def _check(case: Case, end: Ended, tally: Tally) -> None:
     if end.code == 1 and "run-failed" not in end.stdout and "training failed" not in end.stdout:
         tally.find(Kind.WRONG, case.number, f"{case.what}: exit code 1: {message[:300]}")
     if end.code in (2, 7):
-        if "job.yaml" not in message and "--" not in message:
+        if not re.match(r"mlcd: (.*job\.yaml|--|search\.strategy: )", message):
             tally.find(Kind.WRONG, case.number, f"{case.what}: names no file: {message[:300]!r}")
         if len(end.stderr) > MOST_MESSAGE_CHARACTERS or end.stderr.count("\n") != 1:
             tally.find(Kind.WRONG, case.number, f"{case.what}: {len(end.stderr):,} characters: {message[:300]!r}")
@@ -577,10 +577,14 @@ def _places(command: str) -> list[str]:
     from mlcd.spec.parse import train_record  # noqa: PLC0415
     from mlcd.spec.serving import serve_record  # noqa: PLC0415
 
-    table = {"train": train_record, "serve": serve_record, "serverless": serverless_record}[command]()
+    tables = {
+        "train": lambda: train_record().places(),
+        "serve": lambda: serve_record().places(),
+        "serverless": lambda: serverless_record().places(),
+    }
     goal = ["goal.budget", "goal.deadline", "goal.minimize"]
     serving = ["goal.slo", "goal.rate", "goal.maximize", "resources.prices.x", "sizes.batch"]
-    return sorted({*table.places(), *goal, *(serving if command == "serve" else ())})
+    return sorted({*tables[command](), *goal, *(serving if command == "serve" else ())})
 
 
 def _copied(fields: Fields) -> Fields:

@@ -30,7 +30,7 @@ def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-class FilePath(click.ParamType):
+class FilePath(click.ParamType):  # type: ignore[type-arg]  # generic only in recent versions of click
     """A path with `~` replaced; what no system accepts as a path is refused."""
 
     name = "path"

@@ -13,7 +13,7 @@ from mlcd.clouds.job import JobCloud, RealJob
 from mlcd.clouds.nodes import NodeEngine
 from mlcd.errors import ProviderError, nearest
 from mlcd.jobs.batches import with_batches
-from mlcd.jobs.choice import listed, type_field
+from mlcd.jobs.choice import check_size, listed, type_field
 from mlcd.jobs.resolved_job import CLOUD_TRIAL, ResolvedJob, deployments, naive_choices, problem_of
 from mlcd.problem import Target, TrialPolicy
 from mlcd.spec import NodeCounts, TrainSpec
@@ -159,6 +159,7 @@ def types_and_counts(
         raise spec.error(
             "num_nodes", f"{engine.name} has no room for this many nodes of any type", allowed="fewer nodes"
         )
+    check_size(spec, "num_nodes", sum(map(len, by_type.values())), narrow="num_nodes or resources.instance_type")
     kept = tuple(instance for instance in instances if instance.name in by_type)
     return kept, by_type.__getitem__, tuple(notes)
 

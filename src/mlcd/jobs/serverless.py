@@ -66,7 +66,18 @@ def prepare(
     earlier   runs that the scheduler may learn from; None: those in the store that trained the same model and data
     """
     spec = with_scheduler(spec, strategy)
-    folder = folder or home()
+    try:
+        return _prepared(spec, seed, folder or home(), strategy, earlier)
+    except SpecError:
+        raise
+    except BadInput as error:  # of the problem or the scheduler: it names the field, the job knows its line
+        field, colon, reason = str(error).partition(": ")
+        raise spec.error(field, reason) if colon else error from error
+
+
+def _prepared(
+    spec: ServerlessSpec, seed: int, folder: Path, strategy: Scheduler | None, earlier: tuple[str, ...] | None
+) -> Prepared[FunctionProblem]:
     laws, workload, backend = None, None, ""
     if spec.resources.infra == SIMULATED_INFRA:
         laws = _simulated(spec)
@@ -90,11 +101,7 @@ def prepare(
         earlier = earlier_trainings(folder, spec.resources.infra, facts, problem)
     facts = replace(facts, earlier=earlier)
     chosen = strategy or _scheduler(spec, seed, prior_of(epochs_of(folder, earlier), problem))
-    try:
-        first_fleet(problem, chosen)  # refuse a scheduler that cannot serve the goal before a run exists
-    except BadInput as error:
-        field, _, reason = str(error).partition(": ")
-        raise spec.error(field, reason) from error
+    first_fleet(problem, chosen)  # refuse a scheduler that cannot serve the goal before a run exists
     now = datetime.now(UTC)
 
     def connect(problem: FunctionProblem, leaving: ExitStack) -> EpochPerformer:
