@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -221,6 +222,11 @@ class Problem:
     def stretch_of(self, config: Config) -> float:
         """Expected run time of the final run on `config` over its undisturbed run time."""
         return self.stretch[self.space.index[config]] if self.stretch else 1.0
+
+    @cached_property
+    def memo(self) -> dict[int, tuple[object, Any]]:
+        """By id of an object: the object and what was computed for it under this problem, such as a trial's plan."""
+        return {}
 
     @cached_property
     def works(self) -> Floats:

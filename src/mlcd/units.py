@@ -68,8 +68,8 @@ class Usd:
         return Decimal(self._digits())
 
     def for_seconds(self, seconds: float) -> "Usd":
-        """The cost of `seconds` at this rate per hour, rounded up to the micro-dollar."""
-        milliseconds = math.ceil(seconds * 1000 - 1e-6)
+        """The cost of `seconds` at this rate per hour, rounded up to the micro-dollar; of at most 1e300 seconds."""
+        milliseconds = math.ceil(min(seconds, 1e300) * 1000 - 1e-6)
         return Usd(-(-self.micros * milliseconds // 3_600_000))
 
     # ---- arithmetic

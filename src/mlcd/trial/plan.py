@@ -115,7 +115,16 @@ def tie(problem: Problem) -> float:
 
 def plans(problem: Problem, history: History) -> tuple[Plan, ...]:
     """A plan for every measured deployment that meets the goal's latency limit and rate, in the order measured."""
-    return tuple(Plan.of(problem, trial) for trial in history.measured if trial.meets(problem.goal))
+    return tuple(_plan(problem, trial) for trial in history.measured if trial.meets(problem.goal))
+
+
+def _plan(problem: Problem, trial: Measurement) -> Plan:
+    """`Plan.of`, once for each trial: a run of N trials asks N times for all of them."""
+    known = problem.memo.get(id(trial))
+    if known is None or known[0] is not trial:
+        known = problem.memo[id(trial)] = (trial, Plan.of(problem, trial))
+    made: Plan = known[1]
+    return made
 
 
 def best_fitting(problem: Problem, history: History, remaining: Remaining) -> Plan | None:
