@@ -1,10 +1,10 @@
 import click
 
-from mlcd.cli.output import output_option, print_run, progress
+from mlcd.cli.output import RunName, output_option, print_run, progress
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", type=RunName())
 @output_option
 @click.pass_context
 def resume(ctx: click.Context, run: str, output: str) -> None:
