@@ -1,4 +1,4 @@
-"""Processes that tests interrupt are not measured: coverage's lock is not safe against signals, and a Ctrl-C hangs in it."""
+"""Processes that tests interrupt are not measured: coverage holds a lock in which a Ctrl-C hangs for ever."""
 
 import sys
 
