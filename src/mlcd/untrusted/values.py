@@ -22,6 +22,10 @@ class Malformed(Exception):
         self.source, self.problem = source, problem
 
 
+class TooLarge(Malformed):
+    """It is larger than what is read."""
+
+
 def parse_json(text: bytes | str, source: str = "", *, most_depth: int = MOST_DEPTH) -> Any:
     """The value of a JSON text. Raises Malformed, also for NaN, infinities, repeated keys and endless digits."""
     data = _utf8(text, source)
