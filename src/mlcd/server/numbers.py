@@ -88,21 +88,23 @@ def span_of(value: object, spans: list[tuple[int, int]]) -> tuple[int, int] | No
     return spans[int(number)] if number.isdecimal() and len(number) < 6 and int(number) < len(spans) else None
 
 
-def numbers(data: "bytes | bytearray", name: str, datatype: str, shape: tuple[int, ...]) -> Array:
-    """The tensor in the text of a JSON list, flat or nested like `shape`. Raises Malformed naming the tensor.
+def numbers(
+    data: "bytes | bytearray", span: tuple[int, int], *, name: str, datatype: str, shape: tuple[int, ...]
+) -> Array:
+    """The tensor in the JSON list at `span`, flat or nested like `shape`. Raises Malformed naming the tensor.
 
     Text, booleans and null are not numbers, numbers are not truncated to their type, NaN and infinities are refused.
     """
     source = f"inputs: {name}"
     count = math.prod(shape)  # of Python's integers: sizes that are absurdly large do not overflow
     if count == 0:
-        return _no_numbers(data, source, datatype, shape)
-    if count > len(data):  # before anything is allocated
+        return _no_numbers(bytes(data[span[0] : min(span[1], span[0] + SLICE_BYTES)]), source, datatype, shape)
+    if count > span[1] - span[0]:  # before anything is allocated
         raise Malformed(source, f"shape is {list(shape)}, data has fewer numbers")
     found = np.empty(count, dtype=DATATYPES[datatype])
     filled, structure = 0, bytearray()
-    nested = data.find(b"[", 1) >= 0
-    for piece, is_last in _slices(data, source):
+    nested = data.find(b"[", span[0] + 1, span[1]) >= 0
+    for piece, is_last in _slices(data, *span, source):
         text = piece
         if nested:
             if _MISPLACED.search(b"," + piece + (b"" if is_last else b",")):
@@ -115,8 +117,7 @@ def numbers(data: "bytes | bytearray", name: str, datatype: str, shape: tuple[in
             text = text[:-1]
         values = _checked(text, source, datatype)
         if filled + len(values) > count:
-            total = data.count(b",") + 1
-            raise Malformed(source, f"shape is {list(shape)}, data has {total} numbers")
+            raise Malformed(source, f"shape is {list(shape)}, data has more than {count} numbers")
         found[filled : filled + len(values)] = values
         filled += len(values)
     if filled != count:
@@ -126,16 +127,15 @@ def numbers(data: "bytes | bytearray", name: str, datatype: str, shape: tuple[in
     return found.reshape(shape)
 
 
-def _slices(data: "bytes | bytearray", source: str) -> Iterator[tuple[bytes, bool]]:
+def _slices(data: "bytes | bytearray", at: int, end: int, source: str) -> Iterator[tuple[bytes, bool]]:
     """(text between two commas, whether it is the last)."""
-    at = 0
-    while len(data) - at > SLICE_BYTES:
+    while end - at > SLICE_BYTES:
         cut = data.rfind(b",", at, at + SLICE_BYTES)
         if cut < 0:
             raise Malformed(source, f"data has {SLICE_BYTES:,} characters without a comma")
         yield bytes(data[at:cut]), False
         at = cut + 1
-    yield bytes(data[at:]), True
+    yield bytes(data[at:end]), True
 
 
 def _checked(text: bytes, source: str, datatype: str) -> Array:
@@ -149,8 +149,8 @@ def _checked(text: bytes, source: str, datatype: str) -> Array:
         raise Malformed(source, f"data has {error} in place of a number") from error
     if not values:
         raise Malformed(source, "data must be a list of numbers, flat or nested by rows")
-    types = set(map(type, values))
-    if not types <= {"b": {bool}, "f": {int, float}}.get(dtype.kind, {int}):
+    allowed: dict[str, set[type]] = {"b": {bool}, "f": {int, float}}
+    if not set(map(type, values)) <= allowed.get(dtype.kind, {int}):
         raise Malformed(source, f"data must be numbers of {datatype}")
     if dtype.kind == "b":
         return np.array(values, dtype=dtype)
@@ -182,8 +182,8 @@ def _refuse(word: str) -> NoReturn:
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
-def _no_numbers(data: "bytes | bytearray", source: str, datatype: str, shape: tuple[int, ...]) -> Array:
-    given = bytes(data[: SLICE_BYTES + 1]).translate(None, _SPACE)
+def _no_numbers(data: bytes, source: str, datatype: str, shape: tuple[int, ...]) -> Array:
+    given = data.translate(None, _SPACE)
     if given != b"[]" and not _is_structure(given, shape):
         raise Malformed(source, f"shape is {list(shape)}, data has something else than no numbers")
     return np.empty(shape, dtype=DATATYPES[datatype])

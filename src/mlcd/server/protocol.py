@@ -49,6 +49,11 @@ class InferRequest:
     rows: int
     outputs: tuple[Wanted, ...]
 
+    @property
+    def feed_bytes(self) -> int:
+        """The memory of its inputs."""
+        return sum(array.nbytes for array in self.feeds.values())
+
 
 Body = bytes | bytearray
 
@@ -99,13 +104,18 @@ class _Data:
         self.body, self.spans = body, spans
         self.tail = memoryview(body)[length:]
 
-    def in_json(self, value: object, name: str) -> Body:
-        """The text of a list of numbers."""
-        if span := span_of(value, self.spans):
-            return self.body[span[0] : span[1]]
-        if not isinstance(value, list):
-            raise BadRequest(f"inputs: {name}: needs data, a list of numbers, or binary_data_size")
-        return json.dumps(value).encode()  # it has more than numbers, or its key is written in another way
+    def in_json(self, value: object, spec: TensorSpec, shape: tuple[int, ...]) -> Array:
+        """The tensor of an input's `data`. Raises BadRequest."""
+        body, span = self.body, span_of(value, self.spans)
+        if span is None:
+            if not isinstance(value, list):
+                raise BadRequest(f"inputs: {spec.name}: needs data, a list of numbers, or binary_data_size")
+            body = json.dumps(value).encode()  # it has more than numbers, or its key is written in another way
+            span = (0, len(body))
+        try:
+            return numbers(body, span, name=spec.name, datatype=spec.datatype, shape=shape)
+        except Malformed as error:
+            raise BadRequest(str(error)) from error
 
 
 def _feeds(given: list[Any], data: _Data, specs: Mapping[str, TensorSpec]) -> dict[str, Array]:
@@ -128,7 +138,7 @@ def _feeds(given: list[Any], data: _Data, specs: Mapping[str, TensorSpec]) -> di
             feeds[name] = _from_bytes(data.tail[offset : offset + size], specs[name], shape)
             offset += size
         else:
-            feeds[name] = _from_json(data.in_json(tensor.get("data"), name), specs[name], shape)
+            feeds[name] = data.in_json(tensor.get("data"), specs[name], shape)
     if missing := [name for name in specs if name not in feeds]:
         raise BadRequest(f"inputs: {', '.join(missing)} missing")
     if offset != len(data.tail):
@@ -160,13 +170,6 @@ def _from_bytes(data: memoryview, spec: TensorSpec, shape: tuple[int, ...]) -> A
     if dtype.kind == "b" and found.size and int(found.view(np.uint8).max()) > 1:
         raise BadRequest(f"inputs: {spec.name}: a byte of BOOL must be 0 or 1")
     return found
-
-
-def _from_json(data: Body, spec: TensorSpec, shape: tuple[int, ...]) -> Array:
-    try:
-        return numbers(data, spec.name, spec.datatype, shape)
-    except Malformed as error:
-        raise BadRequest(str(error)) from error
 
 
 def _short(value: object) -> str:
