@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _MODEL = "/v2/models/{model}"
-_LARGE_JSON_BYTES = 64 * 1024
+_LARGE_JSON_BYTES = 16 * 1024
 """Longer ones are read by a thread, slice by slice, so that others are answered meanwhile."""
 _LARGE_JSON_NUMBERS = 4096
 
@@ -83,20 +83,23 @@ class _Endpoints:
         self._batcher.close()
 
     async def infer(self, request: "Request") -> "Response":
-        from starlette.responses import Response  # noqa: PLC0415
+        from mlcd.server.answers import answer_in_parts  # noqa: PLC0415
 
         self._check_model(request)
-        with self._memory.hold() as held:
+        held = self._memory.hold()
+        try:
             asked = await self._parsed(request, held)
             arrays = await self._outputs(request, asked)
+            held.set(asked.feed_bytes + sum(array.nbytes for array in arrays))
             named = {spec.name: array for spec, array in zip(self._model.outputs, arrays, strict=True)}
-            held.set(held.size_bytes + sum(array.nbytes for array in arrays))
             numbers = sum(named[wanted.name].size for wanted in asked.outputs if not wanted.binary)
             work = partial(answer, asked, named, self._model.outputs, self._options.model_name)
-            content, length = await self._done(work, aside=numbers > _LARGE_JSON_NUMBERS)
-        if length is None:
-            return Response(content, media_type="application/json")
-        return Response(content, media_type="application/octet-stream", headers={HEADER: str(length)})
+            parts, length = await self._done(work, aside=numbers > _LARGE_JSON_NUMBERS)
+            held.set(sum(map(len, parts)))
+        except BaseException:
+            held.set(0)
+            raise
+        return answer_in_parts(parts, length, held)
 
     async def _parsed(self, request: "Request", held: Held) -> InferRequest:
         body = await _body(request, self._options.request_bytes, held)
@@ -129,7 +132,7 @@ class _Endpoints:
     async def metrics(self, _: "Request") -> "Response":
         from starlette.responses import PlainTextResponse  # noqa: PLC0415
 
-        return PlainTextResponse(as_prometheus(self._batcher.counts, self._options))
+        return PlainTextResponse(as_prometheus(self._batcher.counts, self._options, self._memory))
 
     def about(self, _: "Request") -> dict[str, Any]:
         return {"name": "mlcd", "version": __version__, "extensions": ["binary_tensor_data"]}
@@ -150,7 +153,7 @@ class _Endpoints:
 
     def stats(self, request: "Request") -> dict[str, Any]:
         self._check_model(request)
-        return as_json(self._batcher.counts, self._options)
+        return as_json(self._batcher.counts, self._options, self._memory)
 
     def config(self, request: "Request") -> dict[str, Any]:
         self._check_model(request)

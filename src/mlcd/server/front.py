@@ -188,6 +188,8 @@ class Front(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The headers are complete: the request starts, or waits for those before it on the connection."""
+        if self.parser.get_http_version() not in ("1.0", "1.1"):
+            self._stop(400, "only HTTP/1.1 and HTTP/1.0 are spoken here")
         if len(self.pipeline) >= MOST_PIPELINED:
             self._stop(400, f"more than {MOST_PIPELINED} requests were sent ahead of their answers")
         self._enter(_Phase.BODY, self._limits.body_seconds)

@@ -1,8 +1,5 @@
 """Memory that requests hold: counted, so that many large ones at once are turned away and not kept."""
 
-from types import TracebackType
-from typing import Self
-
 from mlcd.server.protocol import BadRequest
 
 
@@ -13,7 +10,7 @@ class Memory:
         self.limit_bytes, self.held_bytes = limit_bytes, 0
 
     def hold(self) -> "Held":
-        """A request's share, nothing at first; use it as a context manager."""
+        """A request's share, nothing at first; `set(0)` ends it."""
         return Held(self)
 
 
@@ -36,11 +33,3 @@ class Held:
         """Hold this much, whatever the limit: it is there already."""
         self._memory.held_bytes += size_bytes - self.size_bytes
         self.size_bytes = size_bytes
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.set(0)

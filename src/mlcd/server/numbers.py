@@ -202,12 +202,13 @@ def _is_structure(found: "bytes | bytearray", shape: tuple[int, ...]) -> bool:
     return text == found
 
 
-def text_of(array: Array, name: str) -> bytes:
-    """The numbers of an output as a flat JSON list. Raises Malformed naming it where JSON has no word for one."""
+def text_of(array: Array, name: str) -> list[bytes]:
+    """A flat JSON list of an output's numbers, in parts. Raises Malformed naming it where JSON has no word for one."""
     flat = array.ravel()
     if flat.dtype.kind == "f" and not np.isfinite(flat).all():
         raise Malformed(f"outputs: {name}", "has NaN or infinite numbers, which JSON lacks; ask for binary_data")
-    parts = [
-        json.dumps(flat[at : at + SLICE_NUMBERS].tolist())[1:-1].encode() for at in range(0, flat.size, SLICE_NUMBERS)
-    ]
-    return b"[" + b", ".join(parts) + b"]"
+    parts = []
+    for at in range(0, flat.size, SLICE_NUMBERS):
+        text = json.dumps(flat[at : at + SLICE_NUMBERS].tolist())[1:-1]
+        parts.append((f", {text}" if at else text).encode())
+    return [b"[", *parts, b"]"]

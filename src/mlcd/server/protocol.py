@@ -209,26 +209,30 @@ def _is_count(value: Any) -> bool:
 
 def answer(
     request: InferRequest, outputs: Mapping[str, Array], specs: Sequence[TensorSpec], model: str
-) -> tuple[bytes, int | None]:
-    """The body of the response, and the length of its JSON where bytes follow it, else None."""
+) -> tuple[list[bytes], int | None]:
+    """The parts of the response's body, and the length of its JSON where bytes follow it, else None.
+
+    Raises BadRequest where an output has no form in JSON.
+    """
     datatypes = {spec.name: spec.datatype for spec in specs}
-    tensors: list[bytes] = []
+    head: dict[str, Any] = {"model_name": model, "model_version": "1"}
+    if request.id:
+        head["id"] = request.id
+    parts = [json.dumps(head).encode()[:-1] + b', "outputs": [']
     tail: list[bytes] = []
-    for wanted in request.outputs:
+    for number, wanted in enumerate(request.outputs):
         array = outputs[wanted.name]
         tensor: dict[str, Any] = {"name": wanted.name, "datatype": datatypes[wanted.name], "shape": list(array.shape)}
         if wanted.binary:
             tail.append(array.tobytes())
             tensor["parameters"] = {"binary_data_size": len(tail[-1])}
-            tensors.append(json.dumps(tensor).encode())
-        else:
+        text = json.dumps(tensor).encode()
+        parts.append(b", " + text if number else text)
+        if not wanted.binary:
+            parts[-1] = parts[-1][:-1] + b', "data": '
             try:
-                data = text_of(array, wanted.name)
+                parts += [*text_of(array, wanted.name), b"}"]
             except Malformed as error:
                 raise BadRequest(str(error)) from error
-            tensors.append(json.dumps(tensor).encode()[:-1] + b', "data": ' + data + b"}")
-    document: dict[str, Any] = {"model_name": model, "model_version": "1"}
-    if request.id:
-        document["id"] = request.id
-    text = json.dumps(document).encode()[:-1] + b', "outputs": [' + b", ".join(tensors) + b"]}"
-    return (b"".join([text, *tail]), len(text)) if tail else (text, None)
+    parts.append(b"]}")
+    return [*parts, *tail], sum(map(len, parts)) if tail else None
