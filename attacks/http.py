@@ -1,7 +1,7 @@
 """The model server against 50,000 hostile requests, while a witness sends good ones and measures its own latency.
 
-The server is a real process with a small model. `http_requests.py` has the requests; the limits on time are shortened to
-seconds so that slow clients meet them. The witness is a process of its own: the attacker's load must not show in it.
+The server is a real process with a small model. `http_requests.py` has the requests; the limits on time are shortened
+to seconds so that slow clients meet them. The witness is a process of its own: the attacker's load must not show in it.
 """
 
 import asyncio
@@ -37,8 +37,8 @@ from attacks.http_requests import (
 )
 
 AT_ONCE = 48
-PACE = 3.0
-"""Time between two cases over the witness' median before the attack: a third of the server's time for good requests, so
+PACE = 2.0
+"""Time between two cases over the witness' median before the attack: half of the server's time for good requests, so
 that what the witness sees is the harm of single requests and not a queue of many."""
 CONNECTIONS = 160
 IN_FLIGHT_BYTES = 32 * 2**20

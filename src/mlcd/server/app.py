@@ -205,7 +205,7 @@ def _encodable(text: str) -> str:
 async def _body(request: "Request", limit: int, held: Held) -> bytearray:
     """The whole body. Raises BadRequest where it is longer than `limit` bytes, compressed or incomplete (4xx).
 
-    Counts as `held` from the start where the client declares a length, else as it grows; raises BadRequest (503).
+    Counts as `held` as it arrives (raises BadRequest, 503): a length that is only declared takes nothing from others.
     """
     from starlette.requests import ClientDisconnect  # noqa: PLC0415
 
@@ -213,19 +213,15 @@ async def _body(request: "Request", limit: int, held: Held) -> bytearray:
         raise BadRequest("compressed bodies are not accepted; send it uncompressed", status=415)
     too_long = BadRequest(f"the body is longer than the limit of {limit} bytes", status=413)
     declared = request.headers.get("content-length", "0")
-    expected = int(declared) if declared.isdecimal() and len(declared) <= 15 else limit + 1
-    if expected > limit:
+    if len(declared) > 15 or (declared.isdecimal() and int(declared) > limit):
         raise too_long
-    held.resize(expected)
     body = bytearray()
     try:
         async for part in request.stream():
             body += part
             if len(body) > limit:
                 raise too_long
-            if len(body) > expected:
-                expected = len(body)
-                held.resize(expected)
+            held.resize(len(body))
     except ClientDisconnect:
         raise BadRequest("the client disconnected before its request was complete") from None
     return body

@@ -22,8 +22,6 @@ from mlcd.server.limits import LINGER_SECONDS, MOST_HEADERS, MOST_LINGERING, MOS
 from mlcd.server.memory import Memory
 
 _SWEEP_SECONDS = 0.25
-_COUNTED_WRITE_BYTES = 64 * 1024
-"""Answers that a client has yet to read count as memory in flight beyond this; asyncio keeps up to it anyway."""
 _CHUNK_OVERHEAD_BYTES = 64 * 1024
 """Of a chunked body: lengths, extensions and trailers may take this and as much as the body itself."""
 _DISCARDED_BYTES = 64 * 2**20
@@ -211,8 +209,7 @@ class Front(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """The answer is written, though perhaps not read by the client."""
-        if (unread := self.transport.get_write_buffer_size()) > _COUNTED_WRITE_BYTES:
-            self._unread.set(unread)
+        self._unread.set(self.transport.get_write_buffer_size())
         super().on_response_complete()
         if self._phase is _Phase.WORKING and not self._is_deaf and self.cycle.response_complete:
             self._enter(_Phase.IDLE, self._limits.idle_seconds)

@@ -27,7 +27,7 @@ class Limits:
     header_seconds   from the first byte of a request, or from connecting, until its headers are complete; else 408
     body_seconds     from there until the body is complete (else 408), and for a client to read an answer
     idle_seconds     that a connection is kept without a request
-    in_flight_bytes  of all requests and answers that are in memory at once; more are answered 503
+    in_flight_bytes  of all requests and answers over 64 KiB that are in memory at once; more are answered 503
     """
 
     connections: int = 1024
