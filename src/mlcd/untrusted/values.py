@@ -29,7 +29,7 @@ class TooLarge(Malformed):
 def parse_json(text: bytes | str, source: str = "", *, most_depth: int = MOST_DEPTH) -> Any:
     """The value of a JSON text. Raises Malformed, also for NaN, infinities, repeated keys and endless digits."""
     data = _utf8(text, source)
-    if _depth(data) > most_depth:
+    if _is_deeper(data, most_depth):
         raise Malformed(source, f"is nested deeper than {most_depth} levels")
 
     def refuse_constant(word: str) -> NoReturn:
@@ -74,16 +74,19 @@ def _utf8(text: bytes | str, source: str) -> str:
     return text
 
 
-def _depth(data: str) -> int:
-    """The deepest nesting, without parsing: a parser may run out of stack first."""
-    depth = deepest = 0
+def _is_deeper(data: str, most_depth: int) -> bool:
+    """Whether it is nested deeper than that, without parsing: a parser may run out of stack first."""
+    if data.count("[") + data.count("{") <= most_depth:  # most documents: a hundred times faster than the loop
+        return False
+    depth = 0
     for found in _STRUCTURE.finditer(data):
         if found[0] in ("[", "{"):
             depth += 1
-            deepest = max(deepest, depth)
+            if depth > most_depth:
+                return True
         elif found[0] in ("]", "}"):
             depth -= 1
-    return deepest
+    return False
 
 
 class Fields:
