@@ -21,7 +21,7 @@ class TrainingDecider:
         attempts = account.run.attempts
         last = attempts[-1] if attempts else None
         if last is not None and not last.ending.is_begun_again:
-            return End(status=_status(account.run, last, account.elapsed_seconds))
+            return End(status=_status(account.run, last, _ended_seconds(account)))
         plan = _replanned(account, choice) if last is None else _next_plan(account, last)
         return attempt_at(account, plan, role=Role.TRAINING)
 
@@ -59,6 +59,12 @@ def _next_plan(account: Account, ended: Attempt) -> Plan | None:
     if ended.ending in (Ending.RESTARTED, Ending.LOST) and same is not None and remaining.fits(same):
         return same
     return best_fitting(account.remaining, account.history, remaining)
+
+
+def _ended_seconds(account: Account) -> float:
+    """When the last attempt ended, on the run's clock: time after it, such as until a resume, breaks no deadline."""
+    ends = [step.ended_seconds for step in account.run.steps if isinstance(step.outcome, Attempt)]
+    return account.elapsed_seconds if not ends or ends[-1] is None else min(ends[-1], account.elapsed_seconds)
 
 
 def _status(run: SearchRun, final: Attempt, elapsed_seconds: float) -> Status:

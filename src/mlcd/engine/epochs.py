@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from mlcd.clouds.functions.provider import EpochFailed, EpochOrder, FunctionCloud
-from mlcd.engine.performer import Situation, lost_seconds
+from mlcd.engine.performer import Situation, lost_time
 from mlcd.functions import FunctionProblem
 from mlcd.run.run import EpochRun
 from mlcd.run.step import Step
@@ -88,7 +88,7 @@ class EpochPerformer:
             done = self.cloud.finished(order.run_id, order.number)
         if done is not None:
             return done
-        seconds = lost_seconds(step)
+        seconds, assumed = lost_time(step, situation)
         usd = step.authorised_usd
         if self._calls:
             usd = min(Usd.of(sum(call.usd for call in self._calls)), usd)
@@ -99,7 +99,7 @@ class EpochPerformer:
             fleet=order.fleet,
             seconds=seconds,
             usd=usd,
-            message="interrupted" if interrupted else "mlcd ended before the epoch did",
+            message="interrupted" if interrupted else f"mlcd ended before the epoch did{assumed}",
             lost=True,
         )
 

@@ -47,7 +47,7 @@ class NodePerformer:
     def lost(self, step: Step, situation: Situation[Problem], *, interrupted: bool) -> Outcome:  # noqa: ARG002
         """See Performer."""
         if step.role is Role.TRIAL:
-            return lost_trial(step, reached_samples=saved_samples(self.cloud, situation.run.run_id))
+            return lost_trial(step, situation, reached_samples=saved_samples(self.cloud, situation.run.run_id))
         return self._training(step, situation).lost()
 
     def calls(self) -> tuple[FunctionCall, ...]:

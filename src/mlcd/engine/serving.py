@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from mlcd.clouds.serving.provider import ServingCloud
 from mlcd.deciders.account import Account, Accounts
 from mlcd.deciders.verification import failed_verifications
-from mlcd.engine.performer import Situation, lost_seconds
+from mlcd.engine.performer import Situation, lost_time
 from mlcd.engine.trials import lost_trial
 from mlcd.events import RunProgress
 from mlcd.problem import Problem
@@ -63,14 +63,14 @@ class LoadTestPerformer:
     def lost(self, step: Step, situation: Situation[Problem], *, interrupted: bool) -> Outcome:  # noqa: ARG002
         """A failure, charged for the time that has passed."""
         if step.role is Role.TRIAL:
-            return lost_trial(step)
-        seconds = lost_seconds(step)
+            return lost_trial(step, situation)
+        seconds, assumed = lost_time(step, situation)
         return Attempt(
             config=step.config,
             seconds=seconds,
             usd=step.price.for_seconds(seconds),
             ending=Ending.LOST,
-            message="mlcd ended before the verification did",
+            message=f"mlcd ended before the verification did{assumed}",
         )
 
     def calls(self) -> tuple[FunctionCall, ...]:

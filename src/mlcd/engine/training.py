@@ -7,7 +7,7 @@ from functools import cached_property
 from mlcd.clouds.provider import Cloud, LeaseFailed, Order, Purpose
 from mlcd.clouds.reading import Listening, Reading
 from mlcd.deciders.account import Account, Accounts
-from mlcd.engine.performer import Situation, lost_seconds
+from mlcd.engine.performer import Situation, lost_time
 from mlcd.engine.trials import saved_samples
 from mlcd.engine.watch import TRAINING_QUIET_GAPS, AttemptWatch
 from mlcd.errors import Interrupted
@@ -56,14 +56,14 @@ class Training:
 
     def lost(self) -> Attempt:
         """The outcome of a real training that died with mlcd, charged for the time that has passed."""
-        seconds = lost_seconds(self.step)
+        seconds, assumed = lost_time(self.step, self.situation)
         lost = Attempt(
             config=self.step.config,
             seconds=seconds,
             usd=self.step.price.for_seconds(seconds),
             ending=Ending.LOST,
             reached_samples=self._saved_samples,
-            message="mlcd ended before the training did",
+            message=f"mlcd ended before the training did{assumed}",
         )
         self._report_restart(lost)
         return lost

@@ -3,7 +3,7 @@
 from typing import Protocol, runtime_checkable
 
 from mlcd.clouds.provider import Cloud
-from mlcd.engine.performer import Situation, lost_seconds
+from mlcd.engine.performer import Situation, lost_time
 from mlcd.events import Warned
 from mlcd.problem import Problem
 from mlcd.profiler.measure import measure
@@ -43,14 +43,14 @@ def measure_trial(cloud: Cloud, step: Step, situation: Situation[Problem]) -> Tr
     )
 
 
-def lost_trial(step: Step, *, reached_samples: float = 0.0) -> Failure:
+def lost_trial(step: Step, situation: Situation[Problem], *, reached_samples: float = 0.0) -> Failure:
     """A trial that died with mlcd, charged for the time that has passed, at most what was authorised."""
-    seconds = lost_seconds(step)
+    seconds, assumed = lost_time(step, situation)
     return Failure(
         config=step.config,
         attempt=step.authorisation.attempt,
         kind=FailureKind.LOST,
-        message="mlcd ended before the trial did",
+        message=f"mlcd ended before the trial did{assumed}",
         seconds=seconds,
         usd=step.price.for_seconds(seconds),
         reached_samples=reached_samples,
