@@ -54,6 +54,11 @@ class Training:
             self._report_restart(attempt)
         return attempt
 
+    @property
+    def most_seconds(self) -> float:
+        """The longest that an attempt which starts now may take: its nodes end themselves then."""
+        return self._seconds_left(self._account)
+
     def lost(self) -> Attempt:
         """The outcome of a real training that died with mlcd, charged for the time that has passed."""
         seconds, assumed = lost_time(self.step, self.situation)
@@ -105,7 +110,8 @@ class Training:
         except LeaseFailed as failed:
             again = failed.kind.is_transient and self._may_restart(failed.reached_samples)
             paid = self.step.price if failed.billed else ZERO
-            return self._broken(failed.seconds, paid, failed.message, failed.reached_samples, again=again)
+            broken = self._broken(failed.seconds, paid, failed.message, failed.reached_samples, again=again)
+            return replace(broken, ending=Ending.OVERRAN) if failed.kind is FailureKind.OVERRAN else broken
 
     def _broken(self, seconds: float, price: Usd, message: str, reached: float, *, again: bool) -> Attempt:
         return Attempt(

@@ -1,23 +1,13 @@
 """Trials of a training on nodes: each is measured by the profiler."""
 
-from typing import Protocol, runtime_checkable
-
 from mlcd.clouds.provider import Cloud
+from mlcd.engine.checked import CheckedCloud, Checkpointed
 from mlcd.engine.performer import Situation, lost_time
 from mlcd.events import Warned
 from mlcd.problem import Problem
 from mlcd.profiler.measure import measure
 from mlcd.run.step import Step
 from mlcd.trial.trial import Failure, FailureKind, Trial
-
-
-@runtime_checkable
-class Checkpointed(Protocol):
-    """A cloud whose trials continue where the last one stopped."""
-
-    def reached_samples(self, run_id: str) -> float:
-        """Samples up to which the training of a run is saved."""
-        ...
 
 
 def saved_samples(cloud: Cloud, run_id: str) -> float:
@@ -40,6 +30,19 @@ def measure_trial(cloud: Cloud, step: Step, situation: Situation[Problem]) -> Tr
         known_noise=run.history.noise_scale,
         cancelled=situation.stop.is_set,
         warned=lambda text: situation.tell(Warned(text=text)),
+        charged=cloud.charged if isinstance(cloud, CheckedCloud) else lambda seconds: seconds,
+    )
+
+
+def overdue_trial(step: Step, seconds: float, message: str) -> Failure:
+    """A trial that was abandoned after `seconds`."""
+    return Failure(
+        config=step.config,
+        attempt=step.authorisation.attempt,
+        kind=FailureKind.OVERRAN,
+        message=message,
+        seconds=seconds,
+        usd=step.price.for_seconds(seconds),
     )
 
 

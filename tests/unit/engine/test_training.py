@@ -217,13 +217,13 @@ def test_a_move_that_uses_up_the_budget_ends_the_run(store: Store) -> None:
 
 @pytest.mark.parametrize("kind", [FailureKind.LOST, FailureKind.INTERRUPTED, FailureKind.LAUNCH])
 def test_lost_nodes_restart_from_the_checkpoint(store: Store, kind: FailureKind) -> None:
-    gone = LeaseFailed(kind, "node 1 is gone", seconds=500.0, billed=True, reached_samples=4000.0)
+    gone = LeaseFailed(kind, "node 1 is gone", seconds=520.0, billed=True, reached_samples=4000.0)
     cloud = Trainings(Attempt(steady(10.0, 5000), gone, reached=4000.0), Attempt(steady(10.0, WORK - 4000)))
     record, warned = train(cloud, store)
     assert record.status is Status.DONE
     (first,) = record.earlier
-    assert (first.ending, first.seconds, first.reached_samples) == (Ending.RESTARTED, 500.0, 4000.0)
-    assert first.usd == Usd.of(1).for_seconds(500.0)
+    assert (first.ending, first.seconds, first.reached_samples) == (Ending.RESTARTED, 520.0, 4000.0)
+    assert first.usd == Usd.of(1).for_seconds(520.0)
     assert record.final is not None
     assert record.final.config == A
     assert [order.attempt for order in cloud.orders] == [1, 2]
@@ -263,7 +263,8 @@ def test_a_restart_that_no_longer_fits_moves_or_ends_the_run(store: Store) -> No
 @pytest.mark.parametrize(("kind", "billed"), [(FailureKind.ERROR, True), (FailureKind.CAPACITY, False)])
 def test_a_job_that_fails_is_not_restarted(store: Store, kind: FailureKind, billed: bool) -> None:
     failed = LeaseFailed(kind, "no such file", seconds=100.0, billed=billed)
-    record, _ = train(Trainings(Attempt(steady(10.0, 500), failed)), store)
+    points = steady(10.0, 500) if billed else [(10.0, 0.0)]  # without nodes, nothing is processed
+    record, _ = train(Trainings(Attempt(points, failed)), store)
     assert record.status is Status.RUN_FAILED
     assert record.final is not None
     assert (record.final.ending, record.final.message) == (Ending.FAILED, "no such file")
