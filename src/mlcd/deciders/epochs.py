@@ -109,6 +109,8 @@ class EpochDecider:
 
     def _end(self, run: EpochRun, status: Status, stopped: str, smallest_budget: Usd | None = None) -> End:
         epochs = run.epochs
+        if run.has_overrun:  # a cloud did not keep what was authorised
+            status = Status.OVERRAN
         instances = tuple(self.compare(epochs)) if epochs else ()
         return End(
             status=status,

@@ -28,11 +28,10 @@ class TrainingDecider:
 
 def attempt_at(account: Account, plan: Plan | None, *, role: Role) -> Start | End:
     """Start the next attempt at `plan`, authorised; end the run if there is no plan or it does not fit."""
-    if plan is None:
-        return End(status=Status.NOTHING_FITS)
-    answer = account.ledger.authorise_run(plan)
-    if isinstance(answer, Refusal):
-        return End(status=Status.NOTHING_FITS)
+    answer = None if plan is None else account.ledger.authorise_run(plan)
+    if plan is None or answer is None or isinstance(answer, Refusal):
+        overran = account.guarded and account.run.has_overrun  # a cloud did not keep what was authorised
+        return End(status=Status.OVERRAN if overran else Status.NOTHING_FITS)
     answer = replace(answer, attempt=1 + len(account.run.attempts))
     price = account.run.problem.price(plan.config)
     return Start(requests=(Request(role=role, authorisation=answer, usd_per_hour=price),))
@@ -73,5 +72,5 @@ def _status(run: SearchRun, final: Attempt, elapsed_seconds: float) -> Status:
         return Status.RUN_FAILED
     over_time = goal.deadline_seconds is not None and elapsed_seconds > goal.deadline_seconds
     over_money = goal.budget is not None and run.spent > goal.budget
-    stopped = final.ending is Ending.STOPPED
+    stopped = final.ending in (Ending.STOPPED, Ending.OVERRAN)
     return Status.OVERRAN if over_time or over_money or stopped else Status.DONE
