@@ -33,7 +33,7 @@ from mlcd.untrusted import Fields, Malformed, read_bytes, read_json
 FOLDER = "leases"
 KEY_FILE = "key"
 _KEY = re.compile(rb"[0-9a-f]{64}")
-_LEASE_ID = re.compile(rf"{PREFIX}[A-Za-z0-9_-][A-Za-z0-9_.-]{{0,150}}")
+_LEASE_ID = re.compile(rf"{PREFIX}(?!\.+$)[A-Za-z0-9_.-]{{1,150}}")
 _MOST_AGENTS = 1000
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PID_NAMESPACE = Path("/proc/self/ns/pid")

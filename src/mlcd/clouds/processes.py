@@ -172,6 +172,8 @@ def end(pids: Iterable[int], *, grace_seconds: float = 3.0) -> list[int]:
     while waiting := {pid: start for pid, start in waiting.items() if is_alive(pid, start)}:
         if sum(_send(pid, sign, start) for pid, start in waiting.items()) == 0:
             break
+        for pid, start in waiting.items():
+            _send(pid, signal.SIGCONT, start)  # one that is paused would not notice
         time.sleep(0.02)
         if time.monotonic() >= until:
             sign = signal.SIGKILL

@@ -263,7 +263,7 @@ def test_a_damaged_key_hinders_no_new_lease(home: Path, damage: bytes) -> None:
 
 
 def test_the_job_is_told_neither_the_home_nor_the_key(home: Path, tmp_path: Path, no_groups: None) -> None:
-    from mlcd.clouds.local import _environment  # noqa: PLC0415
+    from mlcd.clouds.local import _environment
 
     hold(home)
     env = _environment(1)
