@@ -130,8 +130,11 @@ def _fifo(path: Path) -> None:
     os.mkfifo(path)
 
 
-def _text(text: str) -> Callable[[Path], None]:
-    return lambda path: path.write_text(text) and None
+def _text(text: str | bytes) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    return write
 
 
 BAD_FILES: dict[str, Callable[[Path], None]] = {
@@ -147,7 +150,7 @@ BAD_FILES: dict[str, Callable[[Path], None]] = {
     "many digits": _text('{"cloud": "local", "agents": [[' + "9" * 5000 + ', "1"]]}'),
     "deep": _text("[" * 100_000),
     "huge": _text('{"cloud": "' + "x" * 10**6 + '"}'),
-    "not text": lambda path: path.write_bytes(b"\xff\x00") and None,
+    "not text": _text(b"\xff\x00"),
 }
 
 

@@ -405,7 +405,7 @@ def test_a_lease_of_another_machine_is_in_use_while_its_heartbeat_changes(
         if runs:
             os.utime(heartbeat, ns=(0, heartbeat.stat().st_mtime_ns + 10**9))
 
-    monkeypatch.setattr(slurm_engine.time, "sleep", observe)
+    monkeypatch.setattr("mlcd.clouds.slurm.engine.time.sleep", observe)
     assert [remaining.owned for remaining in Slurm({}).leftovers()] == [runs]
     assert bool(observed) is not (runs and hours_off == 0)
     assert sorted(path.name for path in order.folder.glob("heartbeat*")) == ["heartbeat"]
