@@ -12,10 +12,12 @@ from typing import Any
 
 from mlcd.catalog import Instance
 from mlcd.clouds import processes
-from mlcd.clouds.nodes import Leftover, NodeOrder, Nodes, NodesState, agent_command
+from mlcd.clouds.exits import exit_file, read_exit
+from mlcd.clouds.nodes import Leftover, NodeOrder, Nodes, NodesState, agent_command, create_stop_file
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.trial.trial import FailureKind
 from mlcd.units import Usd
+from mlcd.untrusted import Malformed
 
 USD_PER_CPU_HOUR = 0.0425
 """Nominal, so that time can be traded against money: a c5 vCPU's on-demand price (the catalog's c5.xlarge)."""
@@ -149,7 +151,7 @@ class LocalNodes:
         """See mlcd.clouds.nodes.Nodes."""
         gone = [rank for rank, agent in enumerate(self.agents) if agent.poll() is not None]
         for rank in gone:
-            if not (self.order.folder / f"node-{rank}" / "exit.json").exists():
+            if not os.path.lexists(exit_file(self.order.folder, rank)):  # what is there is read by the lease
                 problem = f"the agent of node {rank} was ended from outside"
                 raise LeaseFailed(FailureKind.LOST, problem, seconds=0.0)
         if len(gone) == len(self.agents):
@@ -159,16 +161,17 @@ class LocalNodes:
 
     def ask_to_stop(self) -> None:
         """See mlcd.clouds.nodes.Nodes."""
-        (self.order.folder / "stop").touch()
+        create_stop_file(self.order.folder)
 
     def used_seconds(self) -> float | None:
         """See mlcd.clouds.nodes.Nodes: from the exits of ended nodes and the lease's running processes."""
         total, reported = 0.0, 0
         for rank in range(self.order.count):
-            with suppress(OSError, ValueError, KeyError):
-                exit_file = self.order.folder / f"node-{rank}" / "exit.json"
-                total += float(json.loads(exit_file.read_text())["cpu_seconds"])
-                reported += 1
+            with suppress(OSError, Malformed):
+                end = read_exit(self.order.folder, rank)
+                if end is not None and end.cpu_seconds is not None:
+                    total += end.cpu_seconds
+                    reported += 1
         if reported == self.order.count:
             return total
         alive = processes.tagged(self.order.lease_id)

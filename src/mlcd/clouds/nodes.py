@@ -16,6 +16,7 @@ and reads there, while they run:
 Nodes that share this machine's files use the folder itself. An engine whose nodes do not must synchronise it.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -149,6 +150,12 @@ class NodeEngine(Protocol):
     def end(self, leftover: Leftover) -> None:
         """End it; nothing of it exists when this returns."""
         ...
+
+
+def create_stop_file(folder: Path) -> None:
+    """Create the file `stop` in a lease's folder. Raises OSError, also where the job has put a link or a FIFO there."""
+    flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    os.close(os.open(folder / "stop", flags, 0o600))
 
 
 def agent_command(folder: Path, rank: int | None = None, addresses: Sequence[str] = (), *, lifeline: str) -> list[str]:

@@ -2,23 +2,29 @@
 
 files.py    bytes, lines and JSON of a file that somebody else wrote
 values.py   JSON within limits, and its fields as numbers, texts and mappings
-copying.py  files and folders, copied without following links out of them
+copying.py  files and folders, copied and deleted without following links out of them
 text.py     texts that are shown on a terminal
 
 Whatever is not as it should be raises `Malformed`, which names the file and what is wrong with it. Standard library
 only: nodes use it too.
 """
 
-from mlcd.untrusted.copying import copy_tree
-from mlcd.untrusted.files import Tail, last_lines, read_bytes, read_json
+from mlcd.untrusted.copying import check_tree, check_way, copy_tree, delete_tree, inside
+from mlcd.untrusted.files import Tail, last_line, last_lines, read_bytes, read_json
 from mlcd.untrusted.text import printable
-from mlcd.untrusted.values import Fields, Malformed, parse_json
+from mlcd.untrusted.values import Fields, Malformed, NotJson, parse_json
 
 __all__ = [
     "Fields",
     "Malformed",
+    "NotJson",
     "Tail",
+    "check_tree",
+    "check_way",
     "copy_tree",
+    "delete_tree",
+    "inside",
+    "last_line",
     "last_lines",
     "parse_json",
     "printable",

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-SHIPPED = ("__init__.py", "version.py", "errors.py", "platforms", "training", "torch", "keras")
+SHIPPED = ("__init__.py", "version.py", "errors.py", "untrusted", "platforms", "training", "torch", "keras")
 """Parts of the package mlcd; they need only the standard library, plus torch or keras where a job uses them."""
 
 
