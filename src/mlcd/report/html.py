@@ -48,7 +48,8 @@ def html_report(record: SearchRun) -> str:
     """The whole page: no script, nothing loaded from elsewhere, every value escaped."""
     word, meaning = origin(record)
     lead = _lead(record)
-    fits = record.choice if record.status is not Status.NOTHING_FITS else None
+    is_given_up = record.status is Status.NOTHING_FITS or (record.status is Status.OVERRAN and record.final is None)
+    fits = None if is_given_up else record.choice
     paid = record.train_findings.receipt if record.trials or record.choice else None
     page = Page(
         name=record.problem.name,
@@ -100,6 +101,8 @@ def _answer(record: SearchRun) -> str:
         return "Nothing fits"
     if record.status is Status.NOTHING_FITS:
         return "Nothing fits"
+    if record.status is Status.OVERRAN and record.final is None:
+        return "A limit was broken"
     if record.status is Status.ALL_FAILED:
         return "Every trial failed"
     if record.status is Status.RUN_FAILED:

@@ -24,6 +24,10 @@ _HEADLINES = {
 
 def headline(record: EpochRun) -> str:
     """How the run ended."""
+    budget = record.problem.goal.budget
+    if record.status is Status.OVERRAN and (not record.is_target_reached or (budget and record.total_usd > budget)):
+        target = "Trained to the target" if record.is_target_reached else "The target loss was not reached"
+        return f"{target}, and the cloud took more than was authorised: {record.total_usd} in all."
     return _HEADLINES[record.status].format(run=record.run_id)
 
 

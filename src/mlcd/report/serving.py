@@ -35,6 +35,10 @@ def _answer(record: SearchRun) -> list[Item]:
         return [asked, Line("Nothing fits these limits: no load test was started."), *_ways_out(record)]
     if record.status is Status.ALL_FAILED:
         return [asked, Line(f"Every load test failed ({len(record.trials)} of {len(record.trials)}).")]
+    if record.status is Status.OVERRAN:
+        why = next((a.message for a in record.attempts if a.ending is Ending.OVERRAN), "")
+        text = why or f"load tests and verifications cost {record.total_usd} in all"
+        return [asked, Line(f"The cloud took more than was authorised: {text}.")]
     found = record.serve_findings
     if found.choice is not None:
         return [asked, Line(f"Serve with: {found.choice.config}", Style.ANSWER), *_measured(record, found.choice)]

@@ -50,7 +50,8 @@ def headline(record: SearchRun) -> list[str]:
 def _answer(record: SearchRun) -> list[Item]:
     asked = f"{record.problem.name}: {record.problem.goal}"
     outcome = _outcome(record)
-    choice = [] if record.choice is None or record.status in _UNCHOSEN else _choice(record, record.choice)
+    is_unchosen = record.status in _UNCHOSEN or (record.status is Status.OVERRAN and record.final is None)
+    choice = [] if record.choice is None or is_unchosen else _choice(record, record.choice)
     if record.status.is_final:
         return [Line(asked), *choice, *map(Line, outcome)]
     return [Line(asked), *map(Line, outcome), *choice]
@@ -76,6 +77,8 @@ def _outcome(record: SearchRun) -> list[str]:
     if not record.status.is_final:
         state = "Interrupted" if record.status is Status.INTERRUPTED else "Not finished"
         return [f"{state} after {trials}. Continue with: mlcd resume {record.run_id}"]
+    if record.status is Status.OVERRAN and record.final is None:
+        return [f"The limit was broken before a training was finished: {_broken(record)}."]
     if record.choice is None:
         return ["Nothing was chosen."]
     if record.status is Status.RUN_FAILED:
@@ -84,6 +87,8 @@ def _outcome(record: SearchRun) -> list[str]:
     if record.status is Status.OVERRAN:
         if record.final is not None and record.final.ending is Ending.STOPPED:
             return [f"The training was {record.final.message}."]
+        if record.final is not None and record.final.ending is Ending.OVERRAN:
+            return [f"The training overran its time: {record.final.message}."]
         return [f"Search and training together broke the limit: {_broken(record)}."]
     return []
 
