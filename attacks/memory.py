@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from attacks.attack import MEMORY_MIB, Attack, Kind, Tally, judge
+from attacks.attack import MEMORY_MIB, Attack, Ended, Kind, Tally, judge
 from attacks.forked import Case, ended, quiet_env, warm_up
 from attacks.job_files import write_model
 
@@ -24,7 +24,7 @@ def _train(
 ) -> None:
     (here / "job.yaml").write_text(
         f"name: t\nresources: {{infra: sim/aws, {resources}}}\nnum_nodes: {nodes}\n"
-        f"job: {{model: resnet152, batch: 100000, {job}}}\ngoal: {{minimize: time}}\nsearch: {{{search}}}\n"
+        f"job: {{model: resnet152, batch: 4096, {job}}}\ngoal: {{minimize: time}}\nsearch: {{{search}}}\n"
     )
 
 
@@ -136,7 +136,8 @@ def _large_table(here: Path, chance: random.Random) -> Calls:
     body = "".join(f"i{n % 50},{n // 50 + 1},{n + 1}\n" for n in range(rows))
     (folder / "t.csv").write_text("instance,nodes,seconds\n" + body)
     (here / "job.yaml").write_text(
-        "name: t\nresources: {infra: replay/tables}\ngoal: {minimize: time}\nsearch: {strategy: random, max_trials: 3}\n"
+        "name: t\nresources: {infra: replay/tables}\ngoal: {minimize: time}\n"
+        "search: {strategy: random, max_trials: 3}\n"
     )
     return [["train", "job.yaml", "--dry-run"], ["train", "job.yaml"]]
 
@@ -190,7 +191,7 @@ def _attack(count: int, seed: int, folder: Path) -> Tally:
     tally = Tally()
     for case, end in ended(_cases(count, seed, folder), seconds=HANG_SECONDS, mib=MEMORY_MIB):
         judge(end, tally, case.number, case.what)
-        _check(case, tally)
+        _check(case, end, tally)
         shutil.rmtree(case.folder, ignore_errors=True)
     return tally
 
@@ -213,8 +214,10 @@ def _cases(count: int, seed: int, folder: Path) -> Iterator[Case]:
         )
 
 
-def _check(case: Case, tally: Tally) -> None:
-    """Pages and pictures are small, whatever ran."""
+def _check(case: Case, end: Ended, tally: Tally) -> None:
+    """Nothing fails but for a limit that is named; pages and pictures are small, whatever ran."""
+    if end.code == 1 and not (tally.findings and tally.findings[-1].case == case.number):
+        tally.find(Kind.WRONG, case.number, f"{case.what}: exit code 1: {end.stderr.strip()[-300:]}")
     for path in (*case.folder.glob("*.html"), *case.folder.glob("*.svg")):
         if path.stat().st_size > MOST_PAGE_BYTES:
             tally.find(Kind.MEMORY, case.number, f"{case.what}: {path.name} has {path.stat().st_size:,} bytes")

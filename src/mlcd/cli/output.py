@@ -61,7 +61,7 @@ def seed_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--seed N` as the argument `seed`."""
     return click.option(
         "--seed",
-        type=click.IntRange(0, 2**63 - 1),
+        type=click.IntRange(0, 2**32 - 1),
         metavar="N",
         default=0,
         show_default=True,
