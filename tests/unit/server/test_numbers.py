@@ -111,6 +111,17 @@ class TestNumbers:
         with pytest.raises(Malformed):
             read(text, (2, 2))
 
+    @pytest.mark.parametrize("slice_size", range(3, 13))
+    @pytest.mark.parametrize(
+        "text", ["[1,2,,3,4]", "[,1,2,3,4]", "[1,2,3,4,]", "[[1,2,,3,4]]", "[[1,2,3,4],]", "[1,,,2,3,4]"]
+    )
+    def test_nothing_between_commas_wherever_it_is_cut(
+        self, text: str, slice_size: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "SLICE_BYTES", slice_size)
+        with pytest.raises(Malformed):
+            read(text)
+
     def test_counts(self) -> None:
         with pytest.raises(Malformed, match="data has 3 numbers"):
             read("[1,2,3]")
