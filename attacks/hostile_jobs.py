@@ -146,7 +146,12 @@ def _progress_jobs() -> Iterator[HostileJob]:
     )
     yield HostileJob(
         name="progress.jsonl: hardly a sample",
-        script="for i in range(400):\n    line(samples=i * 1e-300); time.sleep(0.03)\n    if stop.exists(): break",
+        script="for i in range(400):\n    line(samples=i * 1e-300); time.sleep(0.03)",
+        names="samples should be 0 or at least",
+    )
+    yield HostileJob(
+        name="progress.jsonl: very few samples",
+        script="for i in range(400):\n    line(samples=i * 1e-6); time.sleep(0.03)\n    if stop.exists(): break",
     )
     yield HostileJob(
         name="progress.jsonl: 10,000 lines a second",
