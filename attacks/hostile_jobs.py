@@ -109,6 +109,7 @@ class HostileJob:
 
 def _progress_jobs() -> Iterator[HostileJob]:
     late = "train(after)\n{}\ntrain()"
+    metric = '{"time": 1, "samples": 500, "metrics": {"m": 1}}\n'
     norms = "noise=dict(workers=1, batch=1, before=1, now=1, dot=-9)"
     noise = f"[line(samples=9000 + i, {norms}) for i in range(20)]"
     for name, code, names in (
@@ -124,7 +125,7 @@ def _progress_jobs() -> Iterator[HostileJob]:
         ("deep", "raw('[' * 60000 + '\\n')", "nested deeper"),
         ("escaped quotes", "raw(chr(34) + (chr(92) + chr(34)) * 30000 + '\\n' * 5 + 'x\\n' * 4)", "is not JSON"),
         ("garbage", "raw('garbage\\n' * 10)", "is not JSON"),
-        ("a line of 100 MB", "raw(b'x' * 100_000_000 + b'\\n')", "is not JSON"),
+        ("a line of 100 MB", "for _ in range(100): raw(b'x' * 1_000_000)\nraw('\\n')", "is not JSON"),
         ("backwards", "line(samples=900); done = 0", "samples went back"),
         ("a FIFO", "put(progress, fifo=True); time.sleep(9)", "is a FIFO"),
         ("a folder", "put(progress, folder=True); time.sleep(9)", "is a folder"),
@@ -132,7 +133,7 @@ def _progress_jobs() -> Iterator[HostileJob]:
         ("a device", "put(progress, link='/dev/zero'); time.sleep(9)", "is a link"),
         ("1 TB of holes", "put(progress, size=2**40); time.sleep(0.2)", ""),
         ("shorter", "put(progress, '')", "became shorter"),
-        ("a million metrics", 'raw(b\'{"time": 1, "samples": 500, "metrics": {"m": 1}}\\n\' * 1_000_000)', ""),
+        ("a million metrics", f"for _ in range(100): raw({metric!r} * 10_000)", ""),
         ("10,000 metrics", "line(samples=done, metrics={str(i): 1 for i in range(2000)})", "has 2,000 metrics"),
         ("a metric without end", "line(samples=done, metrics={'m': 1e308})", "metrics: m should be between"),
         ("impossible noise", f"{noise}; os._exit(0)", ""),
@@ -245,7 +246,10 @@ def _log_jobs() -> Iterator[HostileJob]:
         ("deleted", "os.unlink(node / 'log.txt')"),
         ("replaced by a FIFO", "put(node / 'log.txt', fifo=True)"),
         ("replaced by a link", "put(node / 'log.txt', link=secret); sys.exit(3)"),
-        ("200 MB of the agent's", "put(node / 'agent.txt', 'z' * 200_000_000); os.kill(os.getppid(), 9)"),
+        (
+            "200 MB of the agent's",
+            "for _ in range(200): raw(b'z' * 1_000_000, node / 'agent.txt')\nos.kill(os.getppid(), 9)",
+        ),
     ):
         for rule in ("", pattern) if name.startswith("200 MB i") or "FIFO" in name else ("",):
             yield HostileJob(
