@@ -23,6 +23,8 @@ MEMORY_MIB = 400
 AT_ONCE = 2
 SECRET = "the-content-of-a-private-file"
 TRIAL = "{minutes: 0.02, watchdog_minutes: 0.05, precision: 0.5, retries: 0}"
+BUDGET_USD = 0.6
+"""Pays for a minute: a training whose job never ends is stopped then."""
 END_SECONDS = 5.0
 """How long after mlcd's end its job's processes may still be seen: they have got their SIGKILL."""
 
@@ -347,7 +349,7 @@ class Case:
             "job: {samples: 1000, batch: 10}",
             "checkpoints: true",
             f"outputs: [{self.job.outputs}]",
-            "goal: {minimize: time, budget: 2 USD}",
+            f"goal: {{minimize: time, budget: {BUDGET_USD} USD}}",
             f"search: {{noise: 0.02, assurance: 0.99, trial: {TRIAL}}}",
             *([f"progress: {self.job.progress}"] if self.job.progress else []),
         ]
@@ -427,8 +429,8 @@ def _check_books(case: Case, record: "dict[str, object] | None", ended: Ended, t
     paid = [float(trial["usd"]) for trial in trials]
     if (case.folder / "began").exists() and not sum(paid):
         tally.find(Kind.WRONG, case.number, f"{what}: its job has run and no trial was charged")
-    if sum(paid) + (float(training["usd"]) if isinstance(training, dict) else 0.0) > 2.0:
-        tally.find(Kind.OVERSPEND, case.number, f"{what}: over its budget of $2")
+    if sum(paid) + (float(training["usd"]) if isinstance(training, dict) else 0.0) > BUDGET_USD:
+        tally.find(Kind.OVERSPEND, case.number, f"{what}: over its budget of ${BUDGET_USD}")
     told = json.dumps(record, ensure_ascii=False) + ended.stderr
     if case.job.names and case.job.names not in told:
         tally.find(Kind.WRONG, case.number, f"{what}: nobody says {case.job.names!r}: {ended.stderr.strip()[-300:]}")
@@ -440,7 +442,7 @@ def _check_secret(case: Case, tally: Tally) -> None:
     """Neither the outputs nor the run's checkpoint have the file that links led to, nor a link to it."""
     if (case.folder / "secret" / "key").read_text() != SECRET:
         tally.find(Kind.WRONG, case.number, f"{case.job.name}: a file outside was changed")
-    if {path.name for path in (case.folder / "secret").iterdir()} - {"key", "exit.json", "exit.json.part"}:
+    if (case.folder / "secret" / "made").exists():  # by way of a link; what the job itself makes there is its own
         tally.find(Kind.WRONG, case.number, f"{case.job.name}: a file was made outside")
     for kept in ("outputs", "checkpoint"):
         for top in case.home.glob(f"work/*/{kept}"):
