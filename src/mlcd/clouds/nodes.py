@@ -16,6 +16,9 @@ and reads there, while they run:
 Jobs can write all of these: they are read with limits (mlcd.untrusted), and a malformed one ends the lease.
 
 Nodes that share this machine's files use the folder itself. An engine whose nodes do not must synchronise it.
+
+Everything in that folder may have been written by the job. What mlcd itself relies on to end a lease, or to leave
+another process's lease alone, is in its own records ($MLCD_HOME/leases, clouds/lease_records.py).
 """
 
 import os
@@ -125,6 +128,32 @@ class Leftover:
     owned: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unproved:
+    """Something that may belong to a lease and is not proved to: `mlcd down` lists it and leaves it alone.
+
+    what    for the user: "pid 17 (sleep 600)", or a record's file
+    reason  why it is listed
+    run_id, pid  where known
+    """
+
+    cloud: str
+    lease_id: str
+    what: str
+    reason: str
+    run_id: str = ""
+    pid: int | None = None
+
+
+@runtime_checkable
+class ListsUnproved(Protocol):
+    """An engine that cannot always prove what belongs to its leases."""
+
+    def unproved(self) -> tuple[Unproved, ...]:
+        """What may be mlcd's and is neither among `leftovers` nor ever ended."""
+        ...
+
+
 class NodeEngine(Protocol):
     """A provider of nodes. `name` is as in `resources.infra`; `noise` as in Cloud."""
 
@@ -165,7 +194,7 @@ def agent_command(folder: Path, rank: int | None = None, addresses: Sequence[str
 
     rank, addresses  omitted where the node knows them from SLURM_* or SKYPILOT_* variables
     lifeline         when the agent ends the job early. `stdin`: when its standard input is closed (mlcd died); `file`:
-                     when `folder/heartbeat` has not been touched for a minute; `none`: only when its time is over
+                     when `folder/heartbeat` has not changed for a minute; `none`: only when its time is over
     """
     command = [sys.executable, "-m", "mlcd.platforms.agent", str(folder), f"--lifeline={lifeline}"]
     if rank is not None:

@@ -7,7 +7,7 @@ from functools import cached_property
 from mlcd.clouds.provider import Cloud, LeaseFailed, Order, Purpose
 from mlcd.clouds.reading import Listening, Reading
 from mlcd.deciders.account import Account, Accounts
-from mlcd.engine.performer import Situation, lost_seconds
+from mlcd.engine.performer import Situation, lost_time
 from mlcd.engine.trials import saved_samples
 from mlcd.engine.watch import TRAINING_QUIET_GAPS, AttemptWatch
 from mlcd.errors import Interrupted
@@ -54,16 +54,21 @@ class Training:
             self._report_restart(attempt)
         return attempt
 
+    @property
+    def most_seconds(self) -> float:
+        """The longest that an attempt which starts now may take: its nodes end themselves then."""
+        return self._seconds_left(self._account)
+
     def lost(self) -> Attempt:
         """The outcome of a real training that died with mlcd, charged for the time that has passed."""
-        seconds = lost_seconds(self.step)
+        seconds, assumed = lost_time(self.step, self.situation)
         lost = Attempt(
             config=self.step.config,
             seconds=seconds,
             usd=self.step.price.for_seconds(seconds),
             ending=Ending.LOST,
             reached_samples=self._saved_samples,
-            message="mlcd ended before the training did",
+            message=f"mlcd ended before the training did{assumed}",
         )
         self._report_restart(lost)
         return lost
@@ -105,7 +110,8 @@ class Training:
         except LeaseFailed as failed:
             again = failed.kind.is_transient and self._may_restart(failed.reached_samples)
             paid = self.step.price if failed.billed else ZERO
-            return self._broken(failed.seconds, paid, failed.message, failed.reached_samples, again=again)
+            broken = self._broken(failed.seconds, paid, failed.message, failed.reached_samples, again=again)
+            return replace(broken, ending=Ending.OVERRAN) if failed.kind is FailureKind.OVERRAN else broken
 
     def _broken(self, seconds: float, price: Usd, message: str, reached: float, *, again: bool) -> Attempt:
         return Attempt(

@@ -49,14 +49,17 @@ def measure(
     known_noise: float | None = None,
     cancelled: Callable[[], bool] = lambda: False,
     warned: Callable[[str], None] = lambda _text: None,
+    charged: Callable[[float], float] = lambda seconds: seconds,
 ) -> Trial:
-    """One trial of `config`: a Measurement, or a Failure with its cost. Never longer than policy.worst_seconds.
+    """One trial of `config`: a Measurement, or a Failure with its cost. The job is watched for policy.worst_seconds.
 
-    Unless the job hangs, the last watchdog_seconds are for saving its work and releasing the nodes.
+    Unless the job hangs, the last watchdog_seconds are for saving its work and releasing the nodes. What a real cloud
+    took, or says that it took, is charged in full, even beyond that. A simulated trial is ended at worst_seconds sharp.
 
     metric       name of the model-quality metric in the job's reports; "" if not needed
     known_noise  the noise scale measured by earlier trials
     warned       called with each warning of a job that kept running
+    charged      what to charge for a job that hung at so many seconds, now that its nodes are released
 
     Raises Interrupted when `cancelled`, and what the cloud raises besides LeaseFailed (ProviderError). The nodes are
     always released.
@@ -73,10 +76,11 @@ def measure(
         run_id=run_id,
         noise_scale=known_noise,
     )
+    listening: Listening | None = None
     heard: list[Reading] = []
     try:
         with cloud.lease(order) as lease:
-            heard = lease.heard if isinstance(lease, Listening) else heard
+            listening = lease if isinstance(lease, Listening) else None
             for point in lease.progress():
                 if cancelled():
                     raise Interrupted("the trial ended with the run")
@@ -85,7 +89,7 @@ def measure(
             if watch.points and not watch.hung:
                 settled = lease.finish(watch.points[-1])
     except LeaseFailed as failed:
-        seconds = min(failed.seconds, most)
+        seconds = failed.seconds if failed.kind is FailureKind.OVERRAN else min(failed.seconds, most)
         usd = usd_per_hour.for_seconds(seconds) if failed.billed else ZERO
         return Failure(
             config=config,
@@ -97,9 +101,14 @@ def measure(
             reached_samples=failed.reached_samples,
         )
     finally:
+        heard = listening.heard if listening is not None else heard
         for text in warnings(heard):
             warned(f"{config}: {text}")
-    seconds = watch.end_seconds if settled is None else min(settled.seconds, most)
+    if settled is None:
+        seconds = watch.end_seconds if cloud.simulated else charged(watch.end_seconds)
+    else:
+        at = watch.points[-1].seconds  # what comes after it, to save and to release, was the cloud's doing
+        seconds = min(at, most) + max(settled.seconds - at, 0.0)
     usd = usd_per_hour.for_seconds(seconds)
     speed = None if watch.hung else steady_speed(watch.points)
     if speed is None:

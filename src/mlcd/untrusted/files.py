@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from mlcd.untrusted.copying import check_way
 from mlcd.untrusted.text import printable
-from mlcd.untrusted.values import Malformed, parse_json
+from mlcd.untrusted.values import Malformed, TooLarge, parse_json
 
 SMALL_FILE_BYTES = 64 * 1024
 """The limit of what mlcd's own protocol puts in one file (exit.json, mlcd.json): those have under 1 KiB."""
@@ -52,7 +52,7 @@ def read_bytes(path: Path, *, most_bytes: int = SMALL_FILE_BYTES, below: Path | 
     with opened(path, below=below) as file:
         data = file.read(most_bytes + 1)
     if len(data) > most_bytes:
-        raise Malformed(str(path), f"is larger than {most_bytes:,} bytes")
+        raise TooLarge(str(path), f"is larger than {most_bytes:,} bytes")
     return data
 
 

@@ -23,6 +23,10 @@ class Malformed(Exception):
         self.source, self.problem = source, problem
 
 
+class TooLarge(Malformed):
+    """It is larger than what is read."""
+
+
 class NotJson(Malformed):
     """A text that is no JSON at all: garbage, or the half of a value whose writer was stopped."""
 
@@ -35,7 +39,7 @@ def parse_json(
     Raises its subclass NotJson where the text is no JSON. With `non_finite_as_null`, NaN and infinities are None.
     """
     data = _utf8(text, source)
-    if _depth(data) > most_depth:
+    if _is_deeper(data, most_depth):
         raise Malformed(source, f"is nested deeper than {most_depth} levels")
 
     def non_finite(problem: str) -> None:
@@ -85,16 +89,19 @@ def _utf8(text: bytes | str, source: str) -> str:
     return text
 
 
-def _depth(data: str) -> int:
-    """The deepest nesting, without parsing: a parser may run out of stack first."""
-    depth = deepest = 0
+def _is_deeper(data: str, most_depth: int) -> bool:
+    """Whether it is nested deeper than that, without parsing: a parser may run out of stack first."""
+    if data.count("[") + data.count("{") <= most_depth:  # most documents: a hundred times faster than the loop
+        return False
+    depth = 0
     for found in _STRUCTURE.finditer(data):
         if found[0] in ("[", "{"):
             depth += 1
-            deepest = max(deepest, depth)
+            if depth > most_depth:
+                return True
         elif found[0] in ("]", "}"):
             depth -= 1
-    return deepest
+    return False
 
 
 class Fields:

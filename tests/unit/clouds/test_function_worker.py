@@ -330,3 +330,9 @@ def test_of_two_equally_far_attempts_the_first_is_used() -> None:
     keys = [epoch_try.part(ShardUpdate(0, 4, attempt)) for attempt in (2, 1, 3)]
     assert EpochListing(epoch_try, keys).furthest[0] == ShardUpdate(0, 4, 1)
     assert ShardUpdate.named(ShardUpdate(3, 12, 1).name) == ShardUpdate(3, 12, 1)
+
+
+def test_a_function_with_another_mlcd_refuses_the_call_for_good(storage: FakeStorage) -> None:
+    report = train_shard(replace(order(1), mlcd_version="0.0.7"), storage)
+    assert "the run uses mlcd 0.0.7; build a runtime with mlcd 0.0.7" in report.broken
+    assert report.steps == 0

@@ -376,14 +376,17 @@ def test_a_provider_error_ends_the_command_and_the_run_can_continue(store: Store
 
 
 def test_a_run_killed_after_the_verdict_trains_once(store: Store) -> None:
+    class Killed(BaseException):
+        """mlcd died here."""
+
     class Dies(SyntheticCloud):
         def lease(self, order: Order) -> Lease:
             if order.purpose is Purpose.RUN:
-                raise SystemExit("killed")
+                raise Killed
             return super().lease(order)
 
     problem, chosen = make_problem(), Listed(configs=(D("c5.small", 1),))
-    with pytest.raises(SystemExit):
+    with pytest.raises(Killed):
         run(problem, Dies(), store, chosen)
     cloud = SyntheticCloud()
     record, _ = run(problem, cloud, store, chosen, add=False)

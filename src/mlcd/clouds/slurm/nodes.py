@@ -2,9 +2,11 @@
 
 import math
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from mlcd.clouds.exits import NodeExit, read_exit
+from mlcd.clouds.lease_records import LeaseRecords, home_of
 from mlcd.clouds.nodes import NodeOrder, NodesState, create_stop_file
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.clouds.slurm import job
@@ -90,6 +92,8 @@ class SlurmNodes:
         if not self._is_released:
             job.end(self.job_id)
             self._is_released = True
+            with suppress(OSError):
+                LeaseRecords(home_of(self.order.folder)).forget(self.order.lease_id)
 
     def suspend(self) -> None:
         """Runs `scontrol suspend`: Slurm pauses the processes within some seconds.

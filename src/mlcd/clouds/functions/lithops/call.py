@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 from mlcd.clouds.functions.lithops.objects import EpochTry
+from mlcd.version import __version__
 from mlcd.workloads.data import Layout
 
 
@@ -66,6 +67,7 @@ class CallOrder:
     seconds      the function ends before this, and leaves the rest to another call
     bucket       where the objects are; "" is Lithops' own
     processor_share   share of one CPU that its memory size pays for; None: the cloud enforces it
+    mlcd_version      of the mlcd that sends it; a function with another one refuses it
     """
 
     epoch_try: EpochTry
@@ -88,6 +90,7 @@ class CallOrder:
     bucket: str = ""
     processor_share: float | None = None
     faults: Faults = field(default_factory=Faults)
+    mlcd_version: str = __version__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
