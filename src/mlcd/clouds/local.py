@@ -1,9 +1,11 @@
 """`local`: nodes are processes of this machine, each pinned to its own CPUs. Needs no root; runs on any system."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +22,8 @@ from mlcd.untrusted import Malformed
 USD_PER_CPU_HOUR = 0.0425
 """Nominal, so that time can be traded against money: a c5 vCPU's on-demand price (the catalog's c5.xlarge)."""
 
+AGENT_END_SECONDS = 4.0
+"""How long the agents may take to end their jobs, which takes 2 s if those ignore SIGTERM; then they are killed."""
 NETWORK_GBPS = 20.0
 """Nominal, for loopback: about what gloo moves between two processes of one machine."""
 
@@ -184,9 +188,11 @@ class LocalNodes:
         for agent in self.agents:
             if agent.poll() is None:
                 agent.terminate()
+                agent.send_signal(signal.SIGCONT)  # the job may have stopped it
+        until = time.monotonic() + AGENT_END_SECONDS
         for agent in self.agents:
             with suppress(subprocess.TimeoutExpired):
-                agent.wait(timeout=10)
+                agent.wait(timeout=max(until - time.monotonic(), 0.0))
             if agent.stdin:
                 agent.stdin.close()
         try:

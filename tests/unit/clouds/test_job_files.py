@@ -16,6 +16,7 @@ from mlcd.catalog import Instance
 from mlcd.clouds import job as jobs
 from mlcd.clouds.exits import NodeExit, read_exit
 from mlcd.clouds.job import JobCloud, JobLease, RealJob
+from mlcd.clouds.local import Local, LocalNodes, usable_cpus
 from mlcd.clouds.nodes import Leftover, NodeOrder, NodesState, create_stop_file
 from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Purpose
 from mlcd.problem import TrialPolicy
@@ -305,3 +306,17 @@ def test_the_stop_file_is_not_written_through_what_a_job_put_there(tmp_path: Pat
         with pytest.raises(OSError):  # noqa: PT011 - which one depends on the system
             create_stop_file(tmp_path)
     assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
+def test_an_agent_that_its_job_has_stopped_is_ended_at_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took 10 s, which nobody had authorised. Whoever forgets to continue it waits here for minutes."""
+    monkeypatch.setattr("mlcd.clouds.local.AGENT_END_SECONDS", 300.0)
+    cloud = JobCloud(Local(home, cpus=usable_cpus()[:1]), RealJob(run="kill -STOP $PPID; sleep 600"), home=home)
+    with JobLease(cloud, Order(config=Config.deployment("local.1", 1), seconds=600.0, run_id="run")) as made:
+        assert isinstance(made.nodes, LocalNodes)
+        (agent,) = made.nodes.agents
+        while Path(f"/proc/{agent.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.02)
+    assert agent.poll() is not None
+    assert cloud.engine.leftovers() == ()
