@@ -14,6 +14,7 @@ from mlcd.units import HOUR, Usd
 
 Floats = NDArray[np.float64]
 
+MOST_SLOWDOWN = 10.0
 LEAST_WORK_SHARE = 1e-6
 """The share of the work that still counts as remaining when trials have done all of it."""
 
@@ -126,6 +127,7 @@ class Problem:
     work_samples  S, the samples that the training has to process
     noise         relative deviation between two runs of one configuration, as the cloud states it
     assurance     the confidence that a plan fits the limits: the reserve uses the upper bound at this level
+    slowdown      the training may be slower than its trials by this share, besides `noise`, and must still fit
     stretch       expected run time over undisturbed run time, >= 1 (spot interruptions), in the space's order
     blueprint     what is known of network and machines in advance; None if nothing is
     keeps_work    whether a trial's work counts: the training continues from its checkpoint
@@ -153,6 +155,7 @@ class Problem:
     batching: Batching | None = None
     target: Target | None = None
     verify_seconds: float | None = None
+    slowdown: float = 0.0
 
     def __post_init__(self) -> None:
         if len(self.usd_per_hour) != len(self.space):
@@ -167,6 +170,8 @@ class Problem:
             raise ValueError("max_trials must be at least 1")
         if not 0 <= self.noise < 1:
             raise ValueError("noise must be in [0, 1)")
+        if not 0 <= self.slowdown <= MOST_SLOWDOWN:
+            raise ValueError(f"slowdown must be between 0 and {MOST_SLOWDOWN:g}")
         if not (self.work_error >= 0 and math.isfinite(self.work_error)):
             raise ValueError("work_error must not be negative")
         if self.batching is not None and "batch" not in {knob.name for knob in self.space.knobs}:

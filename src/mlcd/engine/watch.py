@@ -59,6 +59,21 @@ class AttemptWatch:
         share = (self.work - before.samples) / (last.samples - before.samples)
         return before.seconds + share * (last.seconds - before.seconds)
 
+    def is_over_budget(self) -> bool:
+        """Whether the newest point lies beyond `seconds_left` with work remaining at that time."""
+        return self.last.seconds > self.seconds_left and self.samples_at(self.seconds_left) < self.work
+
+    def samples_at(self, seconds: float) -> float:
+        """Samples at a time before the newest point, interpolated between the points around it."""
+        later = JobProgress(0.0, 0.0)
+        for point in reversed(self.points):
+            if point.seconds <= seconds:
+                length = later.seconds - point.seconds
+                share = (seconds - point.seconds) / length if length > 0 else 0.0
+                return point.samples + share * (later.samples - point.samples)
+            later = point
+        return 0.0
+
     @property
     def startup_seconds(self) -> float:
         """Seconds from the order to the last point without a sample."""

@@ -10,7 +10,6 @@ import pytest
 from tests.synthetic import QUICK_TRIALS, Listed, Machine, SyntheticCloud, driven, make_engine, make_problem, stored
 
 from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
-from mlcd.engine.training import STOP_SECONDS
 from mlcd.engine.trials import measure_trial
 from mlcd.engine.watch import AttemptWatch
 from mlcd.errors import Interrupted
@@ -23,6 +22,7 @@ from mlcd.run.step import Role
 from mlcd.space import Config
 from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
+from mlcd.trial.plan import STOP_SECONDS
 from mlcd.trial.trial import FailureKind, Measurement, Trial
 from mlcd.units import ZERO, Usd
 
