@@ -1,6 +1,7 @@
 """The order that a function gets, and its report. Both are pickled: plain values only."""
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 from mlcd.clouds.functions.lithops.objects import EpochTry
@@ -121,3 +122,16 @@ class CallReport:
     gets: int
     failed: str = ""
     broken: str = ""
+
+    @property
+    def malformed(self) -> str:
+        """What is wrong with it; "" where nothing is. It comes from elsewhere, pickled: nothing has checked it."""
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.type in (int, float) and (
+                isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf
+            ):
+                return f"{each.name} should be a number of at least 0"
+            if each.type in (bool, str) and not isinstance(value, each.type):
+                return f"{each.name} should be a {each.type.__name__}"
+        return ""
