@@ -151,6 +151,7 @@ class TrainSettingsJson:
     max_trials: Annotated[Number, "maximum number of trials"]
     assurance: Annotated[Amount, "probability of every upper bound"]
     noise: Annotated[Amount, "relative deviation between two runs"]
+    slowdown: Annotated[Amount, "share by which the training may be slower than its trials"]
     trial_seconds: Annotated[Seconds, "planned for one node"]
     extra_seconds_per_3_nodes: Annotated[Amount, "added to a trial"]
     extension: Annotated[Amount, "share by which a trial may be extended"]

@@ -12,7 +12,6 @@ from tests.synthetic import QUICK_TRIALS, Listed, Machine, SyntheticCloud, drive
 
 from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
 from mlcd.engine.clock import Moments, read_moment
-from mlcd.engine.training import STOP_SECONDS
 from mlcd.engine.trials import measure_trial
 from mlcd.engine.watch import MOST_REPORTS, AttemptWatch
 from mlcd.errors import Interrupted
@@ -25,6 +24,7 @@ from mlcd.run.step import Role
 from mlcd.space import Config
 from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
+from mlcd.trial.plan import STOP_SECONDS
 from mlcd.trial.trial import FailureKind, Measurement, Trial
 from mlcd.units import ZERO, Usd
 
