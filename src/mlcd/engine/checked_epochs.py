@@ -138,7 +138,8 @@ class CheckedFunctions:
                 "the answer", f"is epoch {epoch.number} of {epoch.fleet}, not {order.number} of {order.fleet}"
             )
         number(epoch.loss, "loss", least=-MOST_LOSS, most=MOST_LOSS)
-        number(epoch.seconds, "seconds", most=MOST_SECONDS)
+        if number(epoch.seconds, "seconds", most=MOST_SECONDS) == 0 and is_simulated(self.cloud):
+            raise Malformed("seconds", "should be above 0: an epoch takes time")
         _money(epoch.usd, "usd")
         for name in ("fetch", "compute", "update"):
             phase = instance_of(getattr(epoch, name), Phase, name)

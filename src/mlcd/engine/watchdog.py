@@ -127,7 +127,7 @@ def _wait(
     until: float,
     bounds: Bounds,
 ) -> _Result[T] | None:
-    """The result, after all events are passed on; None when the time is over. Raises Interrupted for an ignored stop."""
+    """The result, after its events; None when the time is over. Raises Interrupted where a stop is ignored."""
     while True:
         now = time.monotonic()
         if now >= until:

@@ -19,6 +19,7 @@ pytest.register_assert_rewrite(
     "mlcd.testing.real_clouds",
     "mlcd.testing.function_clouds",
     "mlcd.testing.hostile",
+    "mlcd.testing.hostile_drives",
 )
 
 from mlcd.testing.clouds import CloudContract  # noqa: E402 - after their assertions are registered

@@ -26,6 +26,8 @@ FAULT_AFTER = 2
 """Honest progress reports before the fault."""
 SPEED = 1_000.0
 """Samples per second."""
+UNDERSTATED_SECONDS = 0.2
+"""What an epoch takes that says that it took no time."""
 FAR_SECONDS = 1e6
 """What a cloud that overran says that it took."""
 
@@ -395,7 +397,7 @@ class HostileFunctions:
         if fault is FunctionFault.NONE:
             return None
         if fault is FunctionFault.UNDER:
-            time.sleep(1.5)
+            time.sleep(UNDERSTATED_SECONDS)
         if fault is FunctionFault.CALLS:
             self.calls = ("a call", None)
         if fault is FunctionFault.FAILED_NAN:
