@@ -126,38 +126,41 @@ class Training:
     def _watched(self, order: Order, watch: AttemptWatch) -> Attempt:
         cloud, price = self.cloud, self.step.price
         self._tell(0.0, ZERO, 0.0)
-        with cloud.lease(order) as lease:
-            for point in lease.progress():
-                if self.situation.stop.is_set():
-                    raise Interrupted("the training was ended with the run")
-                watch.take(point)
-                if cloud.simulated and point.samples >= watch.work:
-                    seconds = watch.crossing()
-                    usd = price.for_seconds(seconds)
-                    self._tell(1.0, usd, seconds)
-                    return Attempt(config=order.config, seconds=seconds, usd=usd)
-                self._tell(min(point.samples / watch.work, 1.0), price.for_seconds(point.seconds), point.seconds)
-                if not cloud.simulated:
-                    self._end_a_hang(watch)
-                ending = None if cloud.simulated else self._re_decide(watch)
-                if ending is None and self.elastic is not None and isinstance(lease, Listening):
-                    ending = self._switch(self.elastic, watch, lease)
-                if ending is not None:
-                    settled = lease.finish(point)
-                    return self._ended(settled.seconds, watch, ending, settled.reached_samples)
-            if cloud.simulated:
-                problem = "the job ended before its work was done"
-                raise LeaseFailed(FailureKind.ERROR, problem, seconds=watch.last.seconds)
-            settled = lease.finish(watch.last)
-            heard = lease.heard if isinstance(lease, Listening) else []
+        heard: list[Reading] = []
+        try:
+            with cloud.lease(order) as lease:
+                heard = lease.heard if isinstance(lease, Listening) else heard
+                for point in lease.progress():
+                    if self.situation.stop.is_set():
+                        raise Interrupted("the training was ended with the run")
+                    watch.take(point)
+                    if cloud.simulated and point.samples >= watch.work:
+                        seconds = watch.crossing()
+                        usd = price.for_seconds(seconds)
+                        self._tell(1.0, usd, seconds)
+                        return Attempt(config=order.config, seconds=seconds, usd=usd)
+                    self._tell(min(point.samples / watch.work, 1.0), price.for_seconds(point.seconds), point.seconds)
+                    if not cloud.simulated:
+                        self._end_a_hang(watch)
+                    ending = None if cloud.simulated else self._re_decide(watch)
+                    if ending is None and self.elastic is not None and isinstance(lease, Listening):
+                        ending = self._switch(self.elastic, watch, lease)
+                    if ending is not None:
+                        settled = lease.finish(point)
+                        return self._ended(settled.seconds, watch, ending, settled.reached_samples)
+                if cloud.simulated:
+                    problem = "the job ended before its work was done"
+                    raise LeaseFailed(FailureKind.ERROR, problem, seconds=watch.last.seconds)
+                settled = lease.finish(watch.last)
+        finally:
+            for text in warnings(heard):
+                self.situation.tell(Warned(text=f"the training: {text}"))
         self._check_end(watch, heard)
         self._tell(1.0, price.for_seconds(settled.seconds), settled.seconds)
         return self._ended(settled.seconds, watch, (Ending.DONE, ""), settled.reached_samples)
 
     def _check_end(self, watch: AttemptWatch, heard: list[Reading]) -> None:
-        """Pass on warnings of the job; warn if it exited successfully without doing what its file says."""
-        for text in warnings(heard):
-            self.situation.tell(Warned(text=f"the training: {text}"))
+        """Warn if the job exited successfully without doing what its file says."""
         run = self.situation.run
         target = run.problem.target
         if target is not None:

@@ -18,8 +18,10 @@ from mlcd.units import ZERO, Usd
 
 BATCH_MEANS = 8
 """Progress points are pooled into this many consecutive batches, whose means are nearly independent."""
-
-
+MOST_POINTS = 20_000
+"""Points that are kept of a trial; when there are more, every second one is dropped."""
+MOST_RATES = 2_000
+"""Rates between points from which the speed is computed: finding the warm-up takes the square of their number."""
 TRIAL_QUIET_GAPS = 5.0
 """At the end of a trial, a job that has been silent this many times longer than ever before counts as hung."""
 
@@ -184,6 +186,8 @@ class _Watch:
                 self._longest_gap = max(self._longest_gap, point.seconds - self._last_change)
             self._last_change = point.seconds
         self.points.append(point)
+        if len(self.points) > MOST_POINTS:
+            self.points[:] = [*self.points[:-1:2], point]
         if point.samples <= 0:
             self.hung = point.seconds >= self.policy.extended_seconds(self.nodes)
             return self.hung
@@ -221,6 +225,9 @@ def steady_speed(points: list[JobProgress]) -> SteadySpeed | None:
     durations, amounts = durations[keep], amounts[keep]
     if len(durations) == 0 or amounts.sum() <= 0:
         return None
+    if len(durations) > MOST_RATES:
+        starts = np.arange(0, len(durations), math.ceil(len(durations) / MOST_RATES))
+        durations, amounts = np.add.reduceat(durations, starts), np.add.reduceat(amounts, starts)
     rates = amounts / durations
     cut = _warm_up_cut(rates)
     durations, amounts = durations[cut:], amounts[cut:]

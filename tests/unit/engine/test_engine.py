@@ -81,7 +81,7 @@ def test_what_a_job_says_is_wrong_reaches_the_user(store: Store, monkeypatch: py
     kinds = [type(event) for event in events]
     assert kinds[:3] == [StepStarted, StepEnded, Warned], "once a trial, however often it was said"
     warned = [event.text for event in events if isinstance(event, Warned)]
-    assert warned == [f"{D('c5.big', 1)}: the loss at 640 samples is not a number"]
+    assert warned == [f"{where}: the loss at 640 samples is not a number" for where in (D("c5.big", 1), "the training")]
 
 
 def test_a_finished_run_is_only_shown_again(store: Store) -> None:
