@@ -21,11 +21,13 @@ from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Purpose
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.measure import measure
 from mlcd.space import Config
+from mlcd.spec.real import ProgressRule
 from mlcd.trial.trial import Failure, FailureKind
 from mlcd.units import Usd
 from mlcd.untrusted import Malformed
 
 ONE = Config.deployment("fake.1", 1)
+RATE = ProgressRule(pattern=r"(?P<rate>[0-9]+) samples/s")
 SECRET = "private"
 
 
@@ -305,3 +307,35 @@ def test_the_stop_file_is_not_written_through_what_a_job_put_there(tmp_path: Pat
         with pytest.raises(OSError):  # noqa: PT011 - which one depends on the system
             create_stop_file(tmp_path)
     assert not (tmp_path / "made").exists()
+
+
+# ---- the wall clock is set while a job runs
+
+
+@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
+def test_a_wall_clock_that_is_set_during_a_lease_credits_no_samples(
+    home: Path, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    """Rates become samples by the time between two lines: an hour forward was an hour's work for nothing."""
+    made = lease(
+        home,
+        lambda folder: (folder / "node-0" / "log.txt").write_text("100 samples/s\n"),
+        progress=RATE,
+        checkpoints=False,
+    )
+    shift = 0.0
+    monkeypatch.setattr(jobs, "wall_clock", lambda: time.time() + shift)
+    points: list[JobProgress] = []
+    with made:
+        for point in made.progress():
+            points.append(point)
+            if len(points) == 1:
+                continue
+            shift = jump
+            with (made.folder / "node-0" / "log.txt").open("a") as log:
+                log.write("100 samples/s\n")
+            if len(points) > 4:
+                break
+    assert points[-1].samples <= 100 * points[-1].seconds + 1e-6
+    assert points[-1].samples > 0
+    assert all(a.seconds <= b.seconds and a.samples <= b.samples for a, b in pairwise(points))
