@@ -49,7 +49,8 @@ class TrainAttemptJson:
     batch: Annotated[Number | None, "the global batch, if it is chosen"]
     ending: Annotated[
         Ending,
-        "stopped: at the end of the budget; restarted after: lost (mlcd died), restarted (nodes were lost), moved",
+        "stopped: at the end of the budget; overran: the cloud did not end it in its time; restarted after: lost (mlcd"
+        " died), restarted (nodes were lost), moved",
     ]
     message: Annotated[str, "why"]
     seconds: Annotated[Seconds, "until it ended"]

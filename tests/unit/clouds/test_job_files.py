@@ -22,11 +22,13 @@ from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Purpose
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.measure import measure
 from mlcd.space import Config
+from mlcd.spec.real import ProgressRule
 from mlcd.trial.trial import Failure, FailureKind
 from mlcd.units import Usd
 from mlcd.untrusted import Malformed
 
 ONE = Config.deployment("fake.1", 1)
+RATE = ProgressRule(pattern=r"(?P<rate>[0-9]+) samples/s")
 SECRET = "private"
 
 
@@ -308,6 +310,7 @@ def test_the_stop_file_is_not_written_through_what_a_job_put_there(tmp_path: Pat
     assert not (tmp_path / "made").exists()
 
 
+<<<<<<< HEAD
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 def test_an_agent_that_its_job_has_stopped_is_ended_at_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It took 10 s, which nobody had authorised. Whoever forgets to continue it waits here for minutes."""
@@ -320,3 +323,35 @@ def test_an_agent_that_its_job_has_stopped_is_ended_at_once(home: Path, monkeypa
             time.sleep(0.02)
     assert agent.poll() is not None
     assert cloud.engine.leftovers() == ()
+=======
+# ---- the wall clock is set while a job runs
+
+
+@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
+def test_a_wall_clock_that_is_set_during_a_lease_credits_no_samples(
+    home: Path, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    """Rates become samples by the time between two lines: an hour forward was an hour's work for nothing."""
+    made = lease(
+        home,
+        lambda folder: (folder / "node-0" / "log.txt").write_text("100 samples/s\n"),
+        progress=RATE,
+        checkpoints=False,
+    )
+    shift = 0.0
+    monkeypatch.setattr(jobs, "wall_clock", lambda: time.time() + shift)
+    points: list[JobProgress] = []
+    with made:
+        for point in made.progress():
+            points.append(point)
+            if len(points) == 1:
+                continue
+            shift = jump
+            with (made.folder / "node-0" / "log.txt").open("a") as log:
+                log.write("100 samples/s\n")
+            if len(points) > 4:
+                break
+    assert points[-1].samples <= 100 * points[-1].seconds + 1e-6
+    assert points[-1].samples > 0
+    assert all(a.seconds <= b.seconds and a.samples <= b.samples for a, b in pairwise(points))
+>>>>>>> clocks
