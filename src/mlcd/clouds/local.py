@@ -66,7 +66,7 @@ class Local:
         """
         if not self._swept:
             self._swept = True
-            self.leases.end_abandoned()
+            self.sweep()
         cpus = self._take_cpus(order)
         size = _cpus_of(order.instance)
         try:
@@ -78,6 +78,10 @@ class Local:
     def leftovers(self) -> tuple[Leftover, ...]:
         """The leases of this home of which a process runs."""
         return self.leases.leftovers()
+
+    def sweep(self) -> None:
+        """See mlcd.clouds.nodes.Sweeping: also removes the empty control groups of ended leases."""
+        self.leases.end_abandoned()
 
     def unproved(self) -> tuple[Unproved, ...]:
         """See mlcd.clouds.nodes.ListsUnproved."""

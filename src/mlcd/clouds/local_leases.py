@@ -72,15 +72,13 @@ class LocalLeases:
 
         Never raises for a lease that cannot be ended: `mlcd down` reports it.
         """
-        tagged = processes.all_tagged()
         for record in self._own_records():
             if not record.is_here:
                 if _is_of_an_earlier_boot(record):
                     self._forget(record)
             elif not record.is_owned:
                 with suppress(ProviderError):
-                    if proved(record, tagged.get(record.lease_id, ())):
-                        end_processes(record)
+                    end_processes(record)
                     self._forget(record)
 
     def unproved(self) -> tuple[Unproved, ...]:

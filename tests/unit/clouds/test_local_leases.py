@@ -357,6 +357,17 @@ def test_a_group_finds_what_left_its_session_and_its_environment(
     assert held.leases.records.get("mlcd-run-1") is None
 
 
+def test_nothing_of_a_killed_lease_stays_when_its_processes_ended_themselves(
+    home: Path, groups: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = hold(home)
+    start(held, "true").wait()
+    abandon(held)
+    assert down(capsys, 0)["found"] == []
+    assert not [folder for folder in map(Path, held.record.groups) if folder.exists()]
+    assert held.leases.records.get("mlcd-run-1") is None
+
+
 def test_a_group_ends_what_is_paused_and_what_made_groups_of_its_own(home: Path, mark: str, groups: None) -> None:
     held = hold(home)
     assert held.group is not None
