@@ -38,6 +38,14 @@ class Local:
         self._lock = threading.Lock()
         self._swept = False
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know: records of leases that were skipped."""
+        return tuple(
+            f"{problem.source}: {problem.problem}; it was skipped, and `mlcd down` lists it"
+            for problem in self.leases.records.all()[1].values()
+        )
+
     def offer(self) -> tuple[Instance, ...]:
         """Types with 1, 2, 4, ... CPUs a node, and with all of them."""
         count = len(self.cpus)
