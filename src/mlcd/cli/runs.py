@@ -37,7 +37,7 @@ def runs(output: str) -> None:
             }
         )
     elif not found:
-        click.echo(f"There are no runs in {home()} yet. Start with: mlcd demo")
+        print_text(f"There are no runs in {home()} yet. Start with: mlcd demo")
     else:
         rows = [["run", "kind", "started", "cloud", "strategy", "status", "trials", "spent"]]
         rows += [

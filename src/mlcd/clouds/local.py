@@ -9,12 +9,13 @@ from pathlib import Path
 
 from mlcd.catalog import Instance
 from mlcd.clouds import processes
+from mlcd.clouds.exits import exit_file, read_exit
 from mlcd.clouds.local_leases import LocalLeases
-from mlcd.clouds.nodes import Leftover, NodeOrder, Nodes, NodesState, Unproved, agent_command
+from mlcd.clouds.nodes import Leftover, NodeOrder, Nodes, NodesState, Unproved, agent_command, create_stop_file
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.trial.trial import FailureKind
 from mlcd.units import Usd
-from mlcd.untrusted import Fields, Malformed, read_json
+from mlcd.untrusted import Malformed
 
 USD_PER_CPU_HOUR = 0.0425
 """Nominal, so that time can be traded against money: a c5 vCPU's on-demand price (the catalog's c5.xlarge)."""
@@ -152,7 +153,7 @@ class LocalNodes:
         """See mlcd.clouds.nodes.Nodes."""
         gone = [rank for rank, agent in enumerate(self.agents) if agent.poll() is not None]
         for rank in gone:
-            if not (self.order.folder / f"node-{rank}" / "exit.json").exists():
+            if not os.path.lexists(exit_file(self.order.folder, rank)):  # what is there is read by the lease
                 problem = f"the agent of node {rank} was ended from outside"
                 raise LeaseFailed(FailureKind.LOST, problem, seconds=0.0)
         if len(gone) == len(self.agents):
@@ -162,7 +163,7 @@ class LocalNodes:
 
     def ask_to_stop(self) -> None:
         """See mlcd.clouds.nodes.Nodes."""
-        (self.order.folder / "stop").touch()
+        create_stop_file(self.order.folder)
 
     def used_seconds(self) -> float | None:
         """See mlcd.clouds.nodes.Nodes: of the lease's control group, else of what ended nodes and processes report."""
@@ -172,9 +173,10 @@ class LocalNodes:
         total, reported = 0.0, 0
         for rank in range(self.order.count):
             with suppress(OSError, Malformed):
-                file = self.order.folder / f"node-{rank}" / "exit.json"
-                total += Fields(read_json(file), str(file)).number("cpu_seconds", least=0.0)
-                reported += 1
+                end = read_exit(self.order.folder, rank)
+                if end is not None and end.cpu_seconds is not None:
+                    total += end.cpu_seconds
+                    reported += 1
         if reported == self.order.count:
             return total
         alive = self.held.pids()

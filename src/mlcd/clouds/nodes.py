@@ -19,6 +19,7 @@ Everything in that folder may have been written by the job. What mlcd itself rel
 another process's lease alone, is in its own records ($MLCD_HOME/leases, clouds/lease_records.py).
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -187,6 +188,12 @@ class NodeEngine(Protocol):
     def end(self, leftover: Leftover) -> None:
         """End it; nothing of it exists when this returns."""
         ...
+
+
+def create_stop_file(folder: Path) -> None:
+    """Create the file `stop` in a lease's folder. Raises OSError, also where the job has put a link or a FIFO there."""
+    flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    os.close(os.open(folder / "stop", flags, 0o600))
 
 
 def agent_command(folder: Path, rank: int | None = None, addresses: Sequence[str] = (), *, lifeline: str) -> list[str]:

@@ -1,8 +1,10 @@
 """Checks of the Python arguments besides the job itself; each raises BadInput naming the argument."""
 
 import os
+from pathlib import Path
 
 from mlcd.errors import SpecError
+from mlcd.untrusted import Malformed, expanded
 
 
 def check_flag(name: str, value: bool) -> bool:
@@ -25,3 +27,12 @@ def check_path(name: str, value: str | os.PathLike[str]) -> str:
     if not isinstance(path, str):
         raise SpecError("must be a path", field=name, value=value, allowed="text, or a pathlib.Path")
     return path
+
+
+def check_folder(name: str, value: str | os.PathLike[str]) -> Path:
+    """A path with `~` replaced."""
+    text = check_path(name, value)
+    try:
+        return expanded(text)
+    except Malformed as error:
+        raise SpecError(error.problem, field=name, value=text[:200]) from error

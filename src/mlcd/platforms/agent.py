@@ -23,10 +23,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from stat import S_ISREG
 from typing import Protocol
 
 from mlcd.platforms.placement import Placement, Process
 from mlcd.platforms.registry import platform
+from mlcd.untrusted import delete_tree, last_lines
 
 HEARTBEAT_SECONDS = 60.0
 """A heartbeat file that has not changed for so long, by this node's own clock, means that mlcd is gone."""
@@ -274,8 +276,7 @@ class Agent:
     # ---- how it ended
 
     def _kind(self, code: int) -> str:
-        tail = self.log.read_bytes()[-20_000:].decode(errors="replace") if self.log.exists() else ""
-        if OUT_OF_MEMORY.search(tail):
+        if any(OUT_OF_MEMORY.search(line) for line in last_lines(self.log)):
             return "out-of-memory"
         return "killed" if code in (-signal.SIGKILL, 128 + signal.SIGKILL) else "job-failed"
 
@@ -285,9 +286,28 @@ class Agent:
 
     def _write_exit(self, code: int, kind: str, message: str) -> None:
         data = {"code": code, "kind": kind, "message": message[: EXIT_FILE_BYTES // 8], "cpu_seconds": self.cpu_seconds}
-        with self._part.open("r+b") as file:
-            file.write(json.dumps(data).encode())
-        self._part.replace(self.own / "exit.json")
+        text = json.dumps(data).encode()
+        try:
+            self._fill_reserved(text)
+            self._part.replace(self.own / "exit.json")
+        except OSError:  # the job has deleted or replaced it, or its folder: start afresh
+            self._remove(self.own, unless_folder=True)
+            self.own.mkdir(parents=True, exist_ok=True)
+            for left in (self._part, self.own / "exit.json"):
+                self._remove(left)
+            self._part.write_bytes(text)
+            self._part.replace(self.own / "exit.json")
+
+    def _fill_reserved(self, text: bytes) -> None:
+        flags = os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        with open(os.open(self._part, flags), "wb", closefd=True) as file:  # noqa: PTH123 - of a descriptor
+            if not S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise FileExistsError(f"{self._part} is no longer a file")
+            file.write(text)
+
+    def _remove(self, path: Path, *, unless_folder: bool = False) -> None:
+        if not (unless_folder and path.is_dir() and not path.is_symlink()):
+            delete_tree(path, below=self.folder)
 
     @property
     def _part(self) -> Path:

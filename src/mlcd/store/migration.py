@@ -30,6 +30,24 @@ _CALL_COLUMNS = (
     "shard", "attempt", "memory_mb", "seconds", "usd", "fetch_seconds", "compute_seconds", "update_seconds",
     "waited_seconds", "puts", "gets", "cold", "ending", "peak_mb", "message",
 )  # fmt: skip
+CLOCK_COLUMNS = (
+    ("steps_started", "started_moment", "TEXT"),
+    ("steps_ended", "ended_seconds", "REAL"),
+    ("steps_ended", "ended_moment", "TEXT"),
+)
+"""What a home of schema 6 may lack: when steps started and ended, on all clocks."""
+
+
+def lacking_columns(db: sqlite3.Connection) -> list[tuple[str, str, str]]:
+    """The (table, column, type) of CLOCK_COLUMNS that the database does not have."""
+    there = {(table, row[1]) for table, _, _ in CLOCK_COLUMNS for row in db.execute(f"PRAGMA table_info({table})")}
+    return [column for column in CLOCK_COLUMNS if column[:2] not in there]
+
+
+def add_columns(db: sqlite3.Connection) -> None:
+    """Add them, inside the caller's transaction. Earlier steps have NULL there."""
+    for table, column, kind in lacking_columns(db):
+        db.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
 
 
 def migrate(

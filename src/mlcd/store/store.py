@@ -24,10 +24,11 @@ from mlcd.run.authorisation import Authorisation, Choice
 from mlcd.run.findings import Findings
 from mlcd.run.header import Header
 from mlcd.run.kind import Kind
+from mlcd.run.moment import Moment
 from mlcd.run.run import AnyRun, Run
 from mlcd.run.step import Outcome, Role, Step
 from mlcd.run.verdict import Verdict
-from mlcd.store.migration import SCHEMAS, migrate
+from mlcd.store.migration import SCHEMAS, add_columns, lacking_columns, migrate
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch
 from mlcd.trial.outcome import Status
@@ -108,7 +109,7 @@ class Store:
         """Record that these steps start together, all or none; call it before anything is spent on them."""
         values = [_started(run_id, step) for step in steps]
         with self._transaction() as db:
-            db.executemany("INSERT INTO steps_started VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+            db.executemany("INSERT INTO steps_started VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def end(self, run_id: str, step: Step, calls: Sequence[FunctionCall] = ()) -> None:
         """Record the outcome of a step, with the calls of an epoch; the step is never run or paid again.
@@ -125,9 +126,11 @@ class Store:
             outcome.seconds,
             outcome.usd.micros,
             codec.encode(outcome, Outcome),
+            step.ended_seconds,
+            _encoded(step.ended_moment),
         )
         with self._transaction() as db:
-            db.execute("INSERT INTO steps_ended VALUES (?, ?, ?, ?, ?, ?)", values)
+            db.execute("INSERT INTO steps_ended VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
             if calls:
                 db.executemany(_INSERT_CALL, [(run_id, step.number, *_call_values(call)) for call in calls])
 
@@ -157,8 +160,8 @@ class Store:
             name: str = run["run_id"]
             status = self._status(name)
             steps = self._db.execute(
-                "SELECT s.*, e.outcome FROM steps_started s LEFT JOIN steps_ended e USING (run_id, number)"
-                " WHERE run_id = ? ORDER BY number",
+                "SELECT s.*, e.outcome, e.ended_seconds, e.ended_moment"
+                " FROM steps_started s LEFT JOIN steps_ended e USING (run_id, number) WHERE run_id = ? ORDER BY number",
                 (name,),
             ).fetchall()
             verdict = self._one("SELECT verdict FROM verdicts WHERE run_id = ? ORDER BY id DESC LIMIT 1", name)
@@ -276,6 +279,9 @@ class Store:
                 f"{self.path} was written by a newer mlcd (schema {version}, this one knows {SCHEMA}): upgrade mlcd, or"
                 " set MLCD_HOME to another folder"
             )
+        if lacking_columns(self._db):
+            with self._transaction() as db:
+                add_columns(db)
         self._db.execute("PRAGMA foreign_keys = ON")
 
     def _version(self) -> int:
@@ -324,7 +330,13 @@ class Store:
             started_seconds=row["started_seconds"],
             started_at=row["started_at"],
             outcome=None if outcome is None else self._decoded(run_id, f"outcome of step {number}", outcome, Outcome),
+            ended_seconds=row["ended_seconds"],
+            started_moment=self._moment(run_id, f"start of step {number}", row["started_moment"]),
+            ended_moment=self._moment(run_id, f"end of step {number}", row["ended_moment"]),
         )
+
+    def _moment(self, run_id: str, what: str, text: str | None) -> Moment | None:
+        return None if text is None else self._decoded(run_id, what, text, Moment)
 
     def _summary(self, row: sqlite3.Row) -> RunSummary:
         header = self._decoded(row["run_id"], "header", row["header"], Header)
@@ -420,7 +432,12 @@ def _started(run_id: str, step: Step) -> tuple[object, ...]:
         permission.seconds,
         step.started_seconds,
         step.started_at,
+        _encoded(step.started_moment),
     )
+
+
+def _encoded(moment: Moment | None) -> str | None:
+    return None if moment is None else codec.encode(moment)
 
 
 def _short_kind(outcome: Outcome) -> str:

@@ -182,9 +182,10 @@ def test_whole_nodes_are_requested(order: NodeOrder) -> None:
 
 
 def test_the_script_quotes_the_folder(order: NodeOrder) -> None:
-    script = batch_script(order)
+    script = batch_script(order, agent=order.folder / "agent-1")
     assert "'\"'\"'s 100%' --lifeline=file" in script
     assert f"{sys.executable} -m mlcd.platforms.agent" in script
+    assert "'\"'\"'s 100%/agent-1'${PYTHONPATH:+:$PYTHONPATH}" in script
 
 
 def test_the_job_does_not_see_mlcds_own_allocation(

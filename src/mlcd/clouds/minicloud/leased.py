@@ -10,13 +10,15 @@ from pathlib import Path
 
 from mlcd.catalog import Instance
 from mlcd.clouds.control_groups import END_SECONDS, joining, kill_all
+from mlcd.clouds.exits import exit_file
 from mlcd.clouds.minicloud.cgroup import Group, end_groups
 from mlcd.clouds.minicloud.network import find_command, namespace_path, network_is_gone, processes_in, remove_network
 from mlcd.clouds.minicloud.record import LeaseRecord, forget
-from mlcd.clouds.nodes import NodesState, agent_command
+from mlcd.clouds.nodes import NodesState, agent_command, create_stop_file
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.errors import ProviderError
 from mlcd.trial.trial import FailureKind
+from mlcd.untrusted import last_line
 
 
 class MiniNodes:
@@ -64,7 +66,7 @@ class MiniNodes:
                         FailureKind.OUT_OF_MEMORY,
                         f"node {rank} ran out of its {self._instance.memory_gib:g} GiB of memory",
                     )
-            ended = [(self._folder / f"node-{rank}" / "exit.json").exists() for rank in range(self.record.count)]
+            ended = [os.path.lexists(exit_file(self._folder, rank)) for rank in range(self.record.count)]
             if all(ended):
                 return NodesState.ENDED
             for rank, has_ended in enumerate(ended):
@@ -74,7 +76,7 @@ class MiniNodes:
 
     def ask_to_stop(self) -> None:
         """As in Nodes."""
-        (self._folder / "stop").touch()
+        create_stop_file(self._folder)
 
     def used_seconds(self) -> float | None:
         """As in Nodes; still known after the release."""
@@ -117,9 +119,9 @@ class MiniNodes:
         """Raises LeaseFailed when a running node has lost its network or its agent."""
         if network_is_gone(self.record.lease_id, rank):
             raise self._failed(FailureKind.LOST, f"node {rank}'s network is gone")
-        if self._agents[rank].poll() is not None and not (self._folder / f"node-{rank}" / "exit.json").exists():
-            output = (self._folder / f"node-{rank}" / "agent.txt").read_text(errors="replace").strip().splitlines()
-            last = f": {output[-1]}" if output else ""
+        if self._agents[rank].poll() is not None and not os.path.lexists(exit_file(self._folder, rank)):
+            output = last_line(self._folder / f"node-{rank}" / "agent.txt")
+            last = f": {output}" if output else ""
             code = self._agents[rank].returncode
             raise self._failed(FailureKind.LOST, f"the agent of node {rank} ended (exit code {code}){last}")
 

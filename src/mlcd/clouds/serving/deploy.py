@@ -10,10 +10,11 @@ import time
 from dataclasses import dataclass
 
 from mlcd.clouds.nodes import PREFIX
-from mlcd.clouds.serving.local import LocalServing, cores_of, last_line
+from mlcd.clouds.serving.local import LocalServing, cores_of
 from mlcd.clouds.workspace import Workspace
 from mlcd.errors import BadInput, ProviderError
 from mlcd.space import Config
+from mlcd.untrusted import last_line
 
 READY_SECONDS = 120.0
 
@@ -59,9 +60,8 @@ def deploy(cloud: LocalServing, config: Config, *, run_id: str, host: str, port:
             os.sched_setaffinity(server.pid, cloud.cpus[: cores_of(config, len(cloud.cpus))])
         while b"\n" not in (text := ready_file.read_bytes()):
             if server.poll() is not None:
-                raise BadInput(
-                    last_line(folder / "log.txt").removeprefix("mlcd.server: ") or "the server did not start"
-                )
+                said = last_line(folder / "log.txt", most_characters=2000).removeprefix("mlcd.server: ")
+                raise BadInput(said or "the server did not start")
             if time.monotonic() > until:
                 raise ProviderError(f"the server was not ready after {READY_SECONDS:.0f} s; see {folder / 'log.txt'}")
             time.sleep(0.1)

@@ -22,6 +22,7 @@ from mlcd.clouds.workspace import Workspace
 from mlcd.server.options import Precision, ServerOptions
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
+from mlcd.untrusted import last_line
 
 POLL_SECONDS = 0.1
 _OUT_OF_MEMORY = ("out of memory", "memoryerror", "bad_alloc", "failed to allocate memory", "cannot allocate memory")
@@ -159,7 +160,7 @@ class LocalServer:
         code = self._keeper.poll()
         if code is None:
             return
-        last = last_line(self.folder / "log.txt")
+        last = last_line(self.folder / "log.txt", most_characters=2000)
         text = last.removeprefix("mlcd.server: ") or f"ended with code {code}"
         exhausted = code in (137, -9) or any(words in text.lower() for words in _OUT_OF_MEMORY)
         kind = FailureKind.OUT_OF_MEMORY if exhausted else FailureKind.ERROR
@@ -203,15 +204,6 @@ class LocalServer:
                         client_cpus=self._client_cpus,
                         shares_cpus=self._shares,
                     )
-
-
-def last_line(file: Path) -> str:
-    """The last line of a log that is not empty; "" where there is none."""
-    try:
-        lines = file.read_text(errors="replace").splitlines()
-    except OSError:
-        return ""
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 def _resident_gib(pid: int) -> float:

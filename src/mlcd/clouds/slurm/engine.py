@@ -11,6 +11,7 @@ from mlcd.catalog import Instance, load_catalog
 from mlcd.clouds.lease_records import LeaseRecord, LeaseRecords, home_of
 from mlcd.clouds.nodes import PREFIX, Leftover, NodeOrder
 from mlcd.clouds.provider import LeaseFailed
+from mlcd.clouds.shipping import ship
 from mlcd.clouds.slurm import job
 from mlcd.clouds.slurm.commands import SlurmRefused, SlurmUnreachable, ask
 from mlcd.clouds.slurm.nodes import SlurmNodes
@@ -101,7 +102,8 @@ class Slurm:
         if order.count > partition.most_nodes:
             what = f"partition {order.instance} allows a job at most {partition.most_nodes} nodes (got {order.count})"
             raise LeaseFailed(FailureKind.CAPACITY, what, seconds=0.0, billed=False)
-        (order.folder / SCRIPT).write_text(batch_script(order), encoding="utf-8")
+        script = batch_script(order, agent=ship(order.folder))
+        (order.folder / SCRIPT).write_text(script, encoding="utf-8")
         (order.folder / "heartbeat").touch()
         _record_owner(order)
         try:
