@@ -344,6 +344,21 @@ def test_the_name_alone_is_no_proof(home: Path, mark: str, no_groups: None, caps
     early.wait()
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="starts a process of another user, which needs root")
+def test_another_users_process_with_the_name_is_listed_only(
+    home: Path, no_groups: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = hold(home)
+    with subprocess.Popen(["sleep", "600"], env={processes.TAG: "mlcd-run-1"}, user=65534) as other:
+        abandon(held)
+        until(lambda: processes.user_of(other.pid) == 65534 and processes.tagged("mlcd-run-1"))
+        (row,) = down(capsys, 1)["unproved"]
+        assert other.poll() is None
+        assert row["pid"] == other.pid
+        assert "another user started it" in row["reason"]
+        other.kill()
+
+
 def test_a_record_of_another_machine_or_boot_names_no_process(
     home: Path, stranger: "subprocess.Popen[bytes]", no_groups: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
