@@ -43,6 +43,14 @@ class Local:
         self._lock = threading.Lock()
         self._swept = False
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know: records of leases that were skipped."""
+        return tuple(
+            f"{problem.source}: {problem.problem}; it was skipped, and `mlcd down` lists it"
+            for problem in self.leases.records.all()[1].values()
+        )
+
     def offer(self) -> tuple[Instance, ...]:
         """Types with 1, 2, 4, ... CPUs a node, and with all of them."""
         count = len(self.cpus)
@@ -71,7 +79,7 @@ class Local:
         """
         if not self._swept:
             self._swept = True
-            self.leases.end_abandoned()
+            self.sweep()
         cpus = self._take_cpus(order)
         size = _cpus_of(order.instance)
         try:
@@ -83,6 +91,10 @@ class Local:
     def leftovers(self) -> tuple[Leftover, ...]:
         """The leases of this home of which a process runs."""
         return self.leases.leftovers()
+
+    def sweep(self) -> None:
+        """See mlcd.clouds.nodes.Sweeping: also removes the empty control groups of ended leases."""
+        self.leases.end_abandoned()
 
     def unproved(self) -> tuple[Unproved, ...]:
         """See mlcd.clouds.nodes.ListsUnproved."""

@@ -128,6 +128,15 @@ class Leftover:
     owned: bool = False
 
 
+@runtime_checkable
+class Sweeping(Protocol):
+    """An engine that keeps something of a killed mlcd's leases even when none of their processes runs."""
+
+    def sweep(self) -> None:
+        """End and forget all leases that no running mlcd holds; never raises for one that cannot be ended."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unproved:
     """Something that may belong to a lease and is not proved to: `mlcd down` lists it and leaves it alone.
