@@ -6,6 +6,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlcd.home import private_folder
+
 CHECKPOINT_PREFIX = "step-"
 """A checkpoint is a folder `step-SAMPLES` that holds mlcd.json, {"samples": N}; it gets this name once complete."""
 
@@ -58,7 +60,7 @@ class Workspace:
                 return
             part = self.checkpoint / f"part-{found[1].name}"
             try:
-                self.checkpoint.mkdir(parents=True, exist_ok=True)
+                private_folder(self.checkpoint)
                 shutil.rmtree(part, ignore_errors=True)
                 shutil.copytree(found[1], part)
                 # A job deletes its last checkpoint once a further one is complete: then this copy may be incomplete.
@@ -84,7 +86,7 @@ class Workspace:
 
     def copy_checkpoint(self, folder: Path) -> float:
         """Copy the run's checkpoint into a lease's folder; returns its samples, 0 where there is none."""
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         mine = furthest(self.checkpoint)
         if mine is None:
             return 0.0
@@ -106,7 +108,7 @@ def copy_or_move(source: Path, target: Path) -> None:
 
     Raises OSError where both fail.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(target.parent)
     try:
         if source.is_dir():
             shutil.copytree(source, target, dirs_exist_ok=True)
@@ -129,6 +131,6 @@ def _try_move(source: Path, target: Path) -> bool:
 def copy_workdir(source: Path | None, target: Path) -> None:
     """Copy the user's folder for one lease, without NOT_COPIED. Raises OSError."""
     if source is None:
-        target.mkdir(parents=True, exist_ok=True)
+        private_folder(target)
         return
     shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED), dirs_exist_ok=True)
