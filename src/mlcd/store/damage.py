@@ -9,6 +9,7 @@ from pathlib import Path
 from mlcd.errors import StoreError
 from mlcd.home import home
 from mlcd.store.backups import newest_backup
+from mlcd.untrusted import printable
 
 _FULL_BYTES = 256 * 1024
 """With less free space, SQLite may fail in other ways than with "disk is full": its log's index needs room."""
@@ -75,7 +76,7 @@ def explained(error: sqlite3.Error, path: Path | None) -> StoreError:
         return StoreError(f"{where}: the disk cannot be read or written ({error}): see the system's log")
     if code == sqlite3.SQLITE_CONSTRAINT:
         return StoreError(f"{where}: {error}")
-    return damaged(path, str(error))
+    return damaged(path, printable(str(error).partition(" with text ")[0]))  # what it read may be anything
 
 
 def explained_os(error: OSError, path: Path | None) -> StoreError:

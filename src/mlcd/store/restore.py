@@ -58,7 +58,8 @@ def restore(folder: Path) -> Restored:
     try:
         with _no_live_run(folder):
             if (folder / RESTORED).exists():  # complete, but not put in place
-                return Restored(damaged=_put_in_place(path), missing=_missing(folder, _names_in(path)))
+                missing = _missing(folder, _names_in(folder / RESTORED))
+                return Restored(damaged=_put_in_place(path), missing=missing)
             if _is_intact(folder):
                 raise BadInput(f"{path} is not damaged: nothing to restore")
             return _restored(folder, path)
@@ -253,7 +254,7 @@ def _no_live_run(folder: Path) -> Iterator[None]:
 
 
 def _names_in(path: Path) -> set[str]:
-    with suppress(sqlite3.Error), closing(connect(path.with_name(RESTORED))) as db:
+    with suppress(sqlite3.Error), closing(connect(path)) as db:
         return set(_names(db))
     return set()
 

@@ -33,7 +33,7 @@ from mlcd.store.backups import back_up
 from mlcd.store.damage import DamagedStore, NotWritable, damaged, damaged_run, explained, explained_os
 from mlcd.store.migration import FIRST_SCHEMA, migrate, schema_in
 from mlcd.store.opening import BUSY_SECONDS, FILE, connect, free_pages, new_copy_folder, open_copy, open_in
-from mlcd.store.rows import DamagedRow, checked, insert, insert_numbered, select
+from mlcd.store.rows import DamagedRow, insert, insert_numbered, select
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch
 from mlcd.trial.outcome import Status
@@ -375,10 +375,10 @@ class Store:
         return str(path) if path is not None and path.is_dir() else ""
 
     def _run_row(self, run_id: str) -> dict[str, object]:
-        row = self._db.execute("SELECT * FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+        with self._explained(run_id):
+            row = self._last("SELECT * FROM runs WHERE run_id = ?", run_id)
         if row is not None:
-            with self._explained(run_id):
-                return checked(dict(row))
+            return row
         names = self._names()
         if run_id in names:
             raise damaged_run(self.path, run_id, "the index does not have it")

@@ -380,7 +380,7 @@ def test_the_schema_before_the_first_release_is_left_alone(tmp_path: Path) -> No
 
 def test_a_file_that_is_not_a_database_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"this is no database, it is a letter to my mother " * 40)
-    with pytest.raises(StoreError, match="is damaged: it is not a database; `MLCD_HOME=.* mlcd runs --restore`"):
+    with pytest.raises(StoreError, match=r"is damaged: it is not a database; `MLCD_HOME=.* mlcd runs --restore`"):
         Store(tmp_path)
 
 
