@@ -184,13 +184,14 @@ def resume(
     _check_watching(progress, observer)
     check_methods(strategy, ("decide",) if hasattr(strategy, "decide") else ("suggest",), argument="strategy")
     check_methods(on, ("prepare",), argument="on")
+    check_envs(envs)
     with Store(_home(home)) as store:
         run = store.load(run_id)
         if run.status.is_final:
             return result_of(run)
         kind = kind_of(run.kind)
         objects = {name: value for name, value in (("strategy", strategy), ("cloud", on)) if value is not None}
-        stored = store.spec(run.run_id, envs=check_envs(envs))
+        stored = store.spec(run.run_id, envs=envs)
         prepared = kind.prepare_again(run, stored, store.folder, **objects)
         with _observer(prepared, progress, observer) as watching:
             return result_of(continue_run(run, prepared, store=store, observer=watching))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.unit.store.test_store import header, measured, nodes_problem, step
 
 from mlcd.errors import BadInput, RunBusy, StoreError
 from mlcd.problem import Problem
@@ -19,7 +20,6 @@ from mlcd.store.backups import backups
 from mlcd.store.restore import restore
 from mlcd.store.store import FILE, Store
 from mlcd.trial.outcome import Status
-from tests.unit.store.test_store import add, header, measured, nodes_problem, step
 
 LOG = f"{FILE}-wal"
 
@@ -51,6 +51,12 @@ def sql(home: Path, *statements: str) -> None:
     with closing(sqlite3.connect(home / FILE, isolation_level=None)) as db:
         for statement in statements:
             db.execute(statement)
+
+
+def load_all(home: Path) -> None:
+    with Store(home) as store:
+        for name in ("first", "second", "third"):
+            store.load(name)
 
 
 def overwrite(path: Path, at: int, data: bytes) -> None:
@@ -145,9 +151,7 @@ def test_a_damaged_file_is_named_left_alone_and_restored(
     damage(path)
     before = path.read_bytes() if path.is_file() and path.stat().st_size else None
     with pytest.raises(StoreError, match=rf"{FILE}.* damaged: .*{what}.*`MLCD_HOME=.* mlcd runs --restore`"):
-        with Store(home) as store:
-            store.load("first")
-            store.load("third")
+        load_all(home)
     assert before is None or path.read_bytes() == before
     done = restore(home)
     assert os.path.lexists(done.damaged)
