@@ -5,7 +5,7 @@ import sqlite3
 import stat
 import tempfile
 import time
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from mlcd.errors import StoreError
@@ -113,9 +113,3 @@ def _traces(folder: Path) -> str:
         for found in sorted((folder / name).glob(pattern)):
             return found.name.removesuffix(".lock")
     return ""
-
-
-def free_pages(db: sqlite3.Connection) -> int:
-    """Pages that hold nothing now; they may still hold what was there before."""
-    with closing(db.execute("PRAGMA freelist_count")) as cursor:
-        return int(cursor.fetchone()[0])

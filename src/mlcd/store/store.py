@@ -32,7 +32,7 @@ from mlcd.run.verdict import Verdict
 from mlcd.store.backups import back_up
 from mlcd.store.damage import DamagedStore, NotWritable, damaged, damaged_run, explained, explained_os
 from mlcd.store.migration import FIRST_SCHEMA, migrate, schema_in
-from mlcd.store.opening import BUSY_SECONDS, FILE, connect, free_pages, new_copy_folder, open_copy, open_in
+from mlcd.store.opening import BUSY_SECONDS, FILE, connect, new_copy_folder, open_copy, open_in
 from mlcd.store.rows import DamagedRow, insert, insert_numbered, select
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch
@@ -346,12 +346,11 @@ class Store:
             with self._transaction() as db:
                 if self._version() == version:
                     migrate(db, path, version, create_tables)
-        self._db.execute("PRAGMA foreign_keys = ON")
-        if path and free_pages(self._db):
             self._vacuum()
+        self._db.execute("PRAGMA foreign_keys = ON")
 
     def _vacuum(self) -> None:
-        """Drop free pages: after a migration they may hold what was deleted. Another time, if it fails."""
+        """Drop free pages after a migration: they may hold what was deleted."""
         with suppress(sqlite3.Error):
             self._db.execute("PRAGMA busy_timeout = 100")
             self._db.execute("VACUUM")
