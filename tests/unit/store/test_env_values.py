@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from tests.unit.store.test_migration import OldHome
+from tests.old_rows import OldHome
 from tests.unit.store.test_store import header, nodes_problem
 
 from mlcd.errors import BadInput, StoreError
