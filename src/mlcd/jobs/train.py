@@ -167,7 +167,7 @@ def _spec_to_json(spec: TrainSpec, now: datetime) -> dict[str, Any]:
 
 
 def stored_spec(data: Mapping[str, Any]) -> TrainSpec:
-    """The job of a stored run. Runs before version 0.3 have no `envs` of their own."""
+    """The job of a stored run. One that was stored without environment variables has no `envs`."""
     now = datetime.fromisoformat(data["now"])
     flags = {**data["overrides"], "envs": data.get("envs") or None}
     return parse_train(data["source"], file=data["file"], now=now, flags=flags)

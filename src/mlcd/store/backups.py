@@ -13,7 +13,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from mlcd.home import private_file, private_folder
-from mlcd.store.rows import TABLES, DamagedRow, select
+from mlcd.store.rows import TABLES, UNREADABLE, DamagedRow, select
 
 FOLDER = "backups"
 KEPT = 2
@@ -31,7 +31,7 @@ def back_up(path: Path, *, paid: bool) -> bool:
     newest = newest_backup(path.parent)
     if not paid and newest is not None and 0 <= time.time() - newest.stat().st_mtime < SIMULATED_EVERY_SECONDS:
         return False
-    with suppress(OSError, Timeout, sqlite3.Error):
+    with suppress(OSError, Timeout, *UNREADABLE):
         size = path.stat().st_size
         if size > LARGEST_BYTES or 2 * size > shutil.disk_usage(path.parent).free:
             return False
@@ -82,7 +82,7 @@ def damage_in(path: Path) -> str:
                 return str(answer)
             for table in TABLES:
                 select(db, f"SELECT * FROM {table}")  # noqa: S608 - a name
-    except (sqlite3.Error, DamagedRow, UnicodeError, OverflowError) as error:
+    except (DamagedRow, *UNREADABLE) as error:
         return str(error)
     return ""
 

@@ -61,8 +61,8 @@ def date_of(path: Path) -> str:
     return f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def explained(error: sqlite3.Error, path: Path | None) -> StoreError:
-    """What an error of SQLite means, and what to do. The caller raises it."""
+def explained(error: Exception, path: Path | None) -> StoreError:
+    """What an error of SQLite, or of reading its texts, means, and what to do. The caller raises it."""
     where = str(path or "the store in memory")
     code = getattr(error, "sqlite_errorcode", None)
     code = None if code is None else code & 0xFF
@@ -76,7 +76,8 @@ def explained(error: sqlite3.Error, path: Path | None) -> StoreError:
         return StoreError(f"{where}: the disk cannot be read or written ({error}): see the system's log")
     if code == sqlite3.SQLITE_CONSTRAINT:
         return StoreError(f"{where}: {error}")
-    return damaged(path, printable(str(error).partition(" with text ")[0]))  # what it read may be anything
+    what = "it holds bytes that are no text" if isinstance(error, UnicodeError) else str(error)
+    return damaged(path, printable(what.partition(" with text ")[0]))  # that text may be anything
 
 
 def explained_os(error: OSError, path: Path | None) -> StoreError:

@@ -22,7 +22,7 @@ from mlcd.home import close_tree, envs
 from mlcd.spec.env_values import without_env_values
 from mlcd.store.backups import copy_database, remove, sync
 from mlcd.store.from_0_1 import OldRun, Row, converted
-from mlcd.store.rows import DIGEST, TABLES, seal
+from mlcd.store.rows import DIGEST, TABLES, UNREADABLE, seal
 from mlcd.trial.outcome import Status
 
 FIRST_SCHEMA = 2
@@ -142,7 +142,7 @@ def _strip_env_values(db: sqlite3.Connection) -> dict[str, dict[str, str]]:
 
 def _strip_backup(backup: Path) -> None:
     """The same in a copy that was made before; one that is not a database stays as it is."""
-    with suppress(sqlite3.Error, OSError):
+    with suppress(OSError, *UNREADABLE):
         if backup.is_symlink() or not backup.is_file():
             return
         with closing(sqlite3.connect(backup, isolation_level=None)) as db:

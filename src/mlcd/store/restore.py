@@ -22,7 +22,7 @@ from mlcd.home.envs import FOLDER as ENVS
 from mlcd.store.backups import backups, remove, sync
 from mlcd.store.damage import date_of, explained, explained_os
 from mlcd.store.opening import FILE, RESTORED, check_files, connect
-from mlcd.store.rows import DIGEST, TABLES, DamagedRow, insert, insert_numbered, select
+from mlcd.store.rows import DIGEST, TABLES, UNREADABLE, DamagedRow, insert, insert_numbered, select
 from mlcd.store.store import Store, create_tables
 
 _NUMBERED = ("verdicts", "statuses")
@@ -63,7 +63,7 @@ def restore(folder: Path) -> Restored:
             if _is_intact(folder):
                 raise BadInput(f"{path} is not damaged: nothing to restore")
             return _restored(folder, path)
-    except sqlite3.Error as error:
+    except UNREADABLE as error:
         raise explained(error, path) from error
     except OSError as error:
         raise explained_os(error, path) from error
@@ -130,10 +130,10 @@ def _readable(path: Path) -> tuple[dict[str, Rows], set[str]]:
         pass
     readable: dict[str, Rows] = {}
     names: list[str] = []
-    with suppress(sqlite3.Error), closing(connect(path)) as db:
+    with suppress(*UNREADABLE), closing(connect(path)) as db:
         names = _names(db)
         for name in names:
-            with suppress(sqlite3.Error, DamagedRow, UnicodeError, OverflowError):
+            with suppress(DamagedRow, *UNREADABLE):
                 readable[name] = _rows(db, name)
     return readable, set(names) - set(readable)
 
@@ -143,7 +143,7 @@ def _names(db: sqlite3.Connection) -> list[str]:
     found: dict[str, None] = {}
     queries = ["SELECT run_id FROM runs NOT INDEXED", *(f"SELECT run_id FROM {table}" for table in TABLES)]  # noqa: S608
     for query in queries:
-        with suppress(sqlite3.Error):
+        with suppress(*UNREADABLE):
             for (name,) in db.execute(query):
                 if isinstance(name, str):
                     found[name] = None
@@ -156,7 +156,7 @@ def _rows(db: sqlite3.Connection, name: str) -> Rows:
     try:
         rows = {table: select(db, f"SELECT * FROM {table} WHERE run_id = ? ORDER BY rowid", name) for table in TABLES}  # noqa: S608
         _check(rows)
-    except (sqlite3.Error, DamagedRow):  # the index may be damaged, and the table not
+    except (DamagedRow, *UNREADABLE):  # the index may be damaged, and the table not
         rows = {
             table: select(db, f"SELECT * FROM {table} NOT INDEXED WHERE run_id = ? ORDER BY rowid", name)  # noqa: S608
             for table in TABLES
@@ -254,7 +254,7 @@ def _no_live_run(folder: Path) -> Iterator[None]:
 
 
 def _names_in(path: Path) -> set[str]:
-    with suppress(sqlite3.Error), closing(connect(path)) as db:
+    with suppress(*UNREADABLE), closing(connect(path)) as db:
         return set(_names(db))
     return set()
 

@@ -33,7 +33,7 @@ from mlcd.store.backups import back_up
 from mlcd.store.damage import DamagedStore, NotWritable, damaged, damaged_run, explained, explained_os
 from mlcd.store.migration import FIRST_SCHEMA, migrate, schema_in
 from mlcd.store.opening import BUSY_SECONDS, FILE, connect, new_copy_folder, open_copy, open_in
-from mlcd.store.rows import DamagedRow, insert, insert_numbered, select
+from mlcd.store.rows import UNREADABLE, DamagedRow, insert, insert_numbered, select
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch
 from mlcd.trial.outcome import Status
@@ -351,7 +351,7 @@ class Store:
 
     def _vacuum(self) -> None:
         """Drop free pages after a migration: they may hold what was deleted."""
-        with suppress(sqlite3.Error):
+        with suppress(*UNREADABLE):
             self._db.execute("PRAGMA busy_timeout = 100")
             self._db.execute("VACUUM")
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -360,7 +360,7 @@ class Store:
     def _back_up(self, run_id: str) -> None:
         """Keep a backup of the store as it is now, where it is time for one."""
         if self.path is not None:
-            with suppress(sqlite3.Error, StoreError):
+            with suppress(StoreError, *UNREADABLE):
                 header = self._decoded(run_id, "header", self._run_row(run_id)["header"], Header)
                 back_up(self.path, paid=not header.simulated)
 
@@ -508,24 +508,24 @@ class Store:
         return str(self.path or "the store in memory")
 
     @contextmanager
-    def _explained(self, run_id: str = "") -> Iterator[None]:
+    def _explained(self, run_id: str | None = None) -> Iterator[None]:
         """Turns errors of SQLite and the system, and damaged rows, into one message that says what to do.
 
-        run_id  the run whose rows are read; "" where none is known yet
+        run_id  the run whose rows are read; None where none is known yet
         """
         try:
             yield
-        except sqlite3.Error as error:
+        except UNREADABLE as error:
             found = explained(error, self.path)
-            if run_id and isinstance(found, DamagedStore):
+            if run_id is not None and isinstance(found, DamagedStore):
                 raise damaged_run(self.path, run_id, found.what) from error
             raise found from error
         except Malformed as error:
             raise StoreError(f"{error}; remove the file and give the values with --env") from error
         except OSError as error:
             raise explained_os(error, self.path) from error
-        except (DamagedRow, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-            if not run_id:
+        except (DamagedRow, ValueError, TypeError, KeyError, RecursionError) as error:
+            if run_id is None:
                 raise
             raise damaged_run(self.path, run_id, str(error)) from error
 

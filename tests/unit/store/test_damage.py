@@ -105,6 +105,12 @@ def test_the_list_shows_a_damaged_run(home: Path, statement: str, what: str) -> 
     assert (lines["second"].status, lines["first"].status) == (None, Status.DONE)
 
 
+def test_a_run_without_a_name_is_listed(home: Path) -> None:
+    sql(home, "PRAGMA foreign_keys = OFF", "UPDATE runs SET run_id = '' WHERE run_id = 'second'")
+    with Store(home) as store:
+        assert {line.run_id: bool(line.damage) for line in store.runs()} == {"first": False, "": True, "third": False}
+
+
 def _fifo(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
@@ -139,6 +145,14 @@ FILE_DAMAGE: list[tuple[Callable[[Path], object], str]] = [
     (_folder, "it should be a file and is a folder"),
     (_device, "it should be a file and is a device"),
     (_lost_link, "it should be a file and is a link that leads nowhere"),
+    (
+        lambda path: sql(
+            path.parent,
+            "PRAGMA writable_schema = ON",
+            "UPDATE sqlite_master SET sql = CAST(x'6e6ff4' AS TEXT), name = CAST(x'f4' AS TEXT) WHERE name = 'runs'",
+        ),
+        "",
+    ),
     (lambda path: path.with_name(LOG).mkdir(), f"{LOG} should be a file and is a folder"),
 ]
 
