@@ -198,7 +198,10 @@ def resume(
 
 
 def runs(*, home: Home = None) -> tuple[RunSummary, ...]:
-    """All runs, newest first: name, kind, when, where, strategy, status, trials, money. Spends nothing."""
+    """All runs, newest first: name, kind, when, where, strategy, status, trials, money. Spends nothing.
+
+    Of a run whose record is damaged only the name is known: `damage` says what is wrong, and `status` is None.
+    """
     with Store(_home(home), reading=True) as store:
         return store.runs()
 

@@ -76,7 +76,7 @@ def explained(error: Exception, path: Path | None) -> StoreError:
         return StoreError(f"{where}: the disk cannot be read or written ({error}): see the system's log")
     if code == sqlite3.SQLITE_CONSTRAINT:
         return StoreError(f"{where}: {error}")
-    what = "it holds bytes that are no text" if isinstance(error, UnicodeError) else str(error)
+    what = "it holds bytes that are no text" if isinstance(error, UnicodeDecodeError) else str(error)
     return damaged(path, printable(what.partition(" with text ")[0]))  # that text may be anything
 
 

@@ -8,8 +8,8 @@ from hashlib import blake2b
 TABLES = ("runs", "steps_started", "steps_ended", "calls", "verdicts", "findings", "statuses")
 """All tables, each after those that it refers to."""
 DIGEST = "digest"
-UNREADABLE = (sqlite3.Error, UnicodeError, OverflowError)
-"""What `sqlite3` raises for a damaged database: Python cannot decode its texts, nor SQLite's messages that quote them."""
+UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
+"""What `sqlite3` raises for a damaged database: neither its texts nor messages that quote them need be UTF-8."""
 
 
 class DamagedRow(Exception):

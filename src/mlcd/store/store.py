@@ -520,6 +520,9 @@ class Store:
             if run_id is not None and isinstance(found, DamagedStore):
                 raise damaged_run(self.path, run_id, found.what) from error
             raise found from error
+        except (OverflowError, UnicodeEncodeError) as error:
+            what = "a number is larger" if isinstance(error, OverflowError) else "a text has characters other"
+            raise StoreError(f"{self._where}: {what} than can be stored ({error})") from error
         except Malformed as error:
             raise StoreError(f"{error}; remove the file and give the values with --env") from error
         except OSError as error:

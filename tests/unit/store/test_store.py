@@ -452,6 +452,15 @@ def test_a_run_can_be_read_while_another_process_writes(tmp_path: Path) -> None:
         assert store.load("r").status is Status.DONE
 
 
+def test_what_cannot_be_stored_is_named(store: Store) -> None:
+    add(store, "r")
+    with pytest.raises(StoreError, match="a number is larger than can be stored"):
+        store.start("r", [replace(step(1), round=2**64)])
+    with pytest.raises(StoreError, match="a text has characters other than can be stored"):
+        store.start("r", [replace(step(1), reason="\ud800")])
+    assert store.load("r").steps == ()
+
+
 def test_home_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MLCD_HOME", str(tmp_path / "x"))
     assert home() == tmp_path / "x"
