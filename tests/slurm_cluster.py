@@ -21,7 +21,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlcd.clouds.minicloud.cgroup import Group, kill_all
+from mlcd.clouds.control_groups import kill_all
+from mlcd.clouds.minicloud.cgroup import Group
 from mlcd.clouds.minicloud.cloud import end_abandoned
 from mlcd.clouds.minicloud.facilities import missing
 from mlcd.clouds.minicloud.leased import end_lease, node_command

@@ -12,6 +12,7 @@ from mlcd.clouds.provider import Cloud, JobProgress, Lease, LeaseFailed, Order, 
 from mlcd.deciders.search import SearchDecider
 from mlcd.deciders.training import TrainingDecider
 from mlcd.engine import Engine
+from mlcd.engine.clock import Moments, read_moment
 from mlcd.engine.on_nodes import NodePerformer
 from mlcd.events import Observer, ignore
 from mlcd.problem import Problem, TrialPolicy
@@ -206,6 +207,7 @@ def make_engine(
     naive: Sequence[tuple[str, Config]] = (),
     chosen: Strategy | None = None,
     add: bool = True,
+    moments: Moments = read_moment,
 ) -> Engine[Problem]:
     """An engine on a new run of `store` (with add=False on one that is there already)."""
     if add:
@@ -217,6 +219,7 @@ def make_engine(
         performer=NodePerformer(cloud=cloud, guarded=who.guarded, elastic=who if isinstance(who, Elastic) else None),
         journal=store,
         observer=observer,
+        moments=moments,
     )
 
 

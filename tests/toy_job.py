@@ -96,12 +96,14 @@ class Toy:
     speeds   samples/s of the whole job, by its number of nodes
     on       the infra
     env      variables of mlcd itself, in addition to this process's
+    program  the Python code that is mlcd
     """
 
     folder: Path
     speeds: Mapping[int, float] = field(default_factory=lambda: {1: 800.0, 2: 1000.0})
     on: str = "local"
     env: Mapping[str, str] = field(default_factory=dict)
+    program: str = "from mlcd.cli.main import main; main()"
 
     def __post_init__(self) -> None:
         for name in ("code", "control"):
@@ -166,7 +168,7 @@ class Toy:
     @contextmanager
     def mlcd(self, *arguments: str | Path) -> Iterator["Started"]:
         """A running command; killed at the end of the block if it still runs."""
-        command = [sys.executable, "-c", "from mlcd.cli.main import main; main()", *map(str, arguments)]
+        command = [sys.executable, "-c", self.program, *map(str, arguments)]
         env = {**os.environ, **self.env, "MLCD_HOME": str(self.home)}
         with (self.folder / "out.txt").open("w+") as out, (self.folder / "err.txt").open("w+") as err:
             process = subprocess.Popen(

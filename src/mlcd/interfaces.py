@@ -5,7 +5,7 @@ docs/plugins.md explains how to use them. These names stay stable when the modul
 
 from mlcd.catalog import Instance
 from mlcd.clouds.functions.provider import EpochFailed, EpochOrder, FunctionCloud
-from mlcd.clouds.nodes import Leftover, NodeEngine, NodeOrder, Nodes, NodesState, agent_command
+from mlcd.clouds.nodes import Leftover, NodeEngine, NodeOrder, Nodes, NodesState, Unproved, agent_command
 from mlcd.clouds.plugin import CloudJob, CloudOffer, CloudPlugin
 from mlcd.clouds.provider import Cloud, JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
 from mlcd.errors import BadInput, ProviderError
@@ -63,6 +63,7 @@ __all__ = [
     "Strategy",
     "Suggestion",
     "TrialPolicy",
+    "Unproved",
     "Usd",
     "agent_command",
     "best_fitting",

@@ -5,7 +5,7 @@ money and in time. While nothing measured fits, nothing is reserved, and the tri
 limits hold at every instant, whatever the outcomes of the trials.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from mlcd.run.authorisation import Authorisation, Refusal
 from mlcd.space import Config
 from mlcd.trial.plan import Plan, Remaining, best_fitting
 from mlcd.trial.trial import History
-from mlcd.units import ZERO, Usd, format_seconds
+from mlcd.units import MOST_USD, ZERO, Usd, format_seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +59,12 @@ class Ledger:
 
     def remaining(self) -> Remaining:
         """What remains, for a strategy to use."""
-        problem, size = self.problem, len(self.problem.space)
-        if not self.guarded:
-            return self._bare_left()
-        allowed = np.ones(size, dtype=bool)
+        problem = self.problem
+        bookable = MOST_USD - self.spent - self.committed
+        allowed = problem.worst_trial_micros <= bookable.micros
         bare = self._bare_left()
+        if not self.guarded:
+            return replace(bare, allowed=allowed)
         reserve = self.incumbent()
         if bare.usd is not None:
             free = bare.usd - (reserve.worst_usd if reserve else ZERO)
@@ -92,6 +93,8 @@ class Ledger:
         """Authorisation for the training or verification, or a refusal. If guarded, its upper bound is the limit."""
         if not self._bare_left().fits(plan):
             return Refusal(choice=plan.config, reason="its upper bound exceeds the remaining budget or time")
+        if self.spent + self.committed + plan.worst_usd > MOST_USD:
+            return Refusal(choice=plan.config, reason=f"with it the run might spend more than {MOST_USD}")
         return Authorisation(choice=plan.config, attempt=1, usd=plan.worst_usd, seconds=plan.worst_seconds)
 
     def _bare_left(self) -> Remaining:

@@ -4,16 +4,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlcd.goal import Goal
 from mlcd.space import Config, Space
-from mlcd.units import HOUR, Usd
+from mlcd.units import HOUR, MOST_USD, Usd
 
 Floats = NDArray[np.float64]
 
+UNBOOKABLE_MICROS = MOST_USD.micros + 1
+"""Of a trial that may never start, with or without a budget."""
 LEAST_WORK_SHARE = 1e-6
 """The share of the work that still counts as remaining when trials have done all of it."""
 
@@ -221,6 +224,11 @@ class Problem:
         return self.stretch[self.space.index[config]] if self.stretch else 1.0
 
     @cached_property
+    def memo(self) -> dict[int, tuple[object, Any]]:
+        """By id of an object: the object and what was computed for it under this problem, such as a trial's plan."""
+        return {}
+
+    @cached_property
     def works(self) -> Floats:
         """(N,) `work_of` each configuration."""
         if self.batching is None:
@@ -254,8 +262,6 @@ class Problem:
 
     @cached_property
     def worst_trial_micros(self) -> NDArray[np.int64]:
-        """(N,) the exact upper bound of a trial's cost, in micro-dollars."""
-        return np.array(
-            [p.for_seconds(s).micros for p, s in zip(self.usd_per_hour, self.worst_trial_seconds, strict=True)],
-            dtype=np.int64,
-        )
+        """(N,) the exact upper bound of a trial's cost, in micro-dollars; UNBOOKABLE_MICROS for all beyond MOST_USD."""
+        exact = (p.for_seconds(s).micros for p, s in zip(self.usd_per_hour, self.worst_trial_seconds, strict=True))
+        return np.array([min(micros, UNBOOKABLE_MICROS) for micros in exact], dtype=np.int64)

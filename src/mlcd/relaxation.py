@@ -1,9 +1,10 @@
 """If nothing fits: the smallest change of a limit that would have helped."""
 
 from mlcd.ledger import Ledger
+from mlcd.problem import UNBOOKABLE_MICROS
 from mlcd.run.verdict import Relaxation
 from mlcd.trial.plan import Plan, plans
-from mlcd.units import Usd, format_seconds
+from mlcd.units import MOST_SECONDS, MOST_USD, Usd, format_seconds
 
 
 def relaxations(ledger: Ledger) -> tuple[Relaxation, ...]:
@@ -12,6 +13,13 @@ def relaxations(ledger: Ledger) -> tuple[Relaxation, ...]:
     measured = plans(ledger.problem, ledger.history)
     if not measured:
         return _for_a_first_trial(ledger)
+    if not any(plan.is_bookable for plan in measured):
+        least = min(measured, key=lambda plan: plan.worst_usd)
+        text = (
+            f"{least.config} would take {format_seconds(least.worst_seconds)} and {least.worst_usd}, beyond what mlcd"
+            f" plans ({format_seconds(MOST_SECONDS)}, {MOST_USD}): check job.samples and job.epochs"
+        )
+        return (Relaxation(text=text),)
     answers = []
     if goal.budget is not None:
         in_time = [p for p in measured if _needed_seconds(ledger, p) <= (goal.deadline_seconds or float("inf"))]
@@ -48,6 +56,9 @@ def _for_a_first_trial(ledger: Ledger) -> tuple[Relaxation, ...]:
     cheapest = int(problem.worst_trial_micros.argmin())
     config = problem.space.configs[cheapest]
     usd, seconds = Usd(int(problem.worst_trial_micros[cheapest])), float(problem.worst_trial_seconds[cheapest])
+    if usd.micros >= UNBOOKABLE_MICROS:
+        text = f"one trial of {config} alone may cost more than {MOST_USD}: check search.trial and num_nodes"
+        return (Relaxation(text=text),)
     goal = problem.goal
     short_of_money = goal.budget is not None and goal.budget < usd
     short_of_time = goal.deadline_seconds is not None and goal.deadline_seconds < seconds

@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from fractions import Fraction
@@ -10,6 +11,10 @@ from typing import Literal, Self, overload
 
 MICROS = 1_000_000
 HOUR = 3600.0
+_MOST_DIGITS = 40
+"""Digits before the point of an amount that is read: no sum of money has more."""
+_MOST_PLAIN = 10**15
+"""Numbers from here on are written with an exponent, so that every number fits a column."""
 
 _AMOUNT = r"([0-9][0-9_,]*(?:\.[0-9]+)?|\.[0-9]+)"
 _MONEY = re.compile(rf"^\s*(?:(?:USD|US\$|\$)\s*)?{_AMOUNT}\s*(?:USD|\$|dollars?)?\s*$", re.I)
@@ -51,8 +56,11 @@ class Usd:
 
     @property
     def dollars(self) -> float:
-        """The dollars as a float: for models and plots, never for accounting."""
-        return self.micros / MICROS
+        """The dollars as a float: for models and plots, never for accounting. At most the largest float."""
+        try:
+            return self.micros / MICROS
+        except OverflowError:
+            return math.copysign(sys.float_info.max, self.micros)
 
     @property
     def exact(self) -> Decimal:
@@ -60,8 +68,8 @@ class Usd:
         return Decimal(self._digits())
 
     def for_seconds(self, seconds: float) -> "Usd":
-        """The cost of `seconds` at this rate per hour, rounded up to the micro-dollar."""
-        milliseconds = math.ceil(seconds * 1000 - 1e-6)
+        """The cost of `seconds` at this rate per hour, rounded up to the micro-dollar; of at most 1e300 seconds."""
+        milliseconds = math.ceil(min(seconds, 1e300) * 1000 - 1e-6)
         return Usd(-(-self.micros * milliseconds // 3_600_000))
 
     # ---- arithmetic
@@ -170,8 +178,10 @@ class Usd:
         return f"Usd({self._digits()!r})"
 
     def __str__(self) -> str:
-        amount = abs(self.micros) / MICROS
         sign = "-" if self.micros < 0 else ""
+        if abs(self.micros) >= _MOST_PLAIN * MICROS:
+            return f"{sign}${Decimal(abs(self.micros)) / MICROS:.2e}"
+        amount = abs(self.micros) / MICROS
         if amount >= 1 or self.micros == 0:
             return f"{sign}${amount:,.2f}"
         return f"{sign}${amount:.4f}" if amount >= 0.0001 else f"{sign}${amount:.6f}"
@@ -183,9 +193,14 @@ class Usd:
 
 def _micros_up(dollars: str | int | float | Decimal) -> int:
     try:
-        return int((Decimal(str(dollars)) * MICROS).to_integral_value(rounding=ROUND_CEILING))
+        amount = Decimal(str(dollars))
+        if amount.is_finite() and amount.adjusted() >= _MOST_DIGITS:
+            raise ValueError(f"more than {_MOST_DIGITS} digits")
+        return int((amount * MICROS).to_integral_value(rounding=ROUND_CEILING))
     except (InvalidOperation, OverflowError, ValueError) as error:
-        raise ValueError(f"not an amount of money: {dollars!r}") from error
+        shown = repr(dollars)
+        shown = shown if len(shown) <= 2 * _MOST_DIGITS else f"{shown[:_MOST_DIGITS]}..."
+        raise ValueError(f"not an amount of money: {shown}") from error
 
 
 def _ratio(number: object) -> tuple[int, int] | None:
@@ -209,6 +224,10 @@ def _is_zero(other: object) -> bool:
 
 
 ZERO = Usd(0)
+MOST_USD = Usd(10**12 * MICROS)
+"""The most that a run may be authorised to spend, with or without a budget: the books hold integers of 64 bits."""
+MOST_SECONDS = 36_525 * 86_400.0
+"""The longest training that is planned, with or without a deadline: a century."""
 
 
 def parse_usd(text: str | int | float) -> Usd:
@@ -253,6 +272,8 @@ def format_seconds(seconds: float) -> str:
     """`7 h 40 min`, `12 min 5 s`, `8.2 s`: two units at most."""
     if seconds < 0:
         return "-" + format_seconds(-seconds)
+    if not seconds < _MOST_PLAIN:
+        return f"{seconds / 86400:.3g} d" if math.isfinite(seconds) else "no limit" if seconds > 0 else "unknown"
     if seconds < 10:
         return f"{seconds:.1f} s" if seconds >= 0.05 or seconds == 0 else f"{seconds * 1000:.1f} ms"
     whole = round(seconds)
@@ -266,13 +287,15 @@ def format_seconds(seconds: float) -> str:
         hours, rest = divmod(minutes, 60)
         return f"{hours} h" + (f" {rest} min" if rest else "")
     days, hours = divmod(round(seconds / 3600), 24)
-    return f"{days} d" + (f" {hours} h" if hours else "")
+    return f"{days} d" + (f" {hours} h" if hours and days < 10_000 else "")
 
 
 def speed_text(samples_per_second: float) -> str:
-    """Three significant digits without exponent: `1,230`, `45.6`, `0.0123`. The caller adds the unit."""
+    """Three significant digits: `1,230`, `45.6`, `0.0123`, very large and small ones `1e+300`. Without its unit."""
     if samples_per_second <= 0:
         return "0"
+    if not 1e-9 <= samples_per_second < _MOST_PLAIN:
+        return f"{samples_per_second:.3g}"
     digits = 2 - math.floor(math.log10(samples_per_second))
     return f"{round(samples_per_second, digits):,.{max(0, digits)}f}"
 
@@ -282,4 +305,6 @@ def percent_text(fraction: float) -> str:
     size = abs(fraction) * 100
     if 0 < size < 0.1:
         return "under 0.1%"
+    if size >= _MOST_PLAIN:
+        return f"{size:.3g}%"
     return f"{size:.1f}%" if 0 < size < 9.95 else f"{size:,.0f}%"

@@ -7,6 +7,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from tests.synthetic import QUICK_TRIALS, SyntheticCloud, make_problem, make_run, stored
+from tests.unmeasured import stop_measuring
 
 from mlcd.cli.main import run as mlcd
 from mlcd.clouds.provider import Cloud
@@ -89,6 +90,7 @@ def command(home: str, arguments: list[str]) -> None:
 
 
 def _ready(home: str) -> None:
+    stop_measuring()
     Path(home).mkdir(parents=True, exist_ok=True)
     (Path(home) / f"ready-{os.getpid()}").touch()
 

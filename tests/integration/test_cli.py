@@ -14,6 +14,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from tests.unmeasured import UNMEASURED
 
 from mlcd.cli.main import COMMANDS, run
 from mlcd.report.as_json import schema
@@ -652,7 +653,7 @@ def test_ctrl_c_outside_a_run_is_130(mlcd: Mlcd, monkeypatch: pytest.MonkeyPatch
 def test_ctrl_c_in_a_run_is_130_and_the_run_can_be_resumed(folder: Path) -> None:
     long = SMALL.replace("max_trials: 6", "max_trials: 60, strategy: exhaustive").replace("1..8", "1..40")
     (folder / "long.yaml").write_text(long.replace(", budget: 40 USD", ""))
-    env = {**os.environ, "MLCD_HOME": str(folder / "home")}
+    env = {**os.environ, **UNMEASURED, "MLCD_HOME": str(folder / "home")}
     started = subprocess.Popen(
         [*MLCD, "train", "long.yaml", "-o", "json"],
         cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -4,11 +4,12 @@ import json
 import os
 import signal
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from tests.toy_job import Toy, check_account, lines_of
+from tests.unmeasured import UNMEASURED
 
 from mlcd.clouds.local import usable_cpus
 from mlcd.run.attempt import Ending
@@ -137,6 +138,7 @@ def test_a_killed_run_leaves_nothing_running_and_can_be_resumed(toy: Toy, where:
 
 
 def test_ctrl_c_releases_and_can_be_resumed(toy: Toy) -> None:
+    toy = replace(toy, env={**toy.env, **UNMEASURED})
     with toy.mlcd("train", toy.job_file()) as run:
         toy.await_training(run)
         run.process.send_signal(signal.SIGINT)

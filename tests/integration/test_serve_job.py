@@ -19,6 +19,7 @@ from tests.tiny_onnx import write_mlp, write_odd, write_open
 
 from mlcd.cli.main import run as mlcd
 from mlcd.clouds import processes
+from mlcd.clouds.lease_records import LeaseRecords
 from mlcd.clouds.nodes import PREFIX
 from mlcd.engine.serving import PROMISE_Z
 from mlcd.store.store import Store
@@ -51,7 +52,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def left_running(home: Path) -> list[int]:
     """Running processes named after a lease under this home."""
-    leases = {path.parent.name for path in home.glob("work/*/leases/*/lease.json")}
+    leases = {path.name for path in home.glob("work/*/leases/*")}
     return [pid for lease, pids in processes.all_tagged().items() if lease in leases for pid in pids]
 
 
@@ -119,8 +120,8 @@ def test_the_server_ends_when_its_keeper_is_killed(home: Path, tmp_path: Path) -
     command = [*MLCD, "serve", job(tmp_path), "--trials", "1"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
         _wait(lambda: len(left_running(home)) >= 2)
-        (lease,) = home.glob("work/*/leases/*/lease.json")
-        keeper = json.loads(lease.read_text())["agents"][0][0]
+        ((lease,), _) = LeaseRecords(home).all()
+        keeper = lease.agents[0].pid
         os.kill(keeper, signal.SIGKILL)
         _wait(lambda: keeper not in left_running(home))
         assert run.wait(TIMEOUT_SECONDS) == 6  # the only trial failed

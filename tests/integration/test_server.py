@@ -137,8 +137,8 @@ class TestMalformed:
         [
             (b"", "not JSON"),
             (b"{", "not JSON"),
-            (b"\xff\xfe\x00", "not JSON"),
-            (b"[" * 100_000, "not JSON"),
+            (b"\xff\xfe\x00", "not UTF-8"),
+            (b"[" * 100_000, "deeper than 32 levels"),
             (b"[]", "JSON object"),
             ({}, "inputs: must be a list"),
             ({"inputs": []}, "inputs: must be a list"),

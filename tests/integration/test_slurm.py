@@ -5,13 +5,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.slurm_cluster import Cluster, NodeKind, slurm_cluster, why_not
 
+from mlcd.clouds.lease_records import LeaseRecords, home_of
 from mlcd.clouds.nodes import PREFIX, Leftover, NodeOrder, NodesState
-from mlcd.clouds.processes import tagged
+from mlcd.clouds.processes import ProcessId, tagged
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.clouds.slurm import Slurm
 from mlcd.clouds.slurm.nodes import SlurmNodes
@@ -273,14 +275,20 @@ def test_an_agent_that_cannot_start_is_a_failed_launch(
     nodes.release()
 
 
+@pytest.mark.extra  # takes HEARTBEAT_SECONDS; tests/unit/platforms/test_agent.py has it with 2
 def test_the_job_ends_itself_when_mlcd_is_gone(engine: Slurm, order: Callable[..., NodeOrder]) -> None:
     wanted = order("sleep 600", count=2)
     nodes = engine.start(wanted)
     reaches(nodes, NodesState.RUNNING)
     assert [leftover.owned for leftover in engine.leftovers()] == [True]
-    long_ago = time.time() - 3600
-    os.utime(wanted.folder / "heartbeat", (long_ago, long_ago))  # as if mlcd was killed and no longer touched it
+    records = LeaseRecords(home_of(wanted.folder))
+    record = records.get(wanted.lease_id)
+    assert record is not None
+    records.save(replace(record, owner=ProcessId(pid=2**22, started="1")))  # as if mlcd was killed
     assert [leftover.owned for leftover in engine.leftovers()] == [False]
+    # From now on nobody touches the heartbeat, and its last time is an hour ahead of the nodes' clock.
+    ahead = time.time() + 3600
+    os.utime(wanted.folder / "heartbeat", (ahead, ahead))
     until(lambda: queue() == "", "the job ends by itself")
     assert "it lost contact with mlcd" in (wanted.folder / "node-1" / "exit.json").read_text()
     assert tagged(wanted.lease_id) == []

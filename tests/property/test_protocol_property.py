@@ -98,7 +98,8 @@ def test_requests_round_trip(rows: int, width: int, binary: bool, identity: str,
     for name, array in arrays.items():
         assert np.array_equal(asked.feeds[name], array)
     y = np.arange(2 * rows, dtype=np.float32).reshape(rows, 2)
-    content, length = answer(asked, {"y": y}, OUTPUTS, "m")
+    parts, length = answer(asked, {"y": y}, OUTPUTS, "m")
+    content = b"".join(parts)
     document = json.loads(content[:length])
     assert document.get("id", "") == identity
     assert document["outputs"][0]["shape"] == [rows, 2]

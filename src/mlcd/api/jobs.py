@@ -12,7 +12,7 @@ from mlcd.api.results import Result, ServeResult, ServerlessResult, result_of
 from mlcd.clouds.plugin import CloudPlugin
 from mlcd.errors import BadInput
 from mlcd.events import Event, Observer
-from mlcd.jobs.arguments import check_envs, check_flag, check_path, check_text
+from mlcd.jobs.arguments import check_envs, check_flag, check_folder, check_text
 from mlcd.jobs.given import GoalLike, Job, ServeJob, ServerlessJob, check_seed, job_spec, serve_spec, serverless_spec
 from mlcd.jobs.prepared import Prepared, begin, continue_run
 from mlcd.kinds import kind_of
@@ -254,4 +254,4 @@ def _object(value: Any) -> Any:
 
 
 def _home(home: Home) -> Path:
-    return default_home() if home is None else Path(check_path("home", home)).expanduser()
+    return default_home() if home is None else check_folder("home", home)

@@ -1,6 +1,5 @@
 """A saved search: its problem, what was asked and what was told, as JSON. No code is stored or run."""
 
-import json
 import math
 import os
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from mlcd.run.kind import Kind
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Role, Step
 from mlcd.trial.trial import Measurement
+from mlcd.untrusted import Malformed, TooLarge, parse_json, read_named
 
 FORMAT = 1
 """Version of the file format; changes with every incompatible change."""
@@ -122,16 +122,17 @@ def read(path: str | os.PathLike[str]) -> State:
     """The inverse of `write`. Raises BadInput naming the file if it is not a saved search or is damaged."""
     file = Path(check_path("path", path))
     try:
-        size = file.stat().st_size
-        if size > MAX_FILE_BYTES:
-            raise BadInput(
-                f"{file}: too large for a saved search ({size:,} bytes); allowed: at most {MAX_FILE_BYTES:,}"
-            )
-        data = json.loads(file.read_text(encoding="utf-8"))
+        content = read_named(file, most_bytes=MAX_FILE_BYTES)
     except OSError as error:
         raise BadInput(f"{file}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{file}: is not a saved search, or is damaged: {error}") from error
+    except TooLarge as error:
+        raise BadInput(f"{file}: too large for a saved search: {error.problem}") from error
+    except Malformed as error:
+        raise BadInput(f"{file}: cannot be read: {error.problem}") from error
+    try:
+        data = parse_json(content, str(file))
+    except Malformed as error:
+        raise BadInput(f"{file}: is not a saved search, or is damaged: {error.problem}") from error
     found = data.get("format") if isinstance(data, dict) else None
     if isinstance(found, bool) or not isinstance(found, int):
         raise BadInput(f"{file}: is not a saved search: it has no format number")

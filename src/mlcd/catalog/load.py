@@ -16,9 +16,12 @@ from mlcd.catalog.sanity import implausibility
 from mlcd.catalog.sets import resolve_sets
 from mlcd.errors import CatalogError, SpecError, nearest
 from mlcd.units import Usd
+from mlcd.untrusted import Malformed, read_named
 
 SNAPSHOT = Path(__file__).parent / "snapshots" / "2026-08.csv"
 SNAPSHOT_DATE = date(2026, 8, 1)
+MOST_BYTES = 4 * 2**20
+"""A user's own catalog is at most this large: the packaged one is a hundredth of it."""
 
 REQUIRED = ("cloud", "name", "vcpus", "memory_gib", "network_gbps", "usd_per_hour")
 OPTIONAL = ("spot_usd_per_hour", "accelerator", "accelerators", "accelerator_tflops", "accelerator_memory_gib")
@@ -75,9 +78,11 @@ def _packaged() -> Catalog:
 
 def _rows(path: Path) -> Iterator[_Row]:
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_named(path, most_bytes=MOST_BYTES).decode("utf-8-sig")
     except OSError as error:
         raise CatalogError(f"{path}: the catalog cannot be read: {error.strerror or error}") from error
+    except Malformed as error:
+        raise CatalogError(f"{path}: the catalog {error.problem}") from error
     except UnicodeDecodeError as error:
         raise CatalogError(f"{path}: the catalog is not a text file in UTF-8") from error
     match path.suffix.lower():
@@ -117,6 +122,8 @@ def _yaml_rows(text: str, file: str) -> Iterator[_Row]:
         raise CatalogError(str(SpecError(f"not YAML: {error.problem}", file=file, line=line))) from error
     except yaml.YAMLError as error:
         raise CatalogError(f"{file}: not YAML: {error}") from error
+    except RecursionError:
+        raise CatalogError(f"{file}: not a catalog: its YAML is nested too deeply") from None
     if isinstance(root, yaml.MappingNode):
         root = next((value for key, value in root.value if key.value == "instances"), root)
     if not isinstance(root, yaml.SequenceNode):
@@ -129,7 +136,7 @@ def _yaml_rows(text: str, file: str) -> Iterator[_Row]:
         for key, value in node.value:
             at = key.start_mark.line + 1
             if not (isinstance(key, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode)):
-                _refuse("must be a single value", file, at, str(key.value))
+                _refuse("must be a single value", file, at, str(key.value)[:80])
             _check_field(key.value, file, at)
             cells[key.value] = "none" if value.tag.endswith(":null") else value.value.strip()
         yield _Row(line, cells)

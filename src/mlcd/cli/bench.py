@@ -7,7 +7,7 @@ import click
 from mlcd.cli.bench_scavenger import scavenger
 from mlcd.cli.bench_serve import serve
 from mlcd.cli.bench_serverless import serverless
-from mlcd.cli.output import output_option, print_json, table
+from mlcd.cli.output import FilePath, output_option, print_json, table
 from mlcd.errors import BadInput
 
 if TYPE_CHECKING:
@@ -25,9 +25,7 @@ bench.add_command(serve)
 
 
 @bench.command()
-@click.option(
-    "--tables", type=click.Path(path_type=Path), metavar="DIR", help="Folder of measured tables, one CSV per workload."
-)
+@click.option("--tables", type=FilePath(), metavar="DIR", help="Folder of measured tables, one CSV per workload.")
 @click.option("--sim", is_flag=True, help="Use the simulator's jobs instead of tables.")
 @click.option("--workloads", default="*", metavar="GLOB", help="Only matching workloads.")
 @click.option(
@@ -38,12 +36,17 @@ bench.add_command(serve)
 )
 @click.option("--goal", type=click.Choice(["fastest", "cheapest", "budget", "both"]), default="budget")
 @click.option("--hours", default="6", metavar="H,H", help="Scale the fastest training to this many hours.")
-@click.option("--seeds", type=click.IntRange(min=1), default=5, help="Runs of each workload.")
-@click.option("--first-seed", type=click.IntRange(min=0), default=0, help="First seed.")
+@click.option("--seeds", type=click.IntRange(1, 100_000), default=5, help="Runs of each workload.")
+@click.option("--first-seed", type=click.IntRange(0, 2**31), default=0, help="First seed.")
 @click.option("--noise", type=click.FloatRange(0, 0.5), default=0.03, help="Relative deviation between two trials.")
 @click.option("--noisy-run", type=click.FloatRange(0, 0.5), default=0.0, help="Relative deviation of the final run.")
-@click.option("--parallel", type=click.IntRange(min=1), default=1, help="Trials in parallel.")
-@click.option("--jobs", type=int, default=-1, help="Processes; -1: one per core. More than one needs mlcd[bench].")
+@click.option("--parallel", type=click.IntRange(1, 1000), default=1, help="Trials in parallel.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(-1, 1024),
+    default=-1,
+    help="Processes; -1: one per core. More than one needs mlcd[bench].",
+)
 @click.option(
     "--unseen", type=click.Choice(["all", "only", "no"]), default="all", help="Whether to include held-out workloads."
 )
@@ -104,9 +107,9 @@ def train(  # noqa: PLR0917 - click passes options by name
 
 
 @bench.command()
-@click.option("--candidates", type=click.IntRange(min=62), default=3100, help="Configurations to choose from.")
-@click.option("--observations", type=click.IntRange(min=2), default=30, help="Trials so far.")
-@click.option("--repeats", type=click.IntRange(min=3), default=15, help="Timings; the median is reported.")
+@click.option("--candidates", type=click.IntRange(62, 200_000), default=3100, help="Configurations to choose from.")
+@click.option("--observations", type=click.IntRange(2, 1000), default=30, help="Trials so far.")
+@click.option("--repeats", type=click.IntRange(3, 10_000), default=15, help="Timings; the median is reported.")
 @output_option
 def suggest(candidates: int, observations: int, repeats: int, output: str) -> None:
     """Measure the time of one suggestion, including the refit of hyperparameters."""

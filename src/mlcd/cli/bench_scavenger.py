@@ -3,7 +3,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlcd.cli.output import output_option, print_json, table
+from mlcd.cli.output import FilePath, output_option, print_json, table
 
 if TYPE_CHECKING:
     from mlcd.bench.scavenger.score import ScavengerRow, ScavengerSummary
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.option(
     "--tables",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     metavar="DIR",
     required=True,
     help="Measured trainings: one folder per model with steps.csv and convergence.csv.",
@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 @click.option(
     "--modes", default="full,partial,universal,goodput", metavar="A,B", help="Modes of scavenger-MODE to compare."
 )
-@click.option("--jobs", type=int, default=-1, help="Processes; -1: one per core. More than one needs mlcd[bench].")
+@click.option(
+    "--jobs",
+    type=click.IntRange(-1, 1024),
+    default=-1,
+    help="Processes; -1: one per core. More than one needs mlcd[bench].",
+)
 @output_option
 def scavenger(tables: Path, models: str, modes: str, jobs: int, output: str) -> None:
     """Compare the modes of `mlcd train` with an open batch on measured trainings.

@@ -3,7 +3,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlcd.cli.output import output_option, print_json, table
+from mlcd.cli.output import FilePath, output_option, print_json, table
 from mlcd.errors import BadInput
 
 if TYPE_CHECKING:
@@ -11,9 +11,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option(
-    "--tables", type=click.Path(path_type=Path), metavar="DIR", help="Folder of latency tables, one CSV per model."
-)
+@click.option("--tables", type=FilePath(), metavar="DIR", help="Folder of latency tables, one CSV per model.")
 @click.option("--sim", is_flag=True, help="Use the simulated space of Falcon's paper: 1,440 configurations.")
 @click.option(
     "--strategies",
@@ -25,8 +23,8 @@ if TYPE_CHECKING:
     "--trials", default="1,3,6,15,30", metavar="N,N", help="Evaluate the choice after these numbers of trials."
 )
 @click.option("--slo", default="10,30,100", metavar="MS,MS", help="Latency limits in milliseconds.")
-@click.option("--seeds", type=click.IntRange(min=1), default=5, help="Searches for each model and limit.")
-@click.option("--first-seed", type=click.IntRange(min=0), default=0, help="First seed.")
+@click.option("--seeds", type=click.IntRange(1, 100_000), default=5, help="Searches for each model and limit.")
+@click.option("--first-seed", type=click.IntRange(0, 2**31), default=0, help="First seed.")
 @click.option("--targets", default="*", metavar="GLOB", help="Only matching models.")
 @click.option(
     "--leave",
@@ -35,7 +33,12 @@ if TYPE_CHECKING:
     help="What is held out for a target: itself or its family.",
 )
 @click.option("--noise", type=click.FloatRange(0, 0.5), default=0.01, help="Relative deviation of a trial's latency.")
-@click.option("--jobs", type=int, default=-1, help="Processes; -1: one per core. More than one needs mlcd[bench].")
+@click.option(
+    "--jobs",
+    type=click.IntRange(-1, 1024),
+    default=-1,
+    help="Processes; -1: one per core. More than one needs mlcd[bench].",
+)
 @output_option
 def serve(  # noqa: PLR0917 - click passes options by name
     tables: Path | None,
@@ -103,7 +106,7 @@ def _texts(text: str) -> tuple[str, ...]:
 def _numbers(option: str, text: str, *, whole: bool = False) -> tuple[float, ...]:
     try:
         found = tuple(float(int(part)) if whole else float(part) for part in text.split(","))
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise BadInput(f"{option}: must be numbers separated by commas, such as 10,30 (got {text!r})") from error
     if not all(0 < number < 1e6 for number in found):
         raise BadInput(f"{option}: must be positive (got {text!r})")

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--budgets", default="50,100,200,300", metavar="USD,USD", help="Budgets in US dollars.")
-@click.option("--seeds", type=click.IntRange(min=1), default=20, help="Trainings of each workload and budget.")
-@click.option("--first-seed", type=click.IntRange(min=0), default=0, help="First seed.")
+@click.option("--seeds", type=click.IntRange(1, 100_000), default=20, help="Trainings of each workload and budget.")
+@click.option("--first-seed", type=click.IntRange(0, 2**31), default=0, help="First seed.")
 @click.option("--workloads", default="paper", metavar="A,B", help="paper, unseen (12 workloads), or names.")
 @click.option(
     "--schedulers",
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     metavar="A,B",
     help="Schedulers; also mpc-first, mpc-again, oracle-whole.",
 )
-@click.option("--jobs", type=int, default=-1, help="Processes; -1: one per core. More than one needs mlcd[bench].")
+@click.option(
+    "--jobs",
+    type=click.IntRange(-1, 1024),
+    default=-1,
+    help="Processes; -1: one per core. More than one needs mlcd[bench].",
+)
 @output_option
 def serverless(  # noqa: PLR0917 - click passes options by name
     budgets: str,

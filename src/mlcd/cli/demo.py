@@ -2,19 +2,19 @@ from pathlib import Path
 
 import click
 
-from mlcd.cli.output import output_option, print_run, print_text, progress, writable, write_file
+from mlcd.cli.output import FilePath, output_option, print_run, print_text, progress, seed_option, writable, write_file
 
 
 @click.command()
 @click.option(
     "--out",
     metavar="FILE.html",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     default=Path("mlcd-demo.html"),
     show_default=True,
     help="Where to write the report.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
+@seed_option
 @output_option
 @click.pass_context
 def demo(ctx: click.Context, out: Path, seed: int, output: str) -> None:
@@ -51,6 +51,6 @@ def demo(ctx: click.Context, out: Path, seed: int, output: str) -> None:
     click.echo("", err=True)
     print_run(run, output)
     write_file(out, kind_of(run.kind).html(run))
-    click.echo(f"\nThe same as a page with pictures: {out.absolute()}", err=output == "json")
+    print_text("", f"The same as a page with pictures: {out.absolute()}", err=output == "json")
     click.echo("Your own job: mlcd init, then mlcd train job.yaml", err=True)
     ctx.exit(run.status.exit_code)

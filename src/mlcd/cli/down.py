@@ -3,7 +3,9 @@ from pathlib import Path
 import click
 
 from mlcd.cli.output import output_option, print_json, table
-from mlcd.errors import BadInput, ProviderError
+from mlcd.errors import BadInput, MlcdError, ProviderError
+
+NOTHING_RUNS = "Nothing that mlcd started is running."
 
 
 @click.command()
@@ -16,9 +18,10 @@ def down(ctx: click.Context, *, dry_run: bool, on: str | None, yes: bool, output
     """End everything that mlcd started and that is still running.
 
     Searches every cloud that this machine can reach for anything with mlcd's name, whichever run started it and however
-    that run ended. mlcd asks before it ends what an active run uses.
+    that run ended. mlcd asks before it ends what an active run uses. What may belong to a run and cannot be proved to
+    is listed and left alone; the exit code is 1 then.
     """
-    from mlcd.jobs.down import end_all, leftovers
+    from mlcd.jobs.down import end_all, leftovers, unproved
     from mlcd.store.store import home
 
     found, unreachable = leftovers(Path(home()), on=on)
@@ -26,6 +29,7 @@ def down(ctx: click.Context, *, dry_run: bool, on: str | None, yes: bool, output
     if owned and not dry_run and not yes:
         _ask(len(owned))
     failed = () if dry_run else end_all(Path(home()), found)
+    listed = unproved(Path(home()), on=on)
     if output == "json":
         rows = [
             {
@@ -37,18 +41,43 @@ def down(ctx: click.Context, *, dry_run: bool, on: str | None, yes: bool, output
             }
             for leftover in found
         ]
-        print_json({"found": rows, "not_looked": dict(unreachable), "failed": [str(error) for _, error in failed]})
+        print_json(
+            {
+                "found": rows,
+                "unproved": [
+                    {
+                        "cloud": one.cloud,
+                        "lease": one.lease_id,
+                        "run": one.run_id or None,
+                        "what": one.what,
+                        "pid": one.pid,
+                        "reason": one.reason,
+                    }
+                    for one in listed
+                ],
+                "not_looked": dict(unreachable),
+                "failed": [str(error) for _, error in failed],
+            }
+        )
     else:
         if found:
             state = "found" if dry_run else "ended"
             lines = [[x.cloud, x.lease_id, x.what, "in use" if x.owned else state] for x in found]
             click.echo(table([["cloud", "lease", "what", "state"], *lines], "<<<<"))
         else:
-            click.echo("Nothing that mlcd started is running.")
+            click.echo("Nothing that is proved to be mlcd's is running." if listed else NOTHING_RUNS)
+        for one in listed:
+            if one.pid is None:
+                click.echo(f"Not proved: {one.what}: {one.reason}", err=True)
+            else:
+                click.echo(f"May belong to {one.run_id or one.lease_id}: {one.what}: it {one.reason}", err=True)
         for cloud, reason in unreachable:
             click.echo(f"Not searched: {cloud}: {reason}", err=True)
     if failed:
         raise ProviderError("; ".join(str(error) for _, error in failed))
+    if listed and not dry_run:
+        count = "1 thing" if len(listed) == 1 else f"{len(listed)} things"
+        raise MlcdError(f"{count} may belong to mlcd's runs and cannot be proved to: not ended; look, then end by hand")
     ctx.exit(0)
 
 

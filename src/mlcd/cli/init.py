@@ -3,12 +3,12 @@ from pathlib import Path
 
 import click
 
-from mlcd.cli.output import output_option, print_json, writable, write_file
+from mlcd.cli.output import FilePath, output_option, print_json, print_text, writable, write_file
 from mlcd.errors import BadInput
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path), default=Path("job.yaml"))
+@click.argument("file", type=FilePath(), default=Path("job.yaml"))
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @output_option
 def init(file: Path, force: bool, output: str) -> None:
@@ -25,4 +25,4 @@ def init(file: Path, force: bool, output: str) -> None:
     if output == "json":
         print_json({"file": str(file)})
     else:
-        click.echo(f"Wrote {file}. Change it to your job, then run: mlcd train {file}")
+        print_text(f"Wrote {file}. Change it to your job, then run: mlcd train {file}")

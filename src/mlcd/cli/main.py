@@ -1,6 +1,7 @@
 """The entry point of the command line, where errors become one message and an exit code."""
 
 import errno
+import io
 import os
 import sys
 import traceback
@@ -11,6 +12,7 @@ from importlib.util import find_spec
 import click
 
 from mlcd.errors import MlcdError, nearest
+from mlcd.untrusted import on_one_line
 from mlcd.version import __version__
 
 COMMANDS = (
@@ -78,6 +80,8 @@ def cli() -> None:
 
 def run(args: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Any error is one message on standard error."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file name may be no text; standard error does it already
     try:
         code = cli.main(args=args, prog_name="mlcd", standalone_mode=False)
         sys.stdout.flush()
@@ -114,7 +118,7 @@ def main() -> None:
 
 def _refuse(message: str, code: int) -> int:
     try:
-        click.echo(f"mlcd: {message}", err=True)
+        click.echo(f"mlcd: {on_one_line(message)}", err=True)
     except BrokenPipeError:
         _silence()
     return code

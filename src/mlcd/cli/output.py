@@ -1,6 +1,7 @@
 """Output that the commands share: the -o option, results on standard output, progress on standard error."""
 
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypedDict
 import click
 
 from mlcd.errors import BadInput
+from mlcd.untrusted import Malformed, expanded
 
 if TYPE_CHECKING:
     from mlcd.jobs.prepared import Prepared
@@ -28,9 +30,38 @@ def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
+class FilePath(click.ParamType):  # type: ignore[type-arg]  # generic only in recent versions of click
+    """A path with `~` replaced; what no system accepts as a path is refused."""
+
+    name = "path"
+
+    def convert(self, value: "str | Path", param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """See click. Defaults are paths already."""
+        try:
+            return expanded(str(value))
+        except Malformed as error:
+            self.fail(f"{error.problem} (got {str(value)[:80]!r})", param, ctx)
+
+
+def seed_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--seed N` as the argument `seed`."""
+    return click.option(
+        "--seed",
+        type=click.IntRange(0, 2**63 - 1),
+        metavar="N",
+        default=0,
+        show_default=True,
+        help="Seed of every random choice.",
+    )(function)
+
+
 def print_json(value: object) -> None:
-    """One JSON value, indented, on standard output."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    """One JSON value, indented, on standard output. What a terminal would obey is escaped, as JSON allows."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    click.echo(_NOT_ASCII.sub(lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], text))
+
+
+_NOT_ASCII = re.compile(r"[^\n\x20-\x7e]")
 
 
 def print_run(run: "Run[Any]", output: str, **extra: object) -> None:
@@ -98,6 +129,8 @@ def writable(path: Path) -> Path:
     """`path`, checked to be writable. Raises BadInput otherwise, before anything is spent on its content."""
     if path.is_dir():
         raise BadInput(f"{path} is a folder, not a file")
+    if path.is_fifo() or path.is_socket():
+        raise BadInput(f"{path} is a pipe or a socket, not a file")
     if not path.absolute().parent.is_dir():
         raise BadInput(f"{path} cannot be written: there is no folder {path.absolute().parent}")
     return path

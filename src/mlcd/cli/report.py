@@ -2,7 +2,7 @@ from pathlib import Path
 
 import click
 
-from mlcd.cli.output import output_option, print_json, svg_name, writable, write_file
+from mlcd.cli.output import FilePath, output_option, print_json, print_text, svg_name, writable, write_file
 
 
 @click.command()
@@ -10,7 +10,7 @@ from mlcd.cli.output import output_option, print_json, svg_name, writable, write
 @click.option(
     "--out",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     help="Where to write; by default RUN.html or RUN-KIND.svg.",
 )
 @click.option(
@@ -39,7 +39,7 @@ def report(run: str, out: Path | None, picture: str | None, output: str) -> None
     if output == "json":
         print_json({"run_id": found.run_id, "kind": str(found.kind), "file": str(file)})
     else:
-        click.echo(f"Wrote {file}.")
+        print_text(f"Wrote {file}.")
 
 
 def _check_picture(run_id: str, picture: str, allowed: tuple[str, ...]) -> None:

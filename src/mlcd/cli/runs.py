@@ -44,7 +44,7 @@ def runs(restore: bool, output: str) -> None:
             }
         )
     elif not found:
-        click.echo(f"There are no runs in {home()} yet. Start with: mlcd demo")
+        print_text(f"There are no runs in {home()} yet. Start with: mlcd demo")
     else:
         rows = [["run", "kind", "started", "cloud", "strategy", "status", "trials", "spent"]]
         rows += [

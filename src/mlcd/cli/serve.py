@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlcd.cli.output import output_option, print_json, print_run, print_text, progress
+from mlcd.cli.output import FilePath, output_option, print_json, print_run, print_text, progress, seed_option
 from mlcd.errors import BadInput
+from mlcd.untrusted import whole_number
 
 if TYPE_CHECKING:
     from mlcd.clouds.serving.deploy import Deployed
@@ -35,12 +36,12 @@ _KINDS = ("compose", "kubernetes", "triton")
 @click.option(
     "--write",
     "writes",
-    type=(click.Choice(_KINDS), click.Path(path_type=Path)),
+    type=(click.Choice(_KINDS), FilePath()),
     multiple=True,
     metavar="KIND DIR",
     help="Write files to serve the model elsewhere: compose, kubernetes or triton.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
+@seed_option
 @click.option("--dry-run", is_flag=True, help="Show what would be tried; start nothing.")
 @output_option
 @click.pass_context
@@ -82,7 +83,7 @@ def serve(
         _print_dry_run(prepared, output)
         ctx.exit(0)
     for note in (*prepared.notes, "local runs on this machine: its prices are nominal, and nobody is charged"):
-        click.echo(f"Note: {note}", err=True)
+        print_text(f"Note: {note}", err=True)
     with Store(home()) as store, progress(prepared) as observer:
         record = begin(prepared, store=store, observer=observer)
     deployed, written = _use(record, prepared, deploy=(host, port) if deploy else None, writes=writes)
@@ -103,9 +104,10 @@ def _spec(model: str, flags: Mapping[str, str | None], sizes: tuple[str, ...]) -
 
 def _size(text: str) -> tuple[str, int]:
     axis, _, size = text.rpartition("=")
-    if not axis or not size.isdigit():
-        raise BadInput(f"--size: must have the form AXIS=N, such as sequence=128 (got {text!r})")
-    return axis, int(size)
+    number = whole_number(size)
+    if not axis or number is None:
+        raise BadInput(f"--size: must have the form AXIS=N, such as sequence=128 (got {text[:80]!r})")
+    return axis, number
 
 
 def _use(
@@ -141,11 +143,10 @@ def _print(record: "SearchRun", output: str, deployed: "Deployed | None", writte
     if output == "json":
         return
     if written:
-        click.echo("\nWritten: " + ", ".join(map(str, written)))
+        print_text("", "Written: " + ", ".join(map(str, written)))
     if deployed is not None:
         place = f"{deployed.address}/v2/models/{deployed.model}"
-        click.echo(f"\nServing at {place} (process {deployed.pid}, log {deployed.log}).")
-        click.echo("To stop it: mlcd down -y")
+        print_text("", f"Serving at {place} (process {deployed.pid}, log {deployed.log}).", "To stop it: mlcd down -y")
 
 
 def _print_dry_run(prepared: "PreparedServing", output: str) -> None:

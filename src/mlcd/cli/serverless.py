@@ -3,7 +3,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlcd.cli.output import ask_to_spend, output_option, print_run, progress, svg_name, writable, write_file
+from mlcd.cli.output import (
+    FilePath,
+    ask_to_spend,
+    output_option,
+    print_run,
+    progress,
+    seed_option,
+    svg_name,
+    writable,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from mlcd.functions import FunctionProblem
@@ -19,12 +29,10 @@ if TYPE_CHECKING:
 @click.option("--sync", metavar="MODE", help="Synchronisation: hsp, bsp or asp.")
 @click.option("--functions", metavar="N..M", help="Allowed numbers of functions, such as 1..64.")
 @click.option("--memory", metavar="MB,...", help="Allowed memory sizes, such as 512,1769.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
+@seed_option
 @click.option("--dry-run", is_flag=True, help="Show what would be trained; start nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before spending real money.")
-@click.option(
-    "--picture", metavar="FILE.svg", type=click.Path(path_type=Path), help="Draw fleets and loss to this file."
-)
+@click.option("--picture", metavar="FILE.svg", type=FilePath(), help="Draw fleets and loss to this file.")
 @output_option
 @click.pass_context
 def serverless(

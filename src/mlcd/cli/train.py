@@ -3,7 +3,18 @@ from pathlib import Path
 import click
 
 from mlcd.cli.env_option import env_option
-from mlcd.cli.output import ask_to_spend, output_option, print_run, progress, svg_name, writable, write_file
+from mlcd.cli.output import (
+    FilePath,
+    ask_to_spend,
+    output_option,
+    print_run,
+    print_text,
+    progress,
+    seed_option,
+    svg_name,
+    writable,
+    write_file,
+)
 
 
 @click.command()
@@ -16,13 +27,13 @@ from mlcd.cli.output import ask_to_spend, output_option, print_run, progress, sv
 )
 @click.option("--parallel", metavar="N", help="Trials in parallel.")
 @env_option
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
+@seed_option
 @click.option("--dry-run", is_flag=True, help="Show what would be done; spend and write nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before spending real money.")
 @click.option(
     "--picture",
     metavar="FILE.svg",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     help="Draw speed over nodes to this file, or time against cost if the batch is chosen.",
 )
 @output_option
@@ -67,7 +78,7 @@ def train(
     if not yes:
         ask_to_spend(prepared)
     for note in prepared.notes:
-        click.echo(f"Note: {note}", err=True)
+        print_text(f"Note: {note}", err=True)
     with Store(home()) as store, progress(prepared) as observer:
         run = begin(prepared, store=store, observer=observer)
     print_run(run, output)

@@ -1,9 +1,8 @@
 """A user's real job as a Cloud: it runs on an engine's nodes, and its progress is read from what it writes."""
 
 import contextlib
-import json
+import os
 import secrets
-import shutil
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -13,9 +12,10 @@ from random import SystemRandom
 from types import TracebackType
 from typing import Self
 
+from mlcd.clouds.exits import NodeExit, read_exit
 from mlcd.clouds.nodes import PREFIX, Closable, NodeEngine, NodeOrder, Nodes, NodesState, RemoteFiles
 from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
-from mlcd.clouds.reading import Reading, progress_source, wall_clock
+from mlcd.clouds.reading import Heard, Reading, ReportSource, progress_source, wall_clock
 from mlcd.clouds.workspace import Workspace, copy_or_move, copy_workdir
 from mlcd.errors import ProviderError
 from mlcd.home import private_folder, write_private
@@ -26,6 +26,7 @@ from mlcd.space import Config
 from mlcd.spec.batches import LearningRate, TargetSpec
 from mlcd.spec.real import ProgressRule
 from mlcd.trial.trial import FailureKind
+from mlcd.untrusted import Malformed, NotJson, check_way, delete_tree, last_line, printable
 
 POLL_SECONDS = 0.05
 REPORT_SECONDS = 1.0
@@ -34,6 +35,10 @@ OTHER_EXITS_SECONDS = 1.0
 """How long to wait for the other nodes' exits after one failed: the first to end is often not the cause."""
 RELEASE_SECONDS = 3.0
 """The part of the authorised time kept for giving the nodes back: a job that ignores SIGTERM takes 2 s of it."""
+POINT_SECONDS = 0.02
+"""Reports that are closer together than this are one point: mlcd.steps reports every 0.1 s, others may all the time."""
+HALF_EXIT_SECONDS = 5.0
+"""How long an exit.json may be half-written: it is renamed when it is complete, but network file systems cache."""
 SAVE_SECONDS = 120.0
 """How long a job may take to save once asked to: a hanging one would otherwise use up all the authorised time."""
 
@@ -85,6 +90,8 @@ class JobCloud:
     def __init__(self, engine: NodeEngine, job: RealJob, *, home: Path, noise: float | None = None) -> None:
         self.engine, self.job, self.home = engine, job, home
         self._noise = engine.noise if noise is None else noise
+        self._warned: dict[str, bool] = {}
+        """The warnings about what jobs left behind -> whether a lease has reported them."""
 
     @property
     def name(self) -> str:
@@ -107,7 +114,20 @@ class JobCloud:
 
     def reached_samples(self, run_id: str) -> float:
         """Samples of the run's training that are checkpointed, whatever happened to the leases that saved them."""
-        return Workspace(self.home, run_id).reached_samples() if self.job.checkpoints else 0.0
+        return self.workspace(run_id).reached_samples() if self.job.checkpoints else 0.0
+
+    def workspace(self, run_id: str) -> Workspace:
+        """The run's folders; what is malformed there is reported once, by the lease that finds it or the next one."""
+        return Workspace(self.home, run_id, self._warn)
+
+    def _warn(self, text: str) -> None:
+        self._warned.setdefault(text, False)
+
+    def new_warnings(self) -> list[str]:
+        """The warnings that nobody has asked for yet."""
+        new = [text for text, reported in self._warned.items() if not reported]
+        self._warned.update(dict.fromkeys(new, True))
+        return new
 
 
 class JobLease:
@@ -116,14 +136,17 @@ class JobLease:
     def __init__(self, cloud: JobCloud, order: Order) -> None:
         self.cloud, self.order, self.job = cloud, order, cloud.job
         run = order.run_id or "run"
-        self.space = Workspace(cloud.home, run)
+        self.space = cloud.workspace(run)
         self.lease_id = f"{PREFIX}{run[-40:].lower()}-{secrets.token_hex(3)}"
         self.folder = self.space.lease(self.lease_id)
         self.base_samples = 0.0
         self.nodes: Nodes | None = None
         self.total_samples: float | None = None
-        self.heard: list[Reading] = []
-        """The job's reports so far on gradient noise and model quality, and its warnings."""
+        self._heard = Heard()
+        self.heard: list[Reading] = self._heard
+        """The job's reports on gradient noise and model quality, and warnings."""
+        self._half_exits: dict[int, float] = {}
+        """Nodes whose exit.json is half-written -> since when."""
         self._began = self._began_at = 0.0
 
     # ---- start and end of the lease
@@ -144,9 +167,9 @@ class JobLease:
         except LeaseFailed as failed:
             forget_in_lease(self.folder)
             raise self._failed(failed.kind, failed.message, billed=failed.billed) from failed
-        except OSError as error:
+        except (OSError, Malformed) as error:
             forget_in_lease(self.folder)
-            problem = f"the lease's folder cannot be written: {error.strerror or error}"
+            problem = f"the lease's folder cannot be written: {getattr(error, 'strerror', None) or error}"
             raise self._failed(FailureKind.LAUNCH, problem, billed=False) from error
         return self
 
@@ -161,9 +184,9 @@ class JobLease:
                 self.nodes = None
         forget_in_lease(self.folder)
         # The copies were for the nodes. Outputs and checkpoint have been fetched; the logs stay.
-        shutil.rmtree(self.folder / "workdir", ignore_errors=True)
+        delete_tree(self.folder / "workdir", below=self.cloud.home)
         if self.space.has(self.folder / "checkpoint"):
-            shutil.rmtree(self.folder / "checkpoint", ignore_errors=True)
+            delete_tree(self.folder / "checkpoint", below=self.cloud.home)
 
     @property
     def elapsed_seconds(self) -> float:
@@ -173,35 +196,40 @@ class JobLease:
     # ---- watching
 
     def progress(self) -> Iterator[JobProgress]:
-        """See mlcd.clouds.provider.Lease; ends when node 0 has succeeded."""
+        """See mlcd.clouds.provider.Lease; ends when node 0 has succeeded.
+
+        Files of the job that are malformed end it: LeaseFailed names the file.
+        """
         source = progress_source(
             self.job.progress,
             self.folder,
             batch=self.job.batch_at(self.order.config),
             base_samples=self.base_samples,
             clock=wall_clock,
+            below=self.cloud.home,
         )
+        try:
+            yield from self._points(source)
+        except (Malformed, OSError) as problem:
+            raise self._failed(FailureKind.ERROR, _named(problem)) from problem
+
+    def _points(self, source: ReportSource) -> Iterator[JobProgress]:
         last = JobProgress(0.0, 0.0)
         yield last
         while True:
             ended = self._has_ended()
-            late = last.samples
-            for reading in source.new_readings():
-                self.total_samples = reading.total or self.total_samples
-                if reading.noise is not None or reading.metrics or reading.warning:
-                    self.heard.append(reading)
-                if reading.samples is None:
-                    continue
-                at = min(max(reading.seconds - self._began_at, 0.0), self.elapsed_seconds)
-                point = JobProgress(at, max(reading.samples - self.base_samples, last.samples))
+            furthest = last.samples
+            for point in self._new_points(source, last):
+                furthest = max(furthest, point.samples)
                 if point.seconds > last.seconds:
                     last = point
                     yield last
-                late = max(late, point.samples)
-            if late > last.samples:
+            if furthest > last.samples:
                 # Files of remote nodes arrive in batches, late: count the furthest reading as of now.
-                last = JobProgress(max(self.elapsed_seconds, last.seconds + POLL_SECONDS), late)
+                last = JobProgress(max(self.elapsed_seconds, last.seconds + POLL_SECONDS), furthest)
                 yield last
+            if source.behind:
+                continue
             if ended:
                 now = self.elapsed_seconds
                 if now > last.seconds:
@@ -212,23 +240,48 @@ class JobLease:
                 yield last
             time.sleep(POLL_SECONDS)
 
+    def _new_points(self, source: ReportSource, last: JobProgress) -> list[JobProgress]:
+        """What the job has reported since: samples never fall, and at most one point every POINT_SECONDS, and the last.
+
+        A job whose samples fall (it may have been started again from its checkpoint) makes no progress until then.
+        """
+        found: list[JobProgress] = []
+        samples = last.samples
+        for reading in source.new_readings():
+            self.total_samples = reading.total or self.total_samples
+            self._heard.add(reading)
+            if reading.samples is None:
+                continue
+            at = min(max(reading.seconds - self._began_at, 0.0), self.elapsed_seconds)
+            samples = max(reading.samples - self.base_samples, samples)
+            earlier = found[-2] if len(found) > 1 else last
+            if found and earlier.seconds <= at < earlier.seconds + POINT_SECONDS:
+                found.pop()
+            found.append(JobProgress(at, samples))
+        return found
+
     def finish(self, at: JobProgress) -> Settled:  # noqa: ARG002 - a real job knows its own progress
-        """Ask the job to save, wait for that within the authorised time, fetch everything, give the nodes back."""
+        """Ask the job to save, wait for that within the authorised time, fetch everything, give the nodes back.
+
+        Raises LeaseFailed where a trial left a malformed checkpoint; a training is not lost for that, it warns.
+        """
         if self.nodes is None:
             raise RuntimeError("the lease is over")
-        if self.job.checkpoints and not self._exit(0):
+        if self.job.checkpoints and not self._exit_or_broken(0):
             with contextlib.suppress(OSError):  # the disk is full: do not ask, then
                 self.nodes.ask_to_stop()
             until = min(self.order.seconds - RELEASE_SECONDS, self.elapsed_seconds + SAVE_SECONDS)
-            while not self._exit(0) and self.elapsed_seconds < until:
+            while not self._exit_or_broken(0) and self.elapsed_seconds < until:
                 with contextlib.suppress(LeaseFailed):
                     if self.nodes.state() is NodesState.ENDED:
                         break
                 time.sleep(POLL_SECONDS)
         used, elapsed = self.nodes.used_seconds(), self.elapsed_seconds
-        self._fetch_results()
+        problems = self._fetch_results()
         self.nodes.release()
         self.nodes = None
+        if problems and self.order.purpose is Purpose.TRIAL:
+            raise self._failed(FailureKind.ERROR, _named(problems[0]))
         return Settled(
             seconds=self.elapsed_seconds,
             reached_samples=self.cloud.reached_samples(self.space.run_id),
@@ -300,41 +353,68 @@ class JobLease:
         except LeaseFailed as failed:
             raise self._failed(failed.kind, failed.message, billed=failed.billed) from failed
 
-    def _exit_message(self, end: "_Exit") -> str:
+    def _exit_message(self, end: NodeExit) -> str:
         """The node's exit message, with the last line of its output where the job itself failed."""
+        last = last_line(self.folder / f"node-{end.rank}" / "log.txt")
+        return f"{end.message}: {last}" if last and end.kind not in ("ended", "killed") else end.message
+
+    def _exit_or_broken(self, rank: int) -> bool:
+        """Whether the node has ended, or no longer says whether."""
         try:
-            lines = (self.folder / f"node-{end.rank}" / "log.txt").read_text(errors="replace").splitlines()
-        except OSError:
-            lines = []
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        return f"{end.message}: {last[:300]}" if last and end.kind not in ("ended", "killed") else end.message
+            return rank in self._exits()
+        except (OSError, Malformed):
+            return True
 
-    def _exit(self, rank: int) -> "_Exit | None":
-        return self._exits().get(rank)
-
-    def _exits(self) -> "dict[int, _Exit]":
+    def _exits(self) -> dict[int, NodeExit]:
+        """How nodes ended, by rank. Raises Malformed, OSError."""
         found = {}
         for rank in range(self.order.config.nodes):
-            with contextlib.suppress(OSError, ValueError, KeyError):
-                data = json.loads((self.folder / f"node-{rank}" / "exit.json").read_text())
-                found[rank] = _Exit(rank, int(data["code"]), str(data.get("kind", "")), str(data.get("message", "")))
+            try:
+                end = read_exit(self.folder, rank, below=self.cloud.home)
+            except NotJson:
+                since = self._half_exits.setdefault(rank, time.monotonic())
+                if time.monotonic() - since >= HALF_EXIT_SECONDS:
+                    raise
+                continue
+            if end is not None:
+                found[rank] = end
         return found
 
-    def _fetch_results(self) -> None:
-        """Fetch checkpoint and outputs; call before the nodes are released."""
+    def _fetch_results(self) -> tuple[Malformed, ...]:
+        """Fetch checkpoint and outputs; call before the nodes are released. Returns what is malformed in a checkpoint.
+
+        What is malformed is not taken and reported as a warning. Raises OSError.
+        """
+        problems: tuple[Malformed, ...] = ()
         if isinstance(self.nodes, RemoteFiles):
             wanted = ["checkpoint"] if self.job.checkpoints else []
             self.nodes.fetch([*wanted, *(f"workdir/{name}" for name in self.job.outputs)])
         if self.job.checkpoints:
-            self.space.adopt(self.folder / "checkpoint")
+            problems = self.space.adopt(self.folder / "checkpoint")
         if self.order.purpose is Purpose.RUN:
             for name in self.job.outputs:
-                if (self.folder / "workdir" / name).exists():
-                    copy_or_move(self.folder / "workdir" / name, self.space.outputs / name)
+                try:
+                    self._fetch_output(name)
+                except Malformed as problem:
+                    self.space.warn(f"{problem}; the output {name} is not taken")
+        self._report_warnings()
+        return problems
+
+    def _fetch_output(self, name: str) -> None:
+        """Raises Malformed, with nothing taken; OSError."""
+        workdir = self.folder / "workdir"
+        check_way(workdir / "output", below=self.cloud.home)
+        if os.path.lexists(workdir / name):
+            copy_or_move(workdir / name, self.space.outputs / name, within=workdir)
+
+    def _report_warnings(self) -> None:
+        for text in self.cloud.new_warnings():
+            self._heard.add(Reading(seconds=wall_clock(), warning=printable(text)))
 
     def _failed(self, kind: FailureKind, message: str, *, billed: bool = True) -> LeaseFailed:
         with contextlib.suppress(OSError):
             self._fetch_results()
+        self._report_warnings()
         return LeaseFailed(
             kind,
             message,
@@ -349,12 +429,11 @@ class JobLease:
         return min(used / available, 1.0) if available > 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Exit:
-    rank: int
-    code: int
-    kind: str
-    message: str
+def _named(problem: Malformed | OSError) -> str:
+    """What is wrong with a job's file, with its name."""
+    if isinstance(problem, OSError) and problem.filename:
+        return printable(f"{problem.filename}: {problem.strerror}")
+    return printable(str(problem))
 
 
 def _free_ports() -> int:

@@ -1,21 +1,21 @@
 """`local`: nodes are processes of this machine, each pinned to its own CPUs. Needs no root; runs on any system."""
 
-import json
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from mlcd.catalog import Instance
 from mlcd.clouds import processes
-from mlcd.clouds.nodes import Leftover, NodeOrder, Nodes, NodesState, agent_command
+from mlcd.clouds.exits import exit_file, read_exit
+from mlcd.clouds.local_leases import LocalLeases
+from mlcd.clouds.nodes import Leftover, NodeOrder, Nodes, NodesState, Unproved, agent_command, create_stop_file
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.trial.trial import FailureKind
 from mlcd.units import Usd
+from mlcd.untrusted import Malformed
 
 USD_PER_CPU_HOUR = 0.0425
 """Nominal, so that time can be traded against money: a c5 vCPU's on-demand price (the catalog's c5.xlarge)."""
@@ -34,6 +34,7 @@ class Local:
     def __init__(self, home: Path, cpus: tuple[int, ...] | None = None) -> None:
         self.home = home
         self.cpus = usable_cpus() if cpus is None else cpus
+        self.leases = LocalLeases(home, self.name)
         self._taken: dict[str, tuple[int, ...]] = {}
         self._lock = threading.Lock()
         self._swept = False
@@ -66,9 +67,7 @@ class Local:
         """
         if not self._swept:
             self._swept = True
-            for leftover in self.leftovers():
-                if not leftover.owned:
-                    self.end(leftover)
+            self.leases.end_abandoned()
         cpus = self._take_cpus(order)
         size = _cpus_of(order.instance)
         try:
@@ -78,25 +77,16 @@ class Local:
             raise LeaseFailed(FailureKind.LAUNCH, f"a node did not start: {error}", seconds=0.0) from error
 
     def leftovers(self) -> tuple[Leftover, ...]:
-        """What leases under this home left running."""
-        found, tagged = [], processes.all_tagged()
-        for file in sorted(self.home.glob("work/*/leases/*/lease.json")):
-            data = _read_lease_file(file)
-            if data is None or data.get("cloud") != self.name:
-                continue
-            alive = _processes(data, tagged.get(file.parent.name, []))
-            if alive:
-                owned = processes.is_alive(int(data["owner"][0]), str(data["owner"][1]))
-                what = f"{len(alive)} process{'es' if len(alive) > 1 else ''} of {file.parent.parent.parent.name}"
-                found.append(Leftover(cloud=self.name, lease_id=file.parent.name, what=what, owned=owned))
-        return tuple(found)
+        """The leases of this home of which a process runs."""
+        return self.leases.leftovers()
+
+    def unproved(self) -> tuple[Unproved, ...]:
+        """See mlcd.clouds.nodes.ListsUnproved."""
+        return self.leases.unproved()
 
     def end(self, leftover: Leftover) -> None:
-        """End its processes."""
-        for file in self.home.glob(f"work/*/leases/{leftover.lease_id}/lease.json"):
-            data = _read_lease_file(file)
-            while data is not None and (alive := _processes(data, processes.tagged(leftover.lease_id))):
-                processes.end(alive)
+        """End its processes. Raises ProviderError naming those that cannot be ended."""
+        self.leases.end(leftover.lease_id)
 
     def _take_cpus(self, order: NodeOrder) -> tuple[int, ...]:
         wanted = order.count * _cpus_of(order.instance)
@@ -125,22 +115,24 @@ class LocalNodes:
     def __init__(self, engine: Local, order: NodeOrder, cpus: list[tuple[int, ...]]) -> None:
         self.engine, self.order = engine, order
         self.agents: list[subprocess.Popen[bytes]] = []
+        self.held = engine.leases.hold(order.lease_id, order.folder)
         addresses = ["127.0.0.1"] * order.count
         try:
             for rank, own in enumerate(cpus):
                 command = agent_command(order.folder, rank, addresses, lifeline="stdin")
-                agent = subprocess.Popen(  # noqa: S603 - our own agent
-                    command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.DEVNULL,
-                    stderr=(order.folder / f"node-{rank}" / "agent.txt").open("ab"),
-                    env=_environment(order, len(own)),
-                    start_new_session=True,
-                )
+                if self.held.group is None:
+                    command.append("--note-processes")
+                with (order.folder / f"node-{rank}" / "agent.txt").open("ab") as errors:
+                    agent = self.held.start(
+                        command,
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.DEVNULL,
+                        stderr=errors,
+                        env=_environment(len(own)),
+                    )
                 self.agents.append(agent)
                 if hasattr(os, "sched_setaffinity"):
                     os.sched_setaffinity(agent.pid, own)  # before it has started anything: the job inherits it
-            self._write_lease_file()
         except OSError:
             self.release()
             raise
@@ -149,7 +141,7 @@ class LocalNodes:
         """See mlcd.clouds.nodes.Nodes."""
         gone = [rank for rank, agent in enumerate(self.agents) if agent.poll() is not None]
         for rank in gone:
-            if not (self.order.folder / f"node-{rank}" / "exit.json").exists():
+            if not os.path.lexists(exit_file(self.order.folder, rank)):  # what is there is read by the lease
                 problem = f"the agent of node {rank} was ended from outside"
                 raise LeaseFailed(FailureKind.LOST, problem, seconds=0.0)
         if len(gone) == len(self.agents):
@@ -159,19 +151,23 @@ class LocalNodes:
 
     def ask_to_stop(self) -> None:
         """See mlcd.clouds.nodes.Nodes."""
-        (self.order.folder / "stop").touch()
+        create_stop_file(self.order.folder)
 
     def used_seconds(self) -> float | None:
-        """See mlcd.clouds.nodes.Nodes: from the exits of ended nodes and the lease's running processes."""
+        """See mlcd.clouds.nodes.Nodes: of the lease's control group, else of what ended nodes and processes report."""
+        counted = self.held.used_seconds()
+        if counted is not None:
+            return counted
         total, reported = 0.0, 0
         for rank in range(self.order.count):
-            with suppress(OSError, ValueError, KeyError):
-                exit_file = self.order.folder / f"node-{rank}" / "exit.json"
-                total += float(json.loads(exit_file.read_text())["cpu_seconds"])
-                reported += 1
+            with suppress(OSError, Malformed):
+                end = read_exit(self.order.folder, rank)
+                if end is not None and end.cpu_seconds is not None:
+                    total += end.cpu_seconds
+                    reported += 1
         if reported == self.order.count:
             return total
-        alive = processes.tagged(self.order.lease_id)
+        alive = self.held.pids()
         return total + sum(map(processes.cpu_seconds, alive)) if alive else None
 
     def suspend(self) -> None:
@@ -183,7 +179,7 @@ class LocalNodes:
         processes.thaw(self._job_processes())
 
     def release(self) -> None:
-        """See mlcd.clouds.nodes.Nodes."""
+        """See mlcd.clouds.nodes.Nodes. Raises ProviderError naming what cannot be ended."""
         processes.thaw(self._job_processes())
         for agent in self.agents:
             if agent.poll() is None:
@@ -193,21 +189,16 @@ class LocalNodes:
                 agent.wait(timeout=10)
             if agent.stdin:
                 agent.stdin.close()
-        while alive := [*processes.tagged(self.order.lease_id), *(a.pid for a in self.agents if a.poll() is None)]:
-            processes.end(alive)
-        self.engine._release_cpus(self.order.lease_id)
+        try:
+            self.held.close()
+        finally:
+            self.engine._release_cpus(self.order.lease_id)
+        for agent in self.agents:
+            agent.poll()
 
     def _job_processes(self) -> list[int]:
         agents = {agent.pid for agent in self.agents}
-        return [pid for pid in processes.tagged(self.order.lease_id) if pid not in agents]
-
-    def _write_lease_file(self) -> None:
-        data = {
-            "cloud": self.engine.name,
-            "owner": [os.getpid(), processes.started_at(os.getpid())],
-            "agents": [[agent.pid, processes.started_at(agent.pid)] for agent in self.agents],
-        }
-        (self.order.folder / "lease.json").write_text(json.dumps(data))
+        return [pid for pid in self.held.pids() if pid not in agents]
 
 
 def usable_cpus() -> tuple[int, ...]:
@@ -217,10 +208,10 @@ def usable_cpus() -> tuple[int, ...]:
     return tuple(range(os.cpu_count() or 1))
 
 
-def _environment(order: NodeOrder, threads: int) -> dict[str, str]:
+def _environment(threads: int) -> dict[str, str]:
     # `python` is mlcd's own unless the job changes PATH.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    env = {**os.environ, "PATH": path, processes.TAG: order.lease_id}
+    env = {name: value for name, value in os.environ.items() if name != "MLCD_HOME"} | {"PATH": path}
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         env[name] = str(threads)
     # Waiting threads should sleep: on a busy machine, spinning threads slow each other down tenfold.
@@ -239,16 +230,3 @@ def _memory_gib() -> float:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     except (ValueError, OSError, AttributeError):  # the system does not report it
         return 8.0
-
-
-def _read_lease_file(file: Path) -> dict[str, Any] | None:
-    try:
-        data = json.loads(file.read_text())
-    except (OSError, ValueError):
-        return None
-    return data if isinstance(data, dict) else None
-
-
-def _processes(data: Mapping[str, Any], tagged: Sequence[int]) -> list[int]:
-    agents = [int(pid) for pid, start in data["agents"] if processes.is_alive(int(pid), str(start))]
-    return sorted({*agents, *tagged})

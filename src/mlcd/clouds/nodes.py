@@ -14,8 +14,12 @@ and reads there, while they run:
     stop              created to ask the job to save and end
 
 Nodes that share this machine's files use the folder itself. An engine whose nodes do not must synchronise it.
+
+Everything in that folder may have been written by the job. What mlcd itself relies on to end a lease, or to leave
+another process's lease alone, is in its own records ($MLCD_HOME/leases, clouds/lease_records.py).
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -122,6 +126,32 @@ class Leftover:
     owned: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unproved:
+    """Something that may belong to a lease and is not proved to: `mlcd down` lists it and leaves it alone.
+
+    what    for the user: "pid 17 (sleep 600)", or a record's file
+    reason  why it is listed
+    run_id, pid  where known
+    """
+
+    cloud: str
+    lease_id: str
+    what: str
+    reason: str
+    run_id: str = ""
+    pid: int | None = None
+
+
+@runtime_checkable
+class ListsUnproved(Protocol):
+    """An engine that cannot always prove what belongs to its leases."""
+
+    def unproved(self) -> tuple[Unproved, ...]:
+        """What may be mlcd's and is neither among `leftovers` nor ever ended."""
+        ...
+
+
 class NodeEngine(Protocol):
     """A provider of nodes. `name` is as in `resources.infra`; `noise` as in Cloud."""
 
@@ -151,12 +181,18 @@ class NodeEngine(Protocol):
         ...
 
 
+def create_stop_file(folder: Path) -> None:
+    """Create the file `stop` in a lease's folder. Raises OSError, also where the job has put a link or a FIFO there."""
+    flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    os.close(os.open(folder / "stop", flags, 0o600))
+
+
 def agent_command(folder: Path, rank: int | None = None, addresses: Sequence[str] = (), *, lifeline: str) -> list[str]:
     """The command that runs one node's agent, for engines whose nodes have this Python and this machine's files.
 
     rank, addresses  omitted where the node knows them from SLURM_* or SKYPILOT_* variables
     lifeline         when the agent ends the job early. `stdin`: when its standard input is closed (mlcd died); `file`:
-                     when `folder/heartbeat` has not been touched for a minute; `none`: only when its time is over
+                     when `folder/heartbeat` has not changed for a minute; `none`: only when its time is over
     """
     command = [sys.executable, "-m", "mlcd.platforms.agent", str(folder), f"--lifeline={lifeline}"]
     if rank is not None:

@@ -7,6 +7,7 @@ A table with the columns batch, learning_rate, mode and samples is a family of w
 """
 
 import csv
+import io
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -18,8 +19,12 @@ from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Settled
 from mlcd.errors import BadInput
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
-from mlcd.units import Usd
+from mlcd.units import MOST_SECONDS, Usd
+from mlcd.untrusted import Malformed, read_named
 
+MOST_TABLE_BYTES = 64 * 2**20
+MOST_TABLE_ROWS = 200_000
+"""A table is read into memory."""
 STEP_SECONDS = 60.0
 """The interval at which a replayed job reports progress; its speed is constant, so it can be long."""
 
@@ -199,13 +204,21 @@ def _used(path: Path, rows: list[_Row], instances: dict[str, ReplayInstance]) ->
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            for line, row in enumerate(csv.DictReader(file), start=2):
-                yield line, {key: value or "" for key, value in row.items() if key}
+        text = read_named(path, most_bytes=MOST_TABLE_BYTES).decode("utf-8-sig")
+        for line, row in enumerate(csv.DictReader(io.StringIO(text, newline="")), start=2):
+            if line > MOST_TABLE_ROWS + 1:
+                raise BadInput(f"{path}: has more rows than a table may have; allowed: at most {MOST_TABLE_ROWS:,}")
+            yield line, {key: value or "" for key, value in row.items() if key}
     except FileNotFoundError as error:
         raise BadInput(f"{path}: no such file") from error
+    except Malformed as error:
+        raise BadInput(f"{path}: {error.problem}") from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"{path}: cannot be read as a table: {error}") from error
+
+
+_RANGES = {"nodes": (1.0, 100_000.0), "seconds": (1e-6, MOST_SECONDS), "usd_per_hour": (1e-6, 1e6)}
+"""What a column may contain, where its name does not say it."""
 
 
 def _number(path: Path, line: int, row: dict[str, str], field: str) -> float:
@@ -214,7 +227,11 @@ def _number(path: Path, line: int, row: dict[str, str], field: str) -> float:
     try:
         value = float(row[field])
     except ValueError as error:
-        raise BadInput(f"{path}:{line}: {field}: not a number (got {row[field]!r})") from error
+        raise BadInput(f"{path}:{line}: {field}: not a number (got {row[field][:80]!r})") from error
     if not (value > 0 and math.isfinite(value)):
-        raise BadInput(f"{path}:{line}: {field}: must be positive and finite (got {row[field]!r})")
+        raise BadInput(f"{path}:{line}: {field}: must be positive and finite (got {row[field][:80]!r})")
+    low, high = _RANGES.get(field, (1e-9, 1e18))
+    if not low <= value <= high:
+        problem = f"is out of range (got {row[field][:80]!r}); allowed: from {low:g} to {high:,.15g}"
+        raise BadInput(f"{path}:{line}: {field}: {problem}")
     return value

@@ -1,12 +1,15 @@
 """The folders of a run with real nodes: $MLCD_HOME/work/RUN, with its leases, its checkpoint and its outputs."""
 
-import contextlib
-import json
+import os
 import shutil
+import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlcd.clouds.reading import MOST_SAMPLES
 from mlcd.home import private_folder
+from mlcd.untrusted import Fields, Malformed, NotJson, check_tree, check_way, copy_tree, delete_tree, inside, read_json
 
 CHECKPOINT_PREFIX = "step-"
 """A checkpoint is a folder `step-SAMPLES` that holds mlcd.json, {"samples": N}; it gets this name once complete."""
@@ -14,13 +17,23 @@ CHECKPOINT_PREFIX = "step-"
 NOT_COPIED = (".git", ".venv", ".venvs", "__pycache__", "node_modules", ".mypy_cache", ".ruff_cache", ".pytest_cache")
 """Names in a user's folder that no job needs; they are not copied."""
 
+MOST_CHECKPOINTS = 1000
+"""Checkpoints in one folder; mlcd.checkpoint keeps one. A folder with more is not read."""
+COPY_TRIES = 10
+"""How often a checkpoint is copied anew because the job has saved another one meanwhile."""
+
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """One run's folders, each created when it is needed."""
+    """One run's folders, each created when it is needed.
+
+    Jobs write in them. What they wrote is read with limits and copied without following links; what is malformed is
+    left where it is, never taken, and reported to `warn`.
+    """
 
     home: Path
     run_id: str
+    warn: Callable[[str], None] = lambda _text: None
 
     @property
     def root(self) -> Path:
@@ -45,79 +58,157 @@ class Workspace:
         """Samples covered by the furthest checkpoint, including those of leases that died with mlcd."""
         for folder in sorted((self.root / "leases").glob("*/checkpoint")):
             self.adopt(folder)
-        newest = furthest(self.checkpoint)
-        return newest[0] if newest else 0.0
+        mine = self._mine()
+        return mine[0] if mine else 0.0
 
-    def adopt(self, folder: Path) -> None:
+    def adopt(self, folder: Path) -> tuple[Malformed, ...]:
         """Make the furthest checkpoint in `folder` the run's own, unless the run's own is at least as far.
 
-        The job may be saving there at the same time. On a full disk the checkpoint is moved instead of copied; where
-        that fails too, it stays where it is (`has`).
+        Returns what is malformed there, without what is only half-written. The job may be saving there at the same
+        time. On a full disk the checkpoint is moved instead of copied; where that fails too, it stays where it is
+        (`has`).
         """
-        while not self.has(folder):
-            found = furthest(folder)
-            if found is None:
-                return
-            part = self.checkpoint / f"part-{found[1].name}"
-            try:
-                private_folder(self.checkpoint)
-                shutil.rmtree(part, ignore_errors=True)
-                shutil.copytree(found[1], part)
-                # A job deletes its last checkpoint once a further one is complete: then this copy may be incomplete.
-                if furthest(folder) == found:
-                    part.replace(self.checkpoint / found[1].name)
-            except OSError:
-                shutil.rmtree(part, ignore_errors=True)
-                if furthest(folder) == found and not _try_move(found[1], self.checkpoint / found[1].name):
-                    return
+        problems: dict[str, Malformed] = {}
+        for _ in range(COPY_TRIES):
+            there = checkpoints_in(folder, below=self.home)
+            problems |= {str(problem): problem for problem in there.problems}
+            mine = self._mine()
+            if there.furthest is None or (mine is not None and mine[0] >= there.furthest[0]):
+                break
+            if not self._take(folder, there.furthest):
+                break
+        for text in problems:
+            self.warn(f"{text}; this checkpoint is not used")
         self._delete_older()
+        return tuple(problem for problem in problems.values() if not isinstance(problem, NotJson))
+
+    def _take(self, folder: Path, found: tuple[float, Path]) -> bool:
+        """Copy or move a checkpoint here; False where neither is possible. Nothing is taken if it changes meanwhile."""
+        source, target = found[1], self.checkpoint / found[1].name
+        part = target.with_name(f"part-{target.name}")
+        delete_tree(part, below=self.home)
+        try:
+            check_way(part, below=self.home)
+            private_folder(self.checkpoint)
+            copy_tree(source, part)
+            # A job deletes its last checkpoint once a further one is complete: then this copy may be incomplete.
+            if furthest(folder, below=self.home) == found:
+                delete_tree(target, below=self.home)  # an earlier one of the same name
+                part.replace(target)
+        except Malformed:
+            delete_tree(part, below=self.home)  # changed meanwhile, or the way here is no longer ours
+        except OSError:
+            delete_tree(part, below=self.home)
+            if furthest(folder, below=self.home) == found:
+                return _try_move(source, target)
+        return True
 
     def has(self, folder: Path) -> bool:
-        """Whether the run's own checkpoint is at least as far as the one in `folder`."""
-        found, mine = furthest(folder), furthest(self.checkpoint)
-        return found is None or (mine is not None and mine[0] >= found[0])
+        """Whether the run's own checkpoint is at least as far as the one in `folder`, which has nothing malformed."""
+        there, mine = checkpoints_in(folder, below=self.home), self._mine()
+        if there.problems:
+            return False
+        return there.furthest is None or (mine is not None and mine[0] >= there.furthest[0])
+
+    def _mine(self) -> tuple[float, Path] | None:
+        there = checkpoints_in(self.checkpoint, below=self.home)
+        for problem in there.problems:
+            self.warn(f"{problem}; this checkpoint is not used")
+        return there.furthest
 
     def _delete_older(self) -> None:
-        mine = furthest(self.checkpoint)
+        mine = self._mine()
         if mine is not None:
             for old in self.checkpoint.iterdir():
                 if old.name != mine[1].name:
-                    shutil.rmtree(old, ignore_errors=True)
+                    delete_tree(old, below=self.home)
 
     def copy_checkpoint(self, folder: Path) -> float:
-        """Copy the run's checkpoint into a lease's folder; returns its samples, 0 where there is none."""
+        """Copy the run's checkpoint into a lease's folder; its samples, 0 where there is none. Raises OSError."""
         private_folder(folder)
-        mine = furthest(self.checkpoint)
+        mine = self._mine()
         if mine is None:
             return 0.0
-        shutil.copytree(mine[1], folder / mine[1].name)
+        copy_tree(mine[1], folder / mine[1].name)
         return mine[0]
 
 
-def furthest(folder: Path) -> tuple[float, Path] | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoints:
+    """The complete checkpoints of a folder: (samples, path) of the furthest, and what is malformed."""
+
+    furthest: tuple[float, Path] | None = None
+    problems: tuple[Malformed, ...] = ()
+
+
+def checkpoints_in(folder: Path, *, below: Path) -> Checkpoints:
+    """The checkpoints that a job left in `folder`; no link may be on the way there from `below`."""
+    found: list[tuple[float, Path]] = []
+    problems: list[Malformed] = []
+    try:
+        names = _names(folder, below)
+    except FileNotFoundError:
+        return Checkpoints()
+    except Malformed as problem:
+        return Checkpoints(problems=(problem,))
+    except OSError as error:
+        return Checkpoints(problems=(Malformed(str(folder), f"cannot be read: {error.strerror or error}"),))
+    for name in names:
+        path = folder / name
+        try:
+            fields = Fields(read_json(path / "mlcd.json", below=below), str(path / "mlcd.json"))
+            samples = fields.number("samples", least=0, most=MOST_SAMPLES)
+            check_tree(path)
+            found.append((samples, path))
+        except FileNotFoundError:  # not complete, or just deleted: not a checkpoint
+            continue
+        except Malformed as problem:
+            problems.append(problem)
+        except OSError as error:
+            problems.append(Malformed(str(path), f"cannot be read: {error.strerror or error}"))
+    return Checkpoints(furthest=max(found, default=None), problems=tuple(problems))
+
+
+def furthest(folder: Path, *, below: Path) -> tuple[float, Path] | None:
     """(samples, path) of the furthest complete checkpoint in `folder`; None where there is none."""
-    found = []
-    for path in folder.glob(f"{CHECKPOINT_PREFIX}*/mlcd.json"):
-        with contextlib.suppress(OSError, ValueError, KeyError):  # half-written: not a checkpoint
-            found.append((float(json.loads(path.read_text())["samples"]), path.parent))
-    return max(found, default=None)
+    return checkpoints_in(folder, below=below).furthest
 
 
-def copy_or_move(source: Path, target: Path) -> None:
+def _names(folder: Path, below: Path) -> list[str]:
+    """Names of what could be checkpoints."""
+    check_way(folder / "step", below=below)
+    if not stat.S_ISDIR(folder.lstat().st_mode):
+        raise Malformed(str(folder), "should be a folder and is not")
+    names = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(CHECKPOINT_PREFIX):
+                names.append(entry.name)
+            if len(names) > MOST_CHECKPOINTS:
+                raise Malformed(str(folder), f"has more than {MOST_CHECKPOINTS:,} checkpoints")
+    return names
+
+
+def copy_or_move(source: Path, target: Path, *, within: Path) -> None:
     """Copy a file or folder of an ended job to `target`; move it where the disk has no room for a copy.
 
-    Raises OSError where both fail.
+    Links to files that are elsewhere in `within` are copied as files. Raises Malformed, with nothing taken, for links
+    out of it and for what is neither file nor folder; OSError where both fail.
     """
+    real = Path(os.path.realpath(inside(within, str(source.relative_to(within)))))
+    check_tree(real, within=within)
     private_folder(target.parent)
+    if target.is_symlink() or target.is_dir() != real.is_dir():
+        delete_tree(target, below=target.parent)
     try:
-        if source.is_dir():
-            shutil.copytree(source, target, dirs_exist_ok=True)
-        else:
-            shutil.copy2(source, target)
+        copy_tree(real, target, within=within)
+    except Malformed:
+        delete_tree(target, below=target.parent)
+        raise
     except OSError:
-        if target.is_dir():
-            shutil.rmtree(target)
-        source.replace(target)
+        check_tree(real)
+        delete_tree(target, below=target.parent)
+        real.replace(target)
 
 
 def _try_move(source: Path, target: Path) -> bool:

@@ -78,7 +78,9 @@ class EpochDecider:
         problem, epochs = run.problem, ledger.epochs
         if epochs and epochs[-1].loss <= problem.target_loss:
             # A deadline also counts the time between epochs, which needs no authorisation.
-            late = ledger.seconds_left is not None and ledger.seconds_left < 0
+            # Time after the last epoch, such as until a resume, does not.
+            deadline, ended = run.problem.goal.deadline_seconds, run.epoch_steps[-1].ended_seconds
+            late = deadline is not None and min(ledger.seconds, ledger.seconds if ended is None else ended) > deadline
             stopped = f"the loss of {epochs[-1].loss:.4g} has reached {problem.target_loss:.4g}"
             return self._end(run, Status.OVERRAN if late else Status.DONE, stopped)
         if not ledger.epochs_left:
@@ -107,6 +109,8 @@ class EpochDecider:
 
     def _end(self, run: EpochRun, status: Status, stopped: str, smallest_budget: Usd | None = None) -> End:
         epochs = run.epochs
+        if run.has_overrun:  # a cloud did not keep what was authorised
+            status = Status.OVERRAN
         instances = tuple(self.compare(epochs)) if epochs else ()
         return End(
             status=status,

@@ -62,7 +62,7 @@ class SearchDecider:
             requests, stopped = self.round(run, elapsed_seconds, self.parallel)
             return Start(requests=requests) if requests else Conclude(verdict=self._verdict(account, stopped))
         if run.verdict.choice is None:
-            return End(status=_status_without_choice(run))
+            return End(status=_status_without_choice(run, guarded=account.guarded))
         return self.aftermath.next(account, run.verdict.choice)
 
     def money(self, run: SearchRun, elapsed_seconds: float) -> Money:
@@ -202,8 +202,10 @@ def _is_met(problem: Problem, history: History) -> bool:
     return target is not None and any(target.is_met_by(p.metric) for trial in history.measured for p in trial.learned)
 
 
-def _status_without_choice(run: SearchRun) -> Status:
+def _status_without_choice(run: SearchRun, *, guarded: bool) -> Status:
     history = run.history
+    if guarded and run.has_overrun:  # a cloud did not keep what was authorised
+        return Status.OVERRAN
     if not len(history):
         return Status.INFEASIBLE
     return Status.NOTHING_FITS if history.measured else Status.ALL_FAILED

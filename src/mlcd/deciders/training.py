@@ -21,18 +21,17 @@ class TrainingDecider:
         attempts = account.run.attempts
         last = attempts[-1] if attempts else None
         if last is not None and not last.ending.is_begun_again:
-            return End(status=_status(account.run, last, account.elapsed_seconds))
+            return End(status=_status(account.run, last, _ended_seconds(account)))
         plan = _replanned(account, choice) if last is None else _next_plan(account, last)
         return attempt_at(account, plan, role=Role.TRAINING)
 
 
 def attempt_at(account: Account, plan: Plan | None, *, role: Role) -> Start | End:
     """Start the next attempt at `plan`, authorised; end the run if there is no plan or it does not fit."""
-    if plan is None:
-        return End(status=Status.NOTHING_FITS)
-    answer = account.ledger.authorise_run(plan)
-    if isinstance(answer, Refusal):
-        return End(status=Status.NOTHING_FITS)
+    answer = None if plan is None else account.ledger.authorise_run(plan)
+    if plan is None or answer is None or isinstance(answer, Refusal):
+        overran = account.guarded and account.run.has_overrun  # a cloud did not keep what was authorised
+        return End(status=Status.OVERRAN if overran else Status.NOTHING_FITS)
     answer = replace(answer, attempt=1 + len(account.run.attempts))
     price = account.run.problem.price(plan.config)
     return Start(requests=(Request(role=role, authorisation=answer, usd_per_hour=price),))
@@ -61,11 +60,17 @@ def _next_plan(account: Account, ended: Attempt) -> Plan | None:
     return best_fitting(account.remaining, account.history, remaining)
 
 
+def _ended_seconds(account: Account) -> float:
+    """When the last attempt ended, on the run's clock: time after it, such as until a resume, breaks no deadline."""
+    ends = [step.ended_seconds for step in account.run.steps if isinstance(step.outcome, Attempt)]
+    return account.elapsed_seconds if not ends or ends[-1] is None else min(ends[-1], account.elapsed_seconds)
+
+
 def _status(run: SearchRun, final: Attempt, elapsed_seconds: float) -> Status:
     goal = run.problem.goal
     if final.ending is Ending.FAILED:
         return Status.RUN_FAILED
     over_time = goal.deadline_seconds is not None and elapsed_seconds > goal.deadline_seconds
     over_money = goal.budget is not None and run.spent > goal.budget
-    stopped = final.ending is Ending.STOPPED
+    stopped = final.ending in (Ending.STOPPED, Ending.OVERRAN)
     return Status.OVERRAN if over_time or over_money or stopped else Status.DONE

@@ -30,6 +30,8 @@ class VerificationDecider:
         attempts = account.run.attempts
         if not self.seconds or (attempts and attempts[-1].is_done):
             return End(status=Status.DONE)
+        if attempts and attempts[-1].ending is Ending.OVERRAN:
+            return End(status=Status.OVERRAN)
         if failed_verifications(account.run) >= MOST_VERIFICATIONS:
             return End(status=Status.NOTHING_FITS)
         plan: Plan | None = choice

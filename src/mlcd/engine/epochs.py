@@ -1,105 +1,90 @@
 """Epochs of a training on functions."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
 
-from mlcd.clouds.functions.provider import EpochFailed, EpochOrder, FunctionCloud
-from mlcd.engine.performer import Situation, lost_seconds
+from mlcd.clouds.functions.provider import EpochOrder, FunctionCloud
+from mlcd.engine.checked import cloud_name, is_simulated
+from mlcd.engine.checked_epochs import CheckedFunctions
+from mlcd.engine.performer import Situation, lost_time
+from mlcd.engine.watchdog import Bounds, Overdue, abandoned, watched
+from mlcd.errors import ProviderError
+from mlcd.events import Warned
 from mlcd.functions import FunctionProblem
 from mlcd.run.run import EpochRun
 from mlcd.run.step import Step
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch, FailedEpoch
-from mlcd.units import Usd
-
-
-@runtime_checkable
-class Restoring(Protocol):
-    """A function cloud that needs the epochs of an earlier process before it continues."""
-
-    def restore(self, run_id: str, epochs: Sequence[Epoch]) -> None:
-        """Continue after these epochs."""
-        ...
-
-
-@runtime_checkable
-class Recovering(Protocol):
-    """A function cloud whose calls keep running when mlcd has died."""
-
-    def finished(self, run_id: str, number: int) -> Epoch | None:
-        """An epoch that completed but was never recorded; None if there is none."""
-        ...
-
-    def lost(self, order: EpochOrder, *, elapsed_seconds: float) -> Usd:
-        """Cost of the calls of an abandoned epoch, at most what was authorised."""
-        ...
-
-
-@runtime_checkable
-class Itemised(Protocol):
-    """A function cloud that lists each call of its last epoch."""
-
-    @property
-    def calls(self) -> tuple[FunctionCall, ...]: ...  # noqa: D102
 
 
 @dataclass(kw_only=True)
 class EpochPerformer:
-    """Runs epochs on a cloud of functions."""
+    """Runs epochs on a cloud of functions; `bounds` says how long it waits for the cloud."""
 
     cloud: FunctionCloud
+    bounds: Bounds = field(default_factory=Bounds)
     _calls: tuple[FunctionCall, ...] = field(default=(), init=False)
 
     @property
     def simulated(self) -> bool:
         """See Performer."""
-        return self.cloud.simulated
+        return is_simulated(self.cloud)
 
     def restore(self, run: EpochRun) -> None:
-        """See Performer."""
-        if isinstance(self.cloud, Restoring):
-            self.cloud.restore(run.run_id, run.epochs)
+        """See Performer. Raises ProviderError where the cloud does not answer."""
+        situation: Situation[FunctionProblem] = Situation(
+            run=run, elapsed_seconds=lambda: 0.0, tell=lambda _event: None
+        )
+        try:
+            watched(
+                lambda inner: self._checked(inner).restore(inner.run.run_id, inner.run.epochs),
+                situation,
+                most_seconds=self.bounds.recover_seconds,
+                bounds=self.bounds,
+            )
+        except Overdue as late:
+            raise ProviderError(f"the cloud {cloud_name(self.cloud)}: restore() {late}") from late
 
     def perform(self, step: Step, situation: Situation[FunctionProblem]) -> Epoch | FailedEpoch:
         """See Performer."""
         order = _order(step, situation.run)
         self._calls = ()
+        began = situation.moment()
+        most = self.bounds.step_seconds(order.seconds, simulated=self.simulated)
         try:
-            outcome: Epoch | FailedEpoch = self.cloud.run_epoch(order)
-        except EpochFailed as error:
-            outcome = FailedEpoch(
-                number=order.number,
-                fleet=order.fleet,
-                seconds=error.seconds,
-                usd=error.usd,
-                message=error.message,
-                hopeless=error.hopeless,
+            outcome, calls = watched(
+                lambda inner: self._checked(inner).run_epoch(order), situation, most_seconds=most, bounds=self.bounds
             )
-        self._calls = self._itemised()
+        except Overdue as late:
+            seconds, message = abandoned(step, situation, began, f"the cloud {cloud_name(self.cloud)} {late}")
+            return FailedEpoch(
+                number=order.number, fleet=order.fleet, seconds=seconds, usd=step.authorised_usd, message=message
+            )
+        self._calls = calls
         return outcome
 
     def lost(self, step: Step, situation: Situation[FunctionProblem], *, interrupted: bool) -> Epoch | FailedEpoch:
         """Adopt an epoch that ended while mlcd was down; otherwise charge what its calls took."""
         order = _order(step, situation.run)
-        self._calls = self._itemised() if interrupted else ()
-        done = None
-        if not interrupted and isinstance(self.cloud, Recovering):
-            done = self.cloud.finished(order.run_id, order.number)
+        seconds, assumed = lost_time(step, situation)
+        usd, done = step.authorised_usd, None
+        self._calls = ()
+        try:
+            done, self._calls, usd = watched(
+                lambda inner: self._checked(inner).after(order, interrupted=interrupted, elapsed_seconds=seconds),
+                situation,
+                most_seconds=self.bounds.recover_seconds,
+                bounds=self.bounds,
+            )
+        except Overdue as late:
+            situation.tell(Warned(text=f"the cloud {cloud_name(self.cloud)} {late}: the epoch is charged in full"))
         if done is not None:
             return done
-        seconds = lost_seconds(step)
-        usd = step.authorised_usd
-        if self._calls:
-            usd = min(Usd.of(sum(call.usd for call in self._calls)), usd)
-        elif isinstance(self.cloud, Recovering):
-            usd = min(self.cloud.lost(order, elapsed_seconds=seconds), usd)
         return FailedEpoch(
             number=order.number,
             fleet=order.fleet,
             seconds=seconds,
-            usd=usd,
-            message="interrupted" if interrupted else "mlcd ended before the epoch did",
+            usd=min(usd, step.authorised_usd),
+            message="interrupted" if interrupted else f"mlcd ended before the epoch did{assumed}",
             lost=True,
         )
 
@@ -107,8 +92,8 @@ class EpochPerformer:
         """See Performer."""
         return self._calls
 
-    def _itemised(self) -> tuple[FunctionCall, ...]:
-        return self.cloud.calls if isinstance(self.cloud, Itemised) else ()
+    def _checked(self, situation: Situation[FunctionProblem]) -> CheckedFunctions:
+        return CheckedFunctions(cloud=self.cloud, warn=lambda text: situation.tell(Warned(text=text)))
 
 
 def _order(step: Step, run: EpochRun) -> EpochOrder:

@@ -6,7 +6,6 @@ for the time that has passed, or adopted if they ended while mlcd was down.
 """
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass, field, replace
@@ -14,11 +13,11 @@ from queue import SimpleQueue
 from typing import Generic
 
 from mlcd.deciders.decision import Conclude, Decider, End, P
-from mlcd.engine.clock import Clock, clock_of
+from mlcd.engine.clock import Clock, Moments, SimulatedClock, WallClock, read_moment
 from mlcd.engine.journal import Journal, NoJournal
 from mlcd.engine.performer import Performer, Situation
 from mlcd.errors import Interrupted
-from mlcd.events import Event, Observer, SearchEnded, StepEnded, StepStarted, ignore
+from mlcd.events import Event, Observer, SearchEnded, StepEnded, StepStarted, Warned, ignore
 from mlcd.run.findings import Findings
 from mlcd.run.run import Run
 from mlcd.run.step import Outcome, Request, Role, Step
@@ -31,7 +30,8 @@ class Engine(Generic[P]):
 
     run       its current state; always up to date
     findings  what reports will say of the ended run, computed once and stored with it
-    clock     None: the wall clock, or simulated time where the performer is simulated
+    clock     None: real time, or simulated time where the performer is simulated
+    moments   reads the clocks of this machine
     """
 
     run: Run[P]
@@ -41,12 +41,14 @@ class Engine(Generic[P]):
     observer: Observer = ignore
     findings: Callable[[Run[P]], Findings | None] = lambda _run: None
     clock: Clock | None = None
+    moments: Moments = read_moment
     _stop: threading.Event = field(default_factory=threading.Event, init=False)
     _pending_events: SimpleQueue[Event] = field(default_factory=SimpleQueue, init=False)
     _clock: Clock = field(init=False)
 
     def __post_init__(self) -> None:
-        self._clock = self.clock or clock_of(simulated=self.performer.simulated)
+        real = WallClock(moments=self.moments)
+        self._clock = self.clock or (SimulatedClock() if self.performer.simulated else real)
 
     def drive(self) -> Run[P]:
         """Continue until the run has ended. A run that has already ended is only returned.
@@ -58,6 +60,7 @@ class Engine(Generic[P]):
         try:
             if self.run.status is Status.INTERRUPTED:
                 self._set_status(Status.RUNNING)
+            self._report_clocks()
             self.performer.restore(self.run)
             self._settle_in_flight(interrupted=False)
             while not self.run.status.is_final:
@@ -93,7 +96,7 @@ class Engine(Generic[P]):
     def _recorded(self, requests: Sequence[Request]) -> tuple[Step, ...]:
         """Record the whole round at once, so that a run that is killed and resumed has the same rounds as any other."""
         steps = self.run.steps
-        elapsed, now = self._elapsed(), time.time()
+        elapsed, now = self._elapsed(), self.moments()
         round_number = 1 + max((step.round for step in steps), default=0)
         started = tuple(
             Step(
@@ -104,7 +107,8 @@ class Engine(Generic[P]):
                 reason=request.reason,
                 usd_per_hour=request.usd_per_hour,
                 started_seconds=elapsed,
-                started_at=now,
+                started_at=now.wall_seconds,
+                started_moment=now,
             )
             for number, request in enumerate(requests, start=len(steps) + 1)
         )
@@ -143,14 +147,18 @@ class Engine(Generic[P]):
             elapsed_seconds=lambda: self._clock.elapsed_seconds(self.run),
             tell=self._pending_events.put if has_trials or len(in_flight) > 1 else self.observer,
             stop=self._stop,
+            moment=self.moments,
         )
 
     # ---- settling
 
-    def _settle(self, step: Step, outcome: Outcome) -> None:
-        ended = step.ended(outcome)
+    def _settle(self, step: Step, outcome: Outcome, *, at_least: float = 0.0) -> None:
+        """Record the outcome, with when: not before `at_least` seconds of the run's clock."""
+        now = self.moments()
+        at = step.started_seconds + outcome.seconds if self.performer.simulated else max(self._elapsed(), at_least)
+        ended = step.ended(outcome, seconds=at, moment=now)
         self.journal.end(self.run.run_id, ended, self.performer.calls() if step.role is Role.EPOCH else ())
-        self.run = self.run.with_ended(step.number, outcome)
+        self.run = self.run.with_ended(step.number, outcome, seconds=at, moment=now)
         elapsed = self._elapsed()
         self.observer(
             StepEnded(
@@ -166,9 +174,17 @@ class Engine(Generic[P]):
         """Run simulated steps again, or leave them to the next session if interrupted; charge or adopt real ones."""
         for step in self.run.in_flight:
             if not self.performer.simulated:
-                self._settle(step, self.performer.lost(step, self._situation(), interrupted=interrupted))
+                outcome = self.performer.lost(step, self._situation(), interrupted=interrupted)
+                # What is charged for counts as time too, where the clocks cannot tell how much passed.
+                self._settle(step, outcome, at_least=step.started_seconds + outcome.seconds)
             elif not interrupted:
                 self._settle(step, self.performer.perform(step, self._situation()))
+
+    def _report_clocks(self) -> None:
+        """Tell the user what is assumed about the time since the run was last worked on, where clocks disagree."""
+        note = self._clock.note(self.run) if isinstance(self._clock, WallClock) else ""
+        if note:
+            self.observer(Warned(text=note))
 
     # ---- the end
 

@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass, field
 
-from mlcd.clouds.provider import Cloud
+from mlcd.clouds.provider import Cloud, Lease, Order
 from mlcd.deciders.account import Accounts
+from mlcd.engine.checked import CheckedCloud, checked_cloud, cloud_name, is_simulated
 from mlcd.engine.performer import Situation
 from mlcd.engine.training import Training
-from mlcd.engine.trials import lost_trial, measure_trial, saved_samples
+from mlcd.engine.trials import lost_trial, measure_trial, overdue_trial, saved_samples
+from mlcd.engine.watchdog import Bounds, Overdue, abandoned, watched
+from mlcd.errors import ProviderError
 from mlcd.problem import Problem
+from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Outcome, Role, Step
 from mlcd.search.strategy import Elastic
@@ -20,11 +24,13 @@ class NodePerformer:
 
     guarded  whether to keep the limits: a training that would break one is then moved or stopped
     elastic  predicts, during training, what every other configuration would take; None: no predictions
+    bounds   how long to wait for the cloud
     """
 
     cloud: Cloud
     guarded: bool = True
     elastic: Elastic | None = None
+    bounds: Bounds = field(default_factory=Bounds)
     _accounts: Accounts = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -33,26 +39,71 @@ class NodePerformer:
     @property
     def simulated(self) -> bool:
         """See Performer."""
-        return self.cloud.simulated
+        return is_simulated(self.cloud)
 
     def restore(self, run: SearchRun) -> None:
         """Nothing to restore: leases of an earlier process end themselves."""
 
     def perform(self, step: Step, situation: Situation[Problem]) -> Outcome:
         """See Performer."""
-        if step.role is Role.TRIAL:
-            return measure_trial(self.cloud, step, situation)
-        return self._training(step, situation).run()
+
+        def carry_out(inner: Situation[Problem]) -> Outcome:
+            cloud = checked_cloud(self.cloud, step, inner, self.bounds)
+            if step.role is Role.TRIAL:
+                return measure_trial(cloud, step, inner)
+            return self._training(cloud, step, inner).run()
+
+        began = situation.moment()
+        most = step.authorised_seconds
+        if step.role is Role.TRAINING:
+            most = self._training(checked_cloud(self.cloud, step, situation, self.bounds), step, situation).most_seconds
+        most = self.bounds.step_seconds(most, simulated=self.simulated)
+        try:
+            return watched(carry_out, situation, most_seconds=most, bounds=self.bounds)
+        except Overdue as late:
+            seconds, message = abandoned(step, situation, began, f"the cloud {cloud_name(self.cloud)} {late}")
+            if step.role is Role.TRIAL:
+                return overdue_trial(step, seconds, message)
+            return Attempt(
+                config=step.config,
+                seconds=seconds,
+                usd=step.price.for_seconds(seconds),
+                ending=Ending.OVERRAN,
+                message=message,
+            )
 
     def lost(self, step: Step, situation: Situation[Problem], *, interrupted: bool) -> Outcome:  # noqa: ARG002
         """See Performer."""
-        if step.role is Role.TRIAL:
-            return lost_trial(step, reached_samples=saved_samples(self.cloud, situation.run.run_id))
-        return self._training(step, situation).lost()
+
+        def settle(inner: Situation[Problem]) -> Outcome:
+            cloud = checked_cloud(self.cloud, step, inner, self.bounds)
+            if step.role is Role.TRIAL:
+                return lost_trial(step, inner, reached_samples=saved_samples(cloud, inner.run.run_id))
+            return self._training(cloud, step, inner).lost()
+
+        try:
+            return watched(settle, situation, most_seconds=self.bounds.recover_seconds, bounds=self.bounds)
+        except Overdue:  # the step is charged all the same; what it saved is not known
+            if step.role is Role.TRIAL:
+                return lost_trial(step, situation)
+            unsaved = CheckedCloud(cloud=_Silent(name=cloud_name(self.cloud), simulated=self.simulated))
+            return self._training(unsaved, step, situation).lost()
 
     def calls(self) -> tuple[FunctionCall, ...]:
         """None: nodes make no function calls."""
         return ()
 
-    def _training(self, step: Step, situation: Situation[Problem]) -> Training:
-        return Training(cloud=self.cloud, step=step, situation=situation, accounts=self._accounts, elastic=self.elastic)
+    def _training(self, cloud: Cloud, step: Step, situation: Situation[Problem]) -> Training:
+        return Training(cloud=cloud, step=step, situation=situation, accounts=self._accounts, elastic=self.elastic)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Silent:
+    """A cloud that does not answer: nothing is leased there, and nothing is known to be saved."""
+
+    name: str
+    simulated: bool
+    noise: float = 0.0
+
+    def lease(self, order: Order) -> Lease:
+        raise ProviderError(f"the cloud {self.name} does not answer: {order.config} was not leased")

@@ -1,12 +1,11 @@
 """The interface between the loop and what carries steps out."""
 
-import math
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from mlcd.engine import clock
 from mlcd.events import Event
 from mlcd.functions import FunctionProblem
 from mlcd.problem import Problem
@@ -26,12 +25,14 @@ class Situation(Generic[P_co]):
     elapsed_seconds  seconds on the run's clock; call it again while the step runs
     tell             passes an event on, from any thread
     stop             set when the step should end soon: the run was interrupted
+    moment           reads the clocks
     """
 
     run: Run[P_co]
     elapsed_seconds: Callable[[], float]
     tell: Callable[[Event], None]
     stop: threading.Event = field(default_factory=threading.Event)
+    moment: clock.Moments = clock.read_moment
 
 
 class Performer(Protocol[P_contra]):
@@ -65,7 +66,7 @@ class Performer(Protocol[P_contra]):
         ...
 
 
-def lost_seconds(step: Step) -> float:
-    """Wall-clock seconds since the step started, at most what was authorised."""
-    seconds = max(time.time() - step.started_at, 0.0)
-    return min(seconds, step.authorised_seconds) if step.authorised_seconds < math.inf else seconds
+def lost_time(step: Step, situation: Situation[Problem] | Situation[FunctionProblem]) -> tuple[float, str]:
+    """The seconds that a step is charged which mlcd no longer watches, and what was assumed, "; ..." or ""."""
+    passed = clock.lost_time(step, situation.run, situation.moment())
+    return clock.charged_seconds(step, passed), f"; {passed.note}" if passed.note else ""

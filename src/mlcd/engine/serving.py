@@ -6,13 +6,15 @@ worse than over seconds.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mlcd.clouds.serving.provider import ServingCloud
 from mlcd.deciders.account import Account, Accounts
 from mlcd.deciders.verification import failed_verifications
-from mlcd.engine.performer import Situation, lost_seconds
-from mlcd.engine.trials import lost_trial
+from mlcd.engine.checked import checked_serving, cloud_name, is_simulated
+from mlcd.engine.performer import Situation, lost_time
+from mlcd.engine.trials import lost_trial, overdue_trial
+from mlcd.engine.watchdog import Bounds, Overdue, abandoned, watched
 from mlcd.events import RunProgress
 from mlcd.problem import Problem
 from mlcd.profiler.load import LoadTest, measure_load_trial, verify_load
@@ -32,25 +34,44 @@ DERATE_PER_FAILURE = 0.85
 
 @dataclass(kw_only=True)
 class LoadTestPerformer:
-    """Starts a server and loads it as `test` describes."""
+    """Starts a server and loads it as `test` describes; `bounds` says how long it waits for the cloud."""
 
     cloud: ServingCloud
     test: LoadTest
+    bounds: Bounds = field(default_factory=Bounds)
 
     @property
     def simulated(self) -> bool:
         """See Performer."""
-        return self.cloud.simulated
+        return is_simulated(self.cloud)
 
     def restore(self, run: SearchRun) -> None:
         """Nothing to restore: servers end with the process that started them."""
 
     def perform(self, step: Step, situation: Situation[Problem]) -> Outcome:
         """See Performer."""
+        began = situation.moment()
+        most = self.bounds.step_seconds(step.authorised_seconds, simulated=self.simulated)
+        try:
+            return watched(lambda inner: self._carry_out(step, inner), situation, most_seconds=most, bounds=self.bounds)
+        except Overdue as late:
+            seconds, message = abandoned(step, situation, began, f"the cloud {cloud_name(self.cloud)} {late}")
+            if step.role is Role.TRIAL:
+                return overdue_trial(step, seconds, message)
+            return Attempt(
+                config=step.config,
+                seconds=seconds,
+                usd=step.price.for_seconds(seconds),
+                ending=Ending.OVERRAN,
+                message=message,
+            )
+
+    def _carry_out(self, step: Step, situation: Situation[Problem]) -> Outcome:
+        cloud = checked_serving(self.cloud, step, situation, self.bounds)
         if step.role is Role.VERIFICATION:
-            return self._verify(step, situation)
+            return self._verify(cloud, step, situation)
         return measure_load_trial(
-            self.cloud,
+            cloud,
             step.config,
             attempt=step.authorisation.attempt,
             policy=situation.run.problem.trial,
@@ -63,21 +84,21 @@ class LoadTestPerformer:
     def lost(self, step: Step, situation: Situation[Problem], *, interrupted: bool) -> Outcome:  # noqa: ARG002
         """A failure, charged for the time that has passed."""
         if step.role is Role.TRIAL:
-            return lost_trial(step)
-        seconds = lost_seconds(step)
+            return lost_trial(step, situation)
+        seconds, assumed = lost_time(step, situation)
         return Attempt(
             config=step.config,
             seconds=seconds,
             usd=step.price.for_seconds(seconds),
             ending=Ending.LOST,
-            message="mlcd ended before the verification did",
+            message=f"mlcd ended before the verification did{assumed}",
         )
 
     def calls(self) -> tuple[FunctionCall, ...]:
         """None: a server makes no function calls."""
         return ()
 
-    def _verify(self, step: Step, situation: Situation[Problem]) -> Attempt:
+    def _verify(self, cloud: ServingCloud, step: Step, situation: Situation[Problem]) -> Attempt:
         """One load test of the choice at the promised rate."""
         problem, config = situation.run.problem, step.config
         price = step.price
@@ -90,7 +111,7 @@ class LoadTestPerformer:
             situation.tell(RunProgress(config=config, fraction=fraction, money=money))
 
         seen = verify_load(
-            self.cloud,
+            cloud,
             config,
             rate=self._promised(account, config, measured) if asked is None else asked,
             attempt=step.authorisation.attempt,

@@ -7,7 +7,7 @@ from functools import cached_property
 from mlcd.clouds.provider import Cloud, LeaseFailed, Order, Purpose
 from mlcd.clouds.reading import Listening, Reading
 from mlcd.deciders.account import Account, Accounts
-from mlcd.engine.performer import Situation, lost_seconds
+from mlcd.engine.performer import Situation, lost_time
 from mlcd.engine.trials import saved_samples
 from mlcd.engine.watch import TRAINING_QUIET_GAPS, AttemptWatch
 from mlcd.errors import Interrupted
@@ -54,16 +54,21 @@ class Training:
             self._report_restart(attempt)
         return attempt
 
+    @property
+    def most_seconds(self) -> float:
+        """The longest that an attempt which starts now may take: its nodes end themselves then."""
+        return self._seconds_left(self._account)
+
     def lost(self) -> Attempt:
         """The outcome of a real training that died with mlcd, charged for the time that has passed."""
-        seconds = lost_seconds(self.step)
+        seconds, assumed = lost_time(self.step, self.situation)
         lost = Attempt(
             config=self.step.config,
             seconds=seconds,
             usd=self.step.price.for_seconds(seconds),
             ending=Ending.LOST,
             reached_samples=self._saved_samples,
-            message="mlcd ended before the training did",
+            message=f"mlcd ended before the training did{assumed}",
         )
         self._report_restart(lost)
         return lost
@@ -105,7 +110,8 @@ class Training:
         except LeaseFailed as failed:
             again = failed.kind.is_transient and self._may_restart(failed.reached_samples)
             paid = self.step.price if failed.billed else ZERO
-            return self._broken(failed.seconds, paid, failed.message, failed.reached_samples, again=again)
+            broken = self._broken(failed.seconds, paid, failed.message, failed.reached_samples, again=again)
+            return replace(broken, ending=Ending.OVERRAN) if failed.kind is FailureKind.OVERRAN else broken
 
     def _broken(self, seconds: float, price: Usd, message: str, reached: float, *, again: bool) -> Attempt:
         return Attempt(
@@ -120,38 +126,41 @@ class Training:
     def _watched(self, order: Order, watch: AttemptWatch) -> Attempt:
         cloud, price = self.cloud, self.step.price
         self._tell(0.0, ZERO, 0.0)
-        with cloud.lease(order) as lease:
-            for point in lease.progress():
-                if self.situation.stop.is_set():
-                    raise Interrupted("the training was ended with the run")
-                watch.take(point)
-                if cloud.simulated and point.samples >= watch.work:
-                    seconds = watch.crossing()
-                    usd = price.for_seconds(seconds)
-                    self._tell(1.0, usd, seconds)
-                    return Attempt(config=order.config, seconds=seconds, usd=usd)
-                self._tell(min(point.samples / watch.work, 1.0), price.for_seconds(point.seconds), point.seconds)
-                if not cloud.simulated:
-                    self._end_a_hang(watch)
-                ending = None if cloud.simulated else self._re_decide(watch)
-                if ending is None and self.elastic is not None and isinstance(lease, Listening):
-                    ending = self._switch(self.elastic, watch, lease)
-                if ending is not None:
-                    settled = lease.finish(point)
-                    return self._ended(settled.seconds, watch, ending, settled.reached_samples)
-            if cloud.simulated:
-                problem = "the job ended before its work was done"
-                raise LeaseFailed(FailureKind.ERROR, problem, seconds=watch.last.seconds)
-            settled = lease.finish(watch.last)
-            heard = lease.heard if isinstance(lease, Listening) else []
+        heard: list[Reading] = []
+        try:
+            with cloud.lease(order) as lease:
+                heard = lease.heard if isinstance(lease, Listening) else heard
+                for point in lease.progress():
+                    if self.situation.stop.is_set():
+                        raise Interrupted("the training was ended with the run")
+                    watch.take(point)
+                    if cloud.simulated and point.samples >= watch.work:
+                        seconds = watch.crossing()
+                        usd = price.for_seconds(seconds)
+                        self._tell(1.0, usd, seconds)
+                        return Attempt(config=order.config, seconds=seconds, usd=usd)
+                    self._tell(min(point.samples / watch.work, 1.0), price.for_seconds(point.seconds), point.seconds)
+                    if not cloud.simulated:
+                        self._end_a_hang(watch)
+                    ending = None if cloud.simulated else self._re_decide(watch)
+                    if ending is None and self.elastic is not None and isinstance(lease, Listening):
+                        ending = self._switch(self.elastic, watch, lease)
+                    if ending is not None:
+                        settled = lease.finish(point)
+                        return self._ended(settled.seconds, watch, ending, settled.reached_samples)
+                if cloud.simulated:
+                    problem = "the job ended before its work was done"
+                    raise LeaseFailed(FailureKind.ERROR, problem, seconds=watch.last.seconds)
+                settled = lease.finish(watch.last)
+        finally:
+            for text in warnings(heard):
+                self.situation.tell(Warned(text=f"the training: {text}"))
         self._check_end(watch, heard)
         self._tell(1.0, price.for_seconds(settled.seconds), settled.seconds)
         return self._ended(settled.seconds, watch, (Ending.DONE, ""), settled.reached_samples)
 
     def _check_end(self, watch: AttemptWatch, heard: list[Reading]) -> None:
-        """Pass on warnings of the job; warn if it exited successfully without doing what its file says."""
-        for text in warnings(heard):
-            self.situation.tell(Warned(text=f"the training: {text}"))
+        """Warn if the job exited successfully without doing what its file says."""
         run = self.situation.run
         target = run.problem.target
         if target is not None:

@@ -1,23 +1,13 @@
 """Trials of a training on nodes: each is measured by the profiler."""
 
-from typing import Protocol, runtime_checkable
-
 from mlcd.clouds.provider import Cloud
-from mlcd.engine.performer import Situation, lost_seconds
+from mlcd.engine.checked import CheckedCloud, Checkpointed
+from mlcd.engine.performer import Situation, lost_time
 from mlcd.events import Warned
 from mlcd.problem import Problem
 from mlcd.profiler.measure import measure
 from mlcd.run.step import Step
 from mlcd.trial.trial import Failure, FailureKind, Trial
-
-
-@runtime_checkable
-class Checkpointed(Protocol):
-    """A cloud whose trials continue where the last one stopped."""
-
-    def reached_samples(self, run_id: str) -> float:
-        """Samples up to which the training of a run is saved."""
-        ...
 
 
 def saved_samples(cloud: Cloud, run_id: str) -> float:
@@ -40,17 +30,30 @@ def measure_trial(cloud: Cloud, step: Step, situation: Situation[Problem]) -> Tr
         known_noise=run.history.noise_scale,
         cancelled=situation.stop.is_set,
         warned=lambda text: situation.tell(Warned(text=text)),
+        charged=cloud.charged if isinstance(cloud, CheckedCloud) else lambda seconds: seconds,
     )
 
 
-def lost_trial(step: Step, *, reached_samples: float = 0.0) -> Failure:
+def overdue_trial(step: Step, seconds: float, message: str) -> Failure:
+    """A trial that was abandoned after `seconds`."""
+    return Failure(
+        config=step.config,
+        attempt=step.authorisation.attempt,
+        kind=FailureKind.OVERRAN,
+        message=message,
+        seconds=seconds,
+        usd=step.price.for_seconds(seconds),
+    )
+
+
+def lost_trial(step: Step, situation: Situation[Problem], *, reached_samples: float = 0.0) -> Failure:
     """A trial that died with mlcd, charged for the time that has passed, at most what was authorised."""
-    seconds = lost_seconds(step)
+    seconds, assumed = lost_time(step, situation)
     return Failure(
         config=step.config,
         attempt=step.authorisation.attempt,
         kind=FailureKind.LOST,
-        message="mlcd ended before the trial did",
+        message=f"mlcd ended before the trial did{assumed}",
         seconds=seconds,
         usd=step.price.for_seconds(seconds),
         reached_samples=reached_samples,

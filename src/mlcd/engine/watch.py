@@ -13,6 +13,8 @@ SETTLED_SECONDS = 5.0
 """The speed is unknown until this long after the first sample."""
 TRAINING_QUIET_GAPS = 3.0
 """A job that has been silent this many times longer than ever before may hang: its current speed is unknown."""
+MOST_REPORTS = 10_000
+"""Reports that are kept; when there are more, every second one is dropped, so that a training of weeks stays small."""
 
 
 @dataclass(kw_only=True)
@@ -22,17 +24,16 @@ class AttemptWatch:
     work: float
     seconds_left: float
     clock: Callable[[], float] = time.monotonic
-    points: list[JobProgress] = field(default_factory=list)
+    last: JobProgress = field(default=JobProgress(0.0, 0.0), init=False)
+    """The newest point."""
+    startup_seconds: float = field(default=0.0, init=False)
+    """Seconds from the order to the last point without a sample."""
     longest_gap: float = field(default=0.0, init=False)
     """Longest time so far between two reports of more samples, in seconds."""
     _reports: list[JobProgress] = field(default_factory=list, init=False)
-    """The points with more samples than the one before."""
+    """The points with more samples than the one before; at most MOST_REPORTS, the first and the last always."""
+    _before_last: JobProgress = field(default=JobProgress(0.0, 0.0), init=False)
     _looked: dict[str, float] = field(default_factory=dict, init=False)
-
-    @property
-    def last(self) -> JobProgress:
-        """The newest point."""
-        return self.points[-1] if self.points else JobProgress(0.0, 0.0)
 
     @property
     def silent_seconds(self) -> float:
@@ -50,19 +51,17 @@ class AttemptWatch:
             if self._reports:
                 self.longest_gap = max(self.longest_gap, point.seconds - self._reports[-1].seconds)
             self._reports.append(point)
-        self.points.append(point)
+            if len(self._reports) > MOST_REPORTS:
+                self._reports = [*self._reports[:-1:2], self._reports[-1]]
+        if point.samples <= 0:
+            self.startup_seconds = max(point.seconds, self.startup_seconds)
+        self._before_last, self.last = self.last, point
 
     def crossing(self) -> float:
         """Seconds at which the work was done, interpolated between the last two points."""
-        last = self.points[-1]
-        before = self.points[-2] if len(self.points) > 1 else JobProgress(0.0, 0.0)
+        last, before = self.last, self._before_last
         share = (self.work - before.samples) / (last.samples - before.samples)
         return before.seconds + share * (last.seconds - before.seconds)
-
-    @property
-    def startup_seconds(self) -> float:
-        """Seconds from the order to the last point without a sample."""
-        return max((p.seconds for p in self.points if p.samples <= 0), default=0.0)
 
     def is_due(self, what: str, every_seconds: float) -> bool:
         """Whether `what` is due for another check; if so, its timer restarts."""

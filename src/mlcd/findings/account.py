@@ -17,8 +17,9 @@ def keeps_reserve(run: SearchRun, steps: Sequence[AccountStep]) -> bool:
     """
     goal = run.problem.goal
     before: AccountStep | None = None
-    for at, row in enumerate(run.trials):
-        if at and row.round != run.trials[at - 1].round:
+    rows = run.trials
+    for at, row in enumerate(rows):
+        if at and row.round != rows[at - 1].round:
             before = steps[at - 1]
         usd = row.authorised_usd + (before.spent + before.reserved if before else ZERO)
         seconds = row.started_seconds + row.authorised_seconds + (before.reserved_seconds if before else 0.0)
@@ -36,10 +37,12 @@ def account(run: SearchRun, *, guarded: bool) -> tuple[AccountStep, ...]:
     """
     steps = []
     spent, elapsed = ZERO, 0.0
-    for count, row in enumerate(run.trials, start=1):
+    rows = run.trials
+    trials = tuple(row.trial for row in rows)
+    for count, row in enumerate(rows, start=1):
         spent += row.trial.usd
         elapsed = max(elapsed, row.started_seconds + row.trial.seconds)
-        history = History(tuple(r.trial for r in run.trials[:count]))
+        history = History(trials[:count])
         problem = remaining_problem(run.problem, history)
         ledger = Ledger(problem=problem, history=history, spent=spent, elapsed_seconds=elapsed, guarded=guarded)
         best = ledger.incumbent()

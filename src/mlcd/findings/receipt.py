@@ -21,7 +21,7 @@ def receipt(run: SearchRun, remaining: Problem) -> Receipt:
     done: tuple[float, Usd] | None = None
     if run.final is not None:
         done = (run.final.seconds, run.final.usd)
-    elif run.choice is not None and run.kind is Kind.TRAIN and run.status is not Status.NOTHING_FITS:
+    elif run.choice is not None and run.kind is Kind.TRAIN and run.status not in (Status.NOTHING_FITS, Status.OVERRAN):
         done = (run.choice.seconds, run.choice.usd)
     failed = run.final is not None and not run.final.is_done
     total_seconds = run.search_seconds + sum(a.seconds for a in run.earlier) + (done[0] if done else 0.0)

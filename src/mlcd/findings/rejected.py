@@ -11,7 +11,7 @@ from mlcd.run.step import Step
 from mlcd.space import Config
 from mlcd.trial.plan import Plan, tie
 from mlcd.trial.trial import Failure, Measurement
-from mlcd.units import ZERO, Usd, format_seconds, percent_text
+from mlcd.units import MOST_SECONDS, MOST_USD, ZERO, Usd, format_seconds, percent_text
 
 
 def rejected(
@@ -50,7 +50,7 @@ def _measured(run: SearchRun, ranked: Sequence[Plan], paid: Receipt, *, guarded:
 
 
 def _lost(run: SearchRun, plan: Plan, paid: Receipt, *, guarded: bool) -> tuple[RejectionReason, str]:
-    checks = (_over_budget(plan, paid, guarded=guarded), _late(plan, paid, guarded=guarded))
+    checks = (_unbookable(plan), _over_budget(plan, paid, guarded=guarded), _late(plan, paid, guarded=guarded))
     broken = [each for each in checks if each is not None]
     limits = " and ".join(text for _, text in broken)
     choice = run.choice
@@ -100,6 +100,12 @@ def _compared(minimize: Objective, ratio: float) -> str:
     if minimize is Objective.TIME and ratio < 1:  # as a ratio of speeds, so that "16% faster" mirrors "16% slower"
         return f"{1 / ratio:.1f} times as fast" if ratio <= 0.5 else f"{percent_text(1 / ratio - 1)} {better}"
     return f"{percent_text(ratio - 1)} {worse if ratio > 1 else better}"
+
+
+def _unbookable(plan: Plan) -> tuple[RejectionReason, str] | None:
+    if plan.is_bookable:
+        return None
+    return RejectionReason.OVER_BUDGET, f"beyond what mlcd plans ({MOST_USD}, {format_seconds(MOST_SECONDS)})"
 
 
 def _over_budget(plan: Plan, paid: Receipt, *, guarded: bool) -> tuple[RejectionReason, str] | None:

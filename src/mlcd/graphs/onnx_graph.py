@@ -47,6 +47,15 @@ def read_onnx(path: Path, *, sizes: Mapping[str, int] | None = None, name: str =
     off, does not fit in memory, has an axis without a size, or has no operators.
     """
     model = _load(path)
+    try:
+        return _graph(model, path, sizes or {}, name)
+    except (LookupError, ArithmeticError, ValueError, TypeError, MemoryError, RecursionError) as error:
+        # Its fields contradict each other in one of countless ways, which neither onnx nor this checks beforehand.
+        what = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise BadInput(f"{path}: a damaged model ({what}); export the model again") from error
+
+
+def _graph(model: Any, path: Path, sizes: Mapping[str, int], name: str) -> Graph:
     graph = model.graph
     opset = {_domain(entry.domain): entry.version for entry in model.opset_import}
     for node in graph.node:
@@ -55,7 +64,8 @@ def read_onnx(path: Path, *, sizes: Mapping[str, int] | None = None, name: str =
     inputs = [given for given in graph.input if given.name not in weights]
     if not graph.node or not inputs:
         raise BadInput(f"{path}: has no operators; export the model again")
-    axes = {given.name: _axes(given, path, sizes or {}) for given in inputs}
+    axes = {given.name: _axes(given, path, sizes) for given in inputs}
+    _check_inputs(axes, path)
     fixed = next((found[0] for found in axes.values() if found and found[0] > 0), None)
     batches = (fixed, fixed) if fixed else (_BATCH, 2 * _BATCH)
     small, large = (
@@ -104,13 +114,20 @@ def _load(path: Path) -> Any:
         raise BadInput(f"{path}: {_diagnosis(path)}") from error
     if not model.HasField("graph") or model.ir_version == 0:
         raise BadInput(f"{path}: {_diagnosis(path)}")
-    stored = sum(_tensor_bytes(tensor) for tensor in model.graph.initializer)
+    stored = _stored_bytes(model, path)
     if stored > free:
         raise BadInput(
             f"{path}: the model's weights are larger than memory ({stored / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are"
             " free); use a machine with more"
         )
     return model
+
+
+def _stored_bytes(model: Any, path: Path) -> int:
+    try:
+        return sum(_tensor_bytes(tensor) for tensor in model.graph.initializer)
+    except (KeyError, TypeError) as error:
+        raise BadInput(f"{path}: a damaged model (weights of an unknown type); export the model again") from error
 
 
 def _diagnosis(path: Path) -> str:
@@ -143,6 +160,13 @@ def _varint(file: BinaryIO) -> int | None:
             return found
         shift += 7
     return None
+
+
+def _check_inputs(axes: Mapping[str, tuple[int, ...]], path: Path) -> None:
+    """Raises BadInput where one request would not fit in a quarter of the free memory: load tests hold several."""
+    numbers = sum(math.prod(size or 1 for size in found) for found in axes.values())
+    if 8 * numbers > free_memory_bytes() / 4:
+        raise BadInput(f"{path}: one request has {numbers:,} numbers, too many for this machine's memory")
 
 
 def _axes(given: Any, path: Path, sizes: Mapping[str, int]) -> tuple[int, ...]:

@@ -92,11 +92,18 @@ def _profile(path: Path, inputs: tuple[GraphInput, ...], batch: int, threads: in
             for _ in range(2 + runs):
                 session.run(None, feeds)
         except (
+            state.EPFail,
+            state.EngineError,
             state.Fail,
             state.InvalidArgument,
             state.InvalidGraph,
+            state.InvalidProtobuf,
+            state.NoModel,
+            state.NoSuchFile,
             state.NotImplemented,
             state.RuntimeException,
+            RuntimeError,
+            ValueError,
         ) as error:
             raise BadInput(f"{path}: does not run: {_first_line(error)}") from error
         return _events(json.loads(Path(session.end_profiling()).read_text()))

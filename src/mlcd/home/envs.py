@@ -41,7 +41,8 @@ def forget(home: Path, run_id: str) -> None:
         (home / FOLDER / f"{run_id}.json").unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         for file in (home / "work" / run_id / "leases").glob("*/job.json"):
-            forget_in_lease(file.parent)
+            if not file.parent.is_symlink():  # the job could write there
+                forget_in_lease(file.parent)
 
 
 def forget_in_lease(folder: Path) -> None:

@@ -2,8 +2,10 @@
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from mlcd.errors import SpecError
+from mlcd.untrusted import Malformed, expanded
 
 
 def check_flag(name: str, value: bool) -> bool:
@@ -37,3 +39,12 @@ def check_envs(value: Mapping[str, str] | None) -> Mapping[str, str] | None:
         if not isinstance(name, str) or not isinstance(text, str):
             raise SpecError("must be text", field=f"envs[{name!r}]", allowed=allowed)
     return value
+
+
+def check_folder(name: str, value: str | os.PathLike[str]) -> Path:
+    """A path with `~` replaced."""
+    text = check_path(name, value)
+    try:
+        return expanded(text)
+    except Malformed as error:
+        raise SpecError(error.problem, field=name, value=text[:200]) from error

@@ -3,17 +3,22 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from mlcd.jobs.choice import check_size
 from mlcd.problem import Batching, Problem
 from mlcd.space import Config, Knob, Space
 from mlcd.spec import TrainSpec
 from mlcd.spec.batches import LearningRate, RateRule
 from mlcd.units import Usd
 
+MOST_NOTES = 8
+"""Notes on numbers of nodes that do not divide a batch."""
+
 
 def with_batches(spec: TrainSpec, problem: Problem, prices: Mapping[str, Usd]) -> tuple[Problem, tuple[str, ...]]:
     """The problem with the job's batches as a knob, and notes on what was excluded or is uneven. Raises SpecError."""
     batches = spec.batch or (spec.job.batch,)
     _check(spec, batches)
+    check_size(spec, "batch", len(batches) * len(problem.space), narrow="batch, num_nodes or resources.instance_type")
     notes: list[str] = []
     configs = []
     uneven: dict[int, int] = {}
@@ -37,16 +42,19 @@ def with_batches(spec: TrainSpec, problem: Problem, prices: Mapping[str, Usd]) -
         notes.append(
             f"a batch smaller than the number of nodes cannot be split: {min(batches)} on {most} nodes is excluded"
         )
-    for nodes, batch in uneven.items():
+    for nodes, batch in list(uneven.items())[:MOST_NOTES]:
         notes.append(f"{batch} samples on {nodes} nodes do not divide evenly: shares differ by one sample")
+    if len(uneven) > MOST_NOTES:
+        notes.append(f"the same holds for {len(uneven) - MOST_NOTES:,} more numbers of nodes")
     sizes = tuple(sorted({int(config["batch"]) for config in configs}))
     space = Space((*problem.space.knobs, Knob(name="batch", values=sizes)), tuple(configs))
+    largest = max(_samples_of_a_worker(config) for config in space)
     rate = spec.learning_rate or LearningRate(base=1.0, at_batch=min(batches), rule=RateRule.FIXED)
     return (
         replace(
             problem,
             space=space,
-            usd_per_hour=tuple(_price(spec, config, prices, space) for config in space),
+            usd_per_hour=tuple(_price(spec, config, prices, largest) for config in space),
             batching=Batching(reference=rate.at_batch, decay=rate.rule.decay),
         ),
         tuple(notes),
@@ -73,12 +81,11 @@ def _check(spec: TrainSpec, batches: tuple[int, ...]) -> None:
         raise spec.error("batch", problem, value=max(batches), allowed=f"at most {samples:,.0f}")
 
 
-def _price(spec: TrainSpec, config: Config, prices: Mapping[str, Usd], space: Space) -> Usd:
-    """USD per hour of the whole configuration."""
+def _price(spec: TrainSpec, config: Config, prices: Mapping[str, Usd], largest: int) -> Usd:
+    """USD per hour of the whole configuration; the fullest worker of all configurations has `largest` samples."""
     whole = prices[config.instance] * config.nodes
     if not spec.pricing.is_by_memory:
         return whole
-    largest = max(_samples_of_a_worker(c) for c in space)
     return Usd.of(whole.dollars * spec.pricing.share_of_price(_samples_of_a_worker(config), largest))
 
 

@@ -11,6 +11,7 @@ from mlcd.errors import nearest
 from mlcd.space import Config
 from mlcd.spec import NodeCounts, TrainSpec
 from mlcd.spec.node import YamlNode
+from mlcd.spec.place import PlacedSpec
 
 MOST_CONFIGURATIONS = 200_000
 """Upper limit of the space: one suggestion looks at every configuration."""
@@ -81,6 +82,16 @@ def offer(spec: TrainSpec, cloud: str, catalog: Catalog) -> TypeOffer:
         )
     notes = (f"excluded, no spot market: {listed(no_spot)}",) if no_spot else ()
     return TypeOffer(instances=tuple(chosen.values()), counts=counts, notes=notes)
+
+
+def check_size(spec: PlacedSpec, field: str, size: int, *, narrow: str) -> None:
+    """Raises SpecError at `field` if the space would be too large; `size` is known before it is built.
+
+    narrow  what to change
+    """
+    if size > MOST_CONFIGURATIONS:
+        problem = f"makes {size:,} configurations: narrow {narrow}"
+        raise spec.error(field, problem, allowed=f"at most {MOST_CONFIGURATIONS:,}")
 
 
 def measured(spec: TrainSpec, workload: ReplayWorkload, catalog: Catalog) -> MeasuredTypes:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from mlcd.clouds.nodes import Closable, Leftover, NodeEngine
+from mlcd.clouds.nodes import Closable, Leftover, ListsUnproved, NodeEngine, Unproved
 from mlcd.errors import BadInput, MlcdError, ProviderError
 from mlcd.jobs.plugin import cloud_names, plugin_engine
 from mlcd.jobs.real import DIRECT, engine_for
@@ -19,8 +19,7 @@ def leftovers(home: Path, *, on: str | None = None) -> tuple[tuple[Leftover, ...
     """
     found: list[Leftover] = []
     unreachable: list[tuple[str, str]] = []
-    kinds = (*EVERYWHERE, *cloud_names(BUILT_IN)) if on is None else (on.partition("/")[0],)
-    for kind in kinds:
+    for kind in _kinds(on):
         engine: NodeEngine | None = None
         try:
             engine = _engine(kind, home)
@@ -32,6 +31,22 @@ def leftovers(home: Path, *, on: str | None = None) -> tuple[tuple[Leftover, ...
         finally:
             _close(engine)
     return tuple(found), tuple(unreachable)
+
+
+def unproved(home: Path, *, on: str | None = None) -> tuple[Unproved, ...]:
+    """What may belong to mlcd's leases and cannot be proved to, on the clouds that can be searched. Ends nothing."""
+    found: list[Unproved] = []
+    for kind in _kinds(on):
+        engine: NodeEngine | None = None
+        try:
+            engine = _engine(kind, home)
+            if isinstance(engine, ListsUnproved):
+                found += [one for one in engine.unproved() if _key(one) not in map(_key, found)]
+        except (ProviderError, BadInput):  # `leftovers` has said so
+            continue
+        finally:
+            _close(engine)
+    return tuple(found)
 
 
 def end_all(home: Path, found: Sequence[Leftover]) -> tuple[tuple[Leftover, MlcdError], ...]:
@@ -49,6 +64,15 @@ def end_all(home: Path, found: Sequence[Leftover]) -> tuple[tuple[Leftover, Mlcd
     for engine in engines.values():
         _close(engine)
     return tuple(failed)
+
+
+def _kinds(on: str | None) -> tuple[str, ...]:
+    return (*EVERYWHERE, *cloud_names(BUILT_IN)) if on is None else (on.partition("/")[0],)
+
+
+def _key(one: Unproved) -> tuple[int | None, str]:
+    """Engines that share this machine and its records may list the same."""
+    return one.pid, one.what
 
 
 def _close(engine: NodeEngine | None) -> None:

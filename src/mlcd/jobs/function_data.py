@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from mlcd.errors import nearest
 from mlcd.spec.serverless import ServerlessSpec
+from mlcd.untrusted import Malformed, read_named
 from mlcd.workloads.data import Samples, shuffled
 from mlcd.workloads.made import MADE
 from mlcd.workloads.model import BUILT_IN
@@ -23,7 +24,7 @@ def samples(spec: ServerlessSpec) -> Samples:
             problem = "is missing: only built-in models come with data"
             raise spec.error("workload.data", problem, allowed="a folder with x.npy and y.npy")
         return shuffled(*MADE[name]())
-    path = _from_job_folder(spec, folder)
+    path = _from_job_folder(spec, spec.path("workload.data", folder))
     if not path.is_dir():
         problem = "there is no such folder"
         raise spec.error("workload.data", problem, value=folder, allowed="a folder with x.npy and y.npy")
@@ -53,30 +54,31 @@ def module(spec: ServerlessSpec) -> bytes:
             allowed=", ".join((*BUILT_IN, "MODULE:FUNCTION of your own")),
             nearest=nearest(name, list(BUILT_IN)),
         )
-    path = _from_job_folder(spec, f"{stem}.py")
+    path = _from_job_folder(spec, spec.path("workload.model", f"{stem}.py"))
     if not path.is_file():
         problem = f"there is no {stem}.py in the folder of the job file"
         raise spec.error("workload.model", problem, value=name, allowed="MODULE:FUNCTION of a file in that folder")
-    code = path.read_bytes()
-    if len(code) > MOST_MODULE_BYTES:
-        raise spec.error("workload.model", f"{path} is too large for a module", allowed="at most 1 MiB")
-    return code
+    try:
+        return read_named(path, most_bytes=MOST_MODULE_BYTES)
+    except Malformed as error:
+        raise spec.error("workload.model", str(error), allowed="a file of at most 1 MiB") from error
+    except OSError as error:
+        raise spec.error("workload.model", f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _from_job_folder(spec: ServerlessSpec, name: str) -> Path:
+def _from_job_folder(spec: ServerlessSpec, path: Path) -> Path:
     """A path relative to the job file, else to the current folder."""
-    path = Path(name).expanduser()
     own = Path(spec.file).parent / path if spec.file else path
     return own if own.exists() or not path.exists() else path
 
 
 def _array(spec: ServerlessSpec, path: Path) -> NDArray[Any]:
+    if not path.is_file():  # a FIFO would block
+        raise spec.error("workload.data", f"has no {path.name}", value=spec.workload.data)
     try:
-        array: NDArray[Any] = np.load(path, allow_pickle=False, mmap_mode="r")
-    except FileNotFoundError:
-        raise spec.error("workload.data", f"has no {path.name}", value=spec.workload.data) from None
-    except (ValueError, OSError) as error:
+        array: NDArray[Any] | object = np.load(path, allow_pickle=False, mmap_mode="r")
+    except (ValueError, OSError, EOFError, OverflowError, TypeError) as error:  # whatever its header says
         raise spec.error("workload.data", f"{path} cannot be read: {error}", value=spec.workload.data) from error
-    if array.ndim < 1 or array.dtype.hasobject:
+    if not isinstance(array, np.ndarray) or array.ndim < 1 or array.dtype.hasobject:  # an archive is no array
         raise spec.error("workload.data", f"{path} is not an array of rows", value=spec.workload.data)
     return array

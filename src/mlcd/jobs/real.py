@@ -13,7 +13,7 @@ from mlcd.clouds.job import JobCloud, RealJob
 from mlcd.clouds.nodes import NodeEngine
 from mlcd.errors import ProviderError, nearest
 from mlcd.jobs.batches import with_batches
-from mlcd.jobs.choice import listed, type_field
+from mlcd.jobs.choice import check_size, listed, type_field
 from mlcd.jobs.resolved_job import CLOUD_TRIAL, ResolvedJob, deployments, naive_choices, problem_of
 from mlcd.problem import Target, TrialPolicy
 from mlcd.spec import NodeCounts, TrainSpec
@@ -124,7 +124,7 @@ def workdir(spec: TrainSpec) -> Path | None:
     """The user's folder, relative to the job file."""
     if not spec.workdir:
         return None
-    folder = (Path(spec.file).parent if spec.file else Path()) / Path(spec.workdir).expanduser()
+    folder = (Path(spec.file).parent if spec.file else Path()) / spec.path("workdir", spec.workdir)
     if not folder.is_dir():
         problem = "there is no such folder, relative to the job file"
         raise spec.error("workdir", problem, value=spec.workdir, allowed="a folder with the job's files")
@@ -172,6 +172,7 @@ def types_and_counts(
         raise spec.error(
             "num_nodes", f"{engine.name} has no room for this many nodes of any type", allowed="fewer nodes"
         )
+    check_size(spec, "num_nodes", sum(map(len, by_type.values())), narrow="num_nodes or resources.instance_type")
     kept = tuple(instance for instance in instances if instance.name in by_type)
     return kept, by_type.__getitem__, tuple(notes)
 

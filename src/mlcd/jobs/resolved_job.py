@@ -69,7 +69,7 @@ def simulated(spec: TrainSpec, name: str, catalog: Catalog, seed: int) -> Resolv
 def replayed(spec: TrainSpec, folder: str, catalog: Catalog) -> ResolvedJob:
     """A job on `replay/FOLDER`: the whole job is one sample of work."""
     refuse_batches(spec)
-    path = Path(folder).expanduser()
+    path = spec.path("resources.infra", folder)
     workload = _workload(spec, path)
     if spec.job.hours is not None:
         workload = workload.scaled(spec.job.hours)

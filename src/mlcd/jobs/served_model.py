@@ -29,7 +29,7 @@ class ServedModel:
 
 def model_file(spec: ServeSpec) -> Path:
     """The model's file, relative to the job file. Raises SpecError if there is none."""
-    path = ((Path(spec.file).parent if spec.file else Path()) / Path(spec.model).expanduser()).absolute()
+    path = ((Path(spec.file).parent if spec.file else Path()) / spec.path("model", spec.model)).absolute()
     if not path.is_file():
         problem = "is a folder, not a model" if path.is_dir() else "there is no such file"
         raise spec.error("model", problem, value=spec.model, allowed="an ONNX file, relative to the job file")

@@ -17,7 +17,7 @@ from mlcd.clouds.functions.sim.workloads import SimWorkload
 from mlcd.clouds.functions.sim.workloads import workload as simulated_workload
 from mlcd.deciders.epochs import EpochDecider, first_fleet
 from mlcd.engine.epochs import EpochPerformer
-from mlcd.errors import BadInput, ProviderError, nearest
+from mlcd.errors import BadInput, ProviderError, SpecError, nearest
 from mlcd.functions import FunctionProblem
 from mlcd.jobs.earlier_trainings import earlier_trainings, epochs_of, prior_of
 from mlcd.jobs.function_data import module, samples
@@ -30,6 +30,7 @@ from mlcd.run.kind import Kind
 from mlcd.run.verdict import PlainInstance
 from mlcd.schedulers.registry import scheduler
 from mlcd.schedulers.scheduler import Scheduler
+from mlcd.spec.document import document, read_text
 from mlcd.spec.functions import DEFAULT_BATCH, parse_serverless, with_function_flags
 from mlcd.spec.serverless import ServerlessSpec
 from mlcd.store.store import home
@@ -65,7 +66,18 @@ def prepare(
     earlier   runs that the scheduler may learn from; None: those in the store that trained the same model and data
     """
     spec = with_scheduler(spec, strategy)
-    folder = folder or home()
+    try:
+        return _prepared(spec, seed, folder or home(), strategy, earlier)
+    except SpecError:
+        raise
+    except BadInput as error:  # of the problem or the scheduler: it names the field, the job knows its line
+        field, colon, reason = str(error).partition(": ")
+        raise spec.error(field, reason) if colon else error from error
+
+
+def _prepared(
+    spec: ServerlessSpec, seed: int, folder: Path, strategy: Scheduler | None, earlier: tuple[str, ...] | None
+) -> Prepared[FunctionProblem]:
     laws, workload, backend = None, None, ""
     if spec.resources.infra == SIMULATED_INFRA:
         laws = _simulated(spec)
@@ -198,14 +210,12 @@ def _settings(spec: ServerlessSpec) -> Mapping[str, Any]:
     """The user's own configuration file of Lithops, as data."""
     if not spec.resources.settings:
         return {}
-    import yaml  # noqa: PLC0415 - only where such a file is named
-
-    path = Path(spec.resources.settings).expanduser()
+    path = spec.path("resources.settings", spec.resources.settings)
     own = Path(spec.file).parent / path if spec.file and not path.is_absolute() else path
     try:
-        found = yaml.safe_load(own.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise spec.error("resources.settings", f"cannot be read: {error}", value=spec.resources.settings) from error
+        found = document(read_text(own), file=str(own)).plain()
+    except SpecError as error:
+        raise spec.error("resources.settings", str(error), value=spec.resources.settings) from error
     if not isinstance(found, dict):
         raise spec.error("resources.settings", "is not a configuration of Lithops", value=spec.resources.settings)
     return found

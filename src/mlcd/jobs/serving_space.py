@@ -4,7 +4,7 @@ from itertools import product
 
 from mlcd.clouds.local import USD_PER_CPU_HOUR, usable_cpus
 from mlcd.clouds.serving.local import cores_of
-from mlcd.jobs.choice import listed
+from mlcd.jobs.choice import check_size, listed
 from mlcd.jobs.served_model import ServedModel
 from mlcd.memory import free_memory_bytes
 from mlcd.problem import TrialPolicy
@@ -40,12 +40,14 @@ def work(spec: ServeSpec, model: ServedModel) -> tuple[Space, tuple[Usd, ...], t
     threads = spec.knobs.threads or tuple(range(1, cpus + 1))
     replicas = spec.knobs.replicas or tuple(range(1, cpus + 1))
     precisions = spec.knobs.precision or PRECISIONS
-    every = list(product(_batches(spec, model, notes), threads, replicas, precisions))
-    fitting = [values for values in every if values[1] * values[2] <= cpus]
+    pairs = [pair for pair in product(threads, replicas) if pair[0] * pair[1] <= cpus]
+    batches = _batches(spec, model, notes)
+    check_size(spec, "knobs", len(batches) * len(pairs) * len(precisions), narrow="knobs.batch, threads or replicas")
+    fitting = [(batch, *pair, precision) for batch in batches for pair in pairs for precision in precisions]
     if not fitting:
         problem = f"every threads x replicas is more than the {cpus} processors of this machine"
         raise spec.error("knobs", problem, allowed=f"threads and replicas whose product is at most {cpus}")
-    if len(fitting) < len(every) and (spec.knobs.threads or spec.knobs.replicas):
+    if len(pairs) < len(threads) * len(replicas) and (spec.knobs.threads or spec.knobs.replicas):
         notes.append(f"threads x replicas beyond the {cpus} processors of this machine are excluded")
     kept = _in_memory(spec, model, fitting, notes)
     names = ("batch", "threads", "replicas", "precision")

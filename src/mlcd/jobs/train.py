@@ -154,7 +154,7 @@ def _anchored(spec: TrainSpec) -> TrainSpec:
     kind, _, folder = spec.resources.infra.partition("/")
     if kind != "replay":
         return spec
-    return with_overrides(spec, on=f"replay/{Path(folder).expanduser().resolve()}")
+    return with_overrides(spec, on=f"replay/{spec.path('resources.infra', folder).resolve()}")
 
 
 def _spec_to_json(spec: TrainSpec, now: datetime) -> dict[str, Any]:

@@ -8,7 +8,12 @@ and in custom training steps under tf.distribute, where the workers' gradients a
 gradients = mlcd.keras.all_reduce(gradients)
 """
 
-from mlcd.keras.distribute import all_reduce
-from mlcd.keras.progress import Progress
+from mlcd.training.frameworks import without_framework
+
+try:
+    from mlcd.keras.distribute import all_reduce
+    from mlcd.keras.progress import Progress
+except ModuleNotFoundError as error:
+    raise without_framework(error, package="keras", module="mlcd.keras") from error
 
 __all__ = ["Progress", "all_reduce"]

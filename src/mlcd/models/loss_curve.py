@@ -151,6 +151,10 @@ class FloorPosterior:
         return result
 
 
+LEAST_TARGET = 1e-9
+"""The grid of floors of a smaller target is that of this one: the inverse of its spacing must be finite."""
+
+
 def floor_shares(low: float, high: float, count: int) -> Floats:
     """A grid of floors over the target loss, evenly spaced in the logit between `low` and `high`."""
     result: Floats = 1 / (1 + np.exp(-np.linspace(low, high, count)))
@@ -211,7 +215,7 @@ def by_levels(
 
 
 def _floors(target_loss: float, shares: Floats) -> Floats:
-    result: Floats = target_loss - (1 - shares) * abs(target_loss)
+    result: Floats = target_loss - (1 - shares) * max(abs(target_loss), LEAST_TARGET)
     return result
 
 

@@ -1,10 +1,10 @@
 """The agent on every node: starts the job's processes, and ends them at the time limit or when mlcd is gone.
 
-    python -m mlcd.platforms.agent FOLDER --lifeline=stdin|file|none [--rank R --addresses A,B,...]
+    python -m mlcd.platforms.agent FOLDER --lifeline=stdin|file|none [--rank R --addresses A,B,...] [--note-processes]
 
 The agent is the node's dead-man's switch. It ends everything it started when the job's seconds are over, when its
-lifeline breaks (its standard input is closed, or FOLDER/heartbeat is too old), or on SIGTERM. Where the system supports
-it, the processes also die with the agent. It uses the standard library only.
+lifeline breaks (its standard input is closed, or FOLDER/heartbeat no longer changes), or on SIGTERM. Where the system
+supports it, the processes also die with the agent. It uses the standard library only.
 """
 
 import argparse
@@ -19,17 +19,24 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from stat import S_ISREG
 from typing import Protocol
 
 from mlcd.platforms.placement import Placement, Process
 from mlcd.platforms.registry import platform
+from mlcd.untrusted import delete_tree, last_lines
 
 HEARTBEAT_SECONDS = 60.0
-"""A heartbeat file older than this means that mlcd is gone."""
+"""A heartbeat file that has not changed for so long, by this node's own clock, means that mlcd is gone."""
+HEARTBEAT_POLL_SECONDS = 1.0
+"""The interval at which the heartbeat is looked at: on a network file system each look is a request."""
+NOTES_FILE = "processes.json"
+"""In the node's folder, with --note-processes: {"processes": [[pid, start], ...]}, the running processes of the job."""
+NOTE_SECONDS = 0.5
 POLL_SECONDS = 0.05
 CANNOT_START = 126
 """The node's exit code when its job could not be started; the shell uses it for a command that cannot be run."""
@@ -100,7 +107,9 @@ class Child(Protocol):
 class Agent:
     """One node's agent; `run` returns the node's exit code."""
 
-    def __init__(self, folder: Path, placement: Placement, job: Job, lifeline: str) -> None:
+    def __init__(
+        self, folder: Path, placement: Placement, job: Job, lifeline: str, *, notes_processes: bool = False
+    ) -> None:
         self.folder, self.placement, self.job, self.lifeline = folder, placement, job, lifeline
         self.own = folder / f"node-{placement.rank}"
         self.log = self.own / "log.txt"
@@ -108,6 +117,8 @@ class Agent:
         self.reason = self.reason_kind = ""
         self.cpu_seconds = 0.0
         self._cut = threading.Event()
+        self._heartbeat = Heartbeat(folder / "heartbeat")
+        self._notes = _Notes(self.own / NOTES_FILE) if notes_processes else None
 
     def run(self) -> int:
         """Run the setup, then the platform's processes until the essential ones have ended."""
@@ -241,12 +252,14 @@ class Agent:
                 self.cpu_seconds += _cpu_seconds()
                 _end_all(started)
                 return failed or (0, "")
+            if self._notes is not None:
+                self._notes.update()
             self._cut.wait(POLL_SECONDS)
 
     def _is_over(self) -> bool:
         if self.ends_at is not None and time.monotonic() >= self.ends_at:
             self._end(f"its {self.job.seconds:.0f} s were over", kind="ended")
-        if self.lifeline == "file" and _age_seconds(self.folder / "heartbeat") > HEARTBEAT_SECONDS:
+        if self.lifeline == "file" and self._heartbeat.silent_seconds() > HEARTBEAT_SECONDS:
             self._end("it lost contact with mlcd", kind="killed")
         return bool(self.reason)
 
@@ -263,8 +276,7 @@ class Agent:
     # ---- how it ended
 
     def _kind(self, code: int) -> str:
-        tail = self.log.read_bytes()[-20_000:].decode(errors="replace") if self.log.exists() else ""
-        if OUT_OF_MEMORY.search(tail):
+        if any(OUT_OF_MEMORY.search(line) for line in last_lines(self.log)):
             return "out-of-memory"
         return "killed" if code in (-signal.SIGKILL, 128 + signal.SIGKILL) else "job-failed"
 
@@ -274,13 +286,106 @@ class Agent:
 
     def _write_exit(self, code: int, kind: str, message: str) -> None:
         data = {"code": code, "kind": kind, "message": message[: EXIT_FILE_BYTES // 8], "cpu_seconds": self.cpu_seconds}
-        with self._part.open("r+b") as file:
-            file.write(json.dumps(data).encode())
-        self._part.replace(self.own / "exit.json")
+        text = json.dumps(data).encode()
+        try:
+            self._fill_reserved(text)
+            self._part.replace(self.own / "exit.json")
+        except OSError:  # the job has deleted or replaced it, or its folder: start afresh
+            self._remove(self.own, unless_folder=True)
+            self.own.mkdir(parents=True, exist_ok=True)
+            for left in (self._part, self.own / "exit.json"):
+                self._remove(left)
+            self._part.write_bytes(text)
+            self._part.replace(self.own / "exit.json")
+
+    def _fill_reserved(self, text: bytes) -> None:
+        flags = os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        with open(os.open(self._part, flags), "wb", closefd=True) as file:  # noqa: PTH123 - of a descriptor
+            if not S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise FileExistsError(f"{self._part} is no longer a file")
+            file.write(text)
+
+    def _remove(self, path: Path, *, unless_folder: bool = False) -> None:
+        if not (unless_folder and path.is_dir() and not path.is_symlink()):
+            delete_tree(path, below=self.folder)
 
     @property
     def _part(self) -> Path:
         return self.own / "exit.json.part"
+
+
+class Heartbeat:
+    """Tells for how long a file has not changed, by one clock: this machine's, which cannot be set.
+
+    The file's time is written by another machine, or by a file server, whose clocks may differ by hours. It is compared
+    only with the time that the same file had before, and so is the content.
+    """
+
+    def __init__(self, file: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self.file, self._clock = file, clock
+        self._seen: tuple[int, ...] | None = None
+        self._changed_at = self._looked_at = clock()
+
+    def silent_seconds(self) -> float:
+        """Seconds since the last change was seen, at first since this object was made; looks once a second."""
+        now = self._clock()
+        if self._seen is None or now - self._looked_at >= HEARTBEAT_POLL_SECONDS:
+            self._looked_at = now
+            seen = self._look()
+            if seen is not None and seen != self._seen:
+                self._seen, self._changed_at = seen, now
+        return now - self._changed_at
+
+    def _look(self) -> tuple[int, ...] | None:
+        """What changes with every touch; None where the file cannot be opened now."""
+        try:
+            # Opened, because a network file system may answer stat() from its cache.
+            descriptor = os.open(self.file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            found = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+class _Notes:
+    """Notes the job's processes where no control group keeps track of them.
+
+    If mlcd and this agent are killed at once, `mlcd down` lists the noted ones that still run. The job can write the
+    file too, so it proves nothing.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._noted: list[tuple[int, str]] = []
+        self._next_at = 0.0
+
+    def update(self) -> None:
+        """Look, at most every NOTE_SECONDS, and write where something changed."""
+        if time.monotonic() < self._next_at:
+            return
+        self._next_at = time.monotonic() + NOTE_SECONDS
+        noted = sorted(_started_below())
+        if noted != self._noted:
+            self._noted = noted
+            part = self.file.with_name(f"{NOTES_FILE}.part")
+            with suppress(OSError):  # a full disk: the processes are not noted, then
+                part.write_text(json.dumps({"processes": noted}))
+                part.replace(self.file)
+
+
+def _started_below() -> list[tuple[int, str]]:
+    """(pid, start) of every descendant of this process, by asking each for its children: few files are read."""
+    found, todo = [], [os.getpid()]
+    while todo:
+        for children in Path(f"/proc/{todo.pop()}/task").glob("*/children"):
+            with suppress(OSError):
+                for pid in map(int, children.read_text().split()):
+                    todo.append(pid)
+                    found.append((pid, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]))
+    return found
 
 
 def _plain_python(run: str) -> list[str]:
@@ -391,13 +496,6 @@ def _signal_group(pid: int, sign: signal.Signals) -> None:
         _signal(pid, sign)
 
 
-def _age_seconds(file: Path) -> float:
-    try:
-        return time.time() - file.stat().st_mtime
-    except OSError:
-        return float("inf")
-
-
 def _code_text(code: int) -> str:
     number = -code if code < 0 else code - 128
     if 0 < number < 65 and (code < 0 or code > 128):
@@ -425,9 +523,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--lifeline", choices=("stdin", "file", "none"), default="none")
     parser.add_argument("--rank", type=int)
     parser.add_argument("--addresses", default="")
+    parser.add_argument("--note-processes", action="store_true")
     given = parser.parse_args(arguments)
     job = Job(**json.loads((given.folder / "job.json").read_text()))
-    return Agent(given.folder, _placement(job, given.rank, given.addresses), job, given.lifeline).run()
+    placement = _placement(job, given.rank, given.addresses)
+    return Agent(given.folder, placement, job, given.lifeline, notes_processes=given.note_processes).run()
 
 
 if __name__ == "__main__":

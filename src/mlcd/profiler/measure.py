@@ -18,8 +18,10 @@ from mlcd.units import ZERO, Usd
 
 BATCH_MEANS = 8
 """Progress points are pooled into this many consecutive batches, whose means are nearly independent."""
-
-
+MOST_POINTS = 20_000
+"""Points that are kept of a trial; when there are more, every second one is dropped."""
+MOST_RATES = 2_000
+"""Rates between points from which the speed is computed: finding the warm-up takes the square of their number."""
 TRIAL_QUIET_GAPS = 5.0
 """At the end of a trial, a job that has been silent this many times longer than ever before counts as hung."""
 
@@ -45,14 +47,17 @@ def measure(
     known_noise: float | None = None,
     cancelled: Callable[[], bool] = lambda: False,
     warned: Callable[[str], None] = lambda _text: None,
+    charged: Callable[[float], float] = lambda seconds: seconds,
 ) -> Trial:
-    """One trial of `config`: a Measurement, or a Failure with its cost. Never longer than policy.worst_seconds.
+    """One trial of `config`: a Measurement, or a Failure with its cost. The job is watched for policy.worst_seconds.
 
-    Unless the job hangs, the last watchdog_seconds are for saving its work and releasing the nodes.
+    Unless the job hangs, the last watchdog_seconds are for saving its work and releasing the nodes. What a real cloud
+    took, or says that it took, is charged in full, even beyond that. A simulated trial is ended at worst_seconds sharp.
 
     metric       name of the model-quality metric in the job's reports; "" if not needed
     known_noise  the noise scale measured by earlier trials
     warned       called with each warning of a job that kept running
+    charged      what to charge for a job that hung at so many seconds, now that its nodes are released
 
     Raises Interrupted when `cancelled`, and what the cloud raises besides LeaseFailed (ProviderError). The nodes are
     always released.
@@ -69,10 +74,11 @@ def measure(
         run_id=run_id,
         noise_scale=known_noise,
     )
+    listening: Listening | None = None
     heard: list[Reading] = []
     try:
         with cloud.lease(order) as lease:
-            heard = lease.heard if isinstance(lease, Listening) else heard
+            listening = lease if isinstance(lease, Listening) else None
             for point in lease.progress():
                 if cancelled():
                     raise Interrupted("the trial ended with the run")
@@ -81,7 +87,7 @@ def measure(
             if watch.points and not watch.hung:
                 settled = lease.finish(watch.points[-1])
     except LeaseFailed as failed:
-        seconds = min(failed.seconds, most)
+        seconds = failed.seconds if failed.kind is FailureKind.OVERRAN else min(failed.seconds, most)
         usd = usd_per_hour.for_seconds(seconds) if failed.billed else ZERO
         return Failure(
             config=config,
@@ -93,9 +99,14 @@ def measure(
             reached_samples=failed.reached_samples,
         )
     finally:
+        heard = listening.heard if listening is not None else heard
         for text in warnings(heard):
             warned(f"{config}: {text}")
-    seconds = watch.end_seconds if settled is None else min(settled.seconds, most)
+    if settled is None:
+        seconds = watch.end_seconds if cloud.simulated else charged(watch.end_seconds)
+    else:
+        at = watch.points[-1].seconds  # what comes after it, to save and to release, was the cloud's doing
+        seconds = min(at, most) + max(settled.seconds - at, 0.0)
     usd = usd_per_hour.for_seconds(seconds)
     speed = None if watch.hung else steady_speed(watch.points)
     if speed is None:
@@ -175,6 +186,8 @@ class _Watch:
                 self._longest_gap = max(self._longest_gap, point.seconds - self._last_change)
             self._last_change = point.seconds
         self.points.append(point)
+        if len(self.points) > MOST_POINTS:
+            self.points[:] = [*self.points[:-1:2], point]
         if point.samples <= 0:
             self.hung = point.seconds >= self.policy.extended_seconds(self.nodes)
             return self.hung
@@ -212,6 +225,9 @@ def steady_speed(points: list[JobProgress]) -> SteadySpeed | None:
     durations, amounts = durations[keep], amounts[keep]
     if len(durations) == 0 or amounts.sum() <= 0:
         return None
+    if len(durations) > MOST_RATES:
+        starts = np.arange(0, len(durations), math.ceil(len(durations) / MOST_RATES))
+        durations, amounts = np.add.reduceat(durations, starts), np.add.reduceat(amounts, starts)
     rates = amounts / durations
     cut = _warm_up_cut(rates)
     durations, amounts = durations[cut:], amounts[cut:]

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from mlcd.clouds.reading import GradientNorms, Reading
+from mlcd.clouds.reading import MOST_SAMPLES, GradientNorms, Reading
+from mlcd.errors import BadInput
 from mlcd.models.noise import Norms, successive
 
 IGNORED_FIRST_STEPS = 10
@@ -14,20 +15,23 @@ UNSTABLE_RATIO = 1.5
 
 
 def norms(seen: GradientNorms, batch: float | None = None) -> Norms | None:
-    """The norms in the form of the models; None if the gradients were not finite or the batch is unknown.
+    """The norms in the form of the models; None if they are not finite or impossible, or the batch is unknown.
 
     batch  of all workers, for jobs that do not report it
     """
     whole = batch if seen.batch is None else seen.batch
     if whole is None:
         return None
-    if seen.workers == 1:
-        if seen.before is None or seen.now is None or seen.dot is None:
+    try:
+        if seen.workers == 1:
+            if seen.before is None or seen.now is None or seen.dot is None:
+                return None
+            return successive(before=seen.before, now=seen.now, dot=seen.dot, batch=whole)
+        if seen.local is None or seen.total is None:
             return None
-        return successive(before=seen.before, now=seen.now, dot=seen.dot, batch=whole)
-    if seen.local is None or seen.total is None or whole < seen.workers:
+        return Norms(local=seen.local, total=seen.total, workers=seen.workers, batch=whole)
+    except BadInput:  # a job may report anything, such as a product of two vectors beyond their lengths'
         return None
-    return Norms(local=seen.local, total=seen.total, workers=seen.workers, batch=whole)
 
 
 def noise_scale(readings: Iterable[Reading], *, batch: float | None = None) -> float | None:
@@ -53,6 +57,7 @@ def noise_scale(readings: Iterable[Reading], *, batch: float | None = None) -> f
 
 
 def _ratio(some: Sequence[Norms]) -> float | None:
-    """phi = s2/|G|^2, both averaged first; None if either is not above 0."""
+    """phi = s2/|G|^2, both averaged first; None if either is not above 0, or the signal as good as 0."""
     variance, signal = sum(n.variance for n in some), sum(n.signal for n in some)
-    return variance / signal if variance > 0 and signal > 0 else None
+    ratio = variance / signal if variance > 0 and signal > 0 else None
+    return ratio if ratio is not None and ratio <= MOST_SAMPLES else None

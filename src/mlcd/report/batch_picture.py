@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from mlcd.report.frame import Plane, axes, empty, left_margin, legend
 from mlcd.report.labels import Box, Label, place
 from mlcd.report.svg import SERIES, Drawing
+from mlcd.report.thinning import MOST_LABELS, MOST_MARKS, listed, thinned
 from mlcd.report.ticks import fitted_scale, money_ticks, time_ticks
 from mlcd.run.findings import BatchPoint, BatchTradeoff
 from mlcd.units import Usd, format_seconds
@@ -32,7 +33,8 @@ def batch_picture(
         width=width,
         height=height,
         title=title,
-        description=f"{len(curves)} batch sizes; on the Pareto front: " + "; ".join(_say(b, p) for b, p in best),
+        description=f"{len(curves)} batch sizes; on the Pareto front: "
+        + listed([_say(b, p) for b, p in best], separator="; "),
     )
     if tradeoff.preferred is None:
         empty(drawing, width, height, "Nothing was measured or predicted.")
@@ -41,6 +43,7 @@ def batch_picture(
     items: list[tuple[str, str, int | str]] = [
         (f"B = {batch:,}", f"mark f-{css}", shape) for batch, (css, shape) in looks.items()
     ]
+    each = max(2, MOST_MARKS // len(curves))  # marks of one curve
     if any(curve.predicted for curve in curves):
         items.append(("predicted", "w-other", "line"))
     if any(curve.unmeasured for curve in curves):
@@ -60,15 +63,15 @@ def batch_picture(
         up=(up, ticks, "training cost" + suffix * up.log),
     )
     if len(best) > 1:
-        drawing.line([(across(p.seconds), up(p.usd)) for _, p in best], "front")
+        drawing.line([(across(p.seconds), up(p.usd)) for _, p in thinned(best)], "front")
     for curve in curves:
         css, shape = looks[curve.batch]
-        line = [(across(p.seconds), up(p.usd)) for p in curve.predicted]
+        line = [(across(p.seconds), up(p.usd)) for p in thinned(curve.predicted, each)]
         if len(line) > 1:
             drawing.line(line, f"w-{css}")
-        for p in curve.unmeasured:
+        for p in thinned(curve.unmeasured, each):
             drawing.circle(across(p.seconds), up(p.usd), 4, "hollow", "Predicted: " + _say(curve.batch, p))
-        for p in curve.measured:
+        for p in thinned(curve.measured, each):
             drawing.mark(shape, across(p.seconds), up(p.usd), f"mark f-{css}", _say(curve.batch, p))
     batch, point = by_place[tradeoff.preferred]
     drawing.circle(across(point.seconds), up(point.usd), 10, "ring", _say(batch, point))
@@ -95,7 +98,8 @@ def _labels(
     """K next to each point; the chosen one first, with K and B."""
     plot, across, up = plane.plot, plane.across, plane.up
     labels = []
-    for batch, point in sorted(named, key=lambda n: n != ringed):
+    named = thinned(named, keep=lambda n: n == ringed)
+    for batch, point in sorted(thinned(named, MOST_LABELS, keep=lambda n: n == ringed), key=lambda n: n != ringed):
         x, y = across(point.seconds), up(point.usd)
         if (batch, point) == ringed:
             text = f"K = {point.workers}, B = {batch:,}"

@@ -114,10 +114,13 @@ def left_margin(ticks: Sequence[Tick]) -> float:
     return 14 + max((text_width(label, 11) for _, label in ticks), default=20)
 
 
-def origin_mark(drawing: Drawing, record: SearchRun, height: float) -> None:
-    """Draw SIMULATED or REPLAYED in the lower left corner if no machine was rented: a picture may be shared alone."""
-    if word := origin_word(record):
-        drawing.text(4, height - 8, word, "muted", size=10)
+def origin_mark(drawing: Drawing, record: SearchRun, height: float, *, left_out: str = "") -> None:
+    """Draw SIMULATED or REPLAYED in the lower left corner if no machine was rented: a picture may be shared alone.
+
+    left_out  what the picture does not show, after it
+    """
+    if text := "; ".join(filter(None, (origin_word(record), left_out))):
+        drawing.text(4, height - 8, text, "muted", size=10)
 
 
 def empty(drawing: Drawing, width: float, height: float, text: str) -> None:

@@ -8,6 +8,7 @@ from mlcd.report.origin import is_replayed, origin, origin_word, prices_text
 from mlcd.report.page import Cell, Column, Page, PagePart, Table, TableRow, drawn, render
 from mlcd.report.pictures import NARROW, WIDE, PictureKind, kinds_of, picture
 from mlcd.report.receipt_lines import receipt_table, train_lines
+from mlcd.report.thinning import MOST_ROWS, ends, left_out_text
 from mlcd.report.verdict import headline
 from mlcd.report.wording import assurance_text, plural, sentence, speed_text
 from mlcd.report.yardstick import yardstick
@@ -47,7 +48,8 @@ def html_report(record: SearchRun) -> str:
     """The whole page: no script, nothing loaded from elsewhere, every value escaped."""
     word, meaning = origin(record)
     lead = _lead(record)
-    fits = record.choice if record.status is not Status.NOTHING_FITS else None
+    is_given_up = record.status is Status.NOTHING_FITS or (record.status is Status.OVERRAN and record.final is None)
+    fits = None if is_given_up else record.choice
     paid = record.train_findings.receipt if record.trials or record.choice else None
     page = Page(
         name=record.problem.name,
@@ -99,6 +101,8 @@ def _answer(record: SearchRun) -> str:
         return "Nothing fits"
     if record.status is Status.NOTHING_FITS:
         return "Nothing fits"
+    if record.status is Status.OVERRAN and record.final is None:
+        return "A limit was broken"
     if record.status is Status.ALL_FAILED:
         return "Every trial failed"
     if record.status is Status.RUN_FAILED:
@@ -206,8 +210,11 @@ def _why_not(record: SearchRun) -> Table:
         title="Why the others were rejected",
         note="Best first by the goal; time and money are those of the whole training.",
         columns=[Column("Deployment"), *speed, Column("Time", True), Column("Money", True), Column("Why not")],
-        rows=[_why_row(entry, with_speed=with_speed, on_front=entry.config in front) for entry in entries],
+        rows=[
+            _why_row(entry, with_speed=with_speed, on_front=entry.config in front) for entry in ends(entries, MOST_ROWS)
+        ],
         stacks=True,
+        after=_left_out(record, len(entries), "configurations"),
     )
 
 
@@ -242,9 +249,15 @@ def _trials(record: SearchRun) -> Table:
             Column("Authorised", True),
             Column("Why it was tried"),
         ],
-        rows=[_trial_row(record, row) for row in record.trials],
+        rows=[_trial_row(record, row) for row in ends(record.trials, MOST_ROWS)],
         stacks=True,
+        after=_left_out(record, len(record.trials), "trials"),
     )
+
+
+def _left_out(record: SearchRun, count: int, noun: str) -> list[str]:
+    text = left_out_text(count, MOST_ROWS, noun, record.run_id)
+    return [text] if text else []
 
 
 def _trial_row(record: SearchRun, row: Step) -> TableRow:

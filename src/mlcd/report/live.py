@@ -12,6 +12,7 @@ from mlcd.report.terminal import columns, is_live, is_plain, wants_colour
 from mlcd.report.text import WIDTH, Line, Style, rendered
 from mlcd.report.wording import short_seconds
 from mlcd.units import Usd
+from mlcd.untrusted import on_one_line
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -142,7 +143,9 @@ class LiveLine:
         """Write one permanent line, unwrapped."""
         from rich.text import Text  # noqa: PLC0415 - only what prints needs it
 
-        parts = [piece if isinstance(piece, str) else (piece[0], str(piece[1])) for piece in pieces]
+        parts = [
+            on_one_line(piece) if isinstance(piece, str) else (on_one_line(piece[0]), str(piece[1])) for piece in pieces
+        ]
         text = Text.assemble(*parts)
         text.rstrip()
         self._console.print(text, soft_wrap=True)
@@ -186,7 +189,7 @@ class LiveLine:
 
         status = self._status
         text = "" if status is None else status.text(self._clock(), (self.limit or WIDTH) - 1, plain=self.is_plain)
-        return Text("".join(c if c.isprintable() else " " for c in text), no_wrap=True)
+        return Text(on_one_line(text), no_wrap=True)
 
 
 def clock_text(seconds: float) -> str:

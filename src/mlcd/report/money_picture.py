@@ -3,6 +3,7 @@
 from mlcd.report.frame import axes, empty, left_margin, legend, origin_mark
 from mlcd.report.labels import Box, text_width
 from mlcd.report.svg import Drawing
+from mlcd.report.thinning import drawn_text, thinned
 from mlcd.report.ticks import Scale, Tick, money_ticks
 from mlcd.report.wording import plural
 from mlcd.run.run import SearchRun
@@ -12,7 +13,7 @@ _FAR_CAP_FACTOR = 4.0  # a cap this many times above the spending would flatten 
 
 
 def money_picture(record: SearchRun, width: float) -> str:
-    """The SVG: one step per trial, then the training itself."""
+    """The SVG: one step per trial, then the training itself. A long run is thinned."""
     height = 340.0
     paid, cap = record.train_findings.receipt, record.problem.goal.budget
     predicted = " (predicted)" if paid.run_is_predicted else ""
@@ -54,12 +55,15 @@ def money_picture(record: SearchRun, width: float) -> str:
     _steps(drawing, record, plot, up, ticks)
     if cap is not None and not far:
         drawing.line([(plot.left, up(cap.dollars)), (plot.right, up(cap.dollars))], "limit")
-    origin_mark(drawing, record, height)
+    drawn = len(thinned(steps))
+    origin_mark(drawing, record, height, left_out=drawn_text(drawn, len(steps), "trials"))
     return drawing.render()
 
 
 def _steps(drawing: Drawing, record: SearchRun, plot: Box, up: Scale, up_ticks: tuple[Tick, ...]) -> None:
-    steps, paid = record.train_findings.account, record.train_findings.receipt
+    paid = record.train_findings.receipt
+    pairs = thinned(list(zip(record.train_findings.account, record.trials, strict=True)))
+    steps = [step for step, _ in pairs]
     runs = paid.run_usd is not None or bool(paid.earlier)
     bands = len(steps) + (1.6 if runs else 0)
     across = Scale(low=0.0, high=bands, start=plot.left, end=plot.right)
@@ -93,7 +97,7 @@ def _steps(drawing: Drawing, record: SearchRun, plot: Box, up: Scale, up_ticks: 
         title = f"{plural(len(paid.earlier), 'restarted training')}: {paid.sunk_usd - paid.search_usd}"
         drawing.rect(Box(left, high, plot.right, low), "muted", title)
     cap = record.problem.goal.budget
-    for at, (step, row) in enumerate(zip(steps, record.trials, strict=True)):
+    for at, (step, row) in enumerate(pairs):
         free = "" if cap is None else f", free {cap - step.spent - step.reserved}"
         best = f"\nbest so far: {step.incumbent.config}" if step.incumbent else "\nnothing measured fits yet"
         title = f"After trial {step.trial} ({row.trial.config}, {row.trial.usd}):\nspent {step.spent}"

@@ -6,9 +6,15 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from mlcd.untrusted import printable
+
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
+
+
+_MOST_TEXT = 4_000
+"""Characters of one text on a page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +130,15 @@ def drawn(svg: str) -> "Markup":
     return Markup(svg)  # noqa: S704 - Drawing escapes all text that it is given
 
 
+def _without_controls(value: object) -> object:
+    """A text of a page without control characters, cut where no page needs more; pictures and the rest as they are."""
+    from markupsafe import Markup  # noqa: PLC0415 - only a page needs it
+
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return printable(value, most_characters=_MOST_TEXT)
+    return value
+
+
 @cache
 def _environment() -> "Environment":
     from jinja2 import Environment, FunctionLoader, StrictUndefined  # noqa: PLC0415 - only a page needs it
@@ -133,6 +148,7 @@ def _environment() -> "Environment":
         loader=FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8")),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_without_controls,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -14,6 +14,7 @@ from mlcd.space import Config
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Failure, Measurement
 from mlcd.units import Usd, format_seconds
+from mlcd.untrusted import printable
 
 _CONFIG, _SPEED, _MONEY, _TIME, _BEST, _BAR = 20, 16, 8, 9, 20, 20
 _FREE = "free: neither spent, committed to running trials, nor reserved for training on the best so far"
@@ -257,9 +258,9 @@ def _at_most(plan: Plan) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return " ".join(printable(text).split())
 
 
 def _usd(usd: Usd) -> str:
     """At most eight characters if possible: no cents from $10,000."""
-    return f"${usd.dollars:,.0f}" if abs(usd.dollars) >= 9999.5 else str(usd)
+    return f"${usd.dollars:,.0f}" if 9999.5 <= abs(usd.dollars) < 1e15 else str(usd)

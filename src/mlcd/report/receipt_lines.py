@@ -1,12 +1,14 @@
 """The lines of a receipt, for runs of every kind; text and HTML show the same ones."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlcd.report.page import Cell, Column, PagePart, Table, TableRow
 from mlcd.report.text import Rows
+from mlcd.report.thinning import MOST_NAMED
 from mlcd.report.wording import plural, restart_text, sentence
-from mlcd.run.attempt import Ending
+from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.findings import Receipt
 from mlcd.run.run import EpochRun, SearchRun
 from mlcd.units import Usd, format_seconds
@@ -37,7 +39,8 @@ class ReceiptLine:
 def train_lines(paid: Receipt, *, is_final: bool) -> list[ReceiptLine]:
     """Search, restarted trainings, the training, their total, and what remains of the limits."""
     lines = [_line(_search(paid.trials, "trial", paid.failed), paid.search_seconds, paid.search_usd)]
-    lines += [_line(f"training {restart_text(run)}", run.seconds, run.usd) for run in paid.earlier]
+    lines += [_line(f"training {restart_text(run)}", run.seconds, run.usd) for run in paid.earlier[:MOST_NAMED]]
+    lines += _further(paid.earlier[MOST_NAMED:], "restarted training")
     if paid.run_seconds is not None:
         word = " (predicted)" if paid.run_is_predicted else " (failed)" if paid.run_failed else ""
         lines.append(_line(f"run{word}", paid.run_seconds, paid.run_usd))
@@ -52,9 +55,10 @@ def serving_lines(record: SearchRun) -> list[ReceiptLine]:
     """Search, verifications, their total, and the limits."""
     paid = record.serve_findings.receipt
     lines = [_line(_search(paid.trials, "load test", paid.failed), paid.search_seconds, paid.search_usd)]
-    for run in paid.earlier:
+    for run in paid.earlier[:MOST_NAMED]:
         word = "died with mlcd" if run.ending is Ending.LOST else "failed"
         lines.append(_line(f"verification of {run.config}, {word}", run.seconds, run.usd))
+    lines += _further(paid.earlier[MOST_NAMED:], "unfinished verification")
     if paid.run_seconds is not None:
         lines.append(_line("verification", paid.run_seconds, paid.run_usd))
     lines.append(_total(paid.total_seconds, paid.total_usd, is_final=record.status.is_final))
@@ -101,6 +105,14 @@ def _row(line: ReceiptLine) -> TableRow:
 
 def _line(label: str, seconds: float | None, usd: Usd | None, *, is_sum: bool = False) -> ReceiptLine:
     return ReceiptLine(label=label, seconds=seconds, usd=usd, is_sum=is_sum)
+
+
+def _further(attempts: Sequence[Attempt], noun: str) -> list[ReceiptLine]:
+    """The attempts that have no line of their own, as one sum."""
+    if not attempts:
+        return []
+    usd = Usd(sum(attempt.usd.micros for attempt in attempts))
+    return [_line(f"{len(attempts):,} more {noun}s", math.fsum(attempt.seconds for attempt in attempts), usd)]
 
 
 def _search(count: int, noun: str, failed: int) -> str:

@@ -3,6 +3,7 @@
 from mlcd.report.origin import origin, origin_lines
 from mlcd.report.receipt_lines import serverless_lines
 from mlcd.report.text import Item, Line, Rows, Style, rendered
+from mlcd.report.thinning import MOST_LINES, ends, left_out_text
 from mlcd.run.run import EpochRun
 from mlcd.run.verdict import PlainInstance
 from mlcd.trial.epoch import Epoch, FailedEpoch
@@ -23,6 +24,10 @@ _HEADLINES = {
 
 def headline(record: EpochRun) -> str:
     """How the run ended."""
+    budget = record.problem.goal.budget
+    if record.status is Status.OVERRAN and (not record.is_target_reached or (budget and record.total_usd > budget)):
+        target = "Trained to the target" if record.is_target_reached else "The target loss was not reached"
+        return f"{target}, and the cloud took more than was authorised: {record.total_usd} in all."
     return _HEADLINES[record.status].format(run=record.run_id)
 
 
@@ -87,7 +92,7 @@ def _epochs(record: EpochRun) -> list[Item]:
     rows = [
         ["epoch", "samples", "functions", "memory", "loss", "time", "money", "fetch", "compute", "update", "repeated"]
     ]
-    for row in record.epoch_steps:
+    for row in ends(record.epoch_steps, MOST_LINES):
         done = row.epoch
         start = epoch_cells(done)
         if isinstance(done, Epoch):
@@ -95,8 +100,10 @@ def _epochs(record: EpochRun) -> list[Item]:
             rows.append([*start, f"{done.loss:.4f}", f"{done.seconds:.1f} s", str(done.usd), *phases, str(done.failed)])
         else:
             rows.append([*start, "failed", f"{done.seconds:.1f} s", str(done.usd), "-", "-", "-", "-"])
-    failed = [Line(f"  epoch {each.number} failed: {each.message}") for each in record.failed_epochs]
-    return [Rows(rows=rows, align=">" * len(rows[0]), indent=2), *failed]
+    failed = [Line(f"  epoch {each.number} failed: {each.message}") for each in ends(record.failed_epochs, MOST_LINES)]
+    left_out = left_out_text(len(record.epoch_steps), MOST_LINES, "epochs", record.run_id)
+    note = [Line(f"  {left_out}", is_wrapped=True)] if left_out else []
+    return [Rows(rows=rows, align=">" * len(rows[0]), indent=2), *note, *failed]
 
 
 def _receipt(record: EpochRun) -> list[Item]:

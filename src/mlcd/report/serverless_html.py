@@ -5,6 +5,7 @@ from mlcd.report.page import Cell, Page, drawn, plain_table, render
 from mlcd.report.receipt_lines import receipt_table, serverless_lines
 from mlcd.report.serverless import epoch_cells, goal_text, headline, instances_text
 from mlcd.report.serverless_picture import serverless_picture
+from mlcd.report.thinning import MOST_ROWS, ends, left_out_text
 from mlcd.run.run import EpochRun
 from mlcd.run.step import Step
 from mlcd.trial.epoch import Epoch
@@ -28,7 +29,9 @@ def serverless_html(record: EpochRun) -> str:
     )
     tables = [receipt_table(serverless_lines(record))]
     if record.epoch_steps:
-        tables.append(plain_table("Epochs", _HEADS, [_cells(row) for row in record.epoch_steps]))
+        rows = [_cells(row) for row in ends(record.epoch_steps, MOST_ROWS)]
+        left_out = left_out_text(len(record.epoch_steps), MOST_ROWS, "epochs", record.run_id)
+        tables.append(plain_table("Epochs", _HEADS, rows, after=[left_out] if left_out else []))
     return render("serverless.html.j2", page, picture=drawn(serverless_picture(record)), tables=tables)
 
 

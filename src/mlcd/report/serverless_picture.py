@@ -7,6 +7,7 @@ from mlcd.report.frame import axes, empty, left_margin, legend
 from mlcd.report.labels import Box
 from mlcd.report.origin import origin
 from mlcd.report.svg import Drawing
+from mlcd.report.thinning import MOST_MARKS, drawn_text, thinned
 from mlcd.report.ticks import Scale, Tick, fitted_scale, money_ticks, number_ticks, time_ticks
 from mlcd.run.run import EpochRun
 from mlcd.trial.epoch import Epoch
@@ -16,7 +17,7 @@ _HEIGHT, _GAP, _BELOW = 620.0, 70.0, 52.0
 
 
 def serverless_picture(record: EpochRun, *, width: float = 860.0) -> str:
-    """One self-contained SVG: above, the fleets; below, the loss over time and over money."""
+    """One self-contained SVG: above, the fleets; below, the loss over time and over money. A long run is thinned."""
     epochs = record.epochs
     drawing = Drawing(
         key=f"functions-{width:.0f}",
@@ -41,8 +42,9 @@ def serverless_picture(record: EpochRun, *, width: float = 860.0) -> str:
     y = middle + _GAP
     _losses(drawing, record, Box(0, y, half, _HEIGHT - _BELOW), over="time")
     _losses(drawing, record, Box(half + 30, y, width - 14, _HEIGHT - _BELOW), over="money")
-    if word := origin(record)[0]:
-        drawing.text(4, _HEIGHT - 6, word, "muted", size=10)
+    left_out = drawn_text(min(MOST_MARKS, len(epochs)), len(epochs), "epochs")
+    if text := "; ".join(filter(None, (origin(record)[0], left_out))):
+        drawing.text(4, _HEIGHT - 6, text, "muted", size=10)
     return drawing.render()
 
 
@@ -63,14 +65,15 @@ def _fleets(drawing: Drawing, epochs: tuple[Epoch, ...], plot: Box) -> None:
         drawing.text(plot.right + 7, memory(value) + 4, label, "muted", size=11)
     drawing.text(plot.right - 30, plot.top - 12, "memory, MB", "muted", size=11)
     points = []
-    for at, epoch in zip(passes, epochs, strict=False):
+    drawn = thinned(list(zip(passes, epochs, strict=False)))
+    for at, epoch in drawn:
         title = f"Epoch {epoch.number}: {epoch.fleet}\nloss {epoch.loss:.4f}, {epoch.seconds:.1f} s, {epoch.usd}"
         end = at + epoch.fleet.share
         bar = Box(across(at) + 0.5, up(epoch.fleet.functions), max(across(end) - 0.5, across(at) + 1.0), plot.bottom)
         drawing.rect(bar, "spent", title)
         points.append((across((at + end) / 2), memory(epoch.fleet.memory_mb)))
     drawing.line(points, "l-s1")
-    for (x, y), epoch in zip(points, epochs, strict=True):
+    for (x, y), (_, epoch) in zip(points, drawn, strict=True):
         drawing.mark(1, x, y, "mark f-s1", f"Epoch {epoch.number}: {epoch.fleet.memory_mb:,} MB", radius=4)
 
 
@@ -104,7 +107,7 @@ def _loss_points(record: EpochRun, over: str) -> list[tuple[float, float, str]]:
         if isinstance(done, Epoch):
             title = f"After epoch {done.number}: loss {done.loss:.4f}\n{format_seconds(seconds)}, ${dollars:.4f}"
             points.append((seconds if over == "time" else max(dollars, 1e-9), done.loss, title))
-    return points
+    return thinned(points)
 
 
 def _whole(ticks: tuple[Tick, ...]) -> tuple[Tick, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from mlcd.report.origin import LOCAL_SERVING
 from mlcd.report.receipt_lines import receipt_rows, serving_lines
 from mlcd.report.text import Item, Line, Rows, Style, paragraphs, rendered, texts
+from mlcd.report.thinning import MOST_LINES, ends, left_out_text
 from mlcd.report.wording import plural, speed_text
 from mlcd.run.attempt import Ending
 from mlcd.run.findings import RejectedConfig, ServingChoice
@@ -34,6 +35,10 @@ def _answer(record: SearchRun) -> list[Item]:
         return [asked, Line("Nothing fits these limits: no load test was started."), *_ways_out(record)]
     if record.status is Status.ALL_FAILED:
         return [asked, Line(f"Every load test failed ({len(record.trials)} of {len(record.trials)}).")]
+    if record.status is Status.OVERRAN:
+        why = next((a.message for a in record.attempts if a.ending is Ending.OVERRAN), "")
+        text = why or f"load tests and verifications cost {record.total_usd} in all"
+        return [asked, Line(f"The cloud took more than was authorised: {text}.")]
     found = record.serve_findings
     if found.choice is not None:
         return [asked, Line(f"Serve with: {found.choice.config}", Style.ANSWER), *_measured(record, found.choice)]
@@ -128,9 +133,12 @@ def _others(record: SearchRun) -> list[Item]:
     found = record.serve_findings.rejected
     items: list[Item] = []
     if found:
-        rows = [["Why not", "requests/s", "p99", "$ per million"], *([f"  {x.subject}", *_numbers(x)] for x in found)]
-        notes = ["", *(x.text for x in found)]
+        shown = ends(found, MOST_LINES)
+        rows = [["Why not", "requests/s", "p99", "$ per million"], *([f"  {x.subject}", *_numbers(x)] for x in shown)]
+        notes = ["", *(x.text for x in shown)]
         items.append(Rows(rows=rows, align="<>>>", notes=notes, notes_indent=6, notes_beside=True))
+        if text := left_out_text(len(found), MOST_LINES, "configurations", record.run_id):
+            items.append(Line(f"  {text}", is_wrapped=True))
     rest = record.serve_findings.untried
     if rest:
         items.append(Line(f"{rest:,} of {len(record.problem.space):,} configurations were not tried."))

@@ -4,6 +4,7 @@ from mlcd.report.origin import origin
 from mlcd.report.page import Cell, Page, Table, plain_table, render
 from mlcd.report.receipt_lines import receipt_table, serving_lines
 from mlcd.report.serving import goal_text, headline, latency_text
+from mlcd.report.thinning import MOST_ROWS, ends, left_out_text
 from mlcd.report.wording import speed_text
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Step
@@ -32,7 +33,13 @@ def serving_html(record: SearchRun) -> str:
 
 def _trials(record: SearchRun) -> Table:
     heads = ">#|configuration|>requests/s|>p50|>p95|>p99|>errors|>time|>money|why it was tried"
-    return plain_table("Load tests", heads, [_trial(row) for row in record.trials])
+    rows = [_trial(row) for row in ends(record.trials, MOST_ROWS)]
+    return plain_table("Load tests", heads, rows, after=_left_out(record, len(record.trials), "load tests"))
+
+
+def _left_out(record: SearchRun, count: int, noun: str) -> list[str]:
+    text = left_out_text(count, MOST_ROWS, noun, record.run_id)
+    return [text] if text else []
 
 
 def _trial(row: Step) -> list[str | Cell]:
@@ -55,9 +62,12 @@ def _why_not(record: SearchRun) -> Table:
             "-" if entry.usd_per_million is None else str(entry.usd_per_million),
             entry.text,
         ]
-        for entry in record.serve_findings.rejected
+        for entry in ends(record.serve_findings.rejected, MOST_ROWS)
     ]
-    return plain_table("Why the others were rejected", "configuration|>requests/s|>$ per million|why", rows)
+    after = _left_out(record, len(record.serve_findings.rejected), "configurations")
+    return plain_table(
+        "Why the others were rejected", "configuration|>requests/s|>$ per million|why", rows, after=after
+    )
 
 
 def _known(record: SearchRun) -> Table | None:

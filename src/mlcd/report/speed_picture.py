@@ -1,6 +1,6 @@
 """Speed or job time over nodes, one curve per type, with the search's path: like the paper's Figs. 9a and 15."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from mlcd.report.frame import (
     Plane,
@@ -16,6 +16,7 @@ from mlcd.report.frame import (
 )
 from mlcd.report.labels import Box, Label, place
 from mlcd.report.svg import Drawing
+from mlcd.report.thinning import MOST_LABELS, drawn_text, thinned
 from mlcd.report.ticks import Scale, doubling_ticks, fitted_scale
 from mlcd.report.wording import plural
 from mlcd.report.yardstick import Yardstick, yardstick
@@ -28,7 +29,7 @@ _STRIP = 26.0
 
 
 def speed_picture(record: SearchRun, width: float) -> str:
-    """The SVG. Failures are crosses in a strip below the plot; numbers are the trials' order."""
+    """The SVG. Failures are crosses in a strip below the plot; numbers are the trials' order. A long run is thinned."""
     height = 440.0 if width > 560 else 400.0
     measured, failed = record.history.measured, record.history.failures
     shown = yardstick(record)
@@ -54,21 +55,28 @@ def speed_picture(record: SearchRun, width: float) -> str:
         items.append(("failed", "x-other", "cross"))
     top = legend(drawing, items, width) + 24
     bottom = height - 46 - (_STRIP if failed else 0)
-    values = [v for t in measured for v in shown.interval(t)] or [1.0]
+    rows = _drawn(record)
+    values = [v for row in rows if isinstance(row.trial, Measurement) for v in shown.interval(row.trial)] or [1.0]
     up = fitted_scale(values, bottom, top, spread_for_log=25, floor=True)
     ticks = shown.ticks(up, 6)
     plot = Box(max(left_margin(ticks), 50.0 if failed else 0.0), top, width - 16, bottom)
-    highest = max(2, *(row.trial.config.nodes for row in record.trials))
+    highest = max(2, *(row.trial.config.nodes for row in rows))
     across = Scale(low=0.88, high=highest * 1.14, start=plot.left, end=plot.right, log=True)
     frame = Box(plot.left, plot.top, plot.right, plot.bottom + (_STRIP if failed else 0))
     _axes(drawing, shown, Plane(plot=plot, across=across, up=up), frame)
-    places = _places(record, Plane(plot=plot, across=across, up=up), strip=plot.bottom + _STRIP / 2)
-    drawing.line([places[row.number] for row in record.trials], "walk")
+    places = _places(shown, rows, Plane(plot=plot, across=across, up=up), strip=plot.bottom + _STRIP / 2)
+    drawing.line([places[row.number] for row in rows], "walk")
     _curves(drawing, record, looks, places)
     _points(drawing, record, places, up)
     _labels(drawing, record, places, frame)
-    origin_mark(drawing, record, height)
+    origin_mark(drawing, record, height, left_out=drawn_text(len(rows), len(record.trials), "trials"))
     return drawing.render()
+
+
+def _drawn(record: SearchRun) -> list[Step]:
+    """The trials in the picture, the choice's among them."""
+    chosen = record.choice.config if record.choice else None
+    return thinned(record.trials, keep=lambda row: row.trial.config == chosen)
 
 
 def _axes(drawing: Drawing, shown: Yardstick, plane: Plane, frame: Box) -> None:
@@ -85,16 +93,16 @@ def _axes(drawing: Drawing, shown: Yardstick, plane: Plane, frame: Box) -> None:
         drawing.text(plot.left - 7, (plot.bottom + frame.bottom) / 2 + 4, "failed", "muted", anchor="end", size=11)
 
 
-def _places(record: SearchRun, plane: Plane, *, strip: float) -> dict[int, tuple[float, float]]:
-    shown, across = yardstick(record), plane.across
+def _places(shown: Yardstick, rows: Sequence[Step], plane: Plane, *, strip: float) -> dict[int, tuple[float, float]]:
+    across = plane.across
     places: dict[int, tuple[float, float]] = {}
     crosses: list[float] = []
-    for row in record.trials:
+    for row in rows:
         x = across(row.trial.config.nodes)
         if isinstance(row.trial, Measurement):
             places[row.number] = (x, plane.up(shown.value(row.trial)))
         else:
-            while any(abs(x - other) < 5 for other in crosses):
+            while x < across.end and any(abs(x - other) < 5 for other in crosses):
                 x += 5
             crosses.append(x)
             places[row.number] = (min(x, across.end - 6), strip)
@@ -108,7 +116,9 @@ def _curves(
         last = {
             row.trial.config.nodes: row.number
             for row in record.trials
-            if curve_of(record, row.trial.config) == instance and isinstance(row.trial, Measurement)
+            if row.number in places
+            and curve_of(record, row.trial.config) == instance
+            and isinstance(row.trial, Measurement)
         }
         if len(last) > 1:
             drawing.line([places[last[nodes]] for nodes in sorted(last)], f"l-{look.css}")
@@ -116,7 +126,7 @@ def _curves(
 
 def _points(drawing: Drawing, record: SearchRun, places: Mapping[int, tuple[float, float]], up: Scale) -> None:
     looks, shown = series(record), yardstick(record)
-    for row in record.trials:
+    for row in (row for row in record.trials if row.number in places):
         (x, y), look = places[row.number], looks[curve_of(record, row.trial.config)]
         if isinstance(row.trial, Failure):
             drawing.cross(x, y, f"x-{look.css}", _title(row, shown))
@@ -130,14 +140,16 @@ def _points(drawing: Drawing, record: SearchRun, places: Mapping[int, tuple[floa
 
 def _labels(drawing: Drawing, record: SearchRun, places: Mapping[int, tuple[float, float]], frame: Box) -> None:
     labels: list[Label] = []
-    for row in record.trials:
+    chosen = record.choice.config if record.choice else None
+    rows = [row for row in record.trials if row.number in places]
+    for row in thinned(rows, MOST_LABELS, keep=lambda row: row.trial.config == chosen):
         x, y = places[row.number]
         if record.choice and row.trial.config == record.choice.config and isinstance(row.trial, Measurement):
             text = f"{row.number}: chosen, {row.trial.config}"
             labels.insert(0, Label(text=text, x=x, y=y, size=12.5, gap=14, must=True))
         else:
             labels.append(Label(text=str(row.number), x=x, y=y))
-    rings = {row.number for row in record.trials if record.choice and row.trial.config == record.choice.config}
+    rings = {row.number for row in rows if row.trial.config == chosen}
     marks = [Box(x - r, y - r, x + r, y + r) for at, (x, y) in places.items() for r in (10 if at in rings else 5,)]
     bounds = Box(frame.left + 1, frame.top - 4, frame.right + 12, frame.bottom)
     for placed in place(labels, bounds, marks):

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from html import escape
+from html import escape as escape_marks
 
 from mlcd.report.labels import Box
+from mlcd.untrusted import printable
 
 SERIES = 6
+_MOST_TEXT = 4_000  # characters of a text or a title
 _LIGHT = ("#0b6bcb", "#c2410c", "#15803d", "#7c3aed", "#0e7490", "#a16207")
 _DARK = ("#6cb2ff", "#ff9f66", "#5fd38a", "#b79bff", "#4fd0e0", "#e6c44c")
 _FONT = "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif"
@@ -73,6 +75,11 @@ STYLE = (
         for name in (*(f"s{i}" for i in range(SERIES)), "other")
     )
 )
+
+
+def escape(text: str) -> str:
+    """The text as XML may contain it: escaped, without control characters, which no XML reader accepts."""
+    return escape_marks(printable(text, most_characters=_MOST_TEXT))
 
 
 def number(value: float) -> str:

@@ -3,8 +3,12 @@
 import os
 from typing import TextIO
 
+from mlcd.untrusted import whole_number
+
 LEAST_COLUMNS = 20
 """A narrower terminal is treated as if it had this many columns."""
+MOST_COLUMNS = 10_000
+"""And a wider one as if it had this many."""
 
 
 def wants_colour(stream: TextIO) -> bool:
@@ -24,9 +28,8 @@ def is_live(stream: TextIO) -> bool:
 
 def columns(stream: TextIO) -> int | None:
     """COLUMNS if set, else the terminal's width; None if neither limits a line."""
-    given = os.environ.get("COLUMNS", "")
-    if given.isdigit() and int(given) > 0:
-        return max(LEAST_COLUMNS, int(given))
+    if given := whole_number(os.environ.get("COLUMNS", "")):
+        return min(max(LEAST_COLUMNS, given), MOST_COLUMNS)
     if not stream.isatty():
         return None
     try:

@@ -8,6 +8,8 @@ from enum import StrEnum
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from mlcd.untrusted import on_one_line
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
@@ -17,6 +19,7 @@ WIDTH = 100
 _LEAST_TEXT = 10  # least width of a wrapped column; below, of the last one
 _LEAST_LAST = 24
 _LEAST_GAP = 2
+_MOST_LINE = 20_000  # characters of a line; a cell has fewer (mlcd.untrusted.text)
 
 
 _LAST_STYLE = re.compile(r"\x1b\[[0-9;]*m$")
@@ -121,13 +124,9 @@ def _stripped(line: str) -> str:
 def _printable(item: Item) -> Item:
     """The item without characters that would move the cursor or change the colours of a terminal."""
     if isinstance(item, Line):
-        return replace(item, text=_shown(item.text))
-    rows = [[_shown(cell) for cell in row] for row in item.rows]
-    return replace(item, rows=rows, notes=[_shown(note) for note in item.notes])
-
-
-def _shown(text: str) -> str:
-    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+        return replace(item, text=on_one_line(item.text, most_characters=_MOST_LINE))
+    rows = [[on_one_line(cell) for cell in row] for row in item.rows]
+    return replace(item, rows=rows, notes=[on_one_line(note) for note in item.notes])
 
 
 def _console(colour: bool) -> "Console":

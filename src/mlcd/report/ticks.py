@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
 from mlcd.units import format_seconds
 
@@ -17,7 +18,12 @@ _LOG_TIMES = (
     *(1, 5, 15, 60, 300, 900),
     *(3600 * h for h in (1, 2, 4, 8, 16)),
     *(86400 * d for d in (1, 2, 4, 8, 16, 32, 64, 128)),
+    *(86400.0 * 10**power for power in range(3, 250)),
 )
+_SMALLEST, _LARGEST = 1e-250, 1e250
+"""Values beyond are drawn at these ends: their ratios and differences would not be numbers."""
+MOST_TICKS = 24
+"""No axis has more, whatever its values."""
 
 Tick = tuple[float, str]
 
@@ -37,12 +43,13 @@ class Scale:
             raise ValueError("a scale needs low < high, and low above 0 if it is logarithmic")
 
     def __call__(self, value: float) -> float:
-        """The coordinate; values outside stay outside."""
+        """The coordinate; values outside stay outside, at most one length of the scale away."""
         if self.log:
-            share = math.log(max(value, 1e-300) / self.low) / math.log(self.high / self.low)
+            low = math.log(self.low)
+            share = (math.log(max(value, _SMALLEST)) - low) / (math.log(self.high) - low)
         else:
             share = (value - self.low) / (self.high - self.low)
-        return self.start + share * (self.end - self.start)
+        return self.start + min(max(share, -1.0), 2.0) * (self.end - self.start)
 
 
 def fitted_scale(values: Sequence[float], start: float, end: float, *, spread_for_log: float, floor: bool) -> Scale:
@@ -50,9 +57,9 @@ def fitted_scale(values: Sequence[float], start: float, end: float, *, spread_fo
 
     floor  whether a linear scale begins at 0
     """
-    low, high = min(values), max(values)
-    if low > 0 and high / low > spread_for_log:
-        air = (high / low) ** 0.07
+    low, high = _drawable(min(values)), _drawable(max(values))
+    if low > 0 and high / spread_for_log > low:
+        air = math.exp(0.07 * (math.log(high) - math.log(low)))
         return Scale(low=low / air, high=high * air, start=start, end=end, log=True)
     air = (high - low) * 0.08 or high * 0.1 or 1.0
     return Scale(low=0.0 if floor else max(0.0, low - air), high=high + air, start=start, end=end)
@@ -65,7 +72,9 @@ def number_ticks(scale: Scale, count: int = 6) -> tuple[Tick, ...]:
 
 
 def plain_number(value: float) -> str:
-    """`1,200`, `0.5`, `0`: all digits, no trailing zeros."""
+    """`1,200`, `0.5`, `0`: no trailing zeros; `1e+20` and `3e-09` where all digits would be too long."""
+    if value and not 1e-6 <= abs(value) < 1e15:
+        return f"{value:.3g}"
     return f"{value:,.6f}".rstrip("0").rstrip(".") or "0"
 
 
@@ -74,6 +83,8 @@ def money_ticks(scale: Scale, count: int = 6) -> tuple[Tick, ...]:
     ticks = number_ticks(scale, count)
     values = [value for value, _ in ticks]
     step = min((b - a for a, b in pairwise(values)), default=1.0)
+    if any(value and not 1e-9 <= abs(value) < 1e15 for value in values):
+        return tuple((value, f"${value:.3g}") for value in values)
     if not scale.log:
         places = 0 if step >= 1 else max(2, -math.floor(math.log10(step)))
         return tuple((value, f"${value:,.{places}f}") for value in values)
@@ -86,23 +97,40 @@ def time_ticks(scale: Scale, count: int = 6) -> tuple[Tick, ...]:
         chosen: Sequence[float] = [float(t) for t in _LOG_TIMES if scale.low <= t <= scale.high]
         chosen = _thinned(chosen, count)
     else:
-        step = next((t for t in _TIMES if (scale.high - scale.low) / t <= count), _TIMES[-1])
-        first = math.ceil(scale.low / step - 1e-9)
-        chosen = [step * k for k in range(first, math.floor(scale.high / step + 1e-9) + 1)]
+        span = scale.high - scale.low
+        step: float = next((t for t in _TIMES if span / t <= count), 0)
+        chosen = _multiples(scale, step or 86400 * _round_step(span / 86400 / max(1, count)))
     return tuple((value, "0" if value == 0 else format_seconds(value)) for value in chosen)
 
 
 def doubling_ticks(highest: float) -> tuple[Tick, ...]:
-    """1, 2, 4, ... up to `highest`."""
-    return tuple((float(2**k), f"{2**k:,}") for k in range(int(math.log2(max(1.0, highest)) + 1e-9) + 1))
+    """1, 2, 4, ... up to `highest`; where that would be too many, only some of them."""
+    powers = range(int(math.log2(min(max(1.0, highest), _LARGEST)) + 1e-9) + 1)
+    return tuple((2.0**k, plain_number(2.0**k)) for k in _thinned(powers, MOST_TICKS))
+
+
+def _drawable(value: float) -> float:
+    """`value` at the nearest end of what can be drawn; 0 and negative ones as they are."""
+    return min(max(value, _SMALLEST), _LARGEST) if value > 0 else max(value, -_LARGEST)
 
 
 def _linear_values(scale: Scale, count: int) -> list[float]:
-    rough = (scale.high - scale.low) / max(1, count)
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * m for m in (1, 2, 5, 10) if rough <= power * m * (1 + 1e-9))
-    first = math.ceil(scale.low / step - 1e-9)
-    return [round(step * k, 12) for k in range(first, math.floor(scale.high / step + 1e-9) + 1)]
+    step = _round_step((scale.high - scale.low) / max(1, count))
+    return [round(value, 12) if step > 1e-9 else value for value in _multiples(scale, step)]
+
+
+def _round_step(rough: float) -> float:
+    """1, 2 or 5 times a power of ten, at least `rough`."""
+    power = 10.0 ** math.floor(math.log10(min(max(rough, _SMALLEST), _LARGEST)))
+    return next((power * m for m in (1, 2, 5) if rough <= power * m * (1 + 1e-9)), power * 10)
+
+
+def _multiples(scale: Scale, step: float) -> list[float]:
+    """The multiples of `step` on the scale; none where they are too close together to be told apart."""
+    first, last = math.ceil(scale.low / step - 1e-9), math.floor(scale.high / step + 1e-9)
+    if not 0 <= last - first < MOST_TICKS:
+        return []
+    return [step * k for k in range(first, last + 1)]
 
 
 def _log_values(scale: Scale, count: int) -> Sequence[float]:
@@ -114,6 +142,9 @@ def _log_values(scale: Scale, count: int) -> Sequence[float]:
     return _thinned(values, count)
 
 
-def _thinned(values: Sequence[float], count: int) -> Sequence[float]:
+_Value = TypeVar("_Value")
+
+
+def _thinned(values: Sequence[_Value], count: int) -> Sequence[_Value]:
     every = max(1, math.ceil(len(values) / max(1, count)))
     return values[::every]

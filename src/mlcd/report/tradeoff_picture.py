@@ -5,6 +5,7 @@ from itertools import pairwise
 from mlcd.report.frame import Plane, axes, curve_of, empty, left_margin, legend, legend_items, origin_mark, series
 from mlcd.report.labels import Box, Label, place
 from mlcd.report.svg import Drawing
+from mlcd.report.thinning import MOST_LABELS, MOST_MARKS, drawn_text, listed, thinned
 from mlcd.report.ticks import Scale, fitted_scale, money_ticks, time_ticks
 from mlcd.report.wording import plural
 from mlcd.run.run import SearchRun
@@ -18,14 +19,16 @@ def tradeoff_picture(record: SearchRun, width: float) -> str:
     """The SVG. Shaded areas are beyond the limits that remain after the search; whiskers reach to the upper bound."""
     height = 440.0 if width > 560 else 400.0
     found = record.train_findings
-    plans, front = found.measured, found.pareto
+    front = tuple(thinned(found.pareto, MOST_MARKS // 4))
+    kept = {plan.config for plan in front} | ({record.choice.config} if record.choice else set())
+    plans = tuple(thinned(found.measured, keep=lambda plan: plan.config in kept))
     drawing = Drawing(
         key=f"tradeoff-{width:.0f}",
         width=width,
         height=height,
         title="Training time against training cost of the measured deployments",
-        description=f"{plural(len(plans), 'deployment')}; {len(front)} on the Pareto front: "
-        + "; ".join(f"{p.config} {format_seconds(p.seconds)} {p.usd}" for p in front),
+        description=f"{plural(len(found.measured), 'deployment')}; {len(found.pareto)} on the Pareto front: "
+        + listed([f"{p.config} {format_seconds(p.seconds)} {p.usd}" for p in found.pareto], separator="; "),
     )
     if not plans:
         empty(drawing, width, height, "No deployment was measured.")
@@ -79,7 +82,7 @@ def tradeoff_picture(record: SearchRun, width: float) -> str:
     if record.choice:
         drawing.circle(across(record.choice.seconds), up(record.choice.usd.dollars), 10, "ring", _title(record.choice))
     _labels(drawing, record, shown, plane)
-    origin_mark(drawing, record, height)
+    origin_mark(drawing, record, height, left_out=drawn_text(len(plans), len(found.measured), "deployments"))
     return drawing.render()
 
 
@@ -117,7 +120,7 @@ def _labels(drawing: Drawing, record: SearchRun, shown: tuple[Plan, ...], plane:
         return (plan.config == chosen) * 4 + (plan.config in front) * 2 + (plan.config in naive)
 
     labels = []
-    for plan in sorted(shown, key=weight, reverse=True):
+    for plan in sorted(shown, key=weight, reverse=True)[:MOST_LABELS]:
         text = f"chosen: {plan.config}" if plan.config == chosen else str(plan.config)
         x, y = across(plan.seconds), up(plan.usd.dollars)
         size, gap = (12.5, 14.0) if plan.config == chosen else (11.0, 8.0)
@@ -126,7 +129,7 @@ def _labels(drawing: Drawing, record: SearchRun, shown: tuple[Plan, ...], plane:
     for plan in shown:
         x, y, r = across(plan.seconds), up(plan.usd.dollars), 10 if plan.config == chosen else 5
         marks.append(Box(x - r, y - r, x + r, y + r))
-    steps = _front(record.train_findings.pareto, across, up)
+    steps = _front(tuple(thinned(record.train_findings.pareto, MOST_MARKS // 4)), across, up)
     marks += [Box(min(a, c) - 1, min(b, d) - 1, max(a, c) + 1, max(b, d) + 1) for (a, b), (c, d) in pairwise(steps)]
     for placed in place(labels, Box(plot.left + 2, plot.top, plot.right + 10, plot.bottom), marks):
         css = "halo chosen" if placed.label.size > 12 else "halo"

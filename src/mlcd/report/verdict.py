@@ -7,6 +7,7 @@ from mlcd.report.origin import is_replayed, origin, origin_lines
 from mlcd.report.receipt_lines import receipt_rows, train_lines
 from mlcd.report.text import Item, Line, Rows, Style, paragraphs, rendered, texts
 from mlcd.report.text_plot import text_plot
+from mlcd.report.thinning import MOST_LINES, MOST_NAMED, ends, left_out_text, listed
 from mlcd.report.wording import assurance_text, plural, speed_text
 from mlcd.run.attempt import Ending
 from mlcd.run.findings import Receipt, RejectionReason, Saving
@@ -49,7 +50,8 @@ def headline(record: SearchRun) -> list[str]:
 def _answer(record: SearchRun) -> list[Item]:
     asked = f"{record.problem.name}: {record.problem.goal}"
     outcome = _outcome(record)
-    choice = [] if record.choice is None or record.status in _UNCHOSEN else _choice(record, record.choice)
+    is_unchosen = record.status in _UNCHOSEN or (record.status is Status.OVERRAN and record.final is None)
+    choice = [] if record.choice is None or is_unchosen else _choice(record, record.choice)
     if record.status.is_final:
         return [Line(asked), *choice, *map(Line, outcome)]
     return [Line(asked), *map(Line, outcome), *choice]
@@ -75,6 +77,8 @@ def _outcome(record: SearchRun) -> list[str]:
     if not record.status.is_final:
         state = "Interrupted" if record.status is Status.INTERRUPTED else "Not finished"
         return [f"{state} after {trials}. Continue with: mlcd resume {record.run_id}"]
+    if record.status is Status.OVERRAN and record.final is None:
+        return [f"The limit was broken before a training was finished: {_broken(record)}."]
     if record.choice is None:
         return ["Nothing was chosen."]
     if record.status is Status.RUN_FAILED:
@@ -83,6 +87,8 @@ def _outcome(record: SearchRun) -> list[str]:
     if record.status is Status.OVERRAN:
         if record.final is not None and record.final.ending is Ending.STOPPED:
             return [f"The training was {record.final.message}."]
+        if record.final is not None and record.final.ending is Ending.OVERRAN:
+            return [f"The training overran its time: {record.final.message}."]
         return [f"Search and training together broke the limit: {_broken(record)}."]
     return []
 
@@ -124,9 +130,12 @@ def _failures(record: SearchRun) -> list[Item]:
         key = f"{failure.kind}: {failure.message}" if failure.message else str(failure.kind)
         groups.setdefault(key, []).append(str(failure.config))
     lines: list[Item] = [Line("What failed")]
-    for reason, configs in sorted(groups.items(), key=lambda item: -len(item[1])):
+    most_first = sorted(groups.items(), key=lambda item: -len(item[1]))
+    for reason, configs in most_first[:MOST_NAMED]:
         lines.append(Line(f"  {len(configs)} x {reason}"))
-        lines.append(Line(" " * 6 + ", ".join(configs), is_wrapped=True))
+        lines.append(Line(" " * 6 + listed(configs), is_wrapped=True))
+    if len(most_first) > MOST_NAMED:
+        lines.append(Line(f"  and {len(most_first) - MOST_NAMED:,} more reasons: mlcd show {record.run_id} -o json"))
     return lines
 
 
@@ -191,10 +200,14 @@ def _others(record: SearchRun) -> list[Item]:
     untried = [e for e in entries if e.reason in (RejectionReason.NOT_TRIED, RejectionReason.NOT_AFFORDABLE)]
     if not failed and not untried:
         return []
-    rows = [[f"  {e.subject}", e.text] for e in failed]
+    rows = [[f"  {e.subject}", e.text] for e in ends(failed, MOST_LINES)]
     items: list[Item] = [Line("Other configurations", Style.HEADING)]
     items.append(Rows(rows=rows, align="<<", has_heads=False, is_wrapped=True))
-    items += [Line(f"  {entry.subject}: {entry.text}", hang=4, is_wrapped=True) for entry in untried]
+    if text := left_out_text(len(failed), MOST_LINES, "failed configurations", record.run_id):
+        items.append(Line(f"  {text}", is_wrapped=True))
+    items += [Line(f"  {entry.subject}: {entry.text}", hang=4, is_wrapped=True) for entry in ends(untried, MOST_LINES)]
+    if text := left_out_text(len(untried), MOST_LINES, "untried configurations", record.run_id):
+        items.append(Line(f"  {text}", is_wrapped=True))
     return items
 
 

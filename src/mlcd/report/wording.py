@@ -34,6 +34,8 @@ def short_seconds(seconds: float) -> str:
     minutes = round(seconds / 60)
     if minutes < 48 * 60:
         return f"{minutes // 60}h{minutes % 60:02d}m"
+    if seconds >= 1e11:
+        return f"{seconds / 86400:.2g}d"
     hours = round(seconds / 3600)
     return f"{hours // 24}d{hours % 24:02d}h"
 

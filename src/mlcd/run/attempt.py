@@ -10,7 +10,7 @@ from mlcd.units import Usd
 
 
 class Ending(StrEnum):
-    """How an attempt ended. After the last three another one follows, from the checkpoint if there is one."""
+    """How an attempt ended. After LOST, RESTARTED and MOVED another one follows, from the checkpoint if there is one."""
 
     DONE = "done"
     FAILED = "failed"
@@ -22,6 +22,8 @@ class Ending(StrEnum):
     """Its nodes were reclaimed or failed."""
     MOVED = "moved"
     """It was so slow that another configuration was better; or a verification failed."""
+    OVERRAN = "overran"
+    """The cloud did not end it within its time; what it took is charged in full."""
 
     @property
     def is_begun_again(self) -> bool:

@@ -10,6 +10,7 @@ from mlcd.run.attempt import Attempt
 from mlcd.run.findings import Findings, ServeFindings, ServerlessFindings, TrainFindings
 from mlcd.run.header import FunctionFacts, Header, ServingFacts
 from mlcd.run.kind import Kind
+from mlcd.run.moment import Moment
 from mlcd.run.step import Outcome, Role, Step
 from mlcd.run.verdict import Naive, PlainInstance, Relaxation, Verdict
 from mlcd.trial.epoch import Epoch, FailedEpoch
@@ -45,12 +46,20 @@ class Run(Generic[P_co]):
         """This run with these steps in flight."""
         return replace(self, steps=(*self.steps, *steps))
 
-    def with_ended(self, number: int, outcome: Outcome) -> "Run[P_co]":
-        """This run with the outcome of one step in flight. Raises ValueError if the step is not in flight."""
+    def with_ended(
+        self, number: int, outcome: Outcome, *, seconds: float | None = None, moment: Moment | None = None
+    ) -> "Run[P_co]":
+        """This run with the outcome of one step in flight. Raises ValueError if the step is not in flight.
+
+        seconds, moment  when it was recorded: on the run's clock, and on all clocks
+        """
         open_numbers = [step.number for step in self.in_flight]
         if number not in open_numbers:
             raise ValueError(f"step {number} is not in flight")
-        steps = tuple(step.ended(outcome) if step.number == number else step for step in self.steps)
+        steps = tuple(
+            step.ended(outcome, seconds=seconds, moment=moment) if step.number == number else step
+            for step in self.steps
+        )
         return replace(self, steps=steps).with_reported_work()
 
     def with_reported_work(self) -> "Run[P_co]":
@@ -286,8 +295,26 @@ class Run(Generic[P_co]):
         if self.simulated or not ended or self.first_start is None:
             return self.step_seconds
         last = ended[-1]
+        if last.ended_seconds is not None:
+            return max(self.epoch_seconds, last.ended_seconds)
         return max(
             self.epoch_seconds, last.started_at + (last.outcome.seconds if last.outcome else 0.0) - self.first_start
+        )
+
+    @property
+    def has_overrun(self) -> bool:
+        """Whether its steps broke a limit: they cost more than the budget, or one overran its time past the deadline.
+
+        Time between steps does not count: nothing was authorised then.
+        """
+        goal = self.problem.goal
+        if goal.budget is not None and self.spent > goal.budget:
+            return True
+        deadline = goal.deadline_seconds
+        return deadline is not None and any(
+            step.outcome.seconds > step.authorised_seconds and step.started_seconds + step.outcome.seconds > deadline
+            for step in self.steps
+            if step.outcome is not None
         )
 
     @property

@@ -1,10 +1,11 @@
 """One authorised step of a run: a trial, a verification, a training attempt or an epoch on functions."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from mlcd.run.attempt import Attempt
 from mlcd.run.authorisation import Authorisation
+from mlcd.run.moment import Moment
 from mlcd.space import Config
 from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet
 from mlcd.trial.trial import Failure, Measurement, Trial
@@ -45,6 +46,9 @@ class Step:
     round            steps of one round run at the same time
     started_seconds  after the run's first start, on the run's clock (simulated on simulated clouds)
     started_at       wall clock, seconds since 1970
+    ended_seconds    when its outcome was recorded, on the run's clock; None while in flight, and in earlier versions
+    started_moment   when it started, on all clocks; None in earlier versions
+    ended_moment     when its outcome was recorded, likewise
     """
 
     number: int
@@ -56,6 +60,9 @@ class Step:
     started_seconds: float
     started_at: float
     outcome: Outcome | None = None
+    ended_seconds: float | None = None
+    started_moment: Moment | None = field(default=None, compare=False)
+    ended_moment: Moment | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.number < 1 or self.round < 1:
@@ -111,9 +118,14 @@ class Step:
             raise ValueError(f"step {self.number} is not an epoch that has ended")
         return self.outcome
 
-    def ended(self, outcome: Outcome) -> "Step":
-        """The same step with its outcome."""
-        return replace(self, outcome=outcome)
+    @property
+    def started(self) -> Moment:
+        """When it started: on all clocks, or on the wall clock alone where no more was recorded."""
+        return self.started_moment or Moment(wall_seconds=self.started_at)
+
+    def ended(self, outcome: Outcome, *, seconds: float | None = None, moment: Moment | None = None) -> "Step":
+        """The same step with its outcome, recorded after `seconds` of the run's clock, at `moment`."""
+        return replace(self, outcome=outcome, ended_seconds=seconds, ended_moment=moment)
 
 
 _OUTCOMES: dict[Role, type[Trial] | tuple[type, ...]] = {

@@ -22,6 +22,8 @@ ONLY_SIMULATED = "oracle"
 """Needs the simulator's truth; only `mlcd bench serverless` creates it."""
 _NOT_OPTIONS = ("seed", "prior", "truth", "settings")
 """Fields that are not options; the fields of `settings` are."""
+MOST_OPTION = 10**9
+"""Numbers of options are at most this large, so that arithmetic with them stays finite."""
 _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
 
 
@@ -90,8 +92,11 @@ def _convert(where: str, value: str, kind: Any) -> Any:
     number = float if kind in (float, float | None) else int if kind in (int, int | None) else None
     if number is None:
         return value
+    what = "a whole number" if number is int else "a number"
     try:
-        return number(value)
+        found = number(value)
     except ValueError as error:
-        what = "a whole number" if number is int else "a number"
-        raise BadInput(f"{where}: not {what} (got {value!r})") from error
+        raise BadInput(f"{where}: not {what} (got {value[:80]!r})") from error
+    if not abs(found) <= MOST_OPTION:
+        raise BadInput(f"{where}: out of range (got {value[:80]!r}); allowed: {what} of at most {MOST_OPTION:,}")
+    return found

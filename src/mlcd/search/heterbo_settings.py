@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from mlcd.untrusted import whole_number
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeterBOSettings:
@@ -79,5 +81,5 @@ class HeterBOSettings:
     """See `prune_gap_nodes`."""
 
     def __post_init__(self) -> None:
-        if self.start not in ("auto", "all") and not (self.start.isdigit() and int(self.start) >= 1):
-            raise ValueError(f"start must be all, auto or a whole number from 1 (got {self.start!r})")
+        if self.start not in ("auto", "all") and not whole_number(self.start):
+            raise ValueError(f"start must be all, auto or a whole number from 1 (got {self.start[:80]!r})")

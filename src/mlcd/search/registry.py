@@ -52,6 +52,8 @@ _NEEDED_INPUT = {
     "target": "the operators of the model to serve",
 }
 
+MOST_OPTION = 10**9
+"""Numbers of options are at most this large, so that arithmetic with them stays finite."""
 _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
 
 
@@ -167,9 +169,12 @@ def _convert(where: str, value: str, kind: Any) -> Any:
             raise BadInput(f"{where}: unknown value (got {value!r}); allowed: {', '.join(get_args(kind))}")
         return value
     if kind in (int, float):
+        what = "a whole number" if kind is int else "a number"
         try:
-            return kind(value)
+            number = kind(value)
         except ValueError as error:
-            what = "a whole number" if kind is int else "a number"
-            raise BadInput(f"{where}: not {what} (got {value!r})") from error
+            raise BadInput(f"{where}: not {what} (got {value[:80]!r})") from error
+        if not abs(number) <= MOST_OPTION:
+            raise BadInput(f"{where}: out of range (got {value[:80]!r}); allowed: {what} of at most {MOST_OPTION:,}")
+        return number
     return value

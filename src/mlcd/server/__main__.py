@@ -1,7 +1,10 @@
 """`python -m mlcd.server MODEL.onnx`: serve one model until SIGTERM, Ctrl-C, or the end of standard input."""
 
 import argparse
+import asyncio
 import json
+import logging
+import math
 import os
 import signal
 import socket
@@ -10,10 +13,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mlcd.errors import BadInput, MlcdError
+from mlcd.server.limits import BACKLOG, Limits, flag
 from mlcd.server.options import Precision, ServerOptions
 
 if TYPE_CHECKING:
@@ -27,6 +32,7 @@ def main() -> int:
     try:
         options = _options(arguments)
         _pin(options.cpus)
+        _allow_descriptors(options.limits)
         listener = _listen(options.host, options.port)
         with listener:
             from mlcd.server.model import OnnxModel  # noqa: PLC0415
@@ -54,9 +60,24 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--size", action="append", default=[], metavar="AXIS=N", help="size of a dynamic axis")
     parser.add_argument("--queue", type=int, default=4096, help="the most requests that may wait")
     parser.add_argument("--request-bytes", type=int, default=64 * 2**20, help="the longest body that is accepted")
+    for field in fields(Limits):
+        parser.add_argument(flag(field.name), type=type(field.default), default=field.default, help=_HELP[field.name])
+    parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME", help="a name for this server besides localhost"
+    )
     parser.add_argument("--cache", type=Path, help="folder for quantised models")
     parser.add_argument("--until-stdin-closes", action="store_true", help="exit when standard input is closed")
     return parser
+
+
+_HELP = {
+    "connections": "the most connections that are open at once",
+    "header_bytes": "the longest headers of a request",
+    "header_seconds": "the longest time until the headers of a request are complete",
+    "body_seconds": "the longest time until the body of a request is complete, and until an answer is read",
+    "idle_seconds": "how long a connection is kept without a request",
+    "in_flight_bytes": "the most memory of requests and answers at once",
+}
 
 
 def _options(arguments: argparse.Namespace) -> ServerOptions:
@@ -83,6 +104,8 @@ def _options(arguments: argparse.Namespace) -> ServerOptions:
         sizes=sizes,
         queue=arguments.queue,
         request_bytes=arguments.request_bytes,
+        limits=Limits(**{field.name: getattr(arguments, field.name) for field in fields(Limits)}),
+        allowed_hosts=tuple(name.lower() for name in arguments.allow_host),
         cache=arguments.cache,
     )
 
@@ -98,6 +121,24 @@ def _pin(cpus: tuple[int, ...]) -> None:
             f"--cpus: not available here (got {sorted(unknown)}); allowed: {sorted(os.sched_getaffinity(0))}"
         )
     os.sched_setaffinity(0, cpus)
+
+
+def _allow_descriptors(limits: Limits) -> None:
+    """Let this process open as many descriptors as its limits need. Raises BadInput where the system forbids that."""
+    try:
+        import resource  # noqa: PLC0415
+    except ImportError:  # Windows has no such limit
+        return
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    if allowed == unlimited or allowed >= limits.descriptors:
+        return
+    if most != unlimited and most < limits.descriptors:
+        raise BadInput(
+            f"--connections: {limits.connections} need {limits.descriptors} descriptors, this process may open {most};"
+            f" choose {max(most - limits.descriptors + limits.connections, 1)} or fewer, or raise the limit (ulimit -n)"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits.descriptors, most))
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -123,7 +164,13 @@ def _serve(
     import uvicorn  # noqa: PLC0415
 
     from mlcd.server.app import make_app  # noqa: PLC0415
+    from mlcd.server.front import Connections  # noqa: PLC0415
+    from mlcd.server.journal import Journal  # noqa: PLC0415
+    from mlcd.server.memory import Memory  # noqa: PLC0415
 
+    journal, memory = Journal(), Memory(options.limits.in_flight_bytes)
+    logging.basicConfig(level=logging.WARNING, handlers=[journal])
+    connections = Connections(options.limits, memory, journal)
     host, port = listener.getsockname()[:2]
     ready = {
         "address": f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}",
@@ -148,6 +195,8 @@ def _serve(
                 signal.signal(sign, handler)
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            asyncio.get_running_loop().set_exception_handler(_log_exception)
+            connections.start()
             await super().startup(sockets)
             print(json.dumps(ready), flush=True)  # noqa: T201
 
@@ -156,18 +205,29 @@ def _serve(
     sys.setswitchinterval(0.0005)
     server = Announced(
         uvicorn.Config(
-            make_app(options, model),
+            make_app(options, model, memory),
             loop="asyncio",
+            http=connections.protocol,  # type: ignore[arg-type] # a function that makes one
+            ws="none",
+            log_config=None,
             log_level="warning",
             access_log=False,
-            timeout_keep_alive=75,
+            server_header=False,
+            proxy_headers=False,  # nothing here depends on the client's address, and no header may change it
+            timeout_keep_alive=math.ceil(options.limits.idle_seconds),
             timeout_graceful_shutdown=5,
-            backlog=1024,
+            backlog=BACKLOG,
         )
     )
     if until_stdin:
         threading.Thread(target=_end_with_stdin, daemon=True).start()
     server.run(sockets=[listener])
+    journal.write_counts(ending=True)
+
+
+def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what asyncio could tell nobody, such as that a connection could not be accepted."""
+    logging.getLogger("asyncio").error(str(context.get("message")), exc_info=context.get("exception"))
 
 
 def _end_with_stdin() -> None:

@@ -61,8 +61,11 @@ class Batcher:
         self._pumping: asyncio.Handle | None = None
         self._executor = ThreadPoolExecutor(replicas, thread_name_prefix="replica")
 
-    async def submit(self, feeds: Feeds, rows: int) -> list[Array]:
-        """The model's outputs for these items. Raises BadRequest: queue full (503), or refused by the model (400)."""
+    def submit(self, feeds: Feeds, rows: int) -> "asyncio.Future[list[Array]]":
+        """The model's outputs for these items, or BadRequest where the model refuses them (400).
+
+        Raises BadRequest where the queue is full (503). A future that is done before its turn comes is not run.
+        """
         if len(self._waiting) >= self._limit:
             self.counts.turned_away += 1
             raise BadRequest(f"{self._limit} requests are already waiting; try again later", status=503)
@@ -73,7 +76,7 @@ class Batcher:
         self.counts.requests += 1
         self.counts.waiting += 1
         self._pump_soon(0.0)
-        return await answer
+        return answer
 
     def close(self) -> None:
         """Finish the running batches and end the threads; requests still in the queue are answered 503."""

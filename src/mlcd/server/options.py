@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from mlcd.errors import BadInput
+from mlcd.server.limits import Limits
 
 
 class Precision(StrEnum):
@@ -28,6 +29,8 @@ class ServerOptions:
     queue          requests that may wait; one more is answered 503
     request_bytes  the longest body that is accepted; a longer one is answered 413
     name           of the model in the URL; "" is the file's name without its suffix
+    limits         on what clients may take of the server
+    allowed_hosts  names besides localhost that clients may call a server that listens on loopback, as behind a proxy
     cache          where quantised models are kept; None is $MLCD_HOME/quantised, else ~/.mlcd/quantised
     """
 
@@ -44,6 +47,8 @@ class ServerOptions:
     sizes: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     queue: int = 4096
     request_bytes: int = 64 * 2**20
+    limits: Limits = field(default_factory=Limits)
+    allowed_hosts: tuple[str, ...] = ()
     cache: Path | None = None
 
     def __post_init__(self) -> None:
@@ -56,6 +61,11 @@ class ServerOptions:
             raise BadInput(f"--port: must lie between 0 and 65535, where 0 chooses a free one (got {self.port})")
         if any(size < 1 for size in self.sizes.values()):
             raise BadInput("--size: a size must be 1 or more")
+        if self.request_bytes > self.limits.in_flight_bytes:
+            raise BadInput(
+                f"--in-flight-bytes: must be --request-bytes or more (got {self.limits.in_flight_bytes}, which is less"
+                f" than {self.request_bytes})"
+            )
         if "/" in self.model_name:
             raise BadInput(f"--name: must not contain a slash (got {self.name!r})")
 
@@ -69,7 +79,9 @@ class ServerOptions:
         found = [str(self.model), "--name", self.model_name, "--batch", str(self.batch), "--threads", str(self.threads)]
         found += ["--replicas", str(self.replicas), "--precision", self.precision.value]
         found += ["--delay-ms", f"{self.delay_seconds * 1000:g}", "--host", self.host, "--port", str(self.port)]
-        found += ["--queue", str(self.queue), "--request-bytes", str(self.request_bytes)]
+        found += ["--queue", str(self.queue), "--request-bytes", str(self.request_bytes), *self.limits.arguments()]
+        for name in self.allowed_hosts:
+            found += ["--allow-host", name]
         if self.cpus:
             found += ["--cpus", ",".join(str(cpu) for cpu in self.cpus)]
         for axis, size in self.sizes.items():

@@ -7,6 +7,7 @@ in place of its `data`. Outputs are returned as bytes where the request asks for
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mlcd.server.numbers import numbers, span_of, split, text_of
 from mlcd.server.tensors import DATATYPES, TensorSpec
+from mlcd.untrusted import Malformed, parse_json
 
 Array = NDArray[Any]
 HEADER = "Inference-Header-Content-Length"
+_MOST_LENGTH_DIGITS = 15
 
 
 class BadRequest(Exception):
@@ -45,16 +49,42 @@ class InferRequest:
     rows: int
     outputs: tuple[Wanted, ...]
 
+    @property
+    def feed_bytes(self) -> int:
+        """The memory of its inputs."""
+        return sum(array.nbytes for array in self.feeds.values())
+
+
+Body = bytes | bytearray
+
+
+def json_length(body: Body, header_length: str | None) -> int:
+    """How many bytes of the body are JSON. Raises BadRequest."""
+    if header_length is None:
+        return len(body)
+    # Compared by its digits first: Python refuses to convert thousands of them.
+    is_number = header_length.isascii() and header_length.isdigit() and len(header_length) <= _MOST_LENGTH_DIGITS
+    if not is_number or int(header_length) > len(body):
+        raise BadRequest(f"{HEADER}: must be a number of bytes within the body (got {header_length[:40]!r})")
+    return int(header_length)
+
 
 def parse(
-    body: bytes, header_length: str | None, *, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], batch: int
+    body: Body, header_length: str | None, *, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], batch: int
 ) -> InferRequest:
     """The request, checked against the model. Raises BadRequest."""
-    document, tail = _split(body, header_length)
+    length = json_length(body, header_length)
+    try:
+        text, spans = split(body, length)
+        document = parse_json(text)
+    except Malformed as error:
+        raise BadRequest(f"the body {error.problem}") from error
+    if not isinstance(document, dict):
+        raise BadRequest("the body must be a JSON object with inputs")
     given = document.get("inputs")
     if not isinstance(given, list) or not given:
         raise BadRequest("inputs: must be a list with every input of the model")
-    feeds = _feeds(given, tail, {spec.name: spec for spec in inputs})
+    feeds = _feeds(given, _Data(body, length, spans), {spec.name: spec for spec in inputs})
     rows = {name: len(array) for name, array in feeds.items()}
     if len(set(rows.values())) != 1:
         raise BadRequest(f"inputs: the first axis is the batch and must agree (got {rows})")
@@ -67,23 +97,28 @@ def parse(
     return InferRequest(id=identity, feeds=feeds, rows=count, outputs=_wanted(document, outputs))
 
 
-def _split(body: bytes, header_length: str | None) -> tuple[dict[str, Any], memoryview]:
-    """The JSON object and the bytes after it."""
-    length = len(body)
-    if header_length is not None:
-        if not (header_length.isascii() and header_length.isdigit()) or int(header_length) > length:
-            raise BadRequest(f"{HEADER}: must be a number of bytes within the body (got {header_length[:40]!r})")
-        length = int(header_length)
-    try:
-        document = json.loads(body[:length])
-    except (ValueError, RecursionError) as error:
-        raise BadRequest(f"the body is not JSON: {str(error)[:200]}") from error
-    if not isinstance(document, dict):
-        raise BadRequest("the body must be a JSON object with inputs")
-    return document, memoryview(body)[length:]
+class _Data:
+    """The numbers of a body: those in its JSON, and the bytes after it."""
+
+    def __init__(self, body: Body, length: int, spans: list[tuple[int, int]]) -> None:
+        self.body, self.spans = body, spans
+        self.tail = memoryview(body)[length:]
+
+    def in_json(self, value: object, spec: TensorSpec, shape: tuple[int, ...]) -> Array:
+        """The tensor of an input's `data`. Raises BadRequest."""
+        body, span = self.body, span_of(value, self.spans)
+        if span is None:
+            if not isinstance(value, list):
+                raise BadRequest(f"inputs: {spec.name}: needs data, a list of numbers, or binary_data_size")
+            body = json.dumps(value).encode()  # it has more than numbers, or its key is written in another way
+            span = (0, len(body))
+        try:
+            return numbers(body, span, name=spec.name, datatype=spec.datatype, shape=shape)
+        except Malformed as error:
+            raise BadRequest(str(error)) from error
 
 
-def _feeds(given: list[Any], tail: memoryview, specs: Mapping[str, TensorSpec]) -> dict[str, Array]:
+def _feeds(given: list[Any], data: _Data, specs: Mapping[str, TensorSpec]) -> dict[str, Array]:
     feeds: dict[str, Array] = {}
     offset = 0
     for tensor in given:
@@ -98,16 +133,16 @@ def _feeds(given: list[Any], tail: memoryview, specs: Mapping[str, TensorSpec]) 
         parameters = _parameters(tensor, name)
         if "binary_data_size" in parameters:
             size = parameters["binary_data_size"]
-            if not _is_count(size) or offset + size > len(tail):
+            if not _is_count(size) or offset + size > len(data.tail):
                 raise BadRequest(f"inputs: {name}: binary_data_size must lie within the body (got {str(size)[:40]})")
-            feeds[name] = _from_bytes(tail[offset : offset + size], specs[name], shape)
+            feeds[name] = _from_bytes(data.tail[offset : offset + size], specs[name], shape)
             offset += size
         else:
-            feeds[name] = _from_json(tensor.get("data"), specs[name], shape)
+            feeds[name] = data.in_json(tensor.get("data"), specs[name], shape)
     if missing := [name for name in specs if name not in feeds]:
         raise BadRequest(f"inputs: {', '.join(missing)} missing")
-    if offset != len(tail):
-        raise BadRequest(f"the body has {len(tail) - offset} bytes that belong to no input")
+    if offset != len(data.tail):
+        raise BadRequest(f"the body has {len(data.tail) - offset} bytes that belong to no input")
     return feeds
 
 
@@ -121,38 +156,25 @@ def _shape(tensor: dict[str, Any], spec: TensorSpec) -> tuple[int, ...]:
     if not isinstance(shape, list) or not all(_is_count(size) for size in shape):
         raise BadRequest(f"inputs: {spec.name}: shape must be a list of whole numbers")
     if len(shape) != len(spec.shape) or any(e not in (-1, s) for s, e in zip(shape, spec.shape, strict=True)):
-        raise BadRequest(f"inputs: {spec.name}: shape must be {list(spec.shape)}, -1 for any (got {str(shape)[:100]})")
+        raise BadRequest(f"inputs: {spec.name}: shape must be {list(spec.shape)}, -1 for any (got {_short(shape)})")
     return tuple(shape)
 
 
 def _from_bytes(data: memoryview, spec: TensorSpec, shape: tuple[int, ...]) -> Array:
     dtype = np.dtype(DATATYPES[spec.datatype])
     # Sizes are Python integers: the product of absurdly large ones does not overflow.
-    needed = dtype.itemsize * _product(shape)
+    needed = dtype.itemsize * math.prod(shape)
     if len(data) != needed:
-        raise BadRequest(f"inputs: {spec.name}: shape {list(shape)} needs {needed} bytes (got {len(data)})")
-    return np.frombuffer(data, dtype=dtype).reshape(shape)
+        raise BadRequest(f"inputs: {spec.name}: shape {_short(shape)} needs {_short(needed)} bytes (got {len(data)})")
+    found = np.frombuffer(data, dtype=dtype).reshape(shape)
+    if dtype.kind == "b" and found.size and int(found.view(np.uint8).max()) > 1:
+        raise BadRequest(f"inputs: {spec.name}: a byte of BOOL must be 0 or 1")
+    return found
 
 
-def _from_json(data: Any, spec: TensorSpec, shape: tuple[int, ...]) -> Array:
-    """Numbers, flat or nested by rows. Text is not converted to numbers; numbers are not truncated to their type."""
-    if not isinstance(data, list):
-        raise BadRequest(f"inputs: {spec.name}: needs data, a list of numbers, or binary_data_size")
-    try:
-        found = np.asarray(data)
-    except (ValueError, RecursionError) as error:
-        raise BadRequest(f"inputs: {spec.name}: data must be a list of numbers, flat or nested by rows") from error
-    dtype = np.dtype(DATATYPES[spec.datatype])
-    if found.dtype.kind not in {"b": "b", "f": "iuf"}.get(dtype.kind, "iu"):
-        raise BadRequest(f"inputs: {spec.name}: data must be numbers of {spec.datatype}")
-    if found.size != _product(shape) or (found.ndim > 1 and found.shape != shape):
-        raise BadRequest(f"inputs: {spec.name}: shape is {list(shape)}, data has {found.size} numbers")
-    if dtype.kind in "iu" and found.size:
-        limits = np.iinfo(dtype)
-        if int(found.min()) < limits.min or int(found.max()) > limits.max:
-            raise BadRequest(f"inputs: {spec.name}: a number does not fit {spec.datatype}")
-    with np.errstate(over="ignore"):
-        return found.astype(dtype).reshape(shape)
+def _short(value: object) -> str:
+    text = str(list(value) if isinstance(value, tuple) else value)
+    return text if len(text) <= 100 else f"{text[:100]}..."
 
 
 def _wanted(document: dict[str, Any], outputs: Sequence[TensorSpec]) -> tuple[Wanted, ...]:
@@ -185,31 +207,32 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _product(shape: tuple[int, ...]) -> int:
-    found = 1
-    for size in shape:
-        found *= size
-    return found
-
-
 def answer(
     request: InferRequest, outputs: Mapping[str, Array], specs: Sequence[TensorSpec], model: str
-) -> tuple[bytes, int | None]:
-    """The body of the response, and the length of its JSON where bytes follow it, else None."""
+) -> tuple[list[bytes], int | None]:
+    """The parts of the response's body, and the length of its JSON where bytes follow it, else None.
+
+    Raises BadRequest where an output has no form in JSON.
+    """
     datatypes = {spec.name: spec.datatype for spec in specs}
-    tensors: list[dict[str, Any]] = []
+    head: dict[str, Any] = {"model_name": model, "model_version": "1"}
+    if request.id:
+        head["id"] = request.id
+    parts = [json.dumps(head).encode()[:-1] + b', "outputs": [']
     tail: list[bytes] = []
-    for wanted in request.outputs:
+    for number, wanted in enumerate(request.outputs):
         array = outputs[wanted.name]
         tensor: dict[str, Any] = {"name": wanted.name, "datatype": datatypes[wanted.name], "shape": list(array.shape)}
         if wanted.binary:
             tail.append(array.tobytes())
             tensor["parameters"] = {"binary_data_size": len(tail[-1])}
-        else:
-            tensor["data"] = array.ravel().tolist()
-        tensors.append(tensor)
-    document: dict[str, Any] = {"model_name": model, "model_version": "1", "outputs": tensors}
-    if request.id:
-        document["id"] = request.id
-    text = json.dumps(document).encode()
-    return (b"".join([text, *tail]), len(text)) if tail else (text, None)
+        text = json.dumps(tensor).encode()
+        parts.append(b", " + text if number else text)
+        if not wanted.binary:
+            parts[-1] = parts[-1][:-1] + b', "data": '
+            try:
+                parts += [*text_of(array, wanted.name), b"}"]
+            except Malformed as error:
+                raise BadRequest(str(error)) from error
+    parts.append(b"]}")
+    return [*parts, *tail], sum(map(len, parts)) if tail else None

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mlcd.server.batching import Counts
+from mlcd.server.memory import Memory
 from mlcd.server.options import ServerOptions
 
 
@@ -17,9 +18,9 @@ def memory_bytes() -> dict[str, int]:
     return {"now": int(fields["VmRSS"].split()[0]) * 1024, "most": int(fields["VmHWM"].split()[0]) * 1024}
 
 
-def as_json(counts: Counts, options: ServerOptions) -> dict[str, Any]:
+def as_json(counts: Counts, options: ServerOptions, memory: Memory) -> dict[str, Any]:
     """Counts since the start; times are sums over requests (wait) and over batches (run)."""
-    memory = memory_bytes()
+    resident = memory_bytes()
     return {
         "name": options.model_name,
         "batch": options.batch,
@@ -37,8 +38,9 @@ def as_json(counts: Counts, options: ServerOptions) -> dict[str, Any]:
         "run_seconds": counts.run_seconds,
         "wait_seconds": counts.wait_seconds,
         "processor_seconds": time.process_time(),
-        "memory_bytes": memory.get("now"),
-        "peak_memory_bytes": memory.get("most"),
+        "memory_bytes": resident.get("now"),
+        "peak_memory_bytes": resident.get("most"),
+        "in_flight_bytes": memory.held_bytes,
     }
 
 
@@ -57,12 +59,13 @@ _GAUGES = {
     "running": "Batches that run",
     "memory_bytes": "Resident memory",
     "peak_memory_bytes": "The most resident memory so far",
+    "in_flight_bytes": "Requests and answers in memory, as far as they count for the limit",
 }
 
 
-def as_prometheus(counts: Counts, options: ServerOptions) -> str:
+def as_prometheus(counts: Counts, options: ServerOptions, memory: Memory) -> str:
     """The same numbers in Prometheus' text format."""
-    values = as_json(counts, options)
+    values = as_json(counts, options, memory)
     lines = []
     for names, kind, ending in ((_COUNTERS, "counter", "_total"), (_GAUGES, "gauge", "")):
         for name, meaning in names.items():

@@ -20,6 +20,7 @@ from yaml.events import (
 from mlcd.errors import SpecError, nearest
 from mlcd.spec.node import YamlNode
 from mlcd.spec.scalar import scalar
+from mlcd.untrusted import Malformed, TooLarge, read_named
 
 MOST_BYTES = 256 * 1024
 MOST_DEPTH = 20
@@ -41,17 +42,19 @@ def read_text(path: str | Path) -> str:
     """The file's text. Raises SpecError if the file cannot be read, is too large, or is not UTF-8."""
     file = Path(path)
     try:
-        with file.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
+        if file.is_dir():
+            raise SpecError("is a directory, not a job file", file=str(path))
+        data = read_named(file, most_bytes=MOST_BYTES)
     except FileNotFoundError:
         raise SpecError("there is no such file", file=str(path), nearest=_neighbour(file)) from None
-    except IsADirectoryError:
-        raise SpecError("is a directory, not a job file", file=str(path)) from None
+    except TooLarge:
+        allowed = f"at most {MOST_BYTES // 1024} KiB"
+        raise SpecError("is too large for a job file", file=str(path), allowed=allowed) from None
+    except Malformed as error:
+        raise SpecError(f"cannot be read: {error.problem}", file=str(path)[:200]) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise SpecError(f"cannot be read: {reason}", file=str(path)) from error
-    if len(data) > MOST_BYTES:
-        raise SpecError("is too large for a job file", file=str(path), allowed=f"at most {MOST_BYTES // 1024} KiB")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -17,6 +17,8 @@ from mlcd.units import parse_seconds
 
 MOST_FUNCTIONS = 100_000
 MOST_MEMORY_MB = 10**7
+MOST_FLEETS = 400_000
+"""Numbers of functions x memory sizes: a scheduler looks at every fleet before every epoch."""
 SYNCS = ("hsp", "bsp", "asp")
 _MEANT_SYNC = {
     **dict.fromkeys(("hybrid", "siren"), "hsp"),
@@ -135,6 +137,9 @@ def _checked(spec: ServerlessSpec) -> ServerlessSpec:
         raise spec.error(
             "goal.minimize", "functions are scheduled for time or cost", value="knee", allowed="time, cost"
         )
+    fleets = len(spec.functions) * len(spec.memory_mb)
+    if fleets > MOST_FLEETS:
+        raise spec.error("functions", f"with memory makes {fleets:,} fleets", allowed=f"at most {MOST_FLEETS:,}")
     if not spec.resources.infra.startswith("sim"):
         if spec.workload.target_loss is None:
             raise spec.error(

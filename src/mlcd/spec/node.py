@@ -21,6 +21,12 @@ class Excerpt(str):
         return str(self)
 
 
+def shortened(value: object) -> object:
+    """The value for a message; a long value is cut off."""
+    text = repr(value)
+    return value if len(text) <= _SHOWN_CHARACTERS else Excerpt(f"{text[:_SHOWN_CHARACTERS]}...")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
     """The allowed range of a number: `above` and `below` are exclusive, `least` and `most` are inclusive."""
@@ -82,12 +88,11 @@ class YamlNode:
 
     def shown(self) -> object:
         """The value for a message; a long value is cut off."""
-        value = self.plain()
-        text = repr(value)
-        return value if len(text) <= _SHOWN_CHARACTERS else Excerpt(f"{text[:_SHOWN_CHARACTERS]}...")
+        return shortened(self.plain())
 
     def child_path(self, key: str) -> str:
-        """The dotted name of the field `key` below this node."""
+        """The dotted name of the field `key` below this node; a long key is cut off."""
+        key = key if len(key) <= _SHOWN_CHARACTERS else f"{key[:_SHOWN_CHARACTERS]}..."
         if not _PLAIN_KEY.fullmatch(key):
             return f"{self.path}[{key!r}]"
         return f"{self.path}.{key}" if self.path else key

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 
 from mlcd.errors import SpecError
-from mlcd.spec.node import YamlNode
+from mlcd.spec.node import YamlNode, shortened
+from mlcd.untrusted import Malformed, expanded
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class PlacedSpec:
         self, name: str, problem: str, *, value: object = None, allowed: str = "", nearest: str = ""
     ) -> SpecError:
         """The error about the field `name`, at its line or its section's line. The caller raises it."""
+        value = shortened(value)
         place = self.places.get(name)
         if place is None:
             sections = (self.places.get(name[:end]) for end in range(len(name) - 1, 0, -1) if name[end] in ".[")
@@ -52,6 +55,13 @@ class PlacedSpec:
             allowed=allowed,
             nearest=nearest,
         )
+
+    def path(self, name: str, text: str) -> Path:
+        """The path that the field `name` gives, with `~` replaced. Raises the field's error for what is no path."""
+        try:
+            return expanded(text)
+        except Malformed as error:
+            raise self.error(name, error.problem, value=shortened(text)) from error
 
 
 def places_of(node: YamlNode) -> dict[str, Place]:

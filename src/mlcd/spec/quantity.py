@@ -5,9 +5,8 @@ from datetime import UTC, datetime
 
 from mlcd.spec.node import Bounds, YamlNode
 from mlcd.spec.record import Reader
-from mlcd.units import Usd, parse_seconds, parse_usd
+from mlcd.units import MOST_USD, Usd, parse_seconds, parse_usd
 
-MOST_USD = Usd.of(10**12)
 MOST_DEADLINE_SECONDS = 3650 * 86400.0
 _MONEY_FORMS = "an amount such as 100 USD, $100 or 100"
 _DEADLINE_FORMS = "a duration such as 6h30m, or a date and time with its zone such as 2026-12-01T18:00Z"

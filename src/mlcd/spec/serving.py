@@ -13,13 +13,14 @@ from mlcd.goal import Goal, Objective, Slo
 from mlcd.loadgen.plan import Scenario
 from mlcd.spec.choices import Choices
 from mlcd.spec.job_file import Flag, JobFile, as_written
-from mlcd.spec.node import Bounds, YamlNode
+from mlcd.spec.node import Bounds, YamlNode, shortened
 from mlcd.spec.parse import job_name, strategy
 from mlcd.spec.quantity import budget, deadline, line_of_text, number, whole
 from mlcd.spec.real import prices
 from mlcd.spec.record import Field, FieldTable, Reader
 from mlcd.spec.serve import LoadSettings, ServeSpec, ServingKnobs, ServingResources, ServingSearch
 from mlcd.spec.train import TrialRules
+from mlcd.untrusted import Malformed, expanded
 
 PRECISIONS = ("fp32", "int8")
 """What ONNX Runtime serves on a CPU without a calibration set."""
@@ -245,7 +246,10 @@ def model_job(model: str | os.PathLike[str], sizes: Mapping[str, int] | None = N
 
     sizes  sizes of the model's open axes, by name
     """
-    path = Path(model).expanduser().absolute()
+    try:
+        path = expanded(os.fspath(model)).absolute()
+    except Malformed as error:
+        raise SpecError(error.problem, field="model", value=shortened(os.fspath(model))) from error
     fields: dict[str, object] = {
         "name": re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")[:80] or "model",
         "model": str(path),

@@ -24,6 +24,7 @@ CREATE TABLE steps_started (
     authorised_seconds     REAL NOT NULL,    -- Infinity where nothing limits it
     started_seconds        REAL NOT NULL,    -- after the run's first start
     started_at             REAL NOT NULL,    -- wall clock, seconds since 1970
+    started_moment         TEXT,             -- JSON: Moment, on all clocks; NULL in earlier versions
     digest                 TEXT,
     PRIMARY KEY (run_id, number)
 ) STRICT;
@@ -35,6 +36,8 @@ CREATE TABLE steps_ended (
     seconds     REAL NOT NULL,
     usd_micros  INTEGER NOT NULL,
     outcome     TEXT NOT NULL,               -- JSON: Outcome
+    ended_seconds REAL,                      -- after the run's first start; NULL in earlier versions
+    ended_moment  TEXT,                      -- JSON: Moment, when this row was written; NULL in earlier versions
     digest      TEXT,
     PRIMARY KEY (run_id, number),
     FOREIGN KEY (run_id, number) REFERENCES steps_started

@@ -26,6 +26,7 @@ from mlcd.run.authorisation import Authorisation, Choice
 from mlcd.run.findings import Findings
 from mlcd.run.header import Header
 from mlcd.run.kind import Kind
+from mlcd.run.moment import Moment
 from mlcd.run.run import AnyRun, Run
 from mlcd.run.step import Outcome, Role, Step
 from mlcd.run.verdict import Verdict
@@ -159,6 +160,8 @@ class Store:
             "seconds": outcome.seconds,
             "usd_micros": outcome.usd.micros,
             "outcome": codec.encode(outcome, Outcome),
+            "ended_seconds": step.ended_seconds,
+            "ended_moment": _encoded(step.ended_moment),
         }
         with self._transaction() as db:
             insert(db, "steps_ended", [row])
@@ -434,7 +437,15 @@ class Store:
             outcome=None
             if ended is None
             else self._decoded(run_id, f"outcome of step {number}", ended["outcome"], Outcome),
+            ended_seconds=None if ended is None else ended["ended_seconds"],
+            started_moment=self._moment(run_id, f"start of step {number}", row["started_moment"]),
+            ended_moment=None
+            if ended is None
+            else self._moment(run_id, f"end of step {number}", ended["ended_moment"]),
         )
+
+    def _moment(self, run_id: str, what: str, text: str | None) -> Moment | None:
+        return None if text is None else self._decoded(run_id, what, text, Moment)
 
     def _summary_or_damage(self, run_id: str) -> RunSummary:
         try:
@@ -559,7 +570,12 @@ def _started(run_id: str, step: Step) -> dict[str, object]:
         "authorised_seconds": permission.seconds,
         "started_seconds": step.started_seconds,
         "started_at": step.started_at,
+        "started_moment": _encoded(step.started_moment),
     }
+
+
+def _encoded(moment: Moment | None) -> str | None:
+    return None if moment is None else codec.encode(moment)
 
 
 def _short_kind(outcome: Outcome) -> str:

@@ -11,8 +11,13 @@
 Each can be replaced by PyTorch's own. Run by hand, without mlcd's variables, all of it works with one process.
 """
 
-from mlcd.torch.group import device, init, parallel
-from mlcd.torch.shares import loader
-from mlcd.torch.state import checkpoint
+from mlcd.training.frameworks import without_framework
+
+try:
+    from mlcd.torch.group import device, init, parallel
+    from mlcd.torch.shares import loader
+    from mlcd.torch.state import checkpoint
+except ModuleNotFoundError as error:
+    raise without_framework(error, package="torch", module="mlcd.torch") from error
 
 __all__ = ["checkpoint", "device", "init", "loader", "parallel"]

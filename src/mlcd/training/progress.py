@@ -31,6 +31,8 @@ class ProgressFile:
             if self._file is None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = self._path.open("a", encoding="utf-8")
+                if self._failed:
+                    self._file.write("\n")  # the line that failed may be there in part: this one starts anew
             self._file.write(line)
             self._file.flush()
         except OSError as error:

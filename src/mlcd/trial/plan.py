@@ -13,7 +13,7 @@ from mlcd.goal import Objective
 from mlcd.problem import Problem
 from mlcd.space import Config
 from mlcd.trial.trial import History, Measurement
-from mlcd.units import Usd
+from mlcd.units import MOST_SECONDS, MOST_USD, Usd
 
 ROUNDING_MARGIN = 1e-9
 """Relative margin for floating-point sums in a bound without noise."""
@@ -71,6 +71,11 @@ class Plan:
             worst_usd=price.for_seconds(verify_seconds),
         )
 
+    @property
+    def is_bookable(self) -> bool:
+        """Whether the books can hold it: a training of more is a mistake in the job's numbers, whatever its limits."""
+        return self.worst_seconds <= MOST_SECONDS and self.worst_usd <= MOST_USD
+
     def value(self, problem: Problem) -> float:
         """The plan's value in the goal's unit; smaller is better."""
         return problem.goal.value(self.seconds, self.usd.dollars)
@@ -98,6 +103,8 @@ class Remaining:
     def fits(self, plan: Plan) -> bool:
         """Whether the plan fits what remains: at its upper bound if guarded, as measured if not."""
         seconds, usd = (plan.worst_seconds, plan.worst_usd) if self.guarded else (plan.seconds, plan.usd)
+        if not plan.is_bookable:
+            return False
         return (self.seconds is None or seconds <= self.seconds) and (self.usd is None or usd <= self.usd)
 
 
@@ -108,7 +115,16 @@ def tie(problem: Problem) -> float:
 
 def plans(problem: Problem, history: History) -> tuple[Plan, ...]:
     """A plan for every measured deployment that meets the goal's latency limit and rate, in the order measured."""
-    return tuple(Plan.of(problem, trial) for trial in history.measured if trial.meets(problem.goal))
+    return tuple(_plan(problem, trial) for trial in history.measured if trial.meets(problem.goal))
+
+
+def _plan(problem: Problem, trial: Measurement) -> Plan:
+    """`Plan.of`, once for each trial: a run of N trials asks N times for all of them."""
+    known = problem.memo.get(id(trial))
+    if known is None or known[0] is not trial:
+        known = problem.memo[id(trial)] = (trial, Plan.of(problem, trial))
+    made: Plan = known[1]
+    return made
 
 
 def best_fitting(problem: Problem, history: History, remaining: Remaining) -> Plan | None:

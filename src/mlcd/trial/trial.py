@@ -24,6 +24,8 @@ class FailureKind(StrEnum):
     HANG = "hang"
     ERROR = "job-failed"
     LOST = "lost"
+    OVERRAN = "overran"
+    """The cloud did not end it within its authorised time; what it took is charged in full."""
 
     @property
     def is_transient(self) -> bool:

@@ -2,26 +2,39 @@
 
 files.py    bytes, lines and JSON of a file that somebody else wrote
 values.py   JSON within limits, and its fields as numbers, texts and mappings
-copying.py  files and folders, copied without following links out of them
+paths.py    paths that a user wrote, and the files they name
+copying.py  files and folders, copied and deleted without following links out of them
 text.py     texts that are shown on a terminal
 
 Whatever is not as it should be raises `Malformed`, which names the file and what is wrong with it. Standard library
 only: nodes use it too.
 """
 
-from mlcd.untrusted.copying import copy_tree
-from mlcd.untrusted.files import Tail, last_lines, read_bytes, read_json
-from mlcd.untrusted.text import printable
-from mlcd.untrusted.values import Fields, Malformed, parse_json
+from mlcd.untrusted.copying import check_tree, check_way, copy_tree, delete_tree, inside
+from mlcd.untrusted.files import Tail, last_line, last_lines, read_bytes, read_json
+from mlcd.untrusted.paths import expanded, read_named
+from mlcd.untrusted.text import on_one_line, printable, whole_number
+from mlcd.untrusted.values import Fields, Malformed, NotJson, TooLarge, parse_json
 
 __all__ = [
     "Fields",
     "Malformed",
+    "NotJson",
     "Tail",
+    "TooLarge",
+    "check_tree",
+    "check_way",
     "copy_tree",
+    "delete_tree",
+    "expanded",
+    "inside",
+    "last_line",
     "last_lines",
+    "on_one_line",
     "parse_json",
     "printable",
     "read_bytes",
     "read_json",
+    "read_named",
+    "whole_number",
 ]

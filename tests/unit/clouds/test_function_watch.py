@@ -93,6 +93,18 @@ def test_a_call_that_fails_is_repeated() -> None:
     assert sorted(ended.problem for ended in seen.ended if ended.problem) == ["killed", "no luck"]
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("seconds", float("nan")), ("puts", -1), ("cpu_seconds", "1"), ("gets", None), ("done", 1), ("failed", b"x")],
+)
+def test_a_report_that_cannot_be_counts_as_a_failure(field: str, value: object) -> None:
+    seen, _ = watch({(1, 1): Answer(value=report(order(1), **{field: value}))})
+    seen.until_done(lambda: False)
+    assert seen.repeated == 1
+    (problem,) = [ended.problem for ended in seen.ended if ended.problem]
+    assert problem.startswith(f"the call's report is wrong: {field} should be")
+
+
 def test_more_failures_than_authorised_end_the_epoch() -> None:
     seen, made = watch({(0, n): Answer(error=f"killed {n}") for n in (1, 2, 3)})
     with pytest.raises(TooManyFailures, match="killed 3"):

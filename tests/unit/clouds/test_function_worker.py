@@ -1,7 +1,9 @@
 """The function that trains a shard, run in this process with a fake storage: every step counts exactly once."""
 
 import math
+import struct
 import threading
+import zlib
 from dataclasses import replace
 from typing import Any
 
@@ -300,8 +302,37 @@ def test_a_frame_distinguishes_complete_from_torn() -> None:
             unframe(spoilt)
 
 
+@pytest.mark.parametrize("header", ["null", "[1]", "{", "[" * 1000, '{"a": ' + "9" * 400 + "}"])
+def test_a_frame_with_a_malformed_header_counts_as_torn(header: str) -> None:
+    body = header.encode() + bytes(8)
+    with pytest.raises(Torn):
+        unframe(b"mlcd1" + struct.pack("<IIQ", zlib.crc32(body), len(header), len(body)) + body)
+    whole = b"{}" + bytes(7)  # no whole number of floats
+    with pytest.raises(Torn):
+        unframe(b"mlcd1" + struct.pack("<IIQ", zlib.crc32(whole), 2, len(whole)) + whole)
+
+
+def test_a_loss_without_end_is_no_number() -> None:
+    assert unframe(frame({"loss": float("nan"), "steps": 3}, np.zeros(1, dtype=np.float32)))[0] == {
+        "loss": None,
+        "steps": 3,
+    }
+
+
+def test_keys_of_somebody_else_are_ignored() -> None:
+    epoch_try = EpochTry(run_id="r", epoch=1, token="t")
+    keys = [f"{epoch_try.prefix}part/{name}" for name in ("", "1-2", "a-b-c", "1-2-" + "9" * 5000, "00001-0000002-001")]
+    assert EpochListing(epoch_try, keys).parts == {ShardUpdate(1, 2, 1)}
+
+
 def test_of_two_equally_far_attempts_the_first_is_used() -> None:
     epoch_try = EpochTry(run_id="r", epoch=1, token="t")
     keys = [epoch_try.part(ShardUpdate(0, 4, attempt)) for attempt in (2, 1, 3)]
     assert EpochListing(epoch_try, keys).furthest[0] == ShardUpdate(0, 4, 1)
     assert ShardUpdate.named(ShardUpdate(3, 12, 1).name) == ShardUpdate(3, 12, 1)
+
+
+def test_a_function_with_another_mlcd_refuses_the_call_for_good(storage: FakeStorage) -> None:
+    report = train_shard(replace(order(1), mlcd_version="0.0.7"), storage)
+    assert "the run uses mlcd 0.0.7; build a runtime with mlcd 0.0.7" in report.broken
+    assert report.steps == 0

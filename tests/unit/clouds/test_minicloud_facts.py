@@ -1,15 +1,22 @@
 """What can be tested of the minicloud without creating a node."""
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from mlcd.clouds.minicloud import MiniCloud, cgroup, facilities, missing, network, record
+from mlcd.clouds import control_groups
+from mlcd.clouds.minicloud import MiniCloud, cgroup, cloud, facilities, missing, network, record
 from mlcd.clouds.minicloud.network import CommandFailed, find_command, free_subnet, limit
-from mlcd.clouds.minicloud.record import LeaseRecord, lease_of_namespace, link_tag, namespace_name, read_records
+from mlcd.clouds.minicloud.record import (
+    LeaseRecord,
+    lease_of_namespace,
+    link_tag,
+    namespace_name,
+    read_records,
+    unproved_records,
+)
 from mlcd.clouds.minicloud.types import instance_types
 from mlcd.errors import ProviderError
 
@@ -75,7 +82,7 @@ def test_missing_root_and_control_groups_are_reported(monkeypatch: pytest.Monkey
     monkeypatch.setattr("mlcd.clouds.minicloud.facilities.os.geteuid", lambda: 1000)
     mounts = tmp_path / "mounts"
     mounts.write_text("cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\ncgroup /groups/cpu cgroup rw,cpu,cpuacct 0 0\n")
-    monkeypatch.setattr(cgroup, "_MOUNTS", mounts)
+    monkeypatch.setattr(control_groups, "_MOUNTS", mounts)
     lacks = "; ".join(missing())
     assert "needs root" in lacks
     assert "not mounted for memory, freezer" in lacks
@@ -86,7 +93,7 @@ def test_what_the_kernel_refuses_is_named_and_the_probe_is_removed(
 ) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text("".join(f"cgroup {tmp_path}/{name} cgroup rw,{name} 0 0\n" for name in cgroup.CONTROLLERS))
-    monkeypatch.setattr(cgroup, "_MOUNTS", mounts)
+    monkeypatch.setattr(control_groups, "_MOUNTS", mounts)
     monkeypatch.setattr("mlcd.clouds.minicloud.facilities.os.geteuid", lambda: 0)
     monkeypatch.setattr(facilities, "find_command", lambda name: name)
     removed: list[str] = []
@@ -106,7 +113,7 @@ def test_what_the_kernel_refuses_is_named_and_the_probe_is_removed(
 
 
 def test_nothing_remains_where_nothing_can_be_created(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(cgroup, "_MOUNTS", tmp_path / "none")
+    monkeypatch.setattr(control_groups, "_MOUNTS", tmp_path / "none")
     monkeypatch.setattr(network, "_LINKS", tmp_path / "none")
     monkeypatch.setattr(network, "NAMESPACES", tmp_path / "none")
     assert MiniCloud().leftovers() == ()
@@ -126,22 +133,45 @@ def test_a_name_that_cannot_be_a_file_is_refused(bad: str) -> None:
         LeaseRecord(lease_id=bad, instance="m.small", count=1, subnet=0, folder="")
 
 
-def test_a_record_knows_whether_its_owner_runs(tmp_path: Path) -> None:
+def test_a_record_knows_whether_its_owner_runs() -> None:
     mine = LeaseRecord(lease_id="mlcd-mine", instance="m.small", count=2, subnet=7, folder="/lease")
-    mine.save(tmp_path / "lease.json")
+    mine.save()
     assert read_records() == {"mlcd-mine": mine}
     assert mine.owned
     assert mine.address(0) == "10.77.7.2"
-    assert json.loads((tmp_path / "lease.json").read_text())["lease_id"] == "mlcd-mine"
     later = LeaseRecord(
         lease_id="mlcd-later", instance="m.small", count=2, subnet=8, folder="", owner_started="another time"
     )
     assert not later.owned, "the number was given to another process"
+    record.forget("mlcd-mine")
+    record.forget("mlcd-mine")
+    assert read_records() == {}
+
+
+def test_a_lease_whose_record_is_not_proved_may_be_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody ends it unasked, and the others are not affected."""
+    ended: list[str] = []
+    monkeypatch.setattr(cloud, "leases_with_groups", lambda: {"mlcd-torn", "mlcd-forged", "mlcd-gone"})
+    monkeypatch.setattr(cloud, "leases_with_network", set)
+    monkeypatch.setattr(cloud, "end_lease", ended.append)
+    dead = LeaseRecord(lease_id="mlcd-forged", instance="", count=1, subnet=7, folder="", owner_pid=0, owner_started="")
+    dead.save()
+    forged = record.REGISTRY / "mlcd-forged.json"
+    forged.write_text(forged.read_text().replace('"subnet": 7', '"subnet": 8'))
     (record.REGISTRY / "mlcd-torn.json").write_text("{")
-    assert not read_records()["mlcd-torn"].owned
-    record.forget("mlcd-mine")
-    record.forget("mlcd-mine")
-    assert read_records().keys() == {"mlcd-torn"}
+    assert read_records() == {}
+    assert unproved_records().keys() == {"mlcd-forged", "mlcd-torn"}
+    assert {x.lease_id: x.owned for x in MiniCloud().leftovers()} == {
+        "mlcd-forged": True,
+        "mlcd-torn": True,
+        "mlcd-gone": False,
+    }
+    assert [(x.lease_id, x.what) for x in MiniCloud().unproved()] == [
+        ("mlcd-forged", str(forged)),
+        ("mlcd-torn", str(record.REGISTRY / "mlcd-torn.json")),
+    ]
+    cloud.end_abandoned()
+    assert ended == ["mlcd-gone"]
 
 
 def test_subnets_do_not_overlap_leases_or_routes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,13 +6,17 @@ import stat
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mlcd.clouds.lease_records import LeaseRecord, LeaseRecords, home_of
 from mlcd.clouds.nodes import NodeOrder, NodesState
+from mlcd.clouds.processes import ProcessId
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.clouds.slurm import Slurm
+from mlcd.clouds.slurm import engine as slurm_engine
 from mlcd.clouds.slurm import job as slurm_job
 from mlcd.clouds.slurm import nodes as slurm_nodes
 from mlcd.clouds.slurm.commands import SlurmUnreachable
@@ -178,9 +182,10 @@ def test_whole_nodes_are_requested(order: NodeOrder) -> None:
 
 
 def test_the_script_quotes_the_folder(order: NodeOrder) -> None:
-    script = batch_script(order)
+    script = batch_script(order, agent=order.folder / "agent-1")
     assert "'\"'\"'s 100%' --lifeline=file" in script
     assert f"{sys.executable} -m mlcd.platforms.agent" in script
+    assert "'\"'\"'s 100%/agent-1'${PYTHONPATH:+:$PYTHONPATH}" in script
 
 
 def test_the_job_does_not_see_mlcds_own_allocation(
@@ -371,6 +376,66 @@ def test_leftovers_are_jobs_with_mlcds_prefix(commands: Callable[..., None], ord
     commands("squeue", f"4|RUNNING|mlcd-a-1|/no/such\n5|RUNNING|mlcd-b|{order.folder}\n6|PENDING|mine|/home/me\n")
     found = [(remaining.lease_id, remaining.what, remaining.owned) for remaining in Slurm({}).leftovers()]
     assert found == [("mlcd-a-1", "job 4 (running)", False), ("mlcd-b", "job 5 (running)", True)]
-    owner = order.folder / "lease.json"
-    owner.write_text(owner.read_text().replace(f"[{os.getpid()},", "[0,"))  # a process that is gone
+    assert not (order.folder / "lease.json").exists()  # the job could write it
+    gone = ProcessId(pid=2**22, started="1")
+    records = LeaseRecords(home_of(order.folder))
+    records.save(LeaseRecord(lease_id="mlcd-b", cloud="slurm", folder=str(order.folder), owner=gone))
     assert [remaining.owned for remaining in Slurm({}).leftovers()] == [False, False]
+
+
+@pytest.mark.parametrize("hours_off", [-1, 0, 1])
+@pytest.mark.parametrize("runs", [True, False], ids=["mlcd runs", "mlcd is gone"])
+def test_a_lease_of_another_machine_is_in_use_while_its_heartbeat_changes(
+    commands: Callable[..., None], order: NodeOrder, monkeypatch: pytest.MonkeyPatch, hours_off: int, runs: bool
+) -> None:
+    """Whatever the clocks of the two machines and of the file server say."""
+    commands("sbatch", "5\n")
+    Slurm({}).start(order)
+    mine = LeaseRecords(home_of(order.folder)).get(order.lease_id)
+    assert mine is not None
+    gone = ProcessId(pid=2**22, started="1")
+    elsewhere = replace(mine, host="other", machine="other", owner=gone)
+    LeaseRecords(home_of(order.folder)).save(elsewhere)
+    commands("squeue", f"5|RUNNING|{order.lease_id}|{order.folder}\n")
+    heartbeat, observed = order.folder / "heartbeat", []
+    stale = 7200.0 if not runs else 0.0
+    os.utime(heartbeat, ns=(0, time.time_ns() + int((3600 * hours_off - stale) * 1e9)))
+
+    def observe(seconds: float) -> None:
+        observed.append(seconds)
+        if runs:
+            os.utime(heartbeat, ns=(0, heartbeat.stat().st_mtime_ns + 10**9))
+
+    monkeypatch.setattr("mlcd.clouds.slurm.engine.time.sleep", observe)
+    assert [remaining.owned for remaining in Slurm({}).leftovers()] == [runs]
+    assert bool(observed) is not (runs and hours_off == 0)
+    assert sorted(path.name for path in order.folder.glob("heartbeat*")) == ["heartbeat"]
+
+
+def test_a_lease_whose_record_is_not_proved_is_in_use_while_its_heartbeat_is_fresh(
+    commands: Callable[..., None], order: NodeOrder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands("sbatch", "5\n")
+    Slurm({}).start(order)
+    monkeypatch.setattr(slurm_engine, "OBSERVED_SECONDS", 0.0)
+    commands("squeue", f"5|RUNNING|{order.lease_id}|{order.folder}\n")
+    (home_of(order.folder) / "leases" / f"{order.lease_id}.json").write_text('{"proof": 1}')
+    assert [remaining.owned for remaining in Slurm({}).leftovers()] == [True]
+    os.utime(order.folder / "heartbeat", (0, 0))
+    assert [remaining.owned for remaining in Slurm({}).leftovers()] == [False]
+
+
+def test_records_are_forgotten_with_their_leases(
+    commands: Callable[..., None], order: NodeOrder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands("sbatch", "5\n")
+    records = LeaseRecords(home_of(order.folder))
+    gone = ProcessId(pid=2**22, started="1")
+    records.save(LeaseRecord(lease_id="mlcd-killed", cloud="slurm", folder="", owner=gone))
+    records.save(LeaseRecord(lease_id="mlcd-other", cloud="local", folder="", owner=gone))
+    nodes = Slurm({}).start(order)
+    assert [record.lease_id for record in records.all()[0]] == ["mlcd-other", order.lease_id]
+    commands("squeue", "")
+    commands("scancel", "")
+    nodes.release()
+    assert [record.lease_id for record in records.all()[0]] == ["mlcd-other"]

@@ -81,7 +81,7 @@ def test_what_a_job_says_is_wrong_reaches_the_user(store: Store, monkeypatch: py
     kinds = [type(event) for event in events]
     assert kinds[:3] == [StepStarted, StepEnded, Warned], "once a trial, however often it was said"
     warned = [event.text for event in events if isinstance(event, Warned)]
-    assert warned == [f"{D('c5.big', 1)}: the loss at 640 samples is not a number"]
+    assert warned == [f"{where}: the loss at 640 samples is not a number" for where in (D("c5.big", 1), "the training")]
 
 
 def test_a_finished_run_is_only_shown_again(store: Store) -> None:
@@ -376,14 +376,17 @@ def test_a_provider_error_ends_the_command_and_the_run_can_continue(store: Store
 
 
 def test_a_run_killed_after_the_verdict_trains_once(store: Store) -> None:
+    class Killed(BaseException):
+        """mlcd died here."""
+
     class Dies(SyntheticCloud):
         def lease(self, order: Order) -> Lease:
             if order.purpose is Purpose.RUN:
-                raise SystemExit("killed")
+                raise Killed
             return super().lease(order)
 
     problem, chosen = make_problem(), Listed(configs=(D("c5.small", 1),))
-    with pytest.raises(SystemExit):
+    with pytest.raises(Killed):
         run(problem, Dies(), store, chosen)
     cloud = SyntheticCloud()
     record, _ = run(problem, cloud, store, chosen, add=False)

@@ -2,10 +2,11 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from tests.clocks import FakeClocks
 from tests.synthetic import (
     Listed,
     SyntheticCloud,
@@ -21,7 +22,7 @@ from tests.synthetic import (
 from mlcd.clouds.wrappers import Flaky
 from mlcd.deciders.decision import Conclude, Decision, End, Start
 from mlcd.engine import Engine
-from mlcd.engine.performer import Situation, lost_seconds
+from mlcd.engine.performer import Situation
 from mlcd.engine.trials import lost_trial
 from mlcd.errors import Interrupted, ProviderError
 from mlcd.events import Event, SearchEnded, StepEnded, StepStarted, Warned
@@ -104,7 +105,7 @@ class Hands:
 
     def lost(self, step: Step, situation: Situation[Problem], *, interrupted: bool) -> Outcome:
         self.log.append(("lost", (step.number, interrupted)))
-        return lost_trial(step)
+        return lost_trial(step, situation)
 
     def calls(self) -> tuple[()]:
         return ()
@@ -121,6 +122,7 @@ class Loop:
     store: Store
     rounds: Sequence[Sequence[Config]]
     log: list[tuple[str, Any]] = field(default_factory=list)
+    clocks: FakeClocks = field(default_factory=FakeClocks)
 
     def __post_init__(self) -> None:
         self.store.add(make_run(make_problem(), SyntheticCloud(), "rounds", run_id="run-1"), spec={})
@@ -138,6 +140,7 @@ class Loop:
             performer=hands or Hands(),
             journal=self.store,
             observer=observer,
+            moments=self.clocks,
         )
 
 
@@ -397,11 +400,7 @@ def test_a_simulated_step_in_flight_is_performed_again(store: Store) -> None:
 
 
 @pytest.mark.parametrize("downtime", [123.0, 1e6])
-def test_a_real_step_in_flight_is_charged_once_and_only_once(
-    store: Store, monkeypatch: pytest.MonkeyPatch, downtime: float
-) -> None:
-    now = 1_000_000.0
-    monkeypatch.setattr("time.time", lambda: now)
+def test_a_real_step_in_flight_is_charged_once_and_only_once(store: Store, downtime: float) -> None:
     loop = Loop(store, [[A], [B]])
 
     def die(step: Step, _situation: Situation[Problem]) -> None:
@@ -411,7 +410,7 @@ def test_a_real_step_in_flight_is_charged_once_and_only_once(
     with pytest.raises(Killed):
         loop.engine(Hands(simulated=False, trouble=die)).drive()
     assert stored(store).spent == ZERO
-    now += downtime
+    loop.clocks.wait(downtime)
 
     def die_after_the_charge(run: SearchRun) -> None:
         raise Killed
@@ -425,7 +424,7 @@ def test_a_real_step_in_flight_is_charged_once_and_only_once(
     assert isinstance(lost.outcome, Failure)
     assert (lost.outcome.kind, lost.outcome.seconds) == (FailureKind.LOST, seconds)
     assert stored(store).spent == lost.price.for_seconds(seconds) <= lost.authorised_usd
-    now += 1e6
+    loop.clocks.wait(1e6)
     hands = Hands(simulated=False)
     run = loop.engine(hands).drive()
     assert hands.log == [("restore", 1), ("perform", 2)], "it is neither run nor charged again"
@@ -437,15 +436,12 @@ def test_a_real_step_in_flight_is_charged_once_and_only_once(
 
 
 @pytest.mark.parametrize("simulated", [True, False])
-def test_ctrl_c_while_a_step_runs(store: Store, monkeypatch: pytest.MonkeyPatch, simulated: bool) -> None:
-    now = 1_000_000.0
-    monkeypatch.setattr("time.time", lambda: now)
+def test_ctrl_c_while_a_step_runs(store: Store, simulated: bool) -> None:
     loop = Loop(store, [[A], [B]])
 
     def press(step: Step, _situation: Situation[Problem]) -> None:
-        nonlocal now
         if step.number == 2:
-            now += 60.0
+            loop.clocks.wait(60.0)
             raise KeyboardInterrupt
 
     hands = Hands(simulated=simulated, trouble=press)
@@ -455,7 +451,7 @@ def test_ctrl_c_while_a_step_runs(store: Store, monkeypatch: pytest.MonkeyPatch,
     assert kept.status is Status.INTERRUPTED
     assert (len(kept.in_flight), len(kept.ended)) == ((1, 1) if simulated else (0, 2))
     assert [entry for entry in hands.log if entry[0] == "lost"] == ([] if simulated else [("lost", (2, True))])
-    now += 1e6
+    loop.clocks.wait(1e6)
     states: list[Status] = []
     again = Hands(simulated=simulated, trouble=lambda _step, situation: states.append(situation.run.status))
     run = loop.engine(again).drive()
@@ -472,8 +468,6 @@ def test_ctrl_c_between_a_write_and_what_follows_it(
     store: Store, monkeypatch: pytest.MonkeyPatch, name: str, number: int
 ) -> None:
     """The journal decides, whatever the engine had in memory at Ctrl-C."""
-    now = 1_000_000.0
-    monkeypatch.setattr("time.time", lambda: now)
     loop = Loop(store, [[A, B], [C]])
     write, count = getattr(store, name), 0
 
@@ -495,7 +489,7 @@ def test_ctrl_c_between_a_write_and_what_follows_it(
             engine.drive()
         assert stored(store).in_flight == (), "each is settled, also those that had not begun"
         assert stored(store).status is Status.INTERRUPTED
-    now += 1e6
+    loop.clocks.wait(1e6)
     run = loop.engine(Hands(simulated=False)).drive()
     assert run.status is Status.DONE
     assert [step.number for step in run.steps] == [1, 2, 3]
@@ -503,9 +497,7 @@ def test_ctrl_c_between_a_write_and_what_follows_it(
     assert [step.trial.seconds for step in lost] == [0.0] * len(lost), "downtime is not charged"
 
 
-def test_ctrl_c_before_steps_start_charges_nothing_for_them(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 1_000_000.0
-    monkeypatch.setattr("time.time", lambda: now)
+def test_ctrl_c_before_steps_start_charges_nothing_for_them(store: Store) -> None:
     loop = Loop(store, [[A, B, C]])
 
     def press(event: Event) -> None:
@@ -517,20 +509,8 @@ def test_ctrl_c_before_steps_start_charges_nothing_for_them(store: Store, monkey
         loop.engine(hands, observer=press).drive()
     assert hands.performed == []
     assert stored(store).in_flight == ()
-    now += 1e6
+    loop.clocks.wait(1e6)
     assert loop.engine(Hands(simulated=False)).drive().spent == ZERO
-
-
-def test_lost_time_is_never_negative(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
-    """With a clock that was set back, and with an unbounded step."""
-    Loop(store, [[A]]).engine().drive()
-    (step,) = stored(store).steps
-    monkeypatch.setattr("time.time", lambda: step.started_at - 50.0)
-    assert lost_seconds(step) == 0.0
-    monkeypatch.setattr("time.time", lambda: step.started_at + 5000.0)
-    assert lost_seconds(step) == AUTHORISED_SECONDS
-    unbounded = replace(step, authorisation=replace(step.authorisation, seconds=float("inf")))
-    assert lost_seconds(unbounded) == 5000.0
 
 
 def test_the_engine_names_what_it_was_doing_when_it_is_read_from_outside(store: Store) -> None:

@@ -7,9 +7,11 @@ from types import TracebackType
 from typing import Any
 
 import pytest
+from tests.clocks import FakeClocks
 from tests.synthetic import QUICK_TRIALS, Listed, Machine, SyntheticCloud, driven, make_engine, make_problem, stored
 
 from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
+from mlcd.engine.clock import Moments, read_moment
 from mlcd.engine.training import STOP_SECONDS
 from mlcd.engine.trials import measure_trial
 from mlcd.engine.watch import AttemptWatch
@@ -105,13 +107,20 @@ def problem(**others: Any) -> Problem:
 
 
 def train(
-    cloud: Trainings, store: Store, *, given: Problem | None = None, guarded: bool = True, add: bool = True
+    cloud: Trainings,
+    store: Store,
+    *,
+    given: Problem | None = None,
+    guarded: bool = True,
+    add: bool = True,
+    moments: Moments = read_moment,
 ) -> tuple[SearchRun, list[str]]:
     """The run with A and B tried and A chosen, and its warnings."""
     events: list[Event] = []
     chosen = Listed(configs=(A, B), guarded=guarded)
     record = driven(
-        make_engine(given or problem(), cloud, store, chosen=chosen, observer=events.append, add=add), store
+        make_engine(given or problem(), cloud, store, chosen=chosen, observer=events.append, add=add, moments=moments),
+        store,
     )
     return record, [event.text for event in events if isinstance(event, Warned)]
 
@@ -169,20 +178,11 @@ def test_a_training_that_falls_behind_moves_while_the_budget_allows_it(store: St
     assert warned[0].endswith("the training continues from its checkpoint, at 0%")
 
 
-def test_a_training_that_would_miss_the_deadline(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Clock:
-        now = 1000.0
-
-        def time(self) -> float:
-            return self.now
-
-    clock = Clock()
-    monkeypatch.setattr("mlcd.engine.clock.time", clock)
-    monkeypatch.setattr("mlcd.engine.loop.time", clock)
+def test_a_training_that_would_miss_the_deadline(store: Store) -> None:
     goal = Goal(minimize=Objective.TIME, deadline_seconds=6000.0)
     slow = Attempt(steady(2.0, WORK))
     cloud = Trainings(slow)
-    record, warned = train(cloud, store, given=problem(goal=goal))
+    record, warned = train(cloud, store, given=problem(goal=goal), moments=FakeClocks())
     assert len(warned) == 1  # once, not at every look
     assert warned[0].startswith("1 x a falls behind: it would end after 5 h")
     assert "nothing else that was measured fits" in warned[0]
@@ -217,13 +217,13 @@ def test_a_move_that_uses_up_the_budget_ends_the_run(store: Store) -> None:
 
 @pytest.mark.parametrize("kind", [FailureKind.LOST, FailureKind.INTERRUPTED, FailureKind.LAUNCH])
 def test_lost_nodes_restart_from_the_checkpoint(store: Store, kind: FailureKind) -> None:
-    gone = LeaseFailed(kind, "node 1 is gone", seconds=500.0, billed=True, reached_samples=4000.0)
+    gone = LeaseFailed(kind, "node 1 is gone", seconds=520.0, billed=True, reached_samples=4000.0)
     cloud = Trainings(Attempt(steady(10.0, 5000), gone, reached=4000.0), Attempt(steady(10.0, WORK - 4000)))
     record, warned = train(cloud, store)
     assert record.status is Status.DONE
     (first,) = record.earlier
-    assert (first.ending, first.seconds, first.reached_samples) == (Ending.RESTARTED, 500.0, 4000.0)
-    assert first.usd == Usd.of(1).for_seconds(500.0)
+    assert (first.ending, first.seconds, first.reached_samples) == (Ending.RESTARTED, 520.0, 4000.0)
+    assert first.usd == Usd.of(1).for_seconds(520.0)
     assert record.final is not None
     assert record.final.config == A
     assert [order.attempt for order in cloud.orders] == [1, 2]
@@ -263,7 +263,8 @@ def test_a_restart_that_no_longer_fits_moves_or_ends_the_run(store: Store) -> No
 @pytest.mark.parametrize(("kind", "billed"), [(FailureKind.ERROR, True), (FailureKind.CAPACITY, False)])
 def test_a_job_that_fails_is_not_restarted(store: Store, kind: FailureKind, billed: bool) -> None:
     failed = LeaseFailed(kind, "no such file", seconds=100.0, billed=billed)
-    record, _ = train(Trainings(Attempt(steady(10.0, 500), failed)), store)
+    points = steady(10.0, 500) if billed else [(10.0, 0.0)]  # without nodes, nothing is processed
+    record, _ = train(Trainings(Attempt(points, failed)), store)
     assert record.status is Status.RUN_FAILED
     assert record.final is not None
     assert (record.final.ending, record.final.message) == (Ending.FAILED, "no such file")
@@ -365,25 +366,18 @@ def test_unguarded_rivals_are_neither_moved_nor_stopped(store: Store) -> None:
     assert warned == []
 
 
-def test_a_training_that_died_with_mlcd_is_charged_and_continues(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = problem()
+def test_a_training_that_died_with_mlcd_is_charged_and_continues(store: Store) -> None:
+    given, clocks = problem(), FakeClocks()
     killed = Attempt(steady(10.0, 2000), Killed(), reached=1500.0)
     cloud = Trainings(killed)
     with pytest.raises(Killed):
-        train(cloud, store, given=given)
+        train(cloud, store, given=given, moments=clocks)
     (in_flight,) = stored(store).in_flight
     assert in_flight.role is Role.TRAINING
 
-    class Later:
-        def time(self) -> float:
-            return in_flight.started_at + 200.0
-
-        def monotonic(self) -> float:
-            return 0.0
-
-    monkeypatch.setattr("mlcd.engine.performer.time", Later())
+    clocks.wait(200.0)
     again = Trainings(Attempt(steady(10.0, WORK - 1500)), saved=1500.0)
-    record, warned = train(again, store, given=given, add=False)
+    record, warned = train(again, store, given=given, add=False, moments=clocks)
     assert record.status is Status.DONE
     (lost,) = record.earlier
     assert (lost.ending, lost.reached_samples) == (Ending.LOST, 1500.0)
@@ -394,22 +388,14 @@ def test_a_training_that_died_with_mlcd_is_charged_and_continues(store: Store, m
     assert record.final.seconds == pytest.approx(10 + 3450 + 1)
 
 
-def test_a_training_that_died_long_ago_is_charged_at_most_what_was_authorised(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_that_died_long_ago_is_charged_at_most_what_was_authorised(store: Store) -> None:
+    clocks = FakeClocks()
     with pytest.raises(Killed):
-        train(Trainings(Attempt(steady(10.0, 2000), Killed())), store)
+        train(Trainings(Attempt(steady(10.0, 2000), Killed())), store, moments=clocks)
     (before,) = stored(store).in_flight
 
-    class Later:
-        def time(self) -> float:
-            return before.started_at + 1e6
-
-        def monotonic(self) -> float:
-            return 0.0
-
-    monkeypatch.setattr("mlcd.engine.performer.time", Later())
-    record, _ = train(Trainings(Attempt(steady(10.0, WORK))), store, add=False)
+    clocks.wait(1e6)
+    record, _ = train(Trainings(Attempt(steady(10.0, WORK))), store, add=False, moments=clocks)
     assert record.earlier[0].seconds == before.authorisation.seconds  # its nodes had ended themselves by then
 
 

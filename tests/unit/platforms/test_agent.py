@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 from mlcd.clouds import processes
 from mlcd.clouds.nodes import agent_command
 from mlcd.platforms import agent as agent_module
-from mlcd.platforms.agent import Job, _code_text, _placement, _plain_python
+from mlcd.platforms.agent import NOTES_FILE, Heartbeat, Job, _code_text, _placement, _plain_python
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 PATIENCE_SECONDS = 60.0
@@ -28,10 +28,21 @@ class Node:
         self.folder, self.lease_id = folder, f"mlcd-agent-{os.getpid()}-{name[:60]}"
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, run: str, *, lifeline: str = "stdin", env: Mapping[str, str] | None = None, **job: Any) -> None:
+    def start(
+        self,
+        run: str,
+        *,
+        lifeline: str = "stdin",
+        env: Mapping[str, str] | None = None,
+        code: str = "",
+        flags: Sequence[str] = (),
+        **job: Any,
+    ) -> None:
         (self.folder / "workdir").mkdir(parents=True, exist_ok=True)
         (self.folder / "job.json").write_text(Job(lease_id=self.lease_id, run=run, **job).to_json())
-        command = agent_command(self.folder, 0, ["127.0.0.1"], lifeline=lifeline)
+        command = [*agent_command(self.folder, 0, ["127.0.0.1"], lifeline=lifeline), *flags]
+        if code:
+            command = [sys.executable, "-c", code, *command[3:]]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, env={**os.environ, **(env or {}), processes.TAG: self.lease_id}
         )
@@ -168,15 +179,55 @@ def test_a_node_asked_to_end_during_setup_never_runs_the_job(node: Node) -> None
     assert node.log == "up\n"
 
 
-def test_an_old_heartbeat_ends_the_job(node: Node) -> None:
+IMPATIENT = """\
+import sys
+from mlcd.platforms import agent
+agent.HEARTBEAT_SECONDS, agent.HEARTBEAT_POLL_SECONDS = 2.0, 0.1
+sys.exit(agent.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("hours_off", [-1, 1])
+def test_a_heartbeat_that_no_longer_changes_ends_the_job(node: Node, hours_off: int) -> None:
+    """Whatever this node's clock says about the times that mlcd's machine writes."""
+    beats = iter(range(10**6))
+
+    def beat() -> None:
+        at = time.time() + 3600 * hours_off + next(beats)
+        os.utime(node.folder / "heartbeat", (at, at))
+
     (node.folder / "heartbeat").touch()
-    old = time.time() - 2 * agent_module.HEARTBEAT_SECONDS
-    node.start("echo up; sleep 600", lifeline="file")
-    node.says("up")
+    beat()
+    node.start("for i in $(seq 40); do echo line $i; sleep 0.1; done; sleep 600", lifeline="file", code=IMPATIENT)
+
+    def has_run_long() -> bool:
+        beat()
+        return (node.folder / "node-0" / "log.txt").exists() and "line 40" in node.log  # twice the limit
+
+    until(has_run_long)
     assert node.process is not None
     assert node.process.poll() is None
-    os.utime(node.folder / "heartbeat", (old, old))
     assert node.wait()["message"] == "node 0: it lost contact with mlcd"
+
+
+@pytest.mark.parametrize("seconds_off", [-3600.0, 0.0, 3600.0])
+def test_a_heartbeat_is_as_old_as_its_last_change(tmp_path: Path, seconds_off: float) -> None:
+    file, now = tmp_path / "heartbeat", 1000.0
+    heartbeat = Heartbeat(file, clock=lambda: now)
+    now += 50.0
+    assert heartbeat.silent_seconds() == 50.0  # not there yet
+    file.touch()
+    os.utime(file, (0, time.time() + seconds_off))
+    now += 5.0
+    assert heartbeat.silent_seconds() == 0.0
+    now += 61.0
+    assert heartbeat.silent_seconds() == 61.0
+    os.utime(file, (0, time.time() + seconds_off - 1800.0))  # the file server's clock was set back: a change
+    now += 1.0
+    assert heartbeat.silent_seconds() == 0.0
+    file.unlink()
+    now += 30.0
+    assert heartbeat.silent_seconds() == 30.0
 
 
 def test_without_a_lifeline_it_continues_alone(node: Node) -> None:
@@ -192,6 +243,25 @@ def test_the_job_dies_with_a_killed_agent(node: Node) -> None:
     assert node.process is not None
     node.process.kill()
     until(lambda: not node.running)
+
+
+def test_the_jobs_processes_are_noted_where_no_group_knows_them(node: Node) -> None:
+    node.start("(setsid env -i sleep 600 &); echo up; sleep 600", flags=["--note-processes"])
+    node.says("up")
+    file = node.folder / "node-0" / NOTES_FILE
+
+    def noted() -> list[str]:
+        try:
+            pairs = json.loads(file.read_text())["processes"]
+        except FileNotFoundError:
+            return []
+        return [processes.command_of(pid) for pid, start in pairs if processes.is_alive(pid, start)]
+
+    until(lambda: noted().count("sleep 600") == 2)
+    assert node.process is not None
+    _told(node)
+    node.wait()
+    assert noted() == []
 
 
 def test_exit_file_needs_no_disk_space_at_the_end(node: Node) -> None:

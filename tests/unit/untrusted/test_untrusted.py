@@ -5,12 +5,27 @@ import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mlcd.untrusted import Fields, Malformed, Tail, copy_tree, last_lines, parse_json, printable, read_json
-from mlcd.untrusted.copying import inside
-from mlcd.untrusted.files import LINE_BYTES, READ_BYTES, SMALL_FILE_BYTES
+import mlcd.untrusted.copying
+from mlcd.untrusted import (
+    Fields,
+    Malformed,
+    NotJson,
+    Tail,
+    copy_tree,
+    delete_tree,
+    inside,
+    last_line,
+    last_lines,
+    parse_json,
+    printable,
+    read_json,
+)
+from mlcd.untrusted.copying import MOST_FOLDERS_DEEP
+from mlcd.untrusted.files import LINE_BYTES, MOST_BEHIND_BYTES, READ_BYTES, SMALL_FILE_BYTES
 
 
 @pytest.mark.parametrize(
@@ -33,6 +48,23 @@ def test_json_beyond_the_limits_is_refused(text: bytes, problem: str) -> None:
     with pytest.raises(Malformed, match=problem) as refused:
         parse_json(text, "exit.json")
     assert str(refused.value).startswith("exit.json: ")
+
+
+def test_a_text_that_is_no_json_is_told_from_json_that_is_wrong() -> None:
+    for text in (b"", b'{"a": 1', b"\xff", b"garbage"):
+        with pytest.raises(NotJson):
+            parse_json(text)
+    with pytest.raises(Malformed) as refused:
+        parse_json("NaN")
+    assert not isinstance(refused.value, NotJson)
+    assert parse_json('[NaN, -Infinity, 1e999, 1.5, "NaN"]', non_finite_as_null=True) == [None, None, None, 1.5, "NaN"]
+
+
+def test_many_escaped_quotes_take_linear_time() -> None:
+    """They took 26 s; whoever makes that quadratic again waits for minutes."""
+    for text in ('"' + '\\"' * 500_000, '"\\' * 500_000):
+        with pytest.raises(NotJson):
+            parse_json(text)
 
 
 def test_brackets_in_strings_are_no_nesting() -> None:
@@ -131,6 +163,44 @@ def test_an_endless_line_is_cut_once(tmp_path: Path) -> None:
     assert found == ["y" * LINE_BYTES, "next"]
 
 
+def test_a_tail_far_behind_skips_to_the_end(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as file:
+        file.write(b"first\n")
+        file.truncate(10 * MOST_BEHIND_BYTES)  # a hole: one line of zeros, as long as a log that nobody could read
+        file.seek(0, os.SEEK_END)
+        file.write(b"\nlast\n")
+    tail = Tail(tmp_path / "log")
+    assert tail.lines() == ["last"]
+    assert not tail.behind
+
+
+def test_a_file_of_which_it_is_known_may_begin_again(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("one\ntwo\n")
+    tail = Tail(tmp_path / "log", may_start_again=True)
+    assert tail.lines() == ["one", "two"]
+    (tmp_path / "log").write_text("new\n")
+    assert tail.lines() == ["new"]
+
+
+def test_no_link_on_the_way_to_a_file_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "real" / "node-0").mkdir(parents=True)
+    (tmp_path / "real" / "node-0" / "exit.json").write_text("{}")
+    (tmp_path / "home").symlink_to("real")  # ours, or somebody's above us
+    assert read_json(tmp_path / "home" / "node-0" / "exit.json", below=tmp_path / "home") == {}
+    (tmp_path / "real" / "node-1").symlink_to("node-0")
+    for read in (read_json, lambda path, below: Tail(path, below=below).lines()):
+        with pytest.raises(Malformed, match=r"node-1/exit.json: is reached through a link"):
+            read(tmp_path / "home" / "node-1" / "exit.json", below=tmp_path / "home")
+
+
+def test_the_last_line_of_a_log(tmp_path: Path) -> None:
+    assert last_line(tmp_path / "log") == ""
+    (tmp_path / "log").write_bytes(b"\xff" * 100_000 + b"\none\n  \x1b[31mtwo \n\n")
+    assert last_line(tmp_path / "log") == "\ufffd[31mtwo"
+    (tmp_path / "log").write_bytes(b"x" * 10**6)
+    assert last_line(tmp_path / "log") == "x" * 300 + "…"
+
+
 def test_a_file_that_shrinks_is_malformed(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("one\ntwo\n")
     tail = Tail(tmp_path / "log")
@@ -164,6 +234,107 @@ def test_copies_keep_links_within_and_refuse_links_out(tmp_path: Path) -> None:
         copy_tree(source, tmp_path / "stolen")
     copy_tree(source, tmp_path / "without", ignore=lambda _folder, _names: {"pipe"})
     assert sorted(path.name for path in (tmp_path / "without").iterdir()) == ["a", "link"]
+
+
+def test_a_link_that_leads_in_circles_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "a").symlink_to("b")
+    (tmp_path / "source" / "b").symlink_to("a")
+    copy_tree(tmp_path / "source", tmp_path / "copy")  # they lead nowhere there too
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(Malformed, match="is a link out of"):
+        copy_tree(tmp_path / "loop", tmp_path / "stolen", within=tmp_path)
+
+
+def test_a_link_by_way_of_a_link_is_followed_in_thought(tmp_path: Path) -> None:
+    """Each looks as if it stayed within; together they lead out."""
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "here").symlink_to(".")
+    (tmp_path / "source" / "up").symlink_to("here/..")
+    with pytest.raises(Malformed, match=r"up: is a link out of"):
+        copy_tree(tmp_path / "source", tmp_path / "stolen")
+
+
+def test_a_folder_that_changes_while_it_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, secret = tmp_path / "source", tmp_path / "secret"
+    source.mkdir()
+    secret.write_text("private")
+    (source / "file").write_text("content")
+    checked = mlcd.untrusted.copying.check_tree
+
+    def swap(path: Path, **others: Any) -> None:
+        checked(path, **others)
+        if path == source:
+            (source / "file").unlink()
+            (source / "file").symlink_to(secret)
+
+    monkeypatch.setattr(mlcd.untrusted.copying, "check_tree", swap)
+    with pytest.raises((Malformed, OSError)):
+        copy_tree(source, tmp_path / "stolen")
+    assert not (tmp_path / "stolen" / "file").exists()
+
+
+def test_holes_are_copied_as_holes(tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("wb") as file:
+        file.write(b"begin")
+        file.seek(2**40)
+        file.write(b"end")
+    copy_tree(tmp_path / "sparse", tmp_path / "copy")
+    found = (tmp_path / "copy").stat()
+    assert found.st_size == 2**40 + 3
+    assert found.st_blocks * 512 < 2**20
+    with (tmp_path / "copy").open("rb") as file:
+        assert file.read(6) == b"begin\0"
+        file.seek(2**40)
+        assert file.read() == b"end"
+
+
+def make_deep(folder: Path, levels: int, name: str) -> None:
+    folder.mkdir()
+    here = os.open(".", os.O_RDONLY)
+    try:
+        os.chdir(folder)
+        for _ in range(levels):
+            Path(name).mkdir()
+            os.chdir(name)
+        Path("file").write_text("at the bottom")
+    finally:
+        os.fchdir(here)
+        os.close(here)
+
+
+@pytest.mark.parametrize(
+    ("levels", "name"),
+    [
+        pytest.param(1100, "d", marks=pytest.mark.extra),  # deeper than Python may recurse
+        (MOST_FOLDERS_DEEP + 1, "d"),
+        (40, "d" * 200),  # a path longer than a system call takes
+    ],
+)
+def test_no_depth_is_too_deep_to_delete_and_none_is_copied(tmp_path: Path, levels: int, name: str) -> None:
+    make_deep(tmp_path / "source", levels, name)
+    with pytest.raises((Malformed, OSError), match="levels deep|File name too long"):
+        copy_tree(tmp_path / "source", tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+    delete_tree(tmp_path / "source", below=tmp_path)
+    assert not (tmp_path / "source").exists()
+
+
+def test_what_links_lead_to_is_not_deleted(tmp_path: Path) -> None:
+    (tmp_path / "kept" / "inner").mkdir(parents=True)
+    (tmp_path / "kept" / "inner" / "file").write_text("kept")
+    (tmp_path / "home" / "tree" / "a" / "b").mkdir(parents=True)
+    (tmp_path / "home" / "tree" / "a" / "link").symlink_to(tmp_path / "kept")
+    (tmp_path / "home" / "tree" / "link").symlink_to(tmp_path / "kept" / "inner" / "file")
+    (tmp_path / "home" / "tree" / "a" / "b").chmod(0)
+    os.mkfifo(tmp_path / "home" / "tree" / "fifo")
+    (tmp_path / "home" / "way").symlink_to(tmp_path / "kept")
+    delete_tree(tmp_path / "home" / "way" / "inner", below=tmp_path / "home")  # reached through a link: not ours
+    assert (tmp_path / "kept" / "inner" / "file").exists()
+    for name in ("way", "tree", "gone"):
+        delete_tree(tmp_path / "home" / name, below=tmp_path / "home")
+    assert list((tmp_path / "home").iterdir()) == []
+    assert (tmp_path / "kept" / "inner" / "file").read_text() == "kept"
 
 
 def test_a_single_file_is_copied_unless_it_is_a_link_out(tmp_path: Path) -> None:

@@ -1,14 +1,12 @@
 """The control groups (version 1) of one node: CPU quota, memory limit, freezer and CPU accounting."""
 
-import errno
-import os
-import signal
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from mlcd.clouds.control_groups import END_SECONDS, kill_all, mounts, pids_in, remove, write_if_exists
 from mlcd.clouds.minicloud.types import NAME
 from mlcd.clouds.nodes import PREFIX
 from mlcd.errors import ProviderError
@@ -19,23 +17,12 @@ PERIOD_US = 20_000
 """The quota's period. The default of 100 ms stalls a node for too long at a time, which makes step times uneven."""
 CPU_WEIGHT = 100_000
 """CPU weight of all nodes together (a process usually has 1,024): other load must not reduce a node's share."""
-_END_SECONDS = 20.0
-_MOUNTS = Path("/proc/mounts")
 
 
 @cache
 def mounted_controllers() -> dict[str, Path]:
     """Where each version 1 controller is mounted; those that are not mounted are omitted."""
-    found: dict[str, Path] = {}
-    if not _MOUNTS.exists():  # not Linux
-        return found
-    for line in _MOUNTS.read_text().splitlines():
-        _, folder, kind, options, *_ = line.split()
-        if kind == "cgroup":
-            for option in options.split(","):
-                if option in CONTROLLERS:
-                    found[option] = Path(folder)
-    return found
+    return {option: folder for folder, options in mounts("cgroup") for option in options if option in CONTROLLERS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +65,7 @@ class Group:
 
     def pids(self) -> set[int]:
         """The processes in the group."""
-        return {pid for folder in self.folders for pid in _pids_in(folder)}
+        return {pid for folder in self.folders for pid in pids_in(folder)}
 
     def used_seconds(self) -> float:
         """CPU seconds used in the group so far; 0 when it no longer exists."""
@@ -99,11 +86,11 @@ class Group:
         """Pause all processes in the group, or let them continue. Returns when that is done. Raises ProviderError."""
         file = self.folder("freezer") / "freezer.state"
         wanted = "FROZEN" if frozen else "THAWED"
-        deadline = time.monotonic() + _END_SECONDS
+        deadline = time.monotonic() + END_SECONDS
         file.write_text(wanted)
         while file.read_text().strip() != wanted:
             if time.monotonic() > deadline:
-                problem = f"could not be {wanted.lower()} within {_END_SECONDS:.0f} s"
+                problem = f"could not be {wanted.lower()} within {END_SECONDS:.0f} s"
                 raise ProviderError(f"{self.lease_id}: node {self.part} {problem}")
             file.write_text(wanted)
             time.sleep(0.01)
@@ -146,7 +133,7 @@ def allocated_gib() -> float:
 def end_groups(lease_id: str) -> None:
     """End every process of a lease and remove its control groups. Raises ProviderError where that fails."""
     groups = groups_of(lease_id)
-    deadline = time.monotonic() + _END_SECONDS
+    deadline = time.monotonic() + END_SECONDS
     while not _end_once(groups, lease_id):  # repeat: a process may be joining just now
         if time.monotonic() > deadline:
             pids = sorted(pid for group in groups for pid in group.pids())
@@ -160,27 +147,17 @@ def _end_once(groups: Iterable[Group], lease_id: str) -> bool:
     for group in groups:
         if pids := group.pids():
             # A frozen process receives no signal, and one that has used up its quota is slow to end.
-            _write(group.folder("freezer") / "freezer.state", "THAWED")
-            _write(group.folder("cpu") / "cpu.cfs_quota_us", "-1")
+            write_if_exists(group.folder("freezer") / "freezer.state", "THAWED")
+            write_if_exists(group.folder("cpu") / "cpu.cfs_quota_us", "-1")
             kill_all(pids)
     parents = [mount / FAMILY / lease_id for mount in set(mounted_controllers().values())]
-    removed = [_remove(folder) for group in groups for folder in group.folders]
-    removed += [_remove(parent) for parent in parents]
+    removed = [remove(folder) for group in groups for folder in group.folders]
+    removed += [remove(parent) for parent in parents]
     for parent in parents:
         family = parent.parent
         if family.is_dir() and not any(child.is_dir() for child in family.iterdir()):
-            _remove(family)
+            remove(family)
     return all(removed)
-
-
-def kill_all(pids: Iterable[int]) -> None:
-    """Send SIGKILL; processes that have already ended are ignored."""
-    for pid in pids:
-        if pid != os.getpid():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
 
 
 def _create(folder: Path) -> None:
@@ -192,36 +169,6 @@ def _create(folder: Path) -> None:
                 raise
         else:
             return
-
-
-def _write(file: Path, text: str) -> None:
-    """Write if the file exists: a group may have been removed in part."""
-    try:
-        file.write_text(text)
-    except FileNotFoundError:
-        return
-
-
-def _remove(folder: Path) -> bool:
-    """Remove an empty group; returns whether it is gone, False while something is in it."""
-    try:
-        folder.rmdir()
-    except FileNotFoundError:
-        return True
-    except OSError as error:
-        if error.errno in (errno.EBUSY, errno.ENOTEMPTY):
-            return False
-        raise
-    return True
-
-
-def _pids_in(folder: Path) -> set[int]:
-    try:
-        return {pid for pid in map(int, (folder / "cgroup.procs").read_text().split()) if pid > 0}
-    except (FileNotFoundError, OSError) as error:
-        if isinstance(error, FileNotFoundError) or error.errno == errno.ENODEV:  # removed while we read it
-            return set()
-        raise
 
 
 def _children(lease_id: str) -> set[str]:

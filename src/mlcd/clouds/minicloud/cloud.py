@@ -14,7 +14,7 @@ from mlcd.clouds.minicloud.cgroup import (
 from mlcd.clouds.minicloud.facilities import missing
 from mlcd.clouds.minicloud.leased import MiniNodes, end_lease
 from mlcd.clouds.minicloud.network import free_subnet, leases_with_network, links_of, make_network, namespaces_of
-from mlcd.clouds.minicloud.record import LeaseRecord, machine_lock, read_records
+from mlcd.clouds.minicloud.record import LeaseRecord, machine_lock, read_records, unproved_records
 from mlcd.clouds.minicloud.types import (
     NAME,
     instance_types,
@@ -23,7 +23,7 @@ from mlcd.clouds.minicloud.types import (
     total_gib_for_nodes,
 )
 from mlcd.clouds.minicloud.warm import WarmWorkers
-from mlcd.clouds.nodes import Leftover, NodeOrder
+from mlcd.clouds.nodes import Leftover, NodeOrder, Unproved
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.errors import ProviderError, nearest
 from mlcd.trial.trial import FailureKind
@@ -101,16 +101,33 @@ class MiniCloud:
                 folder=str(order.folder),
             )
             undo.callback(end_lease, order.lease_id)
-            record.save(order.folder / "lease.json")
+            record.save()
             for rank in range(order.count):
                 Group(order.lease_id, str(rank)).create(cpus=kind.vcpus, memory_gib=kind.memory_gib)
         return record
 
     def leftovers(self) -> tuple[Leftover, ...]:
-        """As in NodeEngine: one for each lease, of this process or any other."""
+        """As in NodeEngine: one for each lease, of this process or any other.
+
+        Only root can give groups and namespaces a lease's name, so they prove what belongs to it. A lease whose record
+        is not proved may be in use, and counts as such.
+        """
         return tuple(
             Leftover(cloud=self.name, lease_id=lease_id, what=_describe(lease_id), owned=owned)
             for lease_id, owned in _known_leases().items()
+        )
+
+    def unproved(self) -> tuple[Unproved, ...]:
+        """See mlcd.clouds.nodes.ListsUnproved: the records whose owner nobody knows."""
+        return tuple(
+            Unproved(
+                cloud=self.name,
+                lease_id=lease_id,
+                what=error.source,
+                reason=f"{error.problem}; whether a running mlcd owns that lease is not known; delete it once"
+                " nothing of that lease runs",
+            )
+            for lease_id, error in unproved_records().items()
         )
 
     def end(self, leftover: Leftover) -> None:
@@ -138,11 +155,13 @@ def end_abandoned() -> None:
 def _known_leases() -> dict[str, bool]:
     """Every lease of which anything exists, and whether a running mlcd process owns it.
 
-    A lease's record is written before anything else and deleted last: what has no record has no owner.
+    A lease's record is written before anything else and deleted last: what has no record has no owner. One whose record
+    is not proved may have an owner: only a user who says so (`mlcd down -y`) ends it.
     """
     found = leases_with_groups() | leases_with_network()
-    records = read_records()  # read last: what was created meanwhile has its record by now
-    return {lease_id: lease_id in records and records[lease_id].owned for lease_id in sorted(found | records.keys())}
+    records, unproved = read_records(), unproved_records()  # last: what was created meanwhile has its record by now
+    owned = {lease_id for lease_id, record in records.items() if record.owned} | unproved.keys()
+    return {lease_id: lease_id in owned for lease_id in sorted(found | records.keys())}
 
 
 def _describe(lease_id: str) -> str:

@@ -9,22 +9,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mlcd.catalog import Instance
-from mlcd.clouds.minicloud.cgroup import Group, end_groups, kill_all
+from mlcd.clouds.control_groups import END_SECONDS, joining, kill_all
+from mlcd.clouds.exits import exit_file
+from mlcd.clouds.minicloud.cgroup import Group, end_groups
 from mlcd.clouds.minicloud.network import find_command, namespace_path, network_is_gone, processes_in, remove_network
 from mlcd.clouds.minicloud.record import LeaseRecord, forget
-from mlcd.clouds.nodes import NodesState, agent_command
+from mlcd.clouds.nodes import NodesState, agent_command, create_stop_file
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.errors import ProviderError
 from mlcd.trial.trial import FailureKind
-
-_END_SECONDS = 20.0
-_JOIN_AND_RUN = """
-while [ "$1" != -- ]; do echo 0 > "$1" || exit 70; shift; done
-shift
-exec "$@"
-"""
-"""Shell code that joins the control groups named before `--`, then becomes the command after it: the command never runs
-unlimited, and no Python code runs between fork and exec."""
+from mlcd.untrusted import last_line
 
 
 class MiniNodes:
@@ -56,7 +50,7 @@ class MiniNodes:
                         stdin=subprocess.PIPE,  # open as long as this process runs: the agent's lifeline
                         stdout=output,
                         stderr=subprocess.STDOUT,
-                        env={**os.environ, **node_environment(self.record.lease_id, group), **env},
+                        env={**own_environment(), **node_environment(self.record.lease_id, group), **env},
                         start_new_session=True,
                     )
                 )
@@ -72,7 +66,7 @@ class MiniNodes:
                         FailureKind.OUT_OF_MEMORY,
                         f"node {rank} ran out of its {self._instance.memory_gib:g} GiB of memory",
                     )
-            ended = [(self._folder / f"node-{rank}" / "exit.json").exists() for rank in range(self.record.count)]
+            ended = [os.path.lexists(exit_file(self._folder, rank)) for rank in range(self.record.count)]
             if all(ended):
                 return NodesState.ENDED
             for rank, has_ended in enumerate(ended):
@@ -82,7 +76,7 @@ class MiniNodes:
 
     def ask_to_stop(self) -> None:
         """As in Nodes."""
-        (self._folder / "stop").touch()
+        create_stop_file(self._folder)
 
     def used_seconds(self) -> float | None:
         """As in Nodes; still known after the release."""
@@ -125,9 +119,9 @@ class MiniNodes:
         """Raises LeaseFailed when a running node has lost its network or its agent."""
         if network_is_gone(self.record.lease_id, rank):
             raise self._failed(FailureKind.LOST, f"node {rank}'s network is gone")
-        if self._agents[rank].poll() is not None and not (self._folder / f"node-{rank}" / "exit.json").exists():
-            output = (self._folder / f"node-{rank}" / "agent.txt").read_text(errors="replace").strip().splitlines()
-            last = f": {output[-1]}" if output else ""
+        if self._agents[rank].poll() is not None and not os.path.lexists(exit_file(self._folder, rank)):
+            output = last_line(self._folder / f"node-{rank}" / "agent.txt")
+            last = f": {output}" if output else ""
             code = self._agents[rank].returncode
             raise self._failed(FailureKind.LOST, f"the agent of node {rank} ended (exit code {code}){last}")
 
@@ -146,7 +140,12 @@ def node_command(lease_id: str, rank: int, group: Group, command: Sequence[str])
 
 def in_groups(group: Group, command: Sequence[str]) -> list[str]:
     """The command line that runs `command` in these control groups."""
-    return ["/bin/sh", "-c", _JOIN_AND_RUN, "sh", *group.task_files, "--", *command]
+    return joining(group.task_files, command)
+
+
+def own_environment() -> dict[str, str]:
+    """This process's variables, without where mlcd keeps its records: no job is told."""
+    return {name: value for name, value in os.environ.items() if name != "MLCD_HOME"}
 
 
 def node_environment(lease_id: str, group: Group) -> dict[str, str]:
@@ -167,7 +166,7 @@ def node_environment(lease_id: str, group: Group) -> dict[str, str]:
 def end_lease(lease_id: str) -> None:
     """End and remove all that carries a lease's name, whoever created it. Raises ProviderError where that fails."""
     end_groups(lease_id)
-    until = time.monotonic() + _END_SECONDS
+    until = time.monotonic() + END_SECONDS
     while pids := processes_in(lease_id):  # those that joined a namespace on their own
         kill_all(pids)
         if time.monotonic() > until:

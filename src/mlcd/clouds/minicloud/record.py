@@ -4,7 +4,6 @@ Every name is derived from the lease's name, so that what a killed mlcd left run
 """
 
 import hashlib
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -14,21 +13,16 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from mlcd.clouds.lease_records import SignedRecords, check_lease_id
 from mlcd.clouds.nodes import PREFIX
 from mlcd.clouds.processes import is_alive, started_at
 from mlcd.errors import ProviderError
+from mlcd.untrusted import Fields, Malformed
 
 REGISTRY = Path("/run/mlcd/minicloud")
-"""One file per lease, shared by all mlcd processes of this machine; gone after a reboot, like the nodes."""
+"""Signed records, one per lease, shared by all mlcd processes of this machine; gone after a reboot, like the nodes."""
 _LOCK_SECONDS = 60.0
-_LEASE_ID = re.compile(rf"{PREFIX}[A-Za-z0-9_-][A-Za-z0-9_.-]{{0,150}}")
 _NAMESPACE = re.compile(rf"({PREFIX}.+)\.([0-9]+)")
-
-
-def check_lease_id(lease_id: str) -> None:
-    """Raises ValueError unless the name is valid for a file, a namespace and a control group."""
-    if not _LEASE_ID.fullmatch(lease_id):
-        raise ValueError(f"lease_id: must be {PREFIX!r} and letters, digits, '-', '_' or '.' (got {lease_id!r})")
 
 
 def link_tag(lease_id: str) -> str:
@@ -71,43 +65,51 @@ class LeaseRecord:
         """A node's address; the bridge, which is this machine, has .1."""
         return f"10.77.{self.subnet}.{rank + 2}"
 
-    def save(self, extra: Path | None = None) -> None:
-        """Write it into the registry, and to `extra`."""
-        text = json.dumps(asdict(self), indent=1)
-        REGISTRY.mkdir(parents=True, exist_ok=True)
-        unfinished = REGISTRY / f"{self.lease_id}.new"
-        unfinished.write_text(text)
-        unfinished.replace(REGISTRY / f"{self.lease_id}.json")
-        if extra is not None:
-            extra.write_text(text)
+    def save(self) -> None:
+        """Write it into the registry. Raises OSError."""
+        SignedRecords(REGISTRY).write(self.lease_id, asdict(self))
 
 
 def read_records() -> dict[str, LeaseRecord]:
-    """All records of the registry, by lease. An unreadable file counts as a lease without an owner."""
-    records = {}
-    for path in sorted(REGISTRY.glob(f"{PREFIX}*.json")):
+    """The proved records of the registry, by lease."""
+    return {lease_id: found for lease_id, found in _all_records() if isinstance(found, LeaseRecord)}
+
+
+def unproved_records() -> dict[str, Malformed]:
+    """Why each other record of the registry is not proved, by lease. Nobody knows who owns such a lease."""
+    return {lease_id: found for lease_id, found in _all_records() if isinstance(found, Malformed)}
+
+
+def _all_records() -> Iterator[tuple[str, LeaseRecord | Malformed]]:
+    for lease_id, found in SignedRecords(REGISTRY).all():
         try:
-            record = LeaseRecord(**json.loads(path.read_text()))
-        except FileNotFoundError:
-            continue
-        except (TypeError, ValueError):
-            record = LeaseRecord(
-                lease_id=path.stem, instance="", count=0, subnet=None, folder="", owner_pid=0, owner_started=""
-            )
-        records[record.lease_id] = record
-    return records
+            yield lease_id, found if isinstance(found, Malformed) else _record(lease_id, found)
+        except Malformed as error:
+            yield lease_id, error
+
+
+def _record(lease_id: str, fields: Fields) -> LeaseRecord:
+    return LeaseRecord(
+        lease_id=lease_id,
+        instance=fields.text("instance"),
+        count=fields.whole("count", least=0, most=1000),
+        subnet=fields.whole("subnet", least=0, most=255) if "subnet" in fields else None,
+        folder=fields.text("folder"),
+        owner_pid=fields.whole("owner_pid", least=0),
+        owner_started=fields.text("owner_started"),
+    )
 
 
 def forget(lease_id: str) -> None:
     """Delete a lease from the registry: the last step of ending it."""
-    for ending in (".sock", ".new", ".json"):
-        (REGISTRY / f"{lease_id}{ending}").unlink(missing_ok=True)
+    (REGISTRY / f"{lease_id}.sock").unlink(missing_ok=True)
+    SignedRecords(REGISTRY).forget(lease_id)
 
 
 @contextmanager
 def machine_lock() -> Iterator[None]:
     """Hold while deciding what is free: CPUs, memory and subnets are shared by the whole machine."""
-    REGISTRY.mkdir(parents=True, exist_ok=True)
+    REGISTRY.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = FileLock(REGISTRY / "lock", is_singleton=False)
     try:
         lock.acquire(timeout=_LOCK_SECONDS)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mlcd.clouds.minicloud.cgroup import Group
-from mlcd.clouds.minicloud.leased import end_lease, in_groups
+from mlcd.clouds.minicloud.leased import end_lease, in_groups, own_environment
 from mlcd.clouds.minicloud.record import REGISTRY, LeaseRecord, machine_lock
 from mlcd.clouds.nodes import PREFIX
 from mlcd.errors import ProviderError
@@ -63,7 +63,7 @@ class WarmWorkers:
             stdin=subprocess.PIPE,  # its lifeline
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, **_ONE_THREAD, "MLCD_LEASE": self._lease_id},
+            env={**own_environment(), **_ONE_THREAD, "MLCD_LEASE": self._lease_id},
             cwd="/",
             start_new_session=True,
         )

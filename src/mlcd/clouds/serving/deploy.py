@@ -9,13 +9,13 @@ import sys
 import time
 from dataclasses import dataclass
 
-from mlcd.clouds import processes
 from mlcd.clouds.nodes import PREFIX
-from mlcd.clouds.serving.local import LocalServing, cores_of, last_line
+from mlcd.clouds.serving.local import LocalServing, cores_of
 from mlcd.clouds.workspace import Workspace
 from mlcd.errors import BadInput, ProviderError
 from mlcd.home import private_folder
 from mlcd.space import Config
+from mlcd.untrusted import last_line
 
 READY_SECONDS = 120.0
 
@@ -52,32 +52,23 @@ def deploy(cloud: LocalServing, config: Config, *, run_id: str, host: str, port:
     private_folder(folder)
     command = [sys.executable, "-m", "mlcd.server", *cloud.options(config, port=port, host=host).arguments()]
     ready_file = folder / "ready.json"
+    held = cloud.leases.hold(lease_id, folder)
     with (folder / "log.txt").open("ab") as log, ready_file.open("ab") as out:
-        server = subprocess.Popen(  # noqa: S603 - our own server
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=log,
-            env=cloud.environment(lease_id),
-            start_new_session=True,
-        )
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(server.pid, cloud.cpus[: cores_of(config, len(cloud.cpus))])
-    itself = [server.pid, processes.started_at(server.pid)]
-    # The server is its own owner, so that the next search does not end it as a leftover.
-    (folder / "lease.json").write_text(json.dumps({"cloud": cloud.name, "owner": itself, "agents": [itself]}))
+        server = held.start(command, stdin=subprocess.DEVNULL, stdout=out, stderr=log, env=cloud.environment())
     until = time.monotonic() + READY_SECONDS
     try:
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(server.pid, cloud.cpus[: cores_of(config, len(cloud.cpus))])
         while b"\n" not in (text := ready_file.read_bytes()):
             if server.poll() is not None:
-                raise BadInput(
-                    last_line(folder / "log.txt").removeprefix("mlcd.server: ") or "the server did not start"
-                )
+                said = last_line(folder / "log.txt", most_characters=2000).removeprefix("mlcd.server: ")
+                raise BadInput(said or "the server did not start")
             if time.monotonic() > until:
                 raise ProviderError(f"the server was not ready after {READY_SECONDS:.0f} s; see {folder / 'log.txt'}")
             time.sleep(0.1)
+        held.hand_over(server.pid)  # to itself, so that the next search does not end it as a leftover
     except BaseException:
-        processes.end([server.pid])
+        held.close()
         raise
     data = json.loads(text.partition(b"\n")[0])
     return Deployed(address=data["address"], model=data["model"], pid=server.pid, log=str(folder / "log.txt"))

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from mlcd.clouds import processes
-from mlcd.clouds.local import Local, usable_cpus
+from mlcd.clouds.local import usable_cpus
+from mlcd.clouds.local_leases import LocalLeases
 from mlcd.clouds.nodes import PREFIX
 from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Settled
 from mlcd.clouds.serving.provider import Endpoint
@@ -23,6 +23,7 @@ from mlcd.home import private_folder
 from mlcd.server.options import Precision, ServerOptions
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
+from mlcd.untrusted import last_line
 
 POLL_SECONDS = 0.1
 _OUT_OF_MEMORY = ("out of memory", "memoryerror", "bad_alloc", "failed to allocate memory", "cannot allocate memory")
@@ -51,16 +52,14 @@ class LocalServing:
     ) -> None:
         self.model, self.home, self.noise, self.sizes = model, home, noise, sizes or {}
         self.cpus = usable_cpus() if cpus is None else cpus
+        self.leases = LocalLeases(home, self.name)
         self._swept = False
 
     def lease(self, order: Order) -> "LocalServer":
         """Start the server. The first lease ends what killed mlcd processes left running: it would use these CPUs."""
         if not self._swept:
             self._swept = True
-            engine = Local(self.home)
-            for leftover in engine.leftovers():
-                if not leftover.owned:
-                    engine.end(leftover)
+            self.leases.end_abandoned()
         return LocalServer(self, order)
 
     def options(self, config: Config, *, port: int = 0, host: str = "127.0.0.1") -> ServerOptions:
@@ -81,9 +80,10 @@ class LocalServing:
         """The command that starts a configuration's server on a free port."""
         return [sys.executable, "-m", "mlcd.server", *self.options(config).arguments()]
 
-    def environment(self, lease_id: str) -> dict[str, str]:
-        """The server's variables: the lease's name, and one thread for numerical libraries."""
-        env = {**os.environ, processes.TAG: lease_id, "OMP_WAIT_POLICY": "PASSIVE", "PYTHONUNBUFFERED": "1"}
+    def environment(self) -> dict[str, str]:
+        """The server's variables: one thread for numerical libraries, and not where mlcd keeps its records."""
+        env = {name: value for name, value in os.environ.items() if name != "MLCD_HOME"}
+        env |= {"OMP_WAIT_POLICY": "PASSIVE", "PYTHONUNBUFFERED": "1"}
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             env[name] = "1"
         return env
@@ -106,18 +106,20 @@ class LocalServer:
         self._client_cpus, self._shares = (rest or cloud.cpus), not rest
         try:
             private_folder(self.folder)
-            self._keeper = subprocess.Popen(  # noqa: S603 - our own server
-                [sys.executable, "-I", str(_KEEPER), str(order.seconds), *cloud.command(order.config)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=(self.folder / "log.txt").open("ab"),
-                env=cloud.environment(self.lease_id),
-                start_new_session=True,
-            )
+            self._held = cloud.leases.hold(self.lease_id, self.folder)
+            with (self.folder / "log.txt").open("ab") as log:
+                self._keeper = self._held.start(
+                    [sys.executable, "-I", str(_KEEPER), str(order.seconds), *cloud.command(order.config)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    env=cloud.environment(),
+                )
             if hasattr(os, "sched_setaffinity"):
                 os.sched_setaffinity(self._keeper.pid, self.own_cpus)  # before it has started the server
-            self._write_lease_file()
         except OSError as error:
+            if (held := getattr(self, "_held", None)) is not None:
+                held.close()
             raise LeaseFailed(FailureKind.LAUNCH, f"the server did not start: {error}", seconds=0.0) from error
 
     def __enter__(self) -> Self:
@@ -159,7 +161,7 @@ class LocalServer:
         code = self._keeper.poll()
         if code is None:
             return
-        last = last_line(self.folder / "log.txt")
+        last = last_line(self.folder / "log.txt", most_characters=2000)
         text = last.removeprefix("mlcd.server: ") or f"ended with code {code}"
         exhausted = code in (137, -9) or any(words in text.lower() for words in _OUT_OF_MEMORY)
         kind = FailureKind.OUT_OF_MEMORY if exhausted else FailureKind.ERROR
@@ -167,21 +169,23 @@ class LocalServer:
 
     def memory_gib(self) -> float | None:
         """See ServerLease: the resident memory of all its processes, sampled at each call."""
-        sizes = [_resident_gib(pid) for pid in processes.tagged(self.lease_id) if pid != self._keeper.pid]
+        sizes = [_resident_gib(pid) for pid in self._held.pids() if pid != self._keeper.pid]
         self._peak_gib = max(self._peak_gib, sum(sizes))
         return self._peak_gib or None
 
     def release(self) -> None:
-        """End everything that carries the lease's name; returns when nothing of it runs."""
+        """End every process of the lease. Raises ProviderError naming what cannot be ended."""
         with contextlib.suppress(OSError):
             if self._keeper.stdin:
                 self._keeper.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._keeper.wait(timeout=10)
-        while alive := processes.tagged(self.lease_id):
-            processes.end(alive)
-        if self._keeper.stdout:
-            self._keeper.stdout.close()
+        try:
+            self._held.close()
+        finally:
+            self._keeper.poll()
+            if self._keeper.stdout:
+                self._keeper.stdout.close()
 
     def _read_output(self) -> None:
         """Read the server's output: its first line of JSON has the address."""
@@ -201,23 +205,6 @@ class LocalServer:
                         client_cpus=self._client_cpus,
                         shares_cpus=self._shares,
                     )
-
-    def _write_lease_file(self) -> None:
-        data = {
-            "cloud": self.cloud.name,
-            "owner": [os.getpid(), processes.started_at(os.getpid())],
-            "agents": [[self._keeper.pid, processes.started_at(self._keeper.pid)]],
-        }
-        (self.folder / "lease.json").write_text(json.dumps(data))
-
-
-def last_line(file: Path) -> str:
-    """The last line of a log that is not empty; "" where there is none."""
-    try:
-        lines = file.read_text(errors="replace").splitlines()
-    except OSError:
-        return ""
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 def _resident_gib(pid: int) -> float:

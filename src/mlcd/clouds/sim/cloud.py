@@ -45,6 +45,10 @@ NO_FAILURES = Rates(launch=0.0, capacity=0.0, straggler=0.0, hang=0.0, spot=0.0)
 """Nothing ever goes wrong."""
 
 
+MOST_NOISE = math.nextafter(1.0, 0.0)
+"""A problem's noise is below 1."""
+
+
 class SimCloud:
     """`instances` of one cloud that train `job`; see mlcd.clouds.provider for the contract.
 
@@ -72,7 +76,7 @@ class SimCloud:
         self.sigma = noise
         # Two trials differ by the draw, and by whether stragglers occur among the twenty or so steady steps.
         luck = self.rates.straggler * (1 - self.rates.straggler) / 20
-        self.noise = math.hypot(noise, (1 - STRAGGLER_SPEED_SHARE) * math.sqrt(luck))
+        self.noise = min(math.hypot(noise, (1 - STRAGGLER_SPEED_SHARE) * math.sqrt(luck)), MOST_NOISE)
         self.instances, self.job, self.seed, self.use_spot = dict(instances), job, seed, use_spot
         self._speeds: dict[Config, float | None] = {}
 

@@ -8,12 +8,12 @@ from filelock import FileLock, Timeout
 
 from mlcd.catalog import Catalog, Instance
 from mlcd.clouds.nodes import PREFIX, Leftover, NodeOrder
+from mlcd.clouds.shipping import ship
 from mlcd.clouds.skypilot import prices
 from mlcd.clouds.skypilot.client import SkyError, Worker
 from mlcd.clouds.skypilot.credentials import ACCOUNTS, require, require_sky, sky_was_used
 from mlcd.clouds.skypilot.nodes import DOWN_SECONDS, SkyNodes
 from mlcd.clouds.skypilot.refusals import refused, shortened
-from mlcd.clouds.skypilot.shipping import ship
 from mlcd.clouds.skypilot.task import ALL_CLOUDS, SkySettings, cluster_name, make_task
 from mlcd.errors import ProviderError
 from mlcd.home import private_folder

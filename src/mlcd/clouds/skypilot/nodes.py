@@ -1,14 +1,15 @@
 """The nodes of one lease on SkyPilot: a thread follows the launch and synchronises the lease's folder."""
 
 import json
-import shutil
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mlcd.clouds.nodes import NodeOrder, NodesState
+from mlcd.clouds.exits import exit_file, read_exit
+from mlcd.clouds.nodes import NodeOrder, NodesState, create_stop_file
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.clouds.skypilot import transport
 from mlcd.clouds.skypilot.client import SkyError, Worker
@@ -16,6 +17,7 @@ from mlcd.clouds.skypilot.refusals import refused, shortened, with_reasons
 from mlcd.clouds.skypilot.task import SkySettings, lease_folder, run_command
 from mlcd.errors import ProviderError
 from mlcd.trial.trial import FailureKind
+from mlcd.untrusted import Malformed, delete_tree, last_lines, printable
 
 POLL_SECONDS = 2.0
 SYNC_SECONDS = 4.0
@@ -73,17 +75,23 @@ class SkyNodes:
 
     def ask_to_stop(self) -> None:
         """See Nodes. A node that cannot be reached now ends at its own limit."""
-        (self._order.folder / "stop").touch()
+        create_stop_file(self._order.folder)
         hosts, remote = self._hosts, f"{self._home}{lease_folder(self._cluster)}/stop"
         action = lambda host: transport.touch(host, remote, seconds=CALL_SECONDS)  # noqa: E731
         threading.Thread(target=transport.on_each, args=(hosts, action), daemon=True).start()
 
     def used_seconds(self) -> float | None:
         """See Nodes: known once every node has ended."""
-        ends = [_read(file) for file in sorted(self._order.folder.glob("node-*/exit.json"))]
-        if len(ends) < self._order.count:
-            return None
-        return float(sum(end.get("cpu_seconds", 0.0) for end in ends))
+        total = 0.0
+        for rank in range(self._order.count):
+            try:
+                end = read_exit(self._order.folder, rank)
+            except (OSError, Malformed):  # the lease reports it
+                return None
+            if end is None:
+                return None
+            total += end.cpu_seconds or 0.0
+        return total
 
     def release(self) -> None:
         """See Nodes. Raises ProviderError where the nodes could not be ended."""
@@ -121,7 +129,7 @@ class SkyNodes:
     def resume(self) -> None:
         """Start the same nodes again, and the job from its checkpoint."""
         for file in [*self._order.folder.glob("node-*/exit.json"), *self._order.folder.glob(".ends/node-*/exit.json")]:
-            file.unlink()
+            delete_tree(file, below=self._order.folder)
         self._call("start", STOP_SECONDS, cluster=self._cluster, idle_minutes=self._settings.autostop_minutes)
         run = run_command(self._cluster, self._order.seconds, ordered_at=time.time())
         bare = {key: value for key, value in self._task.items() if key != "file_mounts"} | {"run": run}
@@ -145,6 +153,10 @@ class SkyNodes:
         except SkyError as error:
             with self._lock:
                 self._failure = LeaseFailed(FailureKind.LOST, f"{self._cluster}: {error.text}", seconds=0.0)
+        except OSError as error:  # the nodes sent something that is in the way, or the disk is full
+            with self._lock:
+                text = f"the nodes' files cannot be placed: {error.filename}: {error.strerror}"
+                self._failure = LeaseFailed(FailureKind.ERROR, text, seconds=0.0)
 
     def _await_launch(self) -> int | None:
         while not self._closing.wait(POLL_SECONDS):
@@ -195,7 +207,7 @@ class SkyNodes:
                 self._state = NodesState.RUNNING
 
     def _has_ended(self) -> bool:
-        return len(list(self._order.folder.glob("node-*/exit.json"))) >= self._order.count
+        return all(os.path.lexists(exit_file(self._order.folder, rank)) for rank in range(self._order.count))
 
     def _conclude(self, number: int | None) -> None:
         """Fetch everything, then set ENDED. Raises LeaseFailed LAUNCH where no agent wrote an exit.json."""
@@ -215,8 +227,8 @@ class SkyNodes:
             )
         except (SkyError, ProviderError) as error:
             return f"and its SkyPilot log could not be fetched: {shortened(str(error))}"
-        lines = [line for file in files for line in Path(file).read_text(errors="replace").splitlines() if line.strip()]
-        return shortened(" / ".join(lines[-5:])) or "its SkyPilot log is empty"
+        lines = [line for file in files for line in last_lines(Path(file)) if line.strip()]
+        return printable(shortened(" / ".join(lines[-5:]))) or "its SkyPilot log is empty"
 
     # ---- files
 
@@ -225,15 +237,13 @@ class SkyNodes:
         news, ends = transport.news_filters(self._settings.live), self._order.folder / ".ends"
         failed = self._fetch(self._hosts, news, CALL_SECONDS)
         failed |= self._fetch(self._hosts, transport.end_filters(), CALL_SECONDS, into=ends)
-        ended = [file for file in ends.glob("node-*/exit.json") if not self._placed(file).exists()]
+        ended = [file for file in ends.glob("node-*/exit.json") if not os.path.lexists(self._placed(file))]
         if ended:
             failed = self._fetch(self._hosts, news, CALL_SECONDS)
         if not failed:
             for file in ended:
                 self._placed(file).parent.mkdir(exist_ok=True)
-                part = self._placed(file).with_name("exit.json.part")
-                shutil.copyfile(file, part)
-                part.replace(self._placed(file))
+                file.replace(self._placed(file))  # whatever it is: the lease reads it
         return failed
 
     def _placed(self, end: Path) -> Path:
@@ -297,11 +307,3 @@ class SkyNodes:
 
     def _call(self, op: str, seconds: float, **given: object) -> Any:
         return self._worker.call(op, seconds=seconds, **given)
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(file.read_text())
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}

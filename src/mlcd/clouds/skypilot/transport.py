@@ -11,6 +11,9 @@ SSH_OPTIONS = [
     *("-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
     *("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"),
 ]
+FETCH_OPTIONS = ("-rltz", "--executability", "--safe-links")
+"""Folders, files and links, with times. Not owners, modes, devices and FIFOs; not links out of the lease's folder: they
+would lead to files of this machine. What arrives is checked again before it is used (mlcd.untrusted)."""
 PARALLEL_HOSTS = 8
 NOT_FETCHED = (".venv", "__pycache__", ".cache", "node_modules")
 """Names in the working folder that are not fetched."""
@@ -63,7 +66,7 @@ def fetch(host: str, remote: str, folder: Path, filters: Sequence[str], *, secon
     """Copy what the filters select from the host's `remote` (relative to its home) to `folder`; "" or the error."""
     command = [
         "rsync",
-        "-az",
+        *FETCH_OPTIONS,
         "--timeout=20",
         "-e",
         shlex.join(_ssh(host)),

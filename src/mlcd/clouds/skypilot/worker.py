@@ -26,6 +26,7 @@ from typing import Any
 
 THREADS = 8
 DOWN_TRIES = 3
+LOG_BYTES = 1_000_000
 ACTIVE = ("PENDING", "WAITING", "RUNNING")
 """States of an API server request that has not ended."""
 
@@ -51,7 +52,7 @@ def hello(**_: object) -> dict[str, Any]:
 
 
 def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+    lines = _tail(log).decode(errors="replace").split("\n") if log.exists() else []
     return next((line.strip() for line in reversed(lines) if line.strip()), "it is empty")
 
 
@@ -227,7 +228,7 @@ def execute(*, task: Mapping[str, Any], cluster: str) -> dict[str, str]:
 
 
 def logs(*, cluster: str, number: int | None, folder: str) -> list[str]:
-    """Copies SkyPilot's own logs of a job into `folder`; returns the files."""
+    """Copies the ends of SkyPilot's own logs of a job into `folder`; returns the files."""
     import sky  # noqa: PLC0415
 
     paths = sky.download_logs(cluster, None if number is None else [str(number)])
@@ -235,9 +236,17 @@ def logs(*, cluster: str, number: int | None, folder: str) -> list[str]:
     for path in paths.values():
         for file in sorted(Path(path).expanduser().rglob("*.log")):
             target = Path(folder) / file.name
-            target.write_bytes(file.read_bytes())
+            target.write_bytes(_tail(file))
             found.append(str(target))
     return found
+
+
+def _tail(file: Path) -> bytes:
+    """The end of a log, at most LOG_BYTES: logs of jobs have any size."""
+    with file.open("rb") as log:
+        size = log.seek(0, os.SEEK_END)
+        log.seek(max(size - LOG_BYTES, 0))
+        return log.read(LOG_BYTES)
 
 
 def cloudwatch(**given: Any) -> dict[str, Any]:

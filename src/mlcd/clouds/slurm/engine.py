@@ -1,25 +1,27 @@
 """The NodeEngine `slurm`: partitions with the user's prices, and leases as batch jobs."""
 
-import json
 import os
 import shutil
-import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from mlcd.catalog import Instance, load_catalog
+from mlcd.clouds.lease_records import LeaseRecord, LeaseRecords, home_of
 from mlcd.clouds.nodes import PREFIX, Leftover, NodeOrder
-from mlcd.clouds.processes import is_alive, started_at
 from mlcd.clouds.provider import LeaseFailed
+from mlcd.clouds.shipping import ship
 from mlcd.clouds.slurm import job
 from mlcd.clouds.slurm.commands import SlurmRefused, SlurmUnreachable, ask
 from mlcd.clouds.slurm.nodes import SlurmNodes
 from mlcd.clouds.slurm.partitions import Partition, read_partitions
 from mlcd.clouds.slurm.script import SCRIPT, batch_script, is_limited_by_partition, submission
 from mlcd.errors import ProviderError, nearest
+from mlcd.platforms.agent import HEARTBEAT_SECONDS
 from mlcd.trial.trial import FailureKind
 from mlcd.units import Usd
+from mlcd.untrusted import Malformed
 
 NAME = "slurm"
 NOISE = 0.05
@@ -27,10 +29,8 @@ NOISE = 0.05
 NETWORK_GBPS = 1.0
 """Slurm does not know its nodes' bandwidth. The same value for every partition carries no information for a model;
 trials measure what the network allows."""
-OWNER = "lease.json"
-"""A file in the lease's folder: which process on which machine owns the lease."""
-HEARTBEAT_SECONDS = 60.0
-"""A job whose heartbeat file is older than this is not owned by a running mlcd."""
+OBSERVED_SECONDS = 3.0
+"""For how long heartbeats are observed whose age says nothing: a running mlcd changes them every second."""
 
 COMMANDS = ("sinfo", "sbatch", "squeue", "scancel", "scontrol")
 
@@ -102,9 +102,10 @@ class Slurm:
         if order.count > partition.most_nodes:
             what = f"partition {order.instance} allows a job at most {partition.most_nodes} nodes (got {order.count})"
             raise LeaseFailed(FailureKind.CAPACITY, what, seconds=0.0, billed=False)
-        (order.folder / SCRIPT).write_text(batch_script(order), encoding="utf-8")
+        script = batch_script(order, agent=ship(order.folder))
+        (order.folder / SCRIPT).write_text(script, encoding="utf-8")
         (order.folder / "heartbeat").touch()
-        _write_owner(order.folder)
+        _record_owner(order)
         try:
             answer = ask(*submission(order, partition))
         except SlurmUnreachable:
@@ -124,22 +125,25 @@ class Slurm:
         )
 
     def leftovers(self) -> tuple[Leftover, ...]:
-        """This user's jobs with mlcd's prefix. Raises ProviderError."""
+        """This user's jobs with mlcd's prefix, of any home. Raises ProviderError."""
+        listed = [found for found in job.listed(user=os.getuid()) if found.name.startswith(PREFIX)]
+        owned = _owned(listed)
         return tuple(
             Leftover(
                 cloud=NAME,
                 lease_id=found.name,
                 what=f"job {found.job_id} ({found.state.lower()})",
-                owned=_is_owned(found),
+                owned=found.name in owned,
             )
-            for found in job.listed(user=os.getuid())
-            if found.name.startswith(PREFIX)
+            for found in listed
         )
 
     def end(self, leftover: Leftover) -> None:
         """Cancel every job of the lease and wait until Slurm lists none. Raises ProviderError."""
         for found in job.listed(user=os.getuid(), name=leftover.lease_id):
             job.end(found.job_id)
+            with suppress(OSError):
+                _records(Path(found.folder)).forget(leftover.lease_id)
 
     def _partition(self, name: str) -> Partition:
         found = read_partitions()
@@ -200,19 +204,61 @@ def _known_gpu(gpu: str) -> tuple[float, float]:
     return 0.0, 0.0
 
 
-def _write_owner(folder: Path) -> None:
-    owner = {"cloud": NAME, "host": socket.gethostname(), "owner": [os.getpid(), started_at(os.getpid())]}
-    (folder / OWNER).write_text(json.dumps(owner), encoding="utf-8")
+def _records(folder: Path) -> LeaseRecords:
+    return LeaseRecords(home_of(folder))
 
 
-def _is_owned(found: job.Listed) -> bool:
-    """Whether the job's heartbeat is recent and its mlcd, if a process of this machine, still runs."""
-    folder = Path(found.folder)
+def _record_owner(order: NodeOrder) -> None:
+    """Record that this process owns the lease, and forget this machine's leases that nobody owns any more."""
+    records = _records(order.folder)
+    mine = LeaseRecord(lease_id=order.lease_id, cloud=NAME, folder=str(order.folder))
+    for old in records.all()[0]:
+        if old.cloud == NAME and old.host == mine.host and not old.is_owned:
+            records.forget(old.lease_id)
+    records.save(mine)
+
+
+def _owned(listed: Iterable[job.Listed]) -> set[str]:
+    """The leases that a running mlcd uses: its process runs here, or on another machine and touches the heartbeat.
+
+    Where a record is missing or not proved, the heartbeat alone decides: what may be in use is not ended unasked. Its
+    age is taken by one clock, that of the file system; where that says nothing (times of several machines), the file is
+    observed for OBSERVED_SECONDS.
+    """
+    owned, unclear = set(), {}
+    for found in listed:
+        folder = Path(found.folder)
+        record = None
+        with suppress(Malformed):
+            record = _records(folder).get(found.name)
+        is_owned = record is not None and record.is_owned
+        if record is not None and record.is_here and not is_owned:
+            continue
+        heartbeat = folder / "heartbeat"
+        if is_owned or _age_seconds(heartbeat) < HEARTBEAT_SECONDS:
+            owned.add(found.name)
+        elif (changed := _changed_at(heartbeat)) is not None:
+            unclear[found.name] = (heartbeat, changed)
+    if unclear:
+        time.sleep(OBSERVED_SECONDS)
+    return owned | {name for name, (file, before) in unclear.items() if _changed_at(file) != before}
+
+
+def _age_seconds(file: Path) -> float:
+    """The difference between the file's time and that of one touched now beside it: both by the file system's clock."""
+    probe = file.with_name(f"{file.name}.probe-{os.getpid()}")
     try:
-        if time.time() - (folder / "heartbeat").stat().st_mtime >= HEARTBEAT_SECONDS:
-            return False
-        data = json.loads((folder / OWNER).read_text(encoding="utf-8"))
-        pid, start = data["owner"]
-        return data["host"] != socket.gethostname() or is_alive(int(pid), str(start))
-    except (OSError, ValueError, KeyError, TypeError):  # missing, or not written by mlcd
-        return False
+        probe.touch()
+        return abs(probe.stat().st_mtime - file.stat().st_mtime)
+    except OSError:
+        return float("inf")
+    finally:
+        with suppress(OSError):
+            probe.unlink()
+
+
+def _changed_at(file: Path) -> int | None:
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return None

@@ -1,11 +1,13 @@
 """The nodes of one lease: a batch job, and the lease's folder, which the nodes share."""
 
-import json
 import math
 import time
+from contextlib import suppress
 from pathlib import Path
 
-from mlcd.clouds.nodes import NodeOrder, NodesState
+from mlcd.clouds.exits import NodeExit, read_exit
+from mlcd.clouds.lease_records import LeaseRecords, home_of
+from mlcd.clouds.nodes import NodeOrder, NodesState, create_stop_file
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.clouds.slurm import job
 from mlcd.clouds.slurm.commands import SlurmRefused, SlurmUnreachable, ask
@@ -13,6 +15,7 @@ from mlcd.clouds.slurm.script import OUTPUT
 from mlcd.errors import ProviderError
 from mlcd.trial.trial import FailureKind
 from mlcd.units import format_seconds
+from mlcd.untrusted import Malformed, last_lines, printable
 
 POLL_SECONDS = 1.0
 """The interval between queries to the controller; the lease's files are read on every call."""
@@ -49,7 +52,7 @@ class SlurmNodes:
             return NodesState.ENDED
         self._touch()
         exits = [self._exit(rank) for rank in range(self.order.count)]
-        if all(found is not None and found.get("code") == 0 for found in exits):
+        if all(found is not None and found.code == 0 for found in exits):
             return NodesState.ENDED
         seen = self._poll_slurm()
         if seen is not None and (seen.state in job.WAITING or seen.state in job.HELD):
@@ -72,16 +75,16 @@ class SlurmNodes:
 
     def ask_to_stop(self) -> None:
         """See mlcd.clouds.nodes.Nodes."""
-        (self.order.folder / "stop").touch()
+        create_stop_file(self.order.folder)
 
     def used_seconds(self) -> float | None:
         """The sum that the agents reported when they ended; None before."""
         used = []
         for rank in range(self.order.count):
-            seconds = (self._exit(rank) or {}).get("cpu_seconds")
-            if not isinstance(seconds, int | float):
+            found = self._exit(rank)
+            if found is None or found.cpu_seconds is None:
                 return None
-            used.append(float(seconds))
+            used.append(found.cpu_seconds)
         return sum(used)
 
     def release(self) -> None:
@@ -89,6 +92,8 @@ class SlurmNodes:
         if not self._is_released:
             job.end(self.job_id)
             self._is_released = True
+            with suppress(OSError):
+                LeaseRecords(home_of(self.order.folder)).forget(self.order.lease_id)
 
     def suspend(self) -> None:
         """Runs `scontrol suspend`: Slurm pauses the processes within some seconds.
@@ -129,13 +134,12 @@ class SlurmNodes:
     def _agents_started(self) -> int:
         return sum((self._node_folder(rank) / "agent.pid").exists() for rank in range(self.order.count))
 
-    def _exit(self, rank: int) -> dict[str, object] | None:
-        """A node's exit.json; None while it does not exist."""
+    def _exit(self, rank: int) -> NodeExit | None:
+        """A node's exit.json; None while it does not exist. What is wrong with it is reported by the lease."""
         try:
-            found = json.loads((self._node_folder(rank) / "exit.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):  # missing, or still incomplete on this side of a network file system
+            return read_exit(self.order.folder, rank)
+        except (OSError, Malformed):  # also: still incomplete on this side of a network file system
             return None
-        return found if isinstance(found, dict) and found else None
 
     def _node_folder(self, rank: int) -> Path:
         return self.order.folder / f"node-{rank}"
@@ -177,13 +181,9 @@ class SlurmNodes:
 
     def _last_error(self) -> str:
         """The last error of srun or the shell, except "Exited with exit code"; else their last line."""
-        try:
-            text = (self.order.folder / OUTPUT).read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return ""
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        lines = [line.strip() for line in last_lines(self.order.folder / OUTPUT) if line.strip()]
         errors = [line for line in lines if "error" in line and "Exited with exit code" not in line]
-        return (errors or lines or [""])[-1]
+        return printable((errors or lines or [""])[-1])
 
     def _requested(self) -> str:
         return f"{self.order.count} x {self.order.instance}"

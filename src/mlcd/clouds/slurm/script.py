@@ -63,8 +63,11 @@ def submission(order: NodeOrder, partition: Partition) -> list[str]:
     return [*command, f"{folder}/{SCRIPT}"]
 
 
-def batch_script(order: NodeOrder) -> str:
-    """The script for sbatch: sets the nodes' addresses, then runs one agent on each node until all have ended."""
+def batch_script(order: NodeOrder, *, agent: Path) -> str:
+    """The script for sbatch: sets the nodes' addresses, then runs one agent on each node until all have ended.
+
+    agent  the folder from `shipping.ship`: the agent, and a job with a Python of its own, import mlcd from there
+    """
     srun = [
         "srun",
         f"--nodes={order.count}",
@@ -77,12 +80,13 @@ def batch_script(order: NodeOrder) -> str:
         "--kill-on-bad-exit=0",  # mlcd decides what a failed node means; a server may outlive its workers
         "--wait=0",
     ]
-    python = shlex.quote(str(Path(sys.executable).parent))
+    python, tree = shlex.quote(str(Path(sys.executable).parent)), shlex.quote(str(agent))
     return (
         "#!/bin/sh\n"
         f"# {order.lease_id}: written by mlcd\n"
         f"export MLCD_LEASE={shlex.quote(order.lease_id)}\n"
         f'export PATH={python}:"$PATH"  # `python` is mlcd\'s own unless the job changes PATH\n'
+        f"export PYTHONPATH={tree}${{PYTHONPATH:+:$PYTHONPATH}}\n"
         f"{_ADDRESSES}"
         f"exec {shlex.join(srun)} {shlex.join(agent_command(order.folder, lifeline='file'))}\n"
     )

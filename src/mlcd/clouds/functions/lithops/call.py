@@ -1,9 +1,11 @@
 """The order that a function gets, and its report. Both are pickled: plain values only."""
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 from mlcd.clouds.functions.lithops.objects import EpochTry
+from mlcd.version import __version__
 from mlcd.workloads.data import Layout
 
 
@@ -65,6 +67,7 @@ class CallOrder:
     seconds      the function ends before this, and leaves the rest to another call
     bucket       where the objects are; "" is Lithops' own
     processor_share   share of one CPU that its memory size pays for; None: the cloud enforces it
+    mlcd_version      of the mlcd that sends it; a function with another one refuses it
     """
 
     epoch_try: EpochTry
@@ -87,6 +90,7 @@ class CallOrder:
     bucket: str = ""
     processor_share: float | None = None
     faults: Faults = field(default_factory=Faults)
+    mlcd_version: str = __version__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,3 +122,16 @@ class CallReport:
     gets: int
     failed: str = ""
     broken: str = ""
+
+    @property
+    def malformed(self) -> str:
+        """What is wrong with it; "" where nothing is. It comes from elsewhere, pickled: nothing has checked it."""
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.type in (int, float) and (
+                isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf
+            ):
+                return f"{each.name} should be a number of at least 0"
+            if each.type in (bool, str) and not isinstance(value, each.type):
+                return f"{each.name} should be a {each.type.__name__}"
+        return ""

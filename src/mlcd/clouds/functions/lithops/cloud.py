@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch, Phase
 from mlcd.trial.epoch_0_1 import epoch_from_0_1
 from mlcd.units import Usd
+from mlcd.untrusted import Fields, Malformed, parse_json
 from mlcd.workloads.data import Layout, Samples
 
 MB_PER_PROCESSOR = 1769
@@ -33,6 +35,9 @@ UNREPORTED_CALL_SECONDS = 30.0
 
 END_CALLS_SECONDS = 1.0
 """The part of an epoch's time reserved for ending the calls that still run."""
+OUTCOME_BYTES = 64 * 1024
+"""An outcome in storage has under 2 KiB."""
+_EPOCH = re.compile(r"[0-9]{1,9}")
 CLOSING_PUTS = 2
 """Storage requests after an epoch's cost is computed: one for its outcome, one to list what can be deleted."""
 
@@ -129,14 +134,20 @@ class LithopsCloud:
         """Continue a run of an earlier process: tells the calls that it left running to end."""
         done = {epoch.number for epoch in epochs}
         prefix = f"{run_prefix(run_id)}epochs/"
-        for number, token in sorted({tuple(key[len(prefix) :].split("/")[:2]) for key in self._store.keys(prefix)}):
+        tries = {tuple(key[len(prefix) :].split("/")[:2]) for key in self._store.keys(prefix)}
+        for number, token in sorted(each for each in tries if len(each) == 2 and _EPOCH.fullmatch(each[0])):
             if int(number) not in done:
                 self._store.put(EpochTry(run_id=run_id, epoch=int(number), token=token).stop, b"stop")
 
     def finished(self, run_id: str, number: int) -> Epoch | None:
         """An epoch that had reached its barrier when mlcd died, which is paid for and must not run again; else None."""
-        found = self._store.get(outcome_key(run_id, number))
-        return None if found is None else codec.from_json(epoch_from_0_1(json.loads(found)["epoch"]), Epoch)
+        try:
+            found = self._outcome_of(run_id, number)
+            if found is None:
+                return None
+            return codec.from_json(epoch_from_0_1(dict(found.fields("epoch").data)), Epoch)
+        except (Malformed, KeyError, ValueError):  # somebody else wrote it: the epoch counts as lost, and runs again
+            return None
 
     def lost(self, order: EpochOrder, *, elapsed_seconds: float) -> Usd:
         """The cost of an epoch's calls that nobody waited for: each call's last reported duration, doubled.
@@ -149,8 +160,10 @@ class LithopsCloud:
             _, _, rest = key[len(prefix) :].partition("/")
             if rest.startswith("part/"):
                 part = ShardUpdate.named(rest.removeprefix("part/"))
-                last[part.shard, part.attempt] = key
-        reported = [found[0]["seconds"] for key in last.values() if (found := self._store.vector(key)) is not None]
+                if part is not None:
+                    last[part.shard, part.attempt] = key
+        headers = [found[0] for key in last.values() if (found := self._store.vector(key)) is not None]
+        reported = [each for header in headers if (each := _seconds(header)) is not None]
         longest = min(2 * max(reported, default=UNREPORTED_CALL_SECONDS), elapsed_seconds)
         seconds = [min(2 * each, elapsed_seconds) for each in reported]
         seconds += [longest] * max(0, order.fleet.functions - len(seconds))
@@ -201,11 +214,28 @@ class LithopsCloud:
         return self._params_key(order.run_id, order.number - 1) if order.number > 1 else ""
 
     def _params_key(self, run_id: str, number: int) -> str:
-        found = self._store.get(outcome_key(run_id, number))
-        if found is None:
+        try:
+            found = self._outcome_of(run_id, number)
+            key = None if found is None else found.text("parameters")
+        except Malformed as error:
+            raise ProviderError(
+                f"the outcome of epoch {number} of {run_id} in storage is malformed: {error}"
+            ) from error
+        if key is None:
             raise ProviderError(f"the parameters of epoch {number} of {run_id} are no longer in storage")
-        key: str = json.loads(found)["parameters"]
+        if not key.startswith(run_prefix(run_id)) or ".." in key.split("/"):
+            raise ProviderError(f"{outcome_key(run_id, number)} names the parameters of something else: {key[:200]!r}")
         return key
+
+    def _outcome_of(self, run_id: str, number: int) -> Fields | None:
+        """An epoch's outcome in storage, where functions can write too; None where there is none. Raises Malformed."""
+        key = outcome_key(run_id, number)
+        found = self._store.get(key)
+        if found is None:
+            return None
+        if len(found) > OUTCOME_BYTES:
+            raise Malformed(key, f"is larger than {OUTCOME_BYTES:,} bytes")
+        return Fields(parse_json(found, key), key)
 
     def _call_order(
         self, order: EpochOrder, epoch_try: EpochTry, source: ShardSource, start_key: str, shard: int
@@ -312,7 +342,11 @@ class LithopsCloud:
     def _outcome(
         self, running: "_RunningEpoch", watch: CallWatch, end_key: str, header: dict[str, Any], seconds: float
     ) -> Epoch:
-        loss = float(header["loss"])
+        fields = Fields(header, end_key)
+        try:
+            loss = fields.number("loss") if "loss" in fields else math.nan  # see `unframe`
+        except Malformed as problem:
+            raise EpochFailed(str(problem), seconds=seconds, usd=self._usd(running)) from problem
         if not math.isfinite(loss):
             raise EpochFailed(
                 f"the loss is {loss} after epoch {running.order.number}; try a smaller workload.rate",
@@ -321,7 +355,7 @@ class LithopsCloud:
                 hopeless=True,
             )
         epoch = self._epoch(running, watch, loss, seconds)
-        record = {"parameters": end_key, "steps": header["steps"], "epoch": codec.to_json(epoch)}
+        record = {"parameters": end_key, "steps": header.get("steps"), "epoch": codec.to_json(epoch)}
         self._store.put(outcome_key(running.order.run_id, epoch.number), json.dumps(record).encode())
         self._delete_intermediate(running.epoch_try, end_key)
         return epoch
@@ -362,6 +396,13 @@ class _RunningEpoch:
     puts: int
     gets: int
     killed: bool = field(default=False)
+
+
+def _seconds(header: dict[str, Any]) -> float | None:
+    try:
+        return Fields(header).number("seconds", least=0)
+    except Malformed:
+        return None
 
 
 def _phase(seconds: list[float]) -> Phase:

@@ -3,13 +3,17 @@
 import io
 import logging
 import pickle
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from mlcd.clouds.functions.lithops.own_folder import own_python
+from mlcd.clouds.shipping import FUNCTIONS, ship
 from mlcd.errors import BadInput, ProviderError
 
 CONNECT_HINT = {
@@ -62,6 +66,8 @@ class Invoker:
         except Exception as error:  # Lithops raises bare Exception, and each cloud's SDK its own
             raise self.unusable(error) from error
         self._jobs: list[Any] = []
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        """What is sent to functions that do not run on this machine."""
 
     def unusable(self, error: Exception) -> ProviderError:
         """The back end's error as one line, with what to check."""
@@ -79,19 +85,38 @@ class Invoker:
             raise BadInput(f"workload: cannot be sent to functions: {error}") from error
         quiet = io.StringIO()
         try:
-            with redirect_stdout(quiet):
+            with redirect_stdout(quiet), self._shipping() as modules:
                 futures = self._executor.map(
                     function,
                     [(order,) for order in orders],
                     runtime_memory=memory_mb,
                     timeout=max(1, int(seconds)),
-                    include_modules=None if self.backend == "localhost" else [],
+                    include_modules=modules,
                 )
         except Exception as error:  # as above: the SDK behind Lithops may raise anything
             raise self.unusable(error) from error
         self._jobs.extend(futures)
         ended = self._ended if self.backend == "localhost" else None
         return [Call(future, self._executor.internal_storage, ended) for future in futures]
+
+    @contextmanager
+    def _shipping(self) -> Iterator[list[str] | None]:
+        """Lithops' `include_modules`: on this machine None, elsewhere mlcd as functions need it.
+
+        Left to itself, Lithops sends everything that any module of mlcd could import. It looks on the Python path for
+        what it is told to send, so the copy of mlcd comes first there meanwhile; modules already imported stay.
+        """
+        if self.backend == "localhost":
+            yield None
+            return
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="mlcd-functions-")
+        tree = str(ship(Path(self._folder.name), FUNCTIONS))
+        sys.path.insert(0, tree)
+        try:
+            yield ["mlcd"]
+        finally:
+            sys.path.remove(tree)
 
     def _ended(self, job_key: str) -> bool:
         """Whether all processes of a map call on this machine have ended."""
@@ -108,6 +133,9 @@ class Invoker:
     def close(self) -> None:
         """End whatever runs, and delete the calls' own objects."""
         quiet = io.StringIO()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
         with redirect_stdout(quiet):
             self._executor.__exit__(None, None, None)
             if self._jobs:

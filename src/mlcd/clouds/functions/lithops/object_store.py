@@ -105,7 +105,8 @@ class EpochListing:
         for key in keys:
             kind, _, name = key[start:].partition("/")
             if kind == "part":
-                self._note(ShardUpdate.named(name))
+                if (part := ShardUpdate.named(name)) is not None:
+                    self._note(part)
             elif kind == "end":
                 self.ends.append(key)
             elif key == epoch_try.stop:

@@ -1,6 +1,7 @@
 """The objects of a run: their names, and a frame that distinguishes complete objects from partly written ones."""
 
 import json
+import re
 import struct
 import zlib
 from dataclasses import dataclass
@@ -8,10 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from mlcd.untrusted import Malformed, parse_json
 from mlcd.workloads.model import Floats
 
 _MAGIC = b"mlcd1"
 _HEAD = struct.Struct("<IIQ")
+_UPDATE = re.compile(r"([0-9]{1,9})-([0-9]{1,12})-([0-9]{1,9})")
+HEADER_BYTES = 64 * 1024
+"""A header has under 1 KiB."""
 
 
 class Torn(Exception):
@@ -26,7 +31,10 @@ def frame(header: dict[str, Any], vector: Floats) -> bytes:
 
 
 def unframe(data: bytes) -> tuple[dict[str, Any], Floats]:
-    """The header and the vector. Raises Torn for truncated or corrupt data."""
+    """The header and the vector. Raises Torn for truncated or corrupt data.
+
+    Functions wrote it: numbers of the header that are not finite are None, and its fields are yet to be checked.
+    """
     start = len(_MAGIC) + _HEAD.size
     if len(data) < start or data[: len(_MAGIC)] != _MAGIC:
         raise Torn
@@ -34,7 +42,14 @@ def unframe(data: bytes) -> tuple[dict[str, Any], Floats]:
     body = data[start : start + size]
     if len(body) != size or zlib.crc32(body) != checksum:
         raise Torn
-    header: dict[str, Any] = json.loads(body[:text])
+    if text > min(size, HEADER_BYTES) or (size - text) % 4:
+        raise Torn
+    try:
+        header = parse_json(body[:text], non_finite_as_null=True)
+    except Malformed as error:
+        raise Torn from error
+    if not isinstance(header, dict):
+        raise Torn
     return header, np.frombuffer(body[text:], dtype="<f4")
 
 
@@ -52,10 +67,10 @@ class ShardUpdate:
         return f"{self.shard:05d}-{self.step:07d}-{self.attempt:03d}"
 
     @classmethod
-    def named(cls, name: str) -> "ShardUpdate":
-        """The inverse of `name`."""
-        shard, step, attempt = name.split("-")
-        return cls(int(shard), int(step), int(attempt))
+    def named(cls, name: str) -> "ShardUpdate | None":
+        """The inverse of `name`; None where a key is not one of ours."""
+        found = _UPDATE.fullmatch(name)
+        return None if found is None else cls(int(found[1]), int(found[2]), int(found[3]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,16 +37,19 @@ class Ended:
 
     @property
     def report(self) -> CallReport | None:
-        """The call's report; None where it gave none."""
+        """The call's report; None where it gave none, or one that cannot be."""
         value = self.answer.value if self.answer else None
-        return value if isinstance(value, CallReport) else None
+        return value if isinstance(value, CallReport) and not value.malformed else None
 
     @property
     def problem(self) -> str:
         """Why it failed; "" where it did not."""
         if self.answer is None:
             return ""
-        return self.answer.error or (self.report.failed if self.report else "the call gave no report")
+        if self.report is not None:
+            return self.answer.error or self.report.failed
+        wrong = self.answer.value.malformed if isinstance(self.answer.value, CallReport) else ""
+        return self.answer.error or (f"the call's report is wrong: {wrong}" if wrong else "the call gave no report")
 
 
 class TooManyFailures(Exception):

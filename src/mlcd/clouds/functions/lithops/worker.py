@@ -18,6 +18,7 @@ from mlcd.clouds.functions.lithops.call import CallOrder, CallReport, ShardSourc
 from mlcd.clouds.functions.lithops.object_store import EpochListing, ObjectStore
 from mlcd.clouds.functions.lithops.objects import ShardUpdate, frame
 from mlcd.clouds.functions.lithops.replica import Replica, closed
+from mlcd.version import __version__
 from mlcd.workloads.data import shard
 from mlcd.workloads.model import BUILT_IN, Floats, Model, NotAModel, Rows, built_in, checked
 
@@ -35,6 +36,11 @@ class InjectedFailure(Exception):
 def train_shard(order: CallOrder, storage: Any) -> CallReport:
     """The function that Lithops runs. Work that is done twice counts once: see replica.py."""
     call = _Call(order, storage)
+    if order.mlcd_version != __version__:
+        return call.report(
+            broken=f"the functions' runtime has mlcd {__version__} installed, the run uses mlcd {order.mlcd_version};"
+            f" build a runtime with mlcd {order.mlcd_version}, or without mlcd: it is then sent with each call"
+        )
     try:
         return call.run()
     except NotAModel as error:

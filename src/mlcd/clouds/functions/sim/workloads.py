@@ -18,6 +18,7 @@ from mlcd.clouds.functions.sim.laws import REFERENCE_MB, Chance, FunctionLaws
 from mlcd.errors import BadInput, nearest
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal
+from mlcd.untrusted import whole_number
 
 DATA_GETS = 9
 
@@ -173,8 +174,8 @@ _DRAWN: Mapping[str, Callable[[int], SimWorkload]] = {
 def workload(name: str) -> SimWorkload:
     """By name: paper, flat, toy, lenet-localhost, the testbed's, train-N, tune-N or unseen-N. Raises BadInput."""
     kind, _, number = name.partition("-")
-    if kind in _DRAWN and number.isdigit():
-        return _DRAWN[kind](int(number))
+    if kind in _DRAWN and (drawn := whole_number(number)) is not None:
+        return _DRAWN[kind](drawn)
     known = {"paper": PAPER, "flat": FLAT, "toy": TOY, LOCALHOST.name: LOCALHOST, **TESTBED}
     if name not in known:
         near = nearest(name, list(known))

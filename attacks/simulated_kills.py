@@ -1,0 +1,88 @@
+"""Simulated runs killed at random instants and resumed: the same answer, to the micro-dollar.
+
+The runs are processes of `mlcd` itself, driven by tests/integration/test_kill.py; only the kills are counted that met a
+run.
+"""
+
+import random
+import signal
+from pathlib import Path
+
+from tests.integration.test_kill import (
+    JOBS,
+    MEAN_SECONDS,
+    PATIENCE,
+    answer,
+    finish,
+    go_on_with,
+    launch_mlcd,
+    only_run,
+    wait_until_started,
+)
+
+from attacks.attack import Attack, Kind, Tally
+from mlcd.run.run import AnyRun
+
+TRIES = 20
+"""Kills of one case that may come too late, or before there is a run."""
+
+
+def attack(count: int, seed: int, folder: Path) -> Tally:
+    """Each case: one job, killed once in a run (some twice), then resumed to its end."""
+    tally = Tally()
+    undisturbed: dict[str, AnyRun] = {}
+    for name, (kind, text) in JOBS.items():
+        job = folder / f"{name}.yaml"
+        job.write_text(text)
+        code = finish(launch_mlcd(folder / f"whole-{name}", kind, str(job)))
+        run = only_run(folder / f"whole-{name}")
+        if code != 0 or run is None:
+            raise RuntimeError(f"{name}: the undisturbed run ended with {code}")
+        undisturbed[name] = run
+    for case in range(count):
+        name = tuple(JOBS)[case % len(JOBS)]
+        _kill_and_resume(case, name, undisturbed[name], random.Random(f"simulated|{seed}|{case}"), folder, tally)
+    return tally
+
+
+def _kill_and_resume(case: int, name: str, whole: AnyRun, rng: random.Random, folder: Path, tally: Tally) -> None:
+    kind, job = JOBS[name][0], folder / f"{name}.yaml"
+    home = folder / f"case-{case}"
+    kills = 1 + (rng.random() < 0.3)
+    for _ in range(TRIES):
+        process = go_on_with(home, kind, job)
+        wait_until_started(home, rng.randint(1, len(whole.steps)), process)
+        process.join(rng.expovariate(1 / MEAN_SECONDS))
+        process.kill()
+        process.join(PATIENCE)
+        met = only_run(home)
+        kills -= process.exitcode == -signal.SIGKILL and met is not None and not met.status.is_final
+        if kills == 0 or (met is not None and met.status.is_final):
+            break
+    what = f"{name}, home {home.name}"
+    code = finish(go_on_with(home, kind, job))
+    resumed = only_run(home)
+    tally.count("killed and resumed" if kills == 0 else "ended before the kill")
+    if code is None:
+        tally.find(Kind.HANG, case, f"{what}: `mlcd resume` did not end")
+    elif code != 0 or resumed is None:
+        tally.find(Kind.WRONG, case, f"{what}: `mlcd resume` ended with {code}: {_last_words(home)}")
+    elif resumed.spent.micros != whole.spent.micros:
+        tally.find(Kind.OVERSPEND, case, f"{what}: {resumed.spent} in place of {whole.spent}")
+    elif answer(resumed) != answer(whole):
+        tally.find(Kind.WRONG, case, f"{what}: another answer than the undisturbed run")
+
+
+def _last_words(home: Path) -> str:
+    said = sorted(home.glob("said-*"), key=lambda file: file.stat().st_mtime_ns)
+    return (said[-1].read_text().strip().splitlines() or [""])[-1][:300] if said else ""
+
+
+ATTACKS = (
+    Attack(
+        name="simulated-kills",
+        what="kills of simulated runs, resumed",
+        count=300,
+        run=attack,
+    ),
+)
