@@ -26,7 +26,7 @@ from datetime import date
 from decimal import Decimal
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, overload
+from typing import Any, NoReturn, TypeVar, Union, get_args, get_origin, overload
 
 from cattrs import Converter, transform_error
 from cattrs.errors import BaseValidationError, StructureHandlerNotFoundError
@@ -42,6 +42,13 @@ Json = Any
 
 _OF_VALUES = ("features", "log2_sizes", "kinds")
 """A knob's mappings from its values."""
+
+_UNREADABLE = (
+    ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError, StructureHandlerNotFoundError,
+)  # fmt: skip
+"""What structuring raises for data that is not of the type."""
+_MOST_NUMBERS = 1_000_000
+"""Of functions: a range is short however much it stands for."""
 
 
 class DecodeError(ValueError):
@@ -63,10 +70,14 @@ def decode(text: str, as_type: Any) -> Any: ...
 def decode(text: str, as_type: Any) -> Any:
     """The inverse of `encode`, with the same type. Raises DecodeError."""
     try:
-        data = json.loads(text)
-    except ValueError as error:
+        data = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
         raise DecodeError(f"is not JSON: {error}") from error
     return from_json(data, as_type)
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} in place of a number")
 
 
 def to_json(value: object, as_type: Any = None) -> Json:
@@ -82,7 +93,7 @@ def from_json(data: Json, as_type: Any) -> Any:
     """The inverse of `to_json`, with the same type. Raises DecodeError."""
     try:
         return _converter().structure(data, as_type)
-    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, StructureHandlerNotFoundError) as error:
+    except _UNREADABLE as error:
         raise DecodeError(_reason(data, as_type, error)) from error
 
 
@@ -229,6 +240,8 @@ def _ranges(numbers: tuple[int, ...]) -> list[list[int]]:
 
 
 def _numbers(ranges: list[list[int]]) -> tuple[int, ...]:
+    if sum(last - first + 1 for first, last in ranges) > _MOST_NUMBERS:
+        raise ValueError(f"has more than {_MOST_NUMBERS:,} numbers")
     return tuple(number for first, last in ranges for number in range(first, last + 1))
 
 
@@ -242,7 +255,7 @@ def _reason(data: Json, as_type: Any, error: Exception) -> str:
     except BaseValidationError as group:
         message, _, path = transform_error(group, path="", format_exception=_in_words)[0].rpartition(" @ ")
         return f"{path.lstrip('.')}: {message}" if path else message
-    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, StructureHandlerNotFoundError) as plain:
+    except _UNREADABLE as plain:
         return _in_words(plain, None)
     return str(error)
 

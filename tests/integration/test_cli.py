@@ -695,7 +695,7 @@ def test_output_that_cannot_be_written_is_reported(folder: Path) -> None:
             [*MLCD, "catalog"], cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     assert done.returncode == 1
-    assert done.stderr == "mlcd: the output cannot be written: No space left on device\n"
+    assert done.stderr == "mlcd: the output cannot be written: the disk is full: free some space and try again\n"
 
 
 def test_ascii_terminals_get_ascii(folder: Path) -> None:

@@ -12,7 +12,7 @@ from mlcd.api.results import Result, ServeResult, ServerlessResult, result_of
 from mlcd.clouds.plugin import CloudPlugin
 from mlcd.errors import BadInput
 from mlcd.events import Event, Observer
-from mlcd.jobs.arguments import check_flag, check_folder, check_text
+from mlcd.jobs.arguments import check_envs, check_flag, check_folder, check_text
 from mlcd.jobs.given import GoalLike, Job, ServeJob, ServerlessJob, check_seed, job_spec, serve_spec, serverless_spec
 from mlcd.jobs.prepared import Prepared, begin, continue_run
 from mlcd.kinds import kind_of
@@ -39,6 +39,7 @@ def train(
     deadline: str | timedelta | None = None,
     strategy: str | Strategy | None = None,
     parallel: int | None = None,
+    envs: Mapping[str, str] | None = None,
     seed: int = 0,
     home: Home = None,
     progress: bool = False,
@@ -50,6 +51,7 @@ def train(
     goal      replaces the job's own; budget and deadline then change it
     on        where to run, as resources.infra, or a cloud object (docs/plugins.md)
     strategy  a name with options, or a strategy object
+    envs      values of environment variables of the job, by name: they add to and replace those of the job
     home      where runs are kept; None is $MLCD_HOME, else ~/.mlcd
     progress  True writes progress lines to standard error
     observer  called with each mlcd.events.Event as it happens
@@ -66,6 +68,7 @@ def train(
         deadline=deadline,
         strategy=_text(strategy),
         parallel=parallel,
+        envs=envs,
     )
     check_seed(seed)
     prepared = kind_of(Kind.TRAIN).prepare(
@@ -167,10 +170,12 @@ def resume(
     observer: Observer | None = None,
     strategy: Strategy | Scheduler | None = None,
     on: CloudPlugin | None = None,
+    envs: Mapping[str, str] | None = None,
 ) -> Result | ServeResult | ServerlessResult:
     """Continue a run of any kind. Finished steps are not run or paid again. A finished run is only read.
 
     strategy, on  the objects that the run was started with, if any
+    envs          values of the job's environment variables, where they changed or are no longer known
 
     Returns and raises the same as the function that started the run, and raises RunBusy if another process works on
     the run.
@@ -179,27 +184,32 @@ def resume(
     _check_watching(progress, observer)
     check_methods(strategy, ("decide",) if hasattr(strategy, "decide") else ("suggest",), argument="strategy")
     check_methods(on, ("prepare",), argument="on")
+    check_envs(envs)
     with Store(_home(home)) as store:
         run = store.load(run_id)
         if run.status.is_final:
             return result_of(run)
         kind = kind_of(run.kind)
         objects = {name: value for name, value in (("strategy", strategy), ("cloud", on)) if value is not None}
-        prepared = kind.prepare_again(run, store.spec(run.run_id), store.folder, **objects)
+        stored = store.spec(run.run_id, envs=envs)
+        prepared = kind.prepare_again(run, stored, store.folder, **objects)
         with _observer(prepared, progress, observer) as watching:
             return result_of(continue_run(run, prepared, store=store, observer=watching))
 
 
 def runs(*, home: Home = None) -> tuple[RunSummary, ...]:
-    """All runs, newest first: name, kind, when, where, strategy, status, trials, money. Spends nothing."""
-    with Store(_home(home)) as store:
+    """All runs, newest first: name, kind, when, where, strategy, status, trials, money. Spends nothing.
+
+    Of a run whose record is damaged only the name is known: `damage` says what is wrong, and `status` is None.
+    """
+    with Store(_home(home), reading=True) as store:
         return store.runs()
 
 
 def load(run_id: str, *, home: Home = None) -> Result | ServeResult | ServerlessResult:
     """A stored run, ended or not. Nothing is continued or spent. Raises BadInput for an unknown name."""
     check_text("run_id", run_id, allowed=RUN_NAME)
-    with Store(_home(home)) as store:
+    with Store(_home(home), reading=True) as store:
         return result_of(store.load(run_id))
 
 

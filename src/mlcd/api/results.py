@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from mlcd.errors import BadInput, nearest
 from mlcd.findings import shown
+from mlcd.home import write_text
 from mlcd.jobs.arguments import check_path
 from mlcd.kinds import JobKind, kind_of
 from mlcd.report.wording import plural
@@ -190,5 +191,5 @@ def result_of(run: Run[Any]) -> Result | ServeResult | ServerlessResult:
 
 def _written(path: str | os.PathLike[str], text: str) -> Path:
     file = Path(check_path("path", path))
-    file.write_text(text, encoding="utf-8")
+    write_text(file, text)
     return file

@@ -1,5 +1,6 @@
 """The entry point of the command line, where errors become one message and an exit code."""
 
+import errno
 import io
 import os
 import sys
@@ -98,7 +99,9 @@ def run(args: Sequence[str] | None = None) -> int:
     except OSError as error:
         _silence()
         place = f"{error.filename}: " if error.filename else "the output cannot be written: "
-        return _refuse(f"{place}{error.strerror or error}", EXIT_FAILED)
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        what = "the disk is full: free some space and try again" if is_full else error.strerror or str(error)
+        return _refuse(f"{place}{what}", EXIT_FAILED)
     except Exception as error:  # last resort: the user gets one message, not a traceback
         if os.environ.get("MLCD_DEBUG"):
             traceback.print_exc()

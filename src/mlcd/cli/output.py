@@ -159,7 +159,9 @@ def svg_name(path: Path, option: str) -> Path:
 
 def write_file(path: Path, text: str) -> None:
     """Write `text` to a file. Raises BadInput with the reason of the system."""
+    from mlcd.home import write_text
+
     try:
-        path.write_text(text, encoding="utf-8")
+        write_text(path, text)
     except OSError as error:
         raise BadInput(f"{path} cannot be written: {error.strerror or error}") from error

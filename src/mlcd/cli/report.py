@@ -29,7 +29,7 @@ def report(run: str, out: Path | None, picture: str | None, output: str) -> None
 
     if picture is not None and out is not None:
         svg_name(out, "--out")
-    with Store(home()) as store:
+    with Store(home(), reading=True) as store:
         found = store.load(run)
     kind = kind_of(found.kind)
     if picture is not None:

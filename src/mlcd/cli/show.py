@@ -13,5 +13,5 @@ def show(run: str, output: str) -> None:
     """
     from mlcd.store.store import Store, home
 
-    with Store(home()) as store:
+    with Store(home(), reading=True) as store:
         print_run(store.load(run), output)

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import click
 
+from mlcd.cli.env_option import env_option
 from mlcd.cli.output import (
     FilePath,
     ask_to_spend,
@@ -25,6 +26,7 @@ from mlcd.cli.output import (
     "--strategy", metavar="NAME[:OPTIONS]", help="Search strategy, such as heterbo or convbo:acquisition=ucb."
 )
 @click.option("--parallel", metavar="N", help="Trials in parallel.")
+@env_option
 @seed_option
 @click.option("--dry-run", is_flag=True, help="Show what would be done; spend and write nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before spending real money.")
@@ -45,6 +47,7 @@ def train(
     deadline: str | None,
     strategy: str | None,
     parallel: str | None,
+    envs: dict[str, str],
     seed: int,
     dry_run: bool,
     yes: bool,
@@ -63,7 +66,7 @@ def train(
     from mlcd.store.store import Store, home
 
     spec = with_overrides(
-        read_train(job), on=on, budget=budget, deadline=deadline, strategy=strategy, parallel=parallel
+        read_train(job), on=on, budget=budget, deadline=deadline, strategy=strategy, parallel=parallel, envs=envs
     )
     if picture is not None:
         svg_name(writable(picture), "--picture")

@@ -18,6 +18,8 @@ from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose
 from mlcd.clouds.reading import Heard, Reading, ReportSource, progress_source, wall_clock
 from mlcd.clouds.workspace import Workspace, copy_or_move, copy_workdir
 from mlcd.errors import ProviderError
+from mlcd.home import private_folder, write_private
+from mlcd.home.envs import forget_in_lease
 from mlcd.platforms.agent import Job
 from mlcd.platforms.placement import PORTS
 from mlcd.space import Config
@@ -163,8 +165,10 @@ class JobLease:
                 )
             )
         except LeaseFailed as failed:
+            forget_in_lease(self.folder)
             raise self._failed(failed.kind, failed.message, billed=failed.billed) from failed
         except (OSError, Malformed) as error:
+            forget_in_lease(self.folder)
             problem = f"the lease's folder cannot be written: {getattr(error, 'strerror', None) or error}"
             raise self._failed(FailureKind.LAUNCH, problem, billed=False) from error
         return self
@@ -178,6 +182,7 @@ class JobLease:
             finally:
                 self.nodes.release()
                 self.nodes = None
+        forget_in_lease(self.folder)
         # The copies were for the nodes. Outputs and checkpoint have been fetched; the logs stay.
         delete_tree(self.folder / "workdir", below=self.cloud.home)
         if self.space.has(self.folder / "checkpoint"):
@@ -293,7 +298,7 @@ class JobLease:
     def _prepare_folder(self) -> None:
         """Create the lease's folder with all that the nodes need."""
         job, order = self.job, self.order
-        self.folder.mkdir(parents=True)
+        private_folder(self.folder)
         if job.checkpoints:
             self.space.reached_samples()
             self.base_samples = self.space.copy_checkpoint(self.folder / "checkpoint")
@@ -321,7 +326,7 @@ class JobLease:
             base_samples=self.base_samples,
             checkpoints=job.checkpoints,
         )
-        (self.folder / "job.json").write_text(described.to_json())
+        write_private(self.folder / "job.json", described.to_json())  # its envs may hold keys
 
     def _has_ended(self) -> bool:
         """Whether node 0 has succeeded. Raises LeaseFailed where it or another node failed."""

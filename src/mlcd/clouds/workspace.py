@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlcd.clouds.reading import MOST_SAMPLES
+from mlcd.home import private_folder
 from mlcd.untrusted import Fields, Malformed, NotJson, check_tree, check_way, copy_tree, delete_tree, inside, read_json
 
 CHECKPOINT_PREFIX = "step-"
@@ -88,7 +89,7 @@ class Workspace:
         delete_tree(part, below=self.home)
         try:
             check_way(part, below=self.home)
-            self.checkpoint.mkdir(parents=True, exist_ok=True)
+            private_folder(self.checkpoint)
             copy_tree(source, part)
             # A job deletes its last checkpoint once a further one is complete: then this copy may be incomplete.
             if furthest(folder, below=self.home) == found:
@@ -124,7 +125,7 @@ class Workspace:
 
     def copy_checkpoint(self, folder: Path) -> float:
         """Copy the run's checkpoint into a lease's folder; its samples, 0 where there is none. Raises OSError."""
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         mine = self._mine()
         if mine is None:
             return 0.0
@@ -196,7 +197,7 @@ def copy_or_move(source: Path, target: Path, *, within: Path) -> None:
     """
     real = Path(os.path.realpath(inside(within, str(source.relative_to(within)))))
     check_tree(real, within=within)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(target.parent)
     if target.is_symlink() or target.is_dir() != real.is_dir():
         delete_tree(target, below=target.parent)
     try:
@@ -221,6 +222,6 @@ def _try_move(source: Path, target: Path) -> bool:
 def copy_workdir(source: Path | None, target: Path) -> None:
     """Copy the user's folder for one lease, without NOT_COPIED. Raises OSError."""
     if source is None:
-        target.mkdir(parents=True, exist_ok=True)
+        private_folder(target)
         return
     shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED), dirs_exist_ok=True)

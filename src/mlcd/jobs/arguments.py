@@ -1,6 +1,7 @@
 """Checks of the Python arguments besides the job itself; each raises BadInput naming the argument."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from mlcd.errors import SpecError
@@ -27,6 +28,17 @@ def check_path(name: str, value: str | os.PathLike[str]) -> str:
     if not isinstance(path, str):
         raise SpecError("must be a path", field=name, value=value, allowed="text, or a pathlib.Path")
     return path
+
+
+def check_envs(value: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """Values of environment variables by name. No message shows a value: it may be a key."""
+    allowed = 'such as {"HF_TOKEN": os.environ["HF_TOKEN"]}'
+    if value is not None and not isinstance(value, Mapping):
+        raise SpecError("must be a mapping", field="envs", allowed=allowed)
+    for name, text in (value or {}).items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise SpecError("must be text", field=f"envs[{name!r}]", allowed=allowed)
+    return value
 
 
 def check_folder(name: str, value: str | os.PathLike[str]) -> Path:

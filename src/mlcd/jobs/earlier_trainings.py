@@ -1,6 +1,7 @@
 """Earlier runs of a serverless training in the store: `mpc` uses them as its prior."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from mlcd.functions import FunctionProblem
@@ -9,6 +10,7 @@ from mlcd.models.experience import prior_from_runs
 from mlcd.run.header import FunctionFacts
 from mlcd.run.kind import Kind
 from mlcd.run.run import AnyRun, EpochRun
+from mlcd.store.damage import DamagedStore
 from mlcd.store.store import FILE, Store
 from mlcd.trial.epoch import Epoch
 
@@ -24,8 +26,9 @@ def earlier_trainings(folder: Path, cloud: str, facts: FunctionFacts, problem: F
     with Store(folder) as store:
         for summary in store.runs():
             if summary.kind is Kind.SERVERLESS and summary.cloud == cloud and summary.trials:
-                run = store.load(summary.run_id)
-                found += [run.run_id] if run.epochs and _is_same_work(run, facts, problem) else []
+                with suppress(DamagedStore):
+                    run = store.load(summary.run_id)
+                    found += [run.run_id] if run.epochs and _is_same_work(run, facts, problem) else []
             if len(found) == MOST_RUNS:
                 break
     return tuple(found)

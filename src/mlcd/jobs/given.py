@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from mlcd.errors import BadInput, SpecError
 from mlcd.goal import Goal
-from mlcd.jobs.arguments import check_path
+from mlcd.jobs.arguments import check_envs, check_path
 from mlcd.spec import TrainSpec, parse_goal, with_overrides
 from mlcd.spec.functions import SERVERLESS
 from mlcd.spec.job_file import JobFile
@@ -41,10 +41,20 @@ def job_spec(
     deadline: str | timedelta | None = None,
     strategy: str | None = None,
     parallel: int | None = None,
+    envs: Mapping[str, str] | None = None,
 ) -> TrainSpec:
     """The job with `goal` and the overrides instead of its own values. Raises BadInput."""
     spec = _given(TRAIN, job, TrainSpec, {"goal": None if goal is None else parse_goal(goal)})
-    return with_overrides(spec, on=on, budget=budget, deadline=deadline, strategy=strategy, parallel=parallel, mark="")
+    return with_overrides(
+        spec,
+        on=on,
+        budget=budget,
+        deadline=deadline,
+        strategy=strategy,
+        parallel=parallel,
+        envs=check_envs(envs),
+        mark="",
+    )
 
 
 def serve_spec(

@@ -1,11 +1,14 @@
 """Earlier runs as known jobs: scavenger-universal takes its coefficients from them."""
 
+from contextlib import suppress
+
 from mlcd.models.convergence import ConvergenceModel
 from mlcd.models.parallel import Law, fit
 from mlcd.models.timed import setting_of, timed
 from mlcd.models.universal import KnownJob
 from mlcd.problem import Problem
 from mlcd.run.run import AnyRun
+from mlcd.store.damage import DamagedStore
 from mlcd.store.store import Store
 
 FEWEST_MEASUREMENTS = 4
@@ -17,8 +20,9 @@ def known_jobs(store: Store, cloud: str) -> tuple[KnownJob, ...]:
     found = []
     for summary in store.runs():
         if summary.cloud == cloud:
-            job = known_job(store.load(summary.run_id))
-            found += [job] if job is not None else []
+            with suppress(DamagedStore):  # what is known of the others serves as well
+                job = known_job(store.load(summary.run_id))
+                found += [job] if job is not None else []
     return tuple(found)
 
 

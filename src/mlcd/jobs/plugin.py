@@ -7,7 +7,7 @@ from mlcd.catalog import Instance
 from mlcd.clouds.nodes import NodeEngine
 from mlcd.clouds.plugin import CloudJob, CloudOffer, CloudPlugin
 from mlcd.errors import BadInput
-from mlcd.jobs.real import on_nodes, type_price, types_and_counts, workdir
+from mlcd.jobs.real import env_values, on_nodes, type_price, types_and_counts, workdir
 from mlcd.jobs.resolved_job import REAL_SLOWDOWN, ResolvedJob, deployments, naive_choices, problem_of, refuse_batches
 from mlcd.plugins import CLOUDS, is_object_name, load_object, plugin_names
 from mlcd.spec import TrainSpec
@@ -39,7 +39,7 @@ def on_plugin(spec: TrainSpec, plugin: CloudPlugin, *, where: str, folder: Path,
         use_spot=spec.resources.use_spot,
         run=spec.run,
         setup=spec.setup,
-        envs=spec.envs,
+        envs=env_values(spec),
         workdir=workdir(spec),
     )
     offer = plugin.prepare(job)

@@ -29,7 +29,8 @@ class Prepared(Generic[P]):
     charged       whether somebody is charged for what runs there
     strategy      as the user wrote it, or the recorded name of an object
     catalog_date  of the prices
-    spec          what prepares the same job again, from any folder
+    spec          what prepares the same job again, from any folder; of its environment variables only the names
+    envs          their values, where the job uses them
     notes         what the job names but cannot use, and why
     """
 
@@ -45,6 +46,7 @@ class Prepared(Generic[P]):
     seed: int
     catalog_date: str
     spec: Mapping[str, Any]
+    envs: Mapping[str, str] = field(default_factory=dict, repr=False)
     parallel: int = 1
     notes: tuple[str, ...] = ()
     serving: ServingFacts | None = None
@@ -82,7 +84,7 @@ def begin(prepared: Prepared[P], *, store: Store, observer: Observer = ignore) -
             prepared.problem, leaving
         )  # connect first: an unreachable cloud must not leave a run behind
         run = prepared.new_run()
-        store.add(run, spec=dict(prepared.spec))
+        store.add(run, spec=dict(prepared.spec), envs=prepared.envs)
         with store.lock(run.run_id):
             return _drive(run, prepared, performer, store, observer)
 
@@ -96,6 +98,8 @@ def continue_run(run: Run[P], prepared: Prepared[P], *, store: Store, observer: 
         now = cast(Run[P], store.load(run.run_id))  # another process may have continued it meanwhile
         if now.status.is_final:
             return now
+        store.check()
+        store.keep_envs(now.run_id, prepared.envs)  # they may have been given anew
         return _drive(now, prepared, prepared.connect(now.problem, leaving), store, observer)
 
 

@@ -106,7 +106,7 @@ def _job(spec: TrainSpec) -> RealJob:
     return RealJob(
         run=spec.run,
         setup=spec.setup,
-        envs=spec.envs,
+        envs=env_values(spec),
         workdir=workdir(spec),
         platform=spec.platform.name,
         topology=spec.platform.chosen_topology,
@@ -130,6 +130,19 @@ def workdir(spec: TrainSpec) -> Path | None:
         problem = "there is no such folder, relative to the job file"
         raise spec.error("workdir", problem, value=spec.workdir, allowed="a folder with the job's files")
     return folder.resolve()
+
+
+def env_values(spec: TrainSpec) -> dict[str, str]:
+    """The job's environment variables. Raises SpecError for one without a value."""
+    missing = [name for name, value in spec.envs.items() if value is None]
+    if missing:
+        options = " ".join(f"--env {name}=VALUE" for name in missing)
+        raise spec.error(
+            f"envs.{missing[0]}",
+            f"the value of {' and of '.join(missing)} is not known",
+            allowed=f"{options}, or --env {missing[0]} to take it from your environment (Python: envs={{...}})",
+        )
+    return {name: value for name, value in spec.envs.items() if value is not None}
 
 
 def _check_secrets(spec: TrainSpec) -> None:

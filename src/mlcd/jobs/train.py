@@ -17,7 +17,7 @@ from mlcd.errors import BadInput
 from mlcd.jobs.known_jobs import known_jobs
 from mlcd.jobs.plugin import cloud_plugin, on_plugin
 from mlcd.jobs.prepared import Prepared
-from mlcd.jobs.real import on_nodes
+from mlcd.jobs.real import env_values, on_nodes
 from mlcd.jobs.resolved_job import replayed, simulated
 from mlcd.jobs.where import BUILT_IN, where
 from mlcd.models.universal import KnownJob
@@ -27,6 +27,7 @@ from mlcd.run.kind import Kind
 from mlcd.search.registry import strategy as strategy_by_name
 from mlcd.search.strategy import Elastic, Strategy
 from mlcd.spec import TrainSpec, parse_train, with_overrides
+from mlcd.spec.env_values import without_env_values
 from mlcd.store.store import FILE as STORE_FILE
 from mlcd.store.store import Store, home
 
@@ -53,6 +54,7 @@ def prepare(
     catalog = catalog or load_catalog()
     folder = folder or home()
     kind, rest = ("", "") if cloud is not None else where(spec, catalog)
+    uses_envs = kind not in ("sim", "replay")
     chosen = strategy or strategy_of(spec, seed, folder=folder)
     if cloud is not None:
         setting = on_plugin(spec, cloud, where="", folder=folder, seed=seed)
@@ -90,6 +92,7 @@ def prepare(
         seed=seed,
         catalog_date=catalog.date.isoformat(),
         spec=_spec_to_json(_anchored(spec), now),
+        envs=env_values(spec) if uses_envs else {},
         parallel=spec.search.parallel,
         notes=setting.notes,
         now=now,
@@ -158,10 +161,13 @@ def _spec_to_json(spec: TrainSpec, now: datetime) -> dict[str, Any]:
     file = (
         str(Path(spec.file).resolve()) if spec.file and spec.workdir else spec.file
     )  # absolute, to resume from any folder
-    return {"source": spec.source, "file": file, "overrides": dict(spec.overrides), "now": now.isoformat()}
+    source, _ = without_env_values(spec.source)
+    overrides = {name: value for name, value in spec.overrides if name != "envs"}
+    return {"source": source, "file": file, "overrides": overrides, "now": now.isoformat(), "envs": sorted(spec.envs)}
 
 
 def stored_spec(data: Mapping[str, Any]) -> TrainSpec:
-    """The job of a stored run."""
+    """The job of a stored run. One that was stored without environment variables has no `envs`."""
     now = datetime.fromisoformat(data["now"])
-    return parse_train(data["source"], file=data["file"], now=now, flags=data["overrides"])
+    flags = {**data["overrides"], "envs": data.get("envs") or None}
+    return parse_train(data["source"], file=data["file"], now=now, flags=flags)

@@ -1,11 +1,11 @@
 """Weights as 8-bit integers: ONNX Runtime's dynamic quantisation, done once per model and cached."""
 
 import hashlib
-import os
 import tempfile
 from pathlib import Path
 
 from mlcd.errors import BadInput
+from mlcd.home import home, private_folder
 
 
 def quantised(path: Path, cache: Path | None = None) -> Path:
@@ -17,10 +17,10 @@ def quantised(path: Path, cache: Path | None = None) -> Path:
     """
     import onnxruntime  # noqa: PLC0415
 
-    folder = cache or Path(os.environ.get("MLCD_HOME") or Path.home() / ".mlcd").expanduser() / "quantised"
+    folder = cache or home() / "quantised"
     found = folder / f"{path.stem}-{_digest(path, onnxruntime.__version__)}.onnx"
     if not found.exists():
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".making-") as making:
             made = Path(making) / "model.onnx"
             _quantise(path, made)

@@ -24,11 +24,13 @@ class Flag:
     path   the field's dotted name
     spell  converts the flag's value to the form of a job file; may raise the SpecError of the field
     drops  a field that is removed when the flag is given; "" for none
+    each   whether the flag is a mapping of which each item overrides the field's item of that name
     """
 
     path: str
     spell: Callable[[object], object] = lambda value: value
     drops: str = ""
+    each: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +123,11 @@ class JobFile(Generic[Job]):
                 flag = self.flags[name]
                 if flag.drops:
                     root = _put(root, flag.drops.split("."), None)
-                root = _put(root, flag.path.split("."), tree(flag.spell(value), path=flag.path))
+                spelled = tree(flag.spell(value), path=flag.path)
+                items = spelled.mapping().items() if flag.each else ()
+                root = _put(root, flag.path.split("."), spelled) if not flag.each else root
+                for key, item in items:
+                    root = _put(root, [*flag.path.split("."), key], item)
             job = self.record(moment)(root)
             places = {**places_of(root), **{self.flags[name].path: Place(mark + name) for name in given}}
             overrides = tuple((name, tree(value).plain()) for name, value in given.items())
@@ -133,6 +139,8 @@ class JobFile(Generic[Job]):
         """The same error, naming the flag if a flag gave the value."""
         for name, value in given.items():
             path = self.flags[name].path
+            if self.flags[name].each and error.field != path:
+                continue  # the error names the item
             if error.field == path or error.field.startswith((f"{path}.", f"{path}[")):
                 shown = error.value if error.field == path else value
                 return SpecError(

@@ -43,7 +43,7 @@ def _tree(value: object, place: YamlNode, depth: int) -> YamlNode:
         for key, child in value.items():
             if not isinstance(key, str):
                 raise SpecError("a field's name must be text", field=place.path, value=key)
-            if child is not None:
+            if child is not None or place.path == "envs":  # there, None is a value that must be given
                 below = YamlNode(value=None, path=place.child_path(key))
                 fields[str(key)] = _tree(child, below, depth + 1)
         return replace(place, value=fields)

@@ -1,5 +1,6 @@
-"""The flags that override fields of a training job: `--on --budget --deadline --strategy --parallel`."""
+"""The flags that override fields of a training job: `--on --budget --deadline --strategy --parallel --env`."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from mlcd.spec.parse import TRAIN
@@ -15,6 +16,7 @@ def with_overrides(
     deadline: str | timedelta | None = None,
     strategy: str | None = None,
     parallel: str | int | None = None,
+    envs: Mapping[str, str | None] | None = None,
     now: datetime | None = None,
     mark: str = "--",
 ) -> TrainSpec:
@@ -22,6 +24,13 @@ def with_overrides(
 
     Values have the form of a job file. Raises SpecError whose field is `mark` and the flag's name, such as `--budget`.
     """
-    flags = {"on": on, "budget": budget, "deadline": deadline, "strategy": strategy, "parallel": parallel}
+    flags = {
+        "on": on,
+        "budget": budget,
+        "deadline": deadline,
+        "strategy": strategy,
+        "parallel": parallel,
+        "envs": dict(envs) if envs else None,
+    }
     written = {name: str(value) if isinstance(value, int | float) else value for name, value in flags.items()}
     return TRAIN.with_flags(spec, written, now=now, mark=mark)

@@ -1,9 +1,11 @@
 """The job file of `mlcd train`: tables of its fields, which read text, files and Python mappings."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from mlcd.errors import SpecError
 from mlcd.plugins import is_object_name
 from mlcd.problem import MOST_SLOWDOWN
 from mlcd.spec.batches import LEARNING_RATE, TARGET, batches, pricing
@@ -71,15 +73,25 @@ def strategy(node: YamlNode) -> str:
     return value
 
 
-def environment(node: YamlNode) -> dict[str, str]:
-    """Environment variables by name; a number keeps the text that was written."""
-    variables = {}
+def environment(node: YamlNode) -> dict[str, str | None]:
+    """Environment variables by name; a number keeps the text that was written. None must be given: `--env NAME=VALUE`.
+
+    Values may be keys: no message shows one.
+    """
+    variables: dict[str, str | None] = {}
     for name, child in node.mapping().items():
         if not _ENV.fullmatch(name):
-            raise child.error("is not a valid variable name", allowed="letters, digits and _, no digit first")
+            raise _unshown(child, "is not a valid variable name", allowed="letters, digits and _, no digit first")
+        if isinstance(child.value, tuple | Mapping):
+            raise _unshown(child, "must be text")
         is_number = isinstance(child.value, int | float) and not isinstance(child.value, bool)
-        variables[name] = child.written if is_number else child.text()
+        variables[name] = None if child.value is None else child.written if is_number else child.text()
     return variables
+
+
+def _unshown(node: YamlNode, problem: str, *, allowed: str = "") -> SpecError:
+    """The error at this position, without the value. The caller raises it."""
+    return SpecError(problem, file=node.file, line=node.line, field=node.path, allowed=allowed)
 
 
 def _topology(node: YamlNode) -> str:
@@ -201,6 +213,7 @@ TRAIN = JobFile(
         "deadline": Flag(path="goal.deadline"),
         "strategy": Flag(path="search.strategy"),
         "parallel": Flag(path="search.parallel", spell=as_written),
+        "envs": Flag(path="envs", each=True),
     },
     sample="`mlcd init` writes one",
 )

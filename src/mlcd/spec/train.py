@@ -99,7 +99,7 @@ class TrainSpec(PlacedSpec):
     """A whole job file of `mlcd train`.
 
     `num_nodes` None means 1..50, or every count that was measured. `batch` lists the global batches that may be chosen;
-    None means that the batch is fixed.
+    None means that the batch is fixed. A variable of `envs` that is None must be given before the job runs on nodes.
     """
 
     name: str
@@ -114,7 +114,7 @@ class TrainSpec(PlacedSpec):
     run: str = ""
     setup: str = ""
     workdir: str = ""
-    envs: Mapping[str, str] = field(default_factory=dict)
+    envs: Mapping[str, str | None] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     file_mounts: Mapping[str, str] = field(default_factory=dict)
     platform: Platform = field(default_factory=Platform)

@@ -1,23 +1,33 @@
-"""Migrates a home of version 0.1 (schemas 2 to 5) to today's schema: when it is first opened, in one transaction.
+"""Migrates a home of an earlier schema to today's: when it is first opened, in one transaction.
 
-Before any change, the database is copied to `mlcd.sqlite3.schemaN.bak`. If the process is killed at any point, the
-home is either still the old one or completely the new one, and a copy of that name is always complete.
+Schemas 2 to 5 are version 0.1's, with other tables. Schema 6 had the values of environment variables in the job's text
+and no digests.
+
+Before any change, the database is copied to `mlcd.sqlite3.schemaN.bak`, without those values. If the process is killed
+at any point, the home is either still the old one or completely the new one, and a copy of that name is always
+complete.
 """
 
-import os
+import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from mlcd.errors import StoreError
+from mlcd.errors import SpecError, StoreError
+from mlcd.home import close_tree, envs
+from mlcd.spec.env_values import without_env_values
+from mlcd.store.backups import copy_database, remove, sync
 from mlcd.store.from_0_1 import OldRun, Row, converted
+from mlcd.store.rows import DIGEST, TABLES, UNREADABLE, seal
+from mlcd.trial.outcome import Status
 
-SCHEMAS = range(2, 6)
-"""The schemas that can be migrated."""
+FIRST_SCHEMA = 2
+"""The oldest schema that can be migrated."""
+_LAST_0_1, _NO_DIGESTS = 5, 6
 _BUSY_SECONDS = 1.0
 """A lock held for longer means that a process works on the run; `mlcd runs` holds each lock only briefly."""
 _OLD = "old_"
@@ -30,24 +40,19 @@ _CALL_COLUMNS = (
     "shard", "attempt", "memory_mb", "seconds", "usd", "fetch_seconds", "compute_seconds", "update_seconds",
     "waited_seconds", "puts", "gets", "cold", "ending", "peak_mb", "message",
 )  # fmt: skip
-CLOCK_COLUMNS = (
-    ("steps_started", "started_moment", "TEXT"),
-    ("steps_ended", "ended_seconds", "REAL"),
-    ("steps_ended", "ended_moment", "TEXT"),
-)
-"""What a home of schema 6 may lack: when steps started and ended, on all clocks."""
 
 
-def lacking_columns(db: sqlite3.Connection) -> list[tuple[str, str, str]]:
-    """The (table, column, type) of CLOCK_COLUMNS that the database does not have."""
-    there = {(table, row[1]) for table, _, _ in CLOCK_COLUMNS for row in db.execute(f"PRAGMA table_info({table})")}
-    return [column for column in CLOCK_COLUMNS if column[:2] not in there]
-
-
-def add_columns(db: sqlite3.Connection) -> None:
-    """Add them, inside the caller's transaction. Earlier steps have NULL there."""
-    for table, column, kind in lacking_columns(db):
-        db.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
+def schema_in(db: sqlite3.Connection) -> int | None:
+    """The schema that the tables are of, if it can be told: 0 for no table, 6, 7 or later; None for version 0.1's."""
+    found = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()}
+    if not found:
+        return 0
+    if "trials_started" in found:
+        return None
+    if not found >= set(TABLES):
+        return -1
+    columns = {row["name"] for row in db.execute("PRAGMA table_info(runs)").fetchall()}
+    return _NO_DIGESTS + 1 if DIGEST in columns else _NO_DIGESTS
 
 
 def migrate(
@@ -56,11 +61,27 @@ def migrate(
     """Migrate the database at `path` from schema `version` to today's, inside the caller's write transaction.
 
     Foreign keys must not be enforced yet. Raises StoreError if a process works on one of its runs, because that process
-    is version 0.1 and could no longer record what it pays for. Also raises StoreError for data that is not of version
-    0.1.
+    is an older version and could no longer record what it pays for. Also raises StoreError for data that is not of that
+    version.
     """
     _refuse_live_runs(db, path.parent)
     _back_up(path, path.with_name(f"{path.name}.schema{version}.bak"))
+    if version <= _LAST_0_1:
+        _from_0_1(db, path, create_tables)
+    else:
+        _add_columns(db, create_tables)
+    for run_id, values in _strip_env_values(db).items():
+        if _is_final(db, run_id):
+            envs.forget(path.parent, run_id)
+        else:
+            envs.keep(path.parent, run_id, values)
+    seal(db)
+    for backup in path.parent.glob(f"{path.name}.schema*.bak"):
+        _strip_backup(backup)
+    close_tree(path.parent / "work")
+
+
+def _from_0_1(db: sqlite3.Connection, path: Path, create_tables: Callable[[sqlite3.Connection], None]) -> None:
     present = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()}
     old = [table for table in _TABLES if table in present]
     db.execute("DROP INDEX IF EXISTS statuses_by_run")
@@ -69,7 +90,12 @@ def migrate(
     create_tables(db)
     for (run_id,) in db.execute(f"SELECT run_id FROM {_OLD}runs ORDER BY rowid").fetchall():  # noqa: S608 - a constant
         _migrate_run(db, path, _old_run(db, run_id, old))
-    db.execute(f"INSERT INTO statuses SELECT id, run_id, status, at FROM {_OLD}statuses ORDER BY id")  # noqa: S608
+    db.execute(f"INSERT INTO statuses (id, run_id, status, at) SELECT id, run_id, status, at FROM {_OLD}statuses")  # noqa: S608
+    db.execute(
+        "INSERT INTO statuses (run_id, status, at) SELECT run_id, ?, 0.0 FROM runs"
+        " WHERE run_id NOT IN (SELECT run_id FROM statuses)",
+        (Status.RUNNING.value,),
+    )
     if "calls" in old:
         db.execute(
             f"INSERT INTO calls (run_id, number, epoch, {', '.join(_CALL_COLUMNS)})"  # noqa: S608 - constants
@@ -82,10 +108,64 @@ def migrate(
         raise StoreError(f"{path}: has rows that belong to no run; restore it from a copy, or move it away")
 
 
+def _add_columns(db: sqlite3.Connection, create_tables: Callable[[sqlite3.Connection], None]) -> None:
+    """Give the tables of schema 6 the columns that today's have in addition."""
+    with closing(sqlite3.connect(":memory:")) as today:
+        create_tables(today)
+        version = today.execute("PRAGMA user_version").fetchone()[0]
+        for table in TABLES:
+            present = {row["name"] for row in db.execute(f"PRAGMA table_info({table})").fetchall()}
+            for _, name, kind, is_required, default, _ in today.execute(f"PRAGMA table_info({table})").fetchall():
+                if name not in present:
+                    required = " NOT NULL" if is_required else ""
+                    value = f" DEFAULT {default}" if default is not None else ""
+                    db.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}{required}{value}")
+    db.execute(f"PRAGMA user_version = {version}")
+
+
+# ---- values of environment variables
+
+
+def _strip_env_values(db: sqlite3.Connection) -> dict[str, dict[str, str]]:
+    """Replace the values of environment variables in every job's text by null; return them by run."""
+    found: dict[str, dict[str, str]] = {}
+    for run_id, spec in db.execute("SELECT run_id, spec FROM runs").fetchall():
+        with suppress(ValueError, TypeError, AttributeError, RecursionError, SpecError):  # not one that mlcd wrote
+            data = json.loads(spec)
+            source, values = without_env_values(data["source"])
+            if values:
+                text = json.dumps({**data, "source": source, "envs": sorted(values)}, separators=(",", ":"))
+                db.execute("UPDATE runs SET spec = ? WHERE run_id = ?", (text, run_id))
+                found[run_id] = values
+    return found
+
+
+def _strip_backup(backup: Path) -> None:
+    """The same in a copy that was made before; one that is not a database stays as it is."""
+    with suppress(OSError, *UNREADABLE):
+        if backup.is_symlink() or not backup.is_file():
+            return
+        with closing(sqlite3.connect(backup, isolation_level=None)) as db:
+            db.execute("PRAGMA secure_delete = ON")
+            db.execute("BEGIN IMMEDIATE")
+            found = _strip_env_values(db)
+            db.execute("COMMIT")
+            if found:
+                db.execute("VACUUM")
+
+
+def _is_final(db: sqlite3.Connection, run_id: str) -> bool:
+    row = db.execute("SELECT status FROM statuses WHERE run_id = ? ORDER BY id DESC LIMIT 1", (run_id,)).fetchone()
+    try:
+        return row is not None and Status(row[0]).is_final
+    except ValueError:
+        return False
+
+
 def _migrate_run(db: sqlite3.Connection, path: Path, old: OldRun) -> None:
     try:
         new = converted(old)
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError) as error:
         raise StoreError(
             f"{path}: run {old.run['run_id']} cannot be migrated to this version ({error!r}); the file is unchanged:"
             " use the mlcd that wrote it, or set MLCD_HOME to another folder"
@@ -159,25 +239,11 @@ def _back_up(path: Path, backup: Path) -> None:
         return
     partial = backup.with_name(f"{backup.name}.partial")
     try:
-        _remove(partial)
-        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(partial)) as copy:
-            source.backup(copy)
-        _sync(partial)
+        remove(partial)
+        copy_database(path, partial)
+        _strip_backup(partial)
+        sync(partial)
         partial.rename(backup)
-        _sync(backup.parent)
+        sync(backup.parent)
     finally:
-        _remove(partial)
-
-
-def _remove(partial: Path) -> None:
-    for name in (partial.name, f"{partial.name}-journal", f"{partial.name}-wal", f"{partial.name}-shm"):
-        partial.with_name(name).unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    """Force a file, or a folder's entries, to disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        remove(partial)

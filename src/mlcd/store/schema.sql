@@ -1,12 +1,14 @@
 -- Append-only. A step is two rows: its authorisation, written before it starts, and its outcome.
 -- A started row without an ended row was in flight when the process died.
 -- JSON is in the form that mlcd.codec describes; money is in micro-dollars.
+-- Every row has a digest of its other columns (rows.py): NULL, or one that does not fit, means damage.
 
 CREATE TABLE runs (
     run_id   TEXT PRIMARY KEY,
     header   TEXT NOT NULL,                  -- JSON: Header
     problem  TEXT NOT NULL,                  -- JSON: Problem or FunctionProblem, prices included
-    spec     TEXT NOT NULL                   -- JSON: the job as the user wrote it
+    spec     TEXT NOT NULL,                  -- JSON: the job as the user wrote it, without the values of its envs
+    digest   TEXT
 ) STRICT;
 
 CREATE TABLE steps_started (
@@ -23,6 +25,7 @@ CREATE TABLE steps_started (
     started_seconds        REAL NOT NULL,    -- after the run's first start
     started_at             REAL NOT NULL,    -- wall clock, seconds since 1970
     started_moment         TEXT,             -- JSON: Moment, on all clocks; NULL in earlier versions
+    digest                 TEXT,
     PRIMARY KEY (run_id, number)
 ) STRICT;
 
@@ -35,6 +38,7 @@ CREATE TABLE steps_ended (
     outcome     TEXT NOT NULL,               -- JSON: Outcome
     ended_seconds REAL,                      -- after the run's first start; NULL in earlier versions
     ended_moment  TEXT,                      -- JSON: Moment, when this row was written; NULL in earlier versions
+    digest      TEXT,
     PRIMARY KEY (run_id, number),
     FOREIGN KEY (run_id, number) REFERENCES steps_started
 ) STRICT;
@@ -58,6 +62,7 @@ CREATE TABLE calls (                         -- of functions; the columns are th
     ending           TEXT NOT NULL,          -- done, handed-over, failed, overtaken
     peak_mb          REAL,
     message          TEXT NOT NULL,
+    digest           TEXT,
     PRIMARY KEY (run_id, number, shard, attempt),
     FOREIGN KEY (run_id, number) REFERENCES steps_started
 ) STRICT;
@@ -65,21 +70,24 @@ CREATE TABLE calls (                         -- of functions; the columns are th
 CREATE TABLE verdicts (                      -- the last one of a run counts
     id       INTEGER PRIMARY KEY,
     run_id   TEXT NOT NULL REFERENCES runs,
-    verdict  TEXT NOT NULL                   -- JSON: Verdict
+    verdict  TEXT NOT NULL,                  -- JSON: Verdict
+    digest   TEXT
 ) STRICT;
 
 CREATE INDEX verdicts_by_run ON verdicts (run_id, id);
 
 CREATE TABLE findings (
     run_id    TEXT PRIMARY KEY REFERENCES runs,
-    findings  TEXT NOT NULL                  -- JSON: Findings
+    findings  TEXT NOT NULL,                 -- JSON: Findings
+    digest    TEXT
 ) STRICT;
 
 CREATE TABLE statuses (                      -- the last one of a run counts
     id      INTEGER PRIMARY KEY,
     run_id  TEXT NOT NULL REFERENCES runs,
     status  TEXT NOT NULL,
-    at      REAL NOT NULL                    -- wall clock, seconds since 1970
+    at      REAL NOT NULL,                   -- wall clock, seconds since 1970
+    digest  TEXT
 ) STRICT;
 
 CREATE INDEX statuses_by_run ON statuses (run_id, id);

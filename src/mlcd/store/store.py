@@ -1,11 +1,11 @@
 """The record of all runs: one append-only SQLite file in WAL mode under $MLCD_HOME, one transaction per change."""
 
 import json
-import os
+import shutil
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from importlib.resources import files
@@ -18,6 +18,8 @@ from filelock import FileLock, Timeout
 from mlcd import codec
 from mlcd.errors import BadInput, RunBusy, StoreError, nearest
 from mlcd.functions import FunctionProblem
+from mlcd.home import close_tree, home, private_folder
+from mlcd.home import envs as env_values
 from mlcd.problem import Problem
 from mlcd.run.attempt import Attempt
 from mlcd.run.authorisation import Authorisation, Choice
@@ -28,19 +30,26 @@ from mlcd.run.moment import Moment
 from mlcd.run.run import AnyRun, Run
 from mlcd.run.step import Outcome, Role, Step
 from mlcd.run.verdict import Verdict
-from mlcd.store.migration import SCHEMAS, add_columns, lacking_columns, migrate
+from mlcd.store.backups import back_up
+from mlcd.store.damage import DamagedStore, NotWritable, damaged, damaged_run, explained, explained_os
+from mlcd.store.migration import FIRST_SCHEMA, migrate, schema_in
+from mlcd.store.opening import BUSY_SECONDS, FILE, connect, new_copy_folder, open_copy, open_in
+from mlcd.store.rows import UNREADABLE, DamagedRow, insert, insert_numbered, select
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch
 from mlcd.trial.outcome import Status
 from mlcd.trial.trial import Failure, Measurement
 from mlcd.units import Usd
+from mlcd.untrusted import Malformed
 
-SCHEMA = 6
-"""Schema 1 was used before the first release; 2 to 5 by version 0.1, which had tables for each kind of step."""
-FILE = "mlcd.sqlite3"
+__all__ = ["FILE", "SCHEMA", "RunSummary", "Store", "create_tables", "home"]
+
+SCHEMA = 7
+"""Schema 1 was used before the first release; 2 to 5 by version 0.1, which had tables for each kind of step. Schema 6
+had the values of environment variables in the job's text, and no digests."""
+CHECKED_BYTES = 64 * 2**20
+"""A larger store is only checked quickly before money is spent: a check reads it once."""
 _CALL_FIELDS = tuple(field.name for field in fields(FunctionCall))
-_INSERT_CALL = f"INSERT INTO calls (run_id, number, {', '.join(_CALL_FIELDS)}) VALUES (?, ?{', ?' * len(_CALL_FIELDS)})"  # noqa: S608 - only names and marks
-_STATUS = "(SELECT status FROM statuses s WHERE s.run_id = r.run_id ORDER BY id DESC LIMIT 1) AS status"
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Run[Any])
@@ -48,36 +57,52 @@ R = TypeVar("R", bound=Run[Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """One line of `mlcd runs`. `trials` counts the trials and epochs that have ended; `spent` covers all steps."""
+    """One line of `mlcd runs`. `trials` counts the trials and epochs that have ended; `spent` covers all steps.
+
+    damage  what is wrong with the run's record; "" where nothing is. Of a damaged run, only the name is known
+    """
 
     run_id: str
     created: str
     cloud: str
     strategy: str
-    status: Status
+    status: Status | None
     trials: int
     spent: Usd
     kind: Kind = Kind.TRAIN
-
-
-def home() -> Path:
-    """$MLCD_HOME, by default ~/.mlcd."""
-    return Path(os.environ.get("MLCD_HOME") or Path.home() / ".mlcd").expanduser()
+    damage: str = ""
 
 
 class Store:
     """The runs of one home. Errors are StoreErrors that say what to do. Several processes may use a home at once."""
 
-    def __init__(self, folder: Path | None) -> None:
-        """Open or create the store in `folder`; None keeps it in memory (benchmarks)."""
+    def __init__(self, folder: Path | None, *, reading: bool = False) -> None:
+        """Open or create the store in `folder`; None keeps it in memory (benchmarks).
+
+        reading  only to read: works in a folder that cannot be written, too, where a copy is read
+        """
         self.folder = folder
         self.path = folder / FILE if folder else None
-        with self._explained():
-            if folder:
-                folder.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(self.path or ":memory:", timeout=30, isolation_level=None)
-            self._db.row_factory = sqlite3.Row
-            self._prepare()
+        self._copy: Path | None = None
+        try:
+            with self._explained():
+                self._open(folder)
+        except StoreError as error:
+            is_closed_to_us = isinstance(error, NotWritable) or "disk is full" in str(error)
+            if not (reading and is_closed_to_us and folder is not None and folder.is_dir()):
+                raise
+            with self._explained():
+                self._copy = new_copy_folder()
+                self._db = open_copy(folder, self._copy)
+                self._prepare(self._copy / FILE)
+
+    def _open(self, folder: Path | None) -> None:
+        self._db = open_in(folder) if folder else connect(None)
+        try:
+            self._prepare(self.path)
+        except BaseException:
+            self._db.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -86,30 +111,39 @@ class Store:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._db.close()
+        if self._copy is not None:
+            shutil.rmtree(self._copy, ignore_errors=True)
 
     # ---- writing: each call is one transaction
 
-    def add(self, run: AnyRun, *, spec: dict[str, Any]) -> None:
-        """Add a new run with the job as the user wrote it. Raises ValueError if the run already has steps."""
+    def add(self, run: AnyRun, *, spec: dict[str, Any], envs: Mapping[str, str] | None = None) -> None:
+        """Add a new run with the job as the user wrote it. Raises ValueError if the run already has steps.
+
+        spec  may have `envs`, the names of the job's environment variables
+        envs  their values, which are kept apart until the run has ended
+        """
         if run.steps or run.verdict is not None or run.findings is not None:
             raise ValueError(
                 "a new run has no steps, verdict or findings; write those with start, end, conclude, finish"
             )
-        values = (
-            run.run_id,
-            codec.encode(run.header),
-            codec.encode(run.problem, Problem | FunctionProblem),
-            codec.dump(spec),
-        )
+        row = {
+            "run_id": run.run_id,
+            "header": codec.encode(run.header),
+            "problem": codec.encode(run.problem, Problem | FunctionProblem),
+            "spec": codec.dump(spec),
+        }
+        if not run.header.simulated:
+            self.check()
         with self._transaction() as db:
-            db.execute("INSERT INTO runs (run_id, header, problem, spec) VALUES (?, ?, ?, ?)", values)
+            insert(db, "runs", [row])
             _add_status(db, run.run_id, run.status)
+            self.keep_envs(run.run_id, envs or {})  # last: if it fails, there is no run
 
     def start(self, run_id: str, steps: Sequence[Step]) -> None:
         """Record that these steps start together, all or none; call it before anything is spent on them."""
-        values = [_started(run_id, step) for step in steps]
+        rows = [_started(run_id, step) for step in steps]
         with self._transaction() as db:
-            db.executemany("INSERT INTO steps_started VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+            insert(db, "steps_started", rows)
 
     def end(self, run_id: str, step: Step, calls: Sequence[FunctionCall] = ()) -> None:
         """Record the outcome of a step, with the calls of an epoch; the step is never run or paid again.
@@ -119,37 +153,62 @@ class Store:
         if step.outcome is None:
             raise ValueError(f"step {step.number} has no outcome yet")
         outcome = step.outcome
-        values = (
-            run_id,
-            step.number,
-            _short_kind(outcome),
-            outcome.seconds,
-            outcome.usd.micros,
-            codec.encode(outcome, Outcome),
-            step.ended_seconds,
-            _encoded(step.ended_moment),
-        )
+        row = {
+            "run_id": run_id,
+            "number": step.number,
+            "kind": _short_kind(outcome),
+            "seconds": outcome.seconds,
+            "usd_micros": outcome.usd.micros,
+            "outcome": codec.encode(outcome, Outcome),
+            "ended_seconds": step.ended_seconds,
+            "ended_moment": _encoded(step.ended_moment),
+        }
         with self._transaction() as db:
-            db.execute("INSERT INTO steps_ended VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
-            if calls:
-                db.executemany(_INSERT_CALL, [(run_id, step.number, *_call_values(call)) for call in calls])
+            insert(db, "steps_ended", [row])
+            insert(db, "calls", [{"run_id": run_id, "number": step.number, **_call_values(call)} for call in calls])
 
     def conclude(self, run_id: str, verdict: Verdict) -> None:
         """Record the verdict when the search, or a serverless training, ends. A later verdict replaces it."""
         with self._transaction() as db:
-            db.execute("INSERT INTO verdicts (run_id, verdict) VALUES (?, ?)", (run_id, codec.encode(verdict)))
+            insert_numbered(db, "verdicts", {"run_id": run_id, "verdict": codec.encode(verdict)})
 
     def set_status(self, run_id: str, status: Status) -> None:
         """Record a change of state."""
         with self._transaction() as db:
             _add_status(db, run_id, status)
+        if status is Status.INTERRUPTED:
+            self._back_up(run_id)
 
     def finish(self, run_id: str, status: Status, findings: Findings | None) -> None:
-        """Record the last state, with what reports show of the run. Findings are written once; a second time fails."""
+        """Record the last state, with what reports show of the run. Findings are written once; a second time fails.
+
+        The values of the run's environment variables are forgotten.
+        """
         with self._transaction() as db:
             if findings is not None:
-                db.execute("INSERT INTO findings VALUES (?, ?)", (run_id, codec.encode(findings)))
+                insert(db, "findings", [{"run_id": run_id, "findings": codec.encode(findings)}])
             _add_status(db, run_id, status)
+        if self.folder is not None:
+            env_values.forget(self.folder, run_id)
+            close_tree(self.folder / "work" / run_id)
+        self._back_up(run_id)
+
+    def keep_envs(self, run_id: str, envs: Mapping[str, str]) -> None:
+        """Keep values of environment variables until the run has ended."""
+        if self.folder is not None:
+            with self._explained():
+                env_values.keep(self.folder, run_id, envs)
+
+    def check(self) -> None:
+        """Read the whole file. Raises StoreError where it is damaged: before money is spent on what it records."""
+        if self.path is None:
+            return
+        with self._explained():
+            pragma = "integrity_check" if self.path.stat().st_size <= CHECKED_BYTES else "quick_check"
+            with closing(self._db.execute(f"PRAGMA {pragma}(1)")) as cursor:
+                (answer,) = cursor.fetchone()
+        if answer != "ok":
+            raise damaged(self.path, str(answer))
 
     # ---- reading: a run is found by its name, or by a prefix that is unique
 
@@ -157,72 +216,78 @@ class Store:
         """Everything known of a run. Raises BadInput with the nearest name if there is no such run."""
         with self._snapshot():
             run = self._run_row(run_id)
-            name: str = run["run_id"]
-            status = self._status(name)
-            steps = self._db.execute(
-                "SELECT s.*, e.outcome, e.ended_seconds, e.ended_moment"
-                " FROM steps_started s LEFT JOIN steps_ended e USING (run_id, number) WHERE run_id = ? ORDER BY number",
-                (name,),
-            ).fetchall()
-            verdict = self._one("SELECT verdict FROM verdicts WHERE run_id = ? ORDER BY id DESC LIMIT 1", name)
-            findings = self._one("SELECT findings FROM findings WHERE run_id = ?", name)
-        loaded = Run(
-            header=self._decoded(name, "header", run["header"], Header),
-            problem=cast(
-                Problem | FunctionProblem,
-                self._decoded(name, "problem", run["problem"], Problem | FunctionProblem),
-            ),
-            status=status,
-            steps=tuple(self._step(name, row) for row in steps),
-            verdict=None if verdict is None else self._decoded(name, "verdict", verdict["verdict"], Verdict),
-            findings=None if findings is None else self._decoded(name, "findings", findings["findings"], Findings),
-            outputs=self._outputs(name),
-        )
-        return loaded.with_reported_work()
+            name = str(run["run_id"])
+            with self._explained(name):
+                status = self._status(name)
+                started, ended = self._steps(name)
+                verdict = self._last("SELECT * FROM verdicts WHERE run_id = ? ORDER BY id DESC LIMIT 1", name)
+                findings = self._last("SELECT * FROM findings WHERE run_id = ?", name)
+        with self._explained(name):
+            loaded = Run(
+                header=self._decoded(name, "header", run["header"], Header),
+                problem=cast(
+                    Problem | FunctionProblem,
+                    self._decoded(name, "problem", run["problem"], Problem | FunctionProblem),
+                ),
+                status=status,
+                steps=tuple(self._step(name, row, ended.get(row["number"])) for row in started),
+                verdict=None if verdict is None else self._decoded(name, "verdict", verdict["verdict"], Verdict),
+                findings=None if findings is None else self._decoded(name, "findings", findings["findings"], Findings),
+                outputs=self._outputs(name),
+            )
+            return loaded.with_reported_work()
 
     def reread(self, run: R) -> R:
         """The same run as it is stored now."""
         return cast(R, self.load(run.run_id))
 
-    def spec(self, run_id: str) -> dict[str, Any]:
-        """The job as the user wrote it, for resuming."""
+    def spec(self, run_id: str, *, envs: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """The job as the user wrote it, for resuming; `envs` are the values of its environment variables by name.
+
+        envs  values that were given now: they replace those that were kept. One that is neither kept nor given is None
+
+        Raises BadInput for a value of a variable that the job does not have.
+        """
         with self._explained():
-            data: dict[str, Any] = json.loads(self._run_row(run_id)["spec"])
-        return data
+            row = self._run_row(run_id)
+        name = str(row["run_id"])
+        with self._explained(name):
+            data = json.loads(str(row["spec"]))
+            names = [str(each) for each in data.get("envs", ())]
+            kept = env_values.kept(self.folder, name) if self.folder is not None else {}
+        if unknown := set(envs or ()) - set(names):
+            allowed = ", ".join(names) or "none: the job has no envs"
+            raise BadInput(f"--env: the job of run {name} has no variable {min(unknown)!r}; allowed: {allowed}")
+        values = {**kept, **(envs or {})}
+        return {**data, "envs": {each: values.get(each) for each in names}} if names else data
 
     def calls(self, run_id: str) -> tuple[FunctionCall, ...]:
         """Every call of a function with its price, in order."""
         with self._explained():
-            name = self._run_row(run_id)["run_id"]
-            found = self._db.execute(
-                f"SELECT {', '.join(_CALL_FIELDS)} FROM calls WHERE run_id = ? ORDER BY number, shard, attempt",  # noqa: S608 - only names
-                (name,),
-            ).fetchall()
-        return tuple(codec.from_json(dict(row), FunctionCall) for row in found)
+            name = str(self._run_row(run_id)["run_id"])
+        with self._explained(name):
+            query = "SELECT * FROM calls WHERE run_id = ? ORDER BY number, shard, attempt"
+            found = select(self._db, query, name)
+            return tuple(codec.from_json({field: row[field] for field in _CALL_FIELDS}, FunctionCall) for row in found)
 
     def kind(self, run_id: str) -> Kind:
         """The kind of job."""
         with self._explained():
             row = self._run_row(run_id)
-        return self._decoded(row["run_id"], "header", row["header"], Header).kind
+        return self._decoded(str(row["run_id"]), "header", row["header"], Header).kind
 
     def status(self, run_id: str) -> Status:
         """The run's current state."""
         with self._explained():
-            return self._status(self._run_row(run_id)["run_id"])
+            name = str(self._run_row(run_id)["run_id"])
+        with self._explained(name):
+            return self._status(name)
 
     def runs(self) -> tuple[RunSummary, ...]:
-        """All runs, the newest first."""
-        with self._explained():
-            found = self._db.execute(
-                f"SELECT r.run_id, r.header, {_STATUS},"  # noqa: S608 - a constant
-                " (SELECT count(*) FROM steps_started s JOIN steps_ended e USING (run_id, number)"
-                "  WHERE s.run_id = r.run_id AND s.role IN (?, ?)) AS trials,"
-                " (SELECT coalesce(sum(usd_micros), 0) FROM steps_ended e WHERE e.run_id = r.run_id) AS spent"
-                " FROM runs r ORDER BY r.rowid DESC",
-                (Role.TRIAL.value, Role.EPOCH.value),
-            ).fetchall()
-        return tuple(sorted(map(self._summary, found), key=lambda line: line.created, reverse=True))
+        """All runs, the newest first. A damaged one is listed by its name alone."""
+        with self._snapshot():
+            found = [self._summary_or_damage(name) for name in self._names()]
+        return tuple(sorted(found, key=lambda line: line.created, reverse=True))
 
     # ---- one process at a time
 
@@ -233,8 +298,8 @@ class Store:
             yield
             return
         with self._explained():
-            (self.folder / "locks").mkdir(exist_ok=True)
-            lock = FileLock(self.folder / "locks" / f"{run_id}.lock")
+            private_folder(self.folder / "locks")
+            lock = FileLock(self.folder / "locks" / f"{run_id}.lock", mode=0o600)
             try:
                 lock.acquire(timeout=0)
             except Timeout as error:
@@ -253,36 +318,54 @@ class Store:
                 return False
         except RunBusy:
             return True
+        except NotWritable:
+            return False  # a home that nobody can write
 
     # ---- internals
 
-    def _prepare(self) -> None:
-        if self.path:
+    def _prepare(self, path: Path | None) -> None:
+        if path:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
         version = self._version()
-        if version == 0:
-            with self._transaction() as db:
-                if self._version() == 0:  # another process may have been faster
-                    create_tables(db)
-        elif version in SCHEMAS and self.path:
-            with self._transaction() as db:
-                if self._version() == version:
-                    migrate(db, self.path, version, create_tables)
-        elif version < SCHEMA:
+        if version not in (0, SCHEMA) and version < FIRST_SCHEMA:
             raise StoreError(
                 f"{self.path} was written by a version before the first release (schema {version}, this one needs"
                 f" {SCHEMA}): move the file away to start afresh, or set MLCD_HOME to another folder"
             )
-        elif version > SCHEMA:
+        if version > SCHEMA:
             raise StoreError(
                 f"{self.path} was written by a newer mlcd (schema {version}, this one knows {SCHEMA}): upgrade mlcd, or"
-                " set MLCD_HOME to another folder"
+                " set MLCD_HOME to another folder; if there was no newer mlcd, the file is damaged, and"
+                " `mlcd runs --restore` saves its runs"
             )
-        if lacking_columns(self._db):
+        if (found := schema_in(self._db)) not in (version, None):
+            raise damaged(self.path, f"it says that it has schema {version}, but its tables are of schema {found}")
+        if version == 0:
             with self._transaction() as db:
-                add_columns(db)
+                if self._version() == 0:  # another process may have been faster
+                    create_tables(db)
+        elif version < SCHEMA and path:
+            with self._transaction() as db:
+                if self._version() == version:
+                    migrate(db, path, version, create_tables)
+            self._vacuum()
         self._db.execute("PRAGMA foreign_keys = ON")
+
+    def _vacuum(self) -> None:
+        """Drop free pages after a migration: they may hold what was deleted."""
+        with suppress(*UNREADABLE):
+            self._db.execute("PRAGMA busy_timeout = 100")
+            self._db.execute("VACUUM")
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self._db.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+
+    def _back_up(self, run_id: str) -> None:
+        """Keep a backup of the store as it is now, where it is time for one."""
+        if self.path is not None:
+            with suppress(StoreError, *UNREADABLE):
+                header = self._decoded(run_id, "header", self._run_row(run_id)["header"], Header)
+                back_up(self.path, paid=not header.simulated)
 
     def _version(self) -> int:
         with closing(self._db.execute("PRAGMA user_version")) as cursor:
@@ -293,11 +376,14 @@ class Store:
         path = self.folder / "work" / run_id / "outputs" if self.folder else None
         return str(path) if path is not None and path.is_dir() else ""
 
-    def _run_row(self, run_id: str) -> sqlite3.Row:
-        row = self._one("SELECT * FROM runs WHERE run_id = ?", run_id)
+    def _run_row(self, run_id: str) -> dict[str, object]:
+        with self._explained(run_id):
+            row = self._last("SELECT * FROM runs WHERE run_id = ?", run_id)
         if row is not None:
             return row
-        names = [r["run_id"] for r in self._db.execute("SELECT run_id FROM runs").fetchall()]
+        names = self._names()
+        if run_id in names:
+            raise damaged_run(self.path, run_id, "the index does not have it")
         matches = [name for name in names if name.startswith(run_id)]
         if len(matches) == 1:
             return self._run_row(matches[0])
@@ -309,12 +395,31 @@ class Store:
         hint = f"; did you mean {near!r}?" if near else "; `mlcd runs` lists them"
         raise BadInput(f"there is no run {run_id!r}{hint}")
 
-    def _status(self, run_id: str) -> Status:
-        row = self._one("SELECT status FROM statuses WHERE run_id = ? ORDER BY id DESC LIMIT 1", run_id)
-        return Status(row["status"]) if row else Status.RUNNING
+    def _names(self) -> list[str]:
+        """The names of all runs, the newest first, from the table itself."""
+        found = self._db.execute("SELECT run_id FROM runs NOT INDEXED ORDER BY rowid DESC").fetchall()
+        return [str(row["run_id"]) for row in found]
 
-    def _step(self, run_id: str, row: sqlite3.Row) -> Step:
-        number, rate, outcome = row["number"], row["usd_per_hour_micros"], row["outcome"]
+    def _status(self, run_id: str) -> Status:
+        row = self._last("SELECT * FROM statuses WHERE run_id = ? ORDER BY id DESC LIMIT 1", run_id)
+        if row is None:
+            raise DamagedRow("its status is missing")
+        return Status(str(row["status"]))
+
+    def _last(self, query: str, run_id: str) -> dict[str, object] | None:
+        return next(iter(select(self._db, query, run_id)), None)
+
+    def _steps(self, run_id: str) -> tuple[list[dict[str, Any]], dict[Any, dict[str, Any]]]:
+        """The rows of the steps' starts, in order, and of their ends, by number."""
+        started = select(self._db, "SELECT * FROM steps_started WHERE run_id = ? ORDER BY number", run_id)
+        ended = {row["number"]: row for row in select(self._db, "SELECT * FROM steps_ended WHERE run_id = ?", run_id)}
+        numbers = [row["number"] for row in started]
+        if numbers != list(range(1, len(numbers) + 1)) or not ended.keys() <= set(numbers):
+            raise DamagedRow("the start of a step is missing")
+        return started, ended
+
+    def _step(self, run_id: str, row: Mapping[str, Any], ended: Mapping[str, Any] | None) -> Step:
+        number, rate = row["number"], row["usd_per_hour_micros"]
         return Step(
             number=number,
             round=row["round"],
@@ -329,45 +434,63 @@ class Store:
             usd_per_hour=None if rate is None else Usd(rate),
             started_seconds=row["started_seconds"],
             started_at=row["started_at"],
-            outcome=None if outcome is None else self._decoded(run_id, f"outcome of step {number}", outcome, Outcome),
-            ended_seconds=row["ended_seconds"],
+            outcome=None
+            if ended is None
+            else self._decoded(run_id, f"outcome of step {number}", ended["outcome"], Outcome),
+            ended_seconds=None if ended is None else ended["ended_seconds"],
             started_moment=self._moment(run_id, f"start of step {number}", row["started_moment"]),
-            ended_moment=self._moment(run_id, f"end of step {number}", row["ended_moment"]),
+            ended_moment=None
+            if ended is None
+            else self._moment(run_id, f"end of step {number}", ended["ended_moment"]),
         )
 
     def _moment(self, run_id: str, what: str, text: str | None) -> Moment | None:
         return None if text is None else self._decoded(run_id, what, text, Moment)
 
-    def _summary(self, row: sqlite3.Row) -> RunSummary:
-        header = self._decoded(row["run_id"], "header", row["header"], Header)
+    def _summary_or_damage(self, run_id: str) -> RunSummary:
+        try:
+            with self._explained(run_id):
+                return self._summary(run_id)
+        except StoreError as error:
+            what = error.what if isinstance(error, DamagedStore) else str(error)
+            return RunSummary(
+                run_id=run_id, created="", cloud="", strategy="", status=None, trials=0, spent=Usd(0), damage=what
+            )
+
+    def _summary(self, run_id: str) -> RunSummary:
+        header = self._decoded(run_id, "header", self._run_row(run_id)["header"], Header)
+        (trials,) = self._db.execute(
+            "SELECT count(*) FROM steps_started s JOIN steps_ended e USING (run_id, number)"
+            " WHERE s.run_id = ? AND s.role IN (?, ?)",
+            (run_id, Role.TRIAL.value, Role.EPOCH.value),
+        ).fetchone()
+        (spent,) = self._db.execute(
+            "SELECT coalesce(sum(usd_micros), 0) FROM steps_ended WHERE run_id = ?", (run_id,)
+        ).fetchone()
         return RunSummary(
-            run_id=row["run_id"],
+            run_id=run_id,
             created=header.created,
             cloud=header.cloud,
             strategy=header.strategy,
-            status=Status(row["status"]),
-            trials=row["trials"],
-            spent=Usd(row["spent"]),
+            status=self._status(run_id),
+            trials=trials,
+            spent=Usd(spent),
             kind=header.kind,
         )
 
     @overload
-    def _decoded(self, run_id: str, what: str, text: str, as_type: type[T]) -> T: ...
+    def _decoded(self, run_id: str, what: str, text: object, as_type: type[T]) -> T: ...
     @overload
-    def _decoded(self, run_id: str, what: str, text: str, as_type: Any) -> Any: ...
-    def _decoded(self, run_id: str, what: str, text: str, as_type: Any) -> Any:
+    def _decoded(self, run_id: str, what: str, text: object, as_type: Any) -> Any: ...
+    def _decoded(self, run_id: str, what: str, text: object, as_type: Any) -> Any:
         """A stored value. Raises StoreError that names the run and the field."""
         try:
-            return codec.decode(text, as_type)
+            return codec.decode(str(text), as_type)
         except codec.DecodeError as error:
             raise StoreError(
                 f"{self._where}: run {run_id}: {what}: {error}; this version of mlcd cannot read it: upgrade mlcd, or"
                 " restore the file from a copy"
             ) from error
-
-    def _one(self, query: str, *values: object) -> sqlite3.Row | None:
-        row: sqlite3.Row | None = self._db.execute(query, values).fetchone()
-        return row
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -396,14 +519,29 @@ class Store:
         return str(self.path or "the store in memory")
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Turns errors of SQLite and the system into one message that says what to do."""
+    def _explained(self, run_id: str | None = None) -> Iterator[None]:
+        """Turns errors of SQLite and the system, and damaged rows, into one message that says what to do.
+
+        run_id  the run whose rows are read; None where none is known yet
+        """
         try:
             yield
-        except sqlite3.Error as error:
-            raise StoreError(f"{self._where}: {_advice(str(error))}") from error
+        except UNREADABLE as error:
+            found = explained(error, self.path)
+            if run_id is not None and isinstance(found, DamagedStore):
+                raise damaged_run(self.path, run_id, found.what) from error
+            raise found from error
+        except (OverflowError, UnicodeEncodeError) as error:
+            what = "a number is larger" if isinstance(error, OverflowError) else "a text has characters other"
+            raise StoreError(f"{self._where}: {what} than can be stored ({error})") from error
+        except Malformed as error:
+            raise StoreError(f"{error}; remove the file and give the values with --env") from error
         except OSError as error:
-            raise StoreError(f"{self._where}: {error.strerror or error}; set MLCD_HOME to a writable folder") from error
+            raise explained_os(error, self.path) from error
+        except (DamagedRow, ValueError, TypeError, KeyError, RecursionError) as error:
+            if run_id is None:
+                raise
+            raise damaged_run(self.path, run_id, str(error)) from error
 
 
 def create_tables(db: sqlite3.Connection) -> None:
@@ -414,26 +552,26 @@ def create_tables(db: sqlite3.Connection) -> None:
 
 
 def _add_status(db: sqlite3.Connection, run_id: str, status: Status) -> None:
-    db.execute("INSERT INTO statuses (run_id, status, at) VALUES (?, ?, ?)", (run_id, status.value, time.time()))
+    insert_numbered(db, "statuses", {"run_id": run_id, "status": status.value, "at": time.time()})
 
 
-def _started(run_id: str, step: Step) -> tuple[object, ...]:
+def _started(run_id: str, step: Step) -> dict[str, object]:
     permission = step.authorisation
-    return (
-        run_id,
-        step.number,
-        step.round,
-        step.role.value,
-        codec.encode(permission.choice, Choice),
-        permission.attempt,
-        step.reason,
-        None if step.usd_per_hour is None else step.usd_per_hour.micros,
-        permission.usd.micros,
-        permission.seconds,
-        step.started_seconds,
-        step.started_at,
-        _encoded(step.started_moment),
-    )
+    return {
+        "run_id": run_id,
+        "number": step.number,
+        "round": step.round,
+        "role": step.role.value,
+        "choice": codec.encode(permission.choice, Choice),
+        "attempt": permission.attempt,
+        "reason": step.reason,
+        "usd_per_hour_micros": None if step.usd_per_hour is None else step.usd_per_hour.micros,
+        "authorised_usd_micros": permission.usd.micros,
+        "authorised_seconds": permission.seconds,
+        "started_seconds": step.started_seconds,
+        "started_at": step.started_at,
+        "started_moment": _encoded(step.started_moment),
+    }
 
 
 def _encoded(moment: Moment | None) -> str | None:
@@ -450,18 +588,6 @@ def _short_kind(outcome: Outcome) -> str:
     return "done" if isinstance(outcome, Epoch) else "failed"
 
 
-def _call_values(call: FunctionCall) -> tuple[object, ...]:
-    values = (getattr(call, name) for name in _CALL_FIELDS)
-    return tuple(str(value) if isinstance(value, Decimal) else value for value in values)
-
-
-def _advice(message: str) -> str:
-    if "full" in message:
-        return "the disk is full: free some space, then `mlcd resume` the run; everything paid so far is stored"
-    if "readonly" in message or "unable to open" in message:
-        return "is not writable: set MLCD_HOME to a writable folder"
-    if "not a database" in message or "malformed" in message:
-        return "is damaged or not a database: restore it from a copy, or move it away to start afresh"
-    if "locked" in message:
-        return "another mlcd process has locked it for too long: end that process and try again"
-    return message
+def _call_values(call: FunctionCall) -> dict[str, object]:
+    values = {name: getattr(call, name) for name in _CALL_FIELDS}
+    return {name: str(value) if isinstance(value, Decimal) else value for name, value in values.items()}

@@ -310,7 +310,6 @@ def test_the_stop_file_is_not_written_through_what_a_job_put_there(tmp_path: Pat
     assert not (tmp_path / "made").exists()
 
 
-<<<<<<< HEAD
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 def test_an_agent_that_its_job_has_stopped_is_ended_at_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It took 10 s, which nobody had authorised. Whoever forgets to continue it waits here for minutes."""
@@ -323,7 +322,8 @@ def test_an_agent_that_its_job_has_stopped_is_ended_at_once(home: Path, monkeypa
             time.sleep(0.02)
     assert agent.poll() is not None
     assert cloud.engine.leftovers() == ()
-=======
+
+
 # ---- the wall clock is set while a job runs
 
 
@@ -354,4 +354,3 @@ def test_a_wall_clock_that_is_set_during_a_lease_credits_no_samples(
     assert points[-1].samples <= 100 * points[-1].seconds + 1e-6
     assert points[-1].samples > 0
     assert all(a.seconds <= b.seconds and a.samples <= b.samples for a, b in pairwise(points))
->>>>>>> clocks

@@ -33,6 +33,7 @@ CASES: list[tuple[JobFile[Any], str, dict[str, object]]] = [
             "budget": Usd("12.340001"),
             "deadline": timedelta(hours=1.5),
             "strategy": "random",
+            "envs": {"TOKEN": "a", "SEED": "8"},
             "parallel": 3,
         },
     ),

@@ -327,7 +327,7 @@ BAD_FIELDS = [
     # environment
     ("envs: {2A: x}", "envs['2A']", "is not a valid variable name"),
     ("envs: {A: true}", "envs.A", "write it as 'true' with the quotes"),
-    ("envs: {A: }", "envs.A", "has no value"),
+    ("envs: {A: [s3cr3t]}", "envs.A", "must be text"),
 ]
 
 BAD_GOALS = [

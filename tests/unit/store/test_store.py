@@ -22,6 +22,7 @@ from mlcd.run.run import AnyRun, Run
 from mlcd.run.step import Role, Step
 from mlcd.run.verdict import Naive, PlainInstance, Relaxation, Verdict
 from mlcd.space import Config, Knob, Space
+from mlcd.store.rows import digest, seal
 from mlcd.store.store import FILE, SCHEMA, Store, home
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet, Phase
@@ -157,6 +158,12 @@ def call(shard: int, attempt: int = 1) -> FunctionCall:
         peak_mb=None if shard else 700.5,
         message="ü",
     )
+
+
+def edit(store: Store, table: str, column: str, old: str, new: str) -> None:
+    """Change rows as another version of mlcd would have written them: with the digests of what they say now."""
+    store._db.execute(f"UPDATE {table} SET {column} = replace({column}, ?, ?), digest = NULL", (old, new))
+    seal(store._db)
 
 
 @pytest.fixture
@@ -309,17 +316,18 @@ def test_unreadable_data_names_run_and_field(store: Store) -> None:
     add(store, "r")
     store.start("r", [step(1)])
     store.end("r", step(1).ended(measured()))
-    store._db.execute("UPDATE steps_ended SET outcome = replace(outcome, 'iterations', 'rounds')")
+    edit(store, "steps_ended", "outcome", "iterations", "rounds")
     with pytest.raises(StoreError, match=rf"{FILE}: run r: outcome of step 1: iterations: is missing; .* upgrade mlcd"):
         store.load("r")
-    store._db.execute('UPDATE runs SET header = replace(header, \'"seed":7\', \'"seed":"x"\')')
+    edit(store, "runs", "header", '"seed":7', '"seed":"x"')
     with pytest.raises(StoreError, match="run r: header: seed: invalid literal"):
-        store.runs()
+        store.load("r")
+    assert "header: seed: invalid literal" in store.runs()[0].damage
 
 
 def test_fields_of_a_later_version_are_ignored(store: Store) -> None:
     run = add(store, "r")
-    store._db.execute('UPDATE runs SET header = replace(header, \'"seed":7\', \'"seed":7,"mood":[1]\')')
+    edit(store, "runs", "header", '"seed":7', '"seed":7,"mood":[1]')
     assert store.load("r") == run
 
 
@@ -372,7 +380,7 @@ def test_the_schema_before_the_first_release_is_left_alone(tmp_path: Path) -> No
 
 def test_a_file_that_is_not_a_database_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"this is no database, it is a letter to my mother " * 40)
-    with pytest.raises(StoreError, match="is damaged or not a database: restore it"):
+    with pytest.raises(StoreError, match=r"is damaged: it is not a database; `MLCD_HOME=.* mlcd runs --restore`"):
         Store(tmp_path)
 
 
@@ -387,7 +395,10 @@ def test_a_damaged_page_says_what_to_do(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[4096:] = b"\xa5" * (len(data) - 4096)
     path.write_bytes(bytes(data))
-    with pytest.raises(StoreError, match="is damaged or not a database"), Store(tmp_path) as store:
+    with (
+        pytest.raises(StoreError, match=r"mlcd\.sqlite3 is damaged: .*`MLCD_HOME=.* mlcd runs --restore`"),
+        Store(tmp_path) as store,
+    ):
         store.runs()
 
 
@@ -416,7 +427,7 @@ def test_a_home_that_cannot_be_used_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="set MLCD_HOME to a writable folder"):
         Store(tmp_path / "file" / "home")
     (tmp_path / "folder" / FILE).mkdir(parents=True)
-    with pytest.raises(StoreError, match="is not writable: set MLCD_HOME"):
+    with pytest.raises(StoreError, match="it should be a file and is a folder"):
         Store(tmp_path / "folder")
 
 
@@ -434,10 +445,20 @@ def test_a_run_can_be_read_while_another_process_writes(tmp_path: Path) -> None:
     with Store(tmp_path) as store, closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
         add(store, "r")
         other.execute("BEGIN IMMEDIATE")
-        other.execute("INSERT INTO statuses (run_id, status, at) VALUES ('r', 'done', 1.0)")
+        row = {"id": 2, "run_id": "r", "status": "done", "at": 1.0}
+        other.execute("INSERT INTO statuses VALUES (2, 'r', 'done', 1.0, ?)", (digest(row),))
         assert store.load("r").status is Status.RUNNING
         other.execute("COMMIT")
         assert store.load("r").status is Status.DONE
+
+
+def test_what_cannot_be_stored_is_named(store: Store) -> None:
+    add(store, "r")
+    with pytest.raises(StoreError, match="a number is larger than can be stored"):
+        store.start("r", [replace(step(1), round=2**64)])
+    with pytest.raises(StoreError, match="a text has characters other than can be stored"):
+        store.start("r", [replace(step(1), reason="\ud800")])
+    assert store.load("r").steps == ()
 
 
 def test_home_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from mlcd.clouds.nodes import PREFIX
 from mlcd.clouds.serving.local import LocalServing, cores_of
 from mlcd.clouds.workspace import Workspace
 from mlcd.errors import BadInput, ProviderError
+from mlcd.home import private_folder
 from mlcd.space import Config
 from mlcd.untrusted import last_line
 
@@ -48,7 +49,7 @@ def deploy(cloud: LocalServing, config: Config, *, run_id: str, host: str, port:
     """Start the server of `config` and leave it running. Raises BadInput with the server's message where it refuses."""
     lease_id = f"{PREFIX}{run_id[-40:].lower()}-{secrets.token_hex(3)}"
     folder = Workspace(cloud.home, run_id).lease(lease_id)
-    folder.mkdir(parents=True)
+    private_folder(folder)
     command = [sys.executable, "-m", "mlcd.server", *cloud.options(config, port=port, host=host).arguments()]
     ready_file = folder / "ready.json"
     held = cloud.leases.hold(lease_id, folder)

@@ -19,6 +19,7 @@ from mlcd.clouds.nodes import PREFIX
 from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Settled
 from mlcd.clouds.serving.provider import Endpoint
 from mlcd.clouds.workspace import Workspace
+from mlcd.home import private_folder
 from mlcd.server.options import Precision, ServerOptions
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
@@ -104,7 +105,7 @@ class LocalServer:
         self.own_cpus, rest = cloud.cpus[:cores], cloud.cpus[cores:]
         self._client_cpus, self._shares = (rest or cloud.cpus), not rest
         try:
-            self.folder.mkdir(parents=True)
+            private_folder(self.folder)
             self._held = cloud.leases.hold(self.lease_id, self.folder)
             with (self.folder / "log.txt").open("ab") as log:
                 self._keeper = self._held.start(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mlcd.errors import ProviderError
+from mlcd.home import private_file, private_folder
 
 PYTHON_SETTING = "MLCD_SKY_PYTHON"
 CLOSE_SECONDS = 120.0
@@ -60,7 +61,8 @@ class Worker:
     """A running worker.py. Thread-safe. The worker takes down what it launched when this process dies."""
 
     def __init__(self, python: Path, log: Path, environment: Mapping[str, str] | None = None) -> None:
-        log.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(log.parent)
+        private_file(log)
         self.log = log
         env = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1", **os.environ, **(environment or {})}
         with log.open("ab") as errors:

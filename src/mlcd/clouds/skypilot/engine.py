@@ -16,6 +16,7 @@ from mlcd.clouds.skypilot.nodes import DOWN_SECONDS, SkyNodes
 from mlcd.clouds.skypilot.refusals import refused, shortened
 from mlcd.clouds.skypilot.task import ALL_CLOUDS, SkySettings, cluster_name, make_task
 from mlcd.errors import ProviderError
+from mlcd.home import private_folder
 
 SERVER_SECONDS = 180.0
 """SkyPilot's API server takes half a minute to start on a small machine."""
@@ -182,7 +183,7 @@ class SkyPilotEngine:
 
     def _lease_lock(self, cluster: str) -> FileLock:
         folder = self._state / "leases"
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         return FileLock(folder / f"{cluster}.lock", thread_local=False)
 
     def _is_owned(self, cluster: str) -> bool:
