@@ -23,6 +23,7 @@ def down(ctx: click.Context, *, dry_run: bool, on: str | None, yes: bool, output
     """
     from mlcd.jobs.down import end_all, leftovers, sweep, unproved
     from mlcd.store.store import home
+    from mlcd.untrusted import printable
 
     found, unreachable = leftovers(Path(home()), on=on)
     owned = [leftover for leftover in found if leftover.owned]
@@ -70,9 +71,10 @@ def down(ctx: click.Context, *, dry_run: bool, on: str | None, yes: bool, output
             click.echo("Nothing that is proved to be mlcd's is running." if listed else NOTHING_RUNS)
         for one in listed:
             if one.pid is None:
-                click.echo(f"Not proved: {one.what}: {one.reason}", err=True)
+                line = f"Not proved: {one.what}: {one.reason}"
             else:
-                click.echo(f"May belong to {one.run_id or one.lease_id}: {one.what}: it {one.reason}", err=True)
+                line = f"May belong to {one.run_id or one.lease_id}: {one.what}: it {one.reason}"
+            click.echo(printable(line), err=True)
         for cloud, reason in unreachable:
             click.echo(f"Not searched: {cloud}: {reason}", err=True)
     if failed:

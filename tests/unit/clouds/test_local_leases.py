@@ -222,6 +222,14 @@ def test_a_file_that_has_no_leases_name_names_no_group(
         other.end()
 
 
+def test_no_name_of_a_file_reaches_the_terminal_as_an_escape(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "leases").mkdir(parents=True)
+    (home / "leases" / "mlcd-\x1b[2J.json").write_text("{}")
+    said = _text_of(capsys)
+    assert "[2J.json: record is missing" in said
+    assert "\x1b" not in said
+
+
 def test_a_folder_of_records_that_cannot_be_read_is_reported(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     home.mkdir()
     (home / "leases").touch()
