@@ -48,7 +48,7 @@ the largest body (text and numbers of the one being read), buffers of connection
 MOST_LOG_BYTES = 64 * 1024
 LATENCY_RATIO = 20.0
 """p99 of the witness under attack over its own p99 before it."""
-HANG_SECONDS = 20.0
+HANG_SECONDS = 30.0
 IDLE_SECONDS = 3.0
 HOLD_SECONDS = IDLE_SECONDS + BODY_SECONDS
 """After this, a client that has read nothing looks whether the server has closed the connection."""

@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 MODEL = "m"
 REQUEST_BYTES = 4 * 2**20
-HEADER_SECONDS, BODY_SECONDS = 1.0, 2.0
+HEADER_SECONDS, BODY_SECONDS = 2.0, 4.0
 CLOSED = 0
 """In place of a status: the server closed the connection without an answer."""
 REFUSED = frozenset({400})

@@ -88,10 +88,12 @@ class Connections:
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
-        for front in [front for front in self.open if front.is_over(now)]:
-            front.expire()
-        self._journal.write_counts()
-        loop.call_later(_SWEEP_SECONDS, self._sweep)
+        try:
+            for front in [front for front in self.open if front.is_over(now)]:
+                front.expire()
+            self._journal.write_counts()
+        finally:  # whatever one connection does, the others keep their deadlines
+            loop.call_later(_SWEEP_SECONDS, self._sweep)
 
 
 class Front(HttpToolsProtocol):
@@ -261,8 +263,11 @@ class Front(HttpToolsProtocol):
             self.transport.abort()
             return
         self.transport.write(_answer(status, problem))
-        if self.transport.can_write_eof():
+        try:
             self.transport.write_eof()
+        except OSError:  # the client has reset the connection, and asyncio does not know it yet
+            self.transport.abort()
+            return
         self.flow.resume_reading()
         self._all.linger(self)
 
