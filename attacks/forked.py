@@ -22,6 +22,8 @@ WORKERS = 2
 MOST_FILE_BYTES = 256 * 2**20
 """A command that writes a larger file fails with an error of the system."""
 SHOWN_BYTES = 1_000_000
+STOPS = (1, 2, 7, 130)
+"""Exit codes after which no further call of a case makes sense; the others are those of a run that exists."""
 _IMPORTED = (
     *(f"mlcd.cli.{name}" for name in ("train", "serve", "serverless", "report", "show", "runs", "catalog", "check")),
     *("mlcd.jobs.train", "mlcd.jobs.serve", "mlcd.jobs.serverless", "mlcd.kinds", "mlcd.report.html", "scipy.optimize"),
@@ -30,7 +32,7 @@ _IMPORTED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One case. `calls` are run one after the other until one does not end with 0; `home` is empty or made by the case.
+    """One case. `calls` are run one after the other until one is refused; the first code that is not 0 is the case's.
 
     calls   arguments of `mlcd`, or a function of the folder that gives them (after an earlier call, say a run's name)
     folder  where it runs; made and removed by the caller
@@ -151,11 +153,12 @@ def _run(case: Case, mib: int) -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     from mlcd.cli.main import run  # noqa: PLC0415 - imported by warm_up
 
-    code = 0
+    first = 0
     for call in case.calls:
         code = run(list(call() if callable(call) else call))
         sys.stdout.flush()
         sys.stderr.flush()
-        if code:
-            break
-    return code
+        first = first or code
+        if code in STOPS:
+            return code
+    return first

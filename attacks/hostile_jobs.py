@@ -23,6 +23,8 @@ MEMORY_MIB = 400
 AT_ONCE = 2
 SECRET = "the-content-of-a-private-file"
 TRIAL = "{minutes: 0.02, watchdog_minutes: 0.05, precision: 0.5, retries: 0}"
+BUDGET_USD = 0.6
+"""Pays for a minute: a training whose job never ends is stopped then."""
 END_SECONDS = 5.0
 """How long after mlcd's end its job's processes may still be seen: they have got their SIGKILL."""
 
@@ -109,6 +111,7 @@ class HostileJob:
 
 def _progress_jobs() -> Iterator[HostileJob]:
     late = "train(after)\n{}\ntrain()"
+    metric = '{"time": 1, "samples": 500, "metrics": {"m": 1}}\n'
     norms = "noise=dict(workers=1, batch=1, before=1, now=1, dot=-9)"
     noise = f"[line(samples=9000 + i, {norms}) for i in range(20)]"
     for name, code, names in (
@@ -124,7 +127,7 @@ def _progress_jobs() -> Iterator[HostileJob]:
         ("deep", "raw('[' * 60000 + '\\n')", "nested deeper"),
         ("escaped quotes", "raw(chr(34) + (chr(92) + chr(34)) * 30000 + '\\n' * 5 + 'x\\n' * 4)", "is not JSON"),
         ("garbage", "raw('garbage\\n' * 10)", "is not JSON"),
-        ("a line of 100 MB", "raw(b'x' * 100_000_000 + b'\\n')", "is not JSON"),
+        ("a line of 100 MB", "for _ in range(100): raw(b'x' * 1_000_000)\nraw('\\n')", "is not JSON"),
         ("backwards", "line(samples=900); done = 0", "samples went back"),
         ("a FIFO", "put(progress, fifo=True); time.sleep(9)", "is a FIFO"),
         ("a folder", "put(progress, folder=True); time.sleep(9)", "is a folder"),
@@ -132,7 +135,7 @@ def _progress_jobs() -> Iterator[HostileJob]:
         ("a device", "put(progress, link='/dev/zero'); time.sleep(9)", "is a link"),
         ("1 TB of holes", "put(progress, size=2**40); time.sleep(0.2)", ""),
         ("shorter", "put(progress, '')", "became shorter"),
-        ("a million metrics", 'raw(b\'{"time": 1, "samples": 500, "metrics": {"m": 1}}\\n\' * 1_000_000)', ""),
+        ("a million metrics", f"for _ in range(100): raw({metric!r} * 10_000)", ""),
         ("10,000 metrics", "line(samples=done, metrics={str(i): 1 for i in range(2000)})", "has 2,000 metrics"),
         ("a metric without end", "line(samples=done, metrics={'m': 1e308})", "metrics: m should be between"),
         ("impossible noise", f"{noise}; os._exit(0)", ""),
@@ -146,7 +149,12 @@ def _progress_jobs() -> Iterator[HostileJob]:
     )
     yield HostileJob(
         name="progress.jsonl: hardly a sample",
-        script="for i in range(400):\n    line(samples=i * 1e-300); time.sleep(0.03)\n    if stop.exists(): break",
+        script="for i in range(400):\n    line(samples=i * 1e-300); time.sleep(0.03)",
+        names="samples should be 0 or at least",
+    )
+    yield HostileJob(
+        name="progress.jsonl: very few samples",
+        script="for i in range(400):\n    line(samples=i * 1e-6); time.sleep(0.03)\n    if stop.exists(): break",
     )
     yield HostileJob(
         name="progress.jsonl: 10,000 lines a second",
@@ -240,7 +248,10 @@ def _log_jobs() -> Iterator[HostileJob]:
         ("deleted", "os.unlink(node / 'log.txt')"),
         ("replaced by a FIFO", "put(node / 'log.txt', fifo=True)"),
         ("replaced by a link", "put(node / 'log.txt', link=secret); sys.exit(3)"),
-        ("200 MB of the agent's", "put(node / 'agent.txt', 'z' * 200_000_000); os.kill(os.getppid(), 9)"),
+        (
+            "200 MB of the agent's",
+            "for _ in range(200): raw(b'z' * 1_000_000, node / 'agent.txt')\nos.kill(os.getppid(), 9)",
+        ),
     ):
         for rule in ("", pattern) if name.startswith("200 MB i") or "FIFO" in name else ("",):
             yield HostileJob(
@@ -338,7 +349,7 @@ class Case:
             "job: {samples: 1000, batch: 10}",
             "checkpoints: true",
             f"outputs: [{self.job.outputs}]",
-            "goal: {minimize: time, budget: 2 USD}",
+            f"goal: {{minimize: time, budget: {BUDGET_USD} USD}}",
             f"search: {{noise: 0.02, assurance: 0.99, trial: {TRIAL}}}",
             *([f"progress: {self.job.progress}"] if self.job.progress else []),
         ]
@@ -418,8 +429,8 @@ def _check_books(case: Case, record: "dict[str, object] | None", ended: Ended, t
     paid = [float(trial["usd"]) for trial in trials]
     if (case.folder / "began").exists() and not sum(paid):
         tally.find(Kind.WRONG, case.number, f"{what}: its job has run and no trial was charged")
-    if sum(paid) + (float(training["usd"]) if isinstance(training, dict) else 0.0) > 2.0:
-        tally.find(Kind.OVERSPEND, case.number, f"{what}: over its budget of $2")
+    if sum(paid) + (float(training["usd"]) if isinstance(training, dict) else 0.0) > BUDGET_USD:
+        tally.find(Kind.OVERSPEND, case.number, f"{what}: over its budget of ${BUDGET_USD}")
     told = json.dumps(record, ensure_ascii=False) + ended.stderr
     if case.job.names and case.job.names not in told:
         tally.find(Kind.WRONG, case.number, f"{what}: nobody says {case.job.names!r}: {ended.stderr.strip()[-300:]}")
@@ -431,7 +442,7 @@ def _check_secret(case: Case, tally: Tally) -> None:
     """Neither the outputs nor the run's checkpoint have the file that links led to, nor a link to it."""
     if (case.folder / "secret" / "key").read_text() != SECRET:
         tally.find(Kind.WRONG, case.number, f"{case.job.name}: a file outside was changed")
-    if {path.name for path in (case.folder / "secret").iterdir()} - {"key", "exit.json", "exit.json.part"}:
+    if (case.folder / "secret" / "made").exists():  # by way of a link; what the job itself makes there is its own
         tally.find(Kind.WRONG, case.number, f"{case.job.name}: a file was made outside")
     for kept in ("outputs", "checkpoint"):
         for top in case.home.glob(f"work/*/{kept}"):

@@ -14,6 +14,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -24,12 +25,15 @@ from attacks.attack import Attack, Kind, Tally
 from mlcd.clouds import processes
 from mlcd.clouds.lease_records import LeaseRecords
 from mlcd.clouds.minicloud import missing
+from mlcd.clouds.nodes import PREFIX
 from mlcd.trial.outcome import Status
 
 chaos = import_module("benchmarks.chaos")  # a script, not a module that mypy knows
 
 AT_ONCE = 2
 """Cases at the same time: their jobs sleep most of the time."""
+TRIES = 3
+"""How many times a case's run is made: another mlcd's nodes may leave no room for its trial, so that it ends early."""
 NOTED_SECONDS = 2.0
 """After so long an agent has noted a daemon for certain (it looks twice a second)."""
 BUDGET = "3 USD"
@@ -63,11 +67,13 @@ class Case:
     daemon_folder: str
     first: str
     mark: str
+    warm: bool
 
     def __str__(self) -> str:
         daemon = f", a daemon in {self.daemon_folder}" if self.daemon_folder else ""
+        warm = " with warm workers" if self.warm else ""
         return (
-            f"{self.cloud} (groups: {self.groups}), {self.blow} killed {self.instant_seconds:.2f} s into the"
+            f"{self.cloud}{warm} (groups: {self.groups}), {self.blow} killed {self.instant_seconds:.2f} s into the"
             f" {self.phase}{daemon}, then `mlcd {self.first}`"
         )
 
@@ -93,6 +99,7 @@ def draw(number: int, seed: int) -> Case:
         daemon_folder=folder,
         first=rng.choice(("down", "resume")),
         mark=f"{os.getpid()}{seed:03}{number:04}",
+        warm=cloud == "minicloud" and rng.random() < 0.5,
     )
 
 
@@ -112,17 +119,23 @@ def _cases(count: int, seed: int) -> list[Case]:
 
 
 def _run(case: Case, folder: Path) -> tuple[str, list[tuple[Kind, str]]]:
-    """(how it ended, what is wrong)."""
+    """(how it ended, what is wrong). A run that ended before it came to the case's instant is made again."""
+    lock: AbstractContextManager[object] = _minicloud if case.cloud == "minicloud" else nullcontext()
     try:
-        if case.cloud == "minicloud":
-            with _minicloud:
-                return _strike(case, folder / str(case.number))
-        return _strike(case, folder / str(case.number))
-    except AssertionError as error:  # the toy waited in vain, or mlcd ended before it was to be killed
-        return "not disturbed", [(Kind.WRONG, f"the case did not come to its instant: {str(error)[:300]}")]
+        for attempt in range(TRIES):
+            with lock:
+                try:
+                    return _strike(case, folder / f"{case.number}-{attempt}")
+                except AssertionError as error:
+                    said = str(error)
+            if "waited in vain" in said:
+                return "hang", [(Kind.HANG, "the run did not come to the case's instant, nor to its end")]
+            if wrong := _bad_words(said):
+                return "failed", wrong
+        return "ended before the kill", []
     finally:
         for pid in _daemons(case):
-            os.kill(pid, signal.SIGKILL)
+            _kill(pid)
 
 
 def _strike(case: Case, folder: Path) -> tuple[str, list[tuple[Kind, str]]]:
@@ -140,8 +153,11 @@ def _strike(case: Case, folder: Path) -> tuple[str, list[tuple[Kind, str]]]:
         deadline="400s",
         trial="minutes: 0.05, watchdog_minutes: 0.2, precision: 0.5, retries: 2",
     )
+    if case.warm:
+        job.write_text(job.read_text().replace("resources: {", "resources: {warm_workers: true, "))
     texts: list[str] = []
     with toy.mlcd("train", job) as run:
+        warm_prefix = f"{PREFIX}warm-{run.process.pid}-"
         if case.phase == "start":
             toy.until(run, lambda: toy.count("trials_started") > 0)
         else:
@@ -149,18 +165,24 @@ def _strike(case: Case, folder: Path) -> tuple[str, list[tuple[Kind, str]]]:
         time.sleep(case.instant_seconds)
         late = run.process.poll() is not None
         agents = [pid for lease in toy.leases() for pid in toy.agents(lease)] if "agents" in case.blow else []
+        agents += [pid for lease, pids in _tagged(warm_prefix) for pid in pids] if agents else []
         groups = [Path(group) for record in LeaseRecords(toy.home).all()[0] for group in record.groups]
         for pid in (*agents, *(() if late else (run.process.pid,))):
             _kill(pid)
         run.wait()
         texts.append(run.said)
     wrong = _recover(case, toy, texts)
+    wrong += [(Kind.LEFT_RUNNING, f"the warm worker {lease}") for lease, _ in _tagged(warm_prefix)]
     wrong += _books(toy)
     wrong += [(Kind.LEFT_RUNNING, f"the control group {group} is left") for group in groups if group.exists()]
-    said = "\n".join(texts)
-    wrong += [(Kind.TRACEBACK, "a traceback")] if "Traceback (most recent call last)" in said else []
-    wrong += [(Kind.BUG, "an error that nobody had thought of")] if "bug in mlcd" in said else []
+    wrong += _bad_words("\n".join(texts))
     return ("ended before the kill" if late else f"{case.blow} killed"), wrong
+
+
+def _bad_words(said: str) -> list[tuple[Kind, str]]:
+    """What no output of mlcd may contain."""
+    wrong = [(Kind.TRACEBACK, "a traceback")] if "Traceback (most recent call last)" in said else []
+    return wrong + ([(Kind.BUG, "an error that nobody had thought of")] if "bug in mlcd" in said else [])
 
 
 def _kill(pid: int) -> None:
@@ -225,6 +247,10 @@ def _books(toy: Toy) -> list[tuple[Kind, str]]:
     except AssertionError as error:
         wrong.append((Kind.OVERSPEND, f"the account: {error}"))
     return wrong
+
+
+def _tagged(prefix: str) -> list[tuple[str, list[int]]]:
+    return [(lease, pids) for lease, pids in processes.all_tagged().items() if lease.startswith(prefix)]
 
 
 def _daemons(case: Case) -> list[int]:

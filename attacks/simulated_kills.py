@@ -5,7 +5,9 @@ run.
 """
 
 import random
+import shutil
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.integration.test_kill import (
@@ -23,6 +25,8 @@ from tests.integration.test_kill import (
 from attacks.attack import Attack, Kind, Tally
 from mlcd.run.run import AnyRun
 
+AT_ONCE = 2
+"""Cases at the same time, each with its own home and processes."""
 TRIES = 20
 """Kills of one case that may come too late, or before there is a run."""
 
@@ -39,9 +43,13 @@ def attack(count: int, seed: int, folder: Path) -> Tally:
         if code != 0 or run is None:
             raise RuntimeError(f"{name}: the undisturbed run ended with {code}")
         undisturbed[name] = run
-    for case in range(count):
+
+    def strike(case: int) -> None:
         name = tuple(JOBS)[case % len(JOBS)]
         _kill_and_resume(case, name, undisturbed[name], random.Random(f"simulated|{seed}|{case}"), folder, tally)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(strike, range(count)))
     return tally
 
 
@@ -71,6 +79,8 @@ def _kill_and_resume(case: int, name: str, whole: AnyRun, rng: random.Random, fo
         tally.find(Kind.OVERSPEND, case, f"{what}: {resumed.spent} in place of {whole.spent}")
     elif answer(resumed) != answer(whole):
         tally.find(Kind.WRONG, case, f"{what}: another answer than the undisturbed run")
+    else:
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def _last_words(home: Path) -> str:

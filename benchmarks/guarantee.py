@@ -4,7 +4,8 @@
 
 Half of the searches run on the simulated cloud, half on a synthetic table under Noisy and Flaky. Spaces, prices,
 noise (up to 10%), failures, limits (from hopeless to loose), goals, strategies that keep limits, and the number of
-parallel trials are all drawn from the seed; `--only NUMBER` repeats one search.
+parallel trials are all drawn from the seed; `--only NUMBER` repeats one search. With `--slower 0.1` the work of every
+final run takes 10% longer than its trials promise.
 """
 
 import os
@@ -18,7 +19,7 @@ import random
 import sys
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import cast
 
 from joblib import Parallel, delayed
@@ -28,9 +29,10 @@ from mlcd.catalog import load_catalog
 from mlcd.clouds.provider import Cloud, KnownTruth
 from mlcd.clouds.replay import ReplayCloud, ReplayInstance, ReplayWorkload
 from mlcd.clouds.sim import MODELS, Rates, SimCloud, SimJob
-from mlcd.clouds.wrappers import Flaky, Noisy
+from mlcd.clouds.wrappers import Flaky, Noisy, SlowerRun
 from mlcd.goal import Goal, Objective
 from mlcd.problem import Problem, TrialPolicy
+from mlcd.run.attempt import Ending
 from mlcd.run.run import SearchRun
 from mlcd.space import Config, Knob, Space
 from mlcd.trial.outcome import Status
@@ -64,6 +66,7 @@ class Outcome:
     status: str
     overspent_usd: bool
     overspent_seconds: bool
+    stopped: bool
     budget_share: float | None
     deadline_share: float | None
     trials: int
@@ -175,13 +178,18 @@ def a_problem(world: World, rng: random.Random) -> Problem:
     )
 
 
-def search(seed: int, number: int) -> Outcome:
-    """Search `number` of `seed`, determined by these two numbers alone."""
+def search(seed: int, number: int, *, slower: float = 0.0, slowdown: float = 0.0) -> Outcome:
+    """Search `number` of `seed`, determined by these numbers alone.
+
+    slower    the share by which its final run is slower than the trials
+    slowdown  the share by which it may be slower: `search.slowdown`
+    """
     rng = random.Random(f"{seed}/{number}")
     world = simulated_world(rng) if rng.random() < 0.5 else tabled_world(rng)
-    problem = a_problem(world, rng)
+    problem = replace(a_problem(world, rng), slowdown=slowdown)
     text, parallel = rng.choice(STRATEGIES), rng.choice((1, 1, 2, 3, 4))
-    run = run_search(problem, world.cloud, text, seed=number, parallel=parallel)
+    cloud = SlowerRun(world.cloud, share=slower) if slower else world.cloud
+    run = run_search(problem, cloud, text, seed=number, parallel=parallel)
     return judge(run, number, world)
 
 
@@ -198,6 +206,7 @@ def judge(run: SearchRun, number: int, world: World) -> Outcome:
         status=run.status.value,
         overspent_usd=goal.budget is not None and run.total_usd > goal.budget,
         overspent_seconds=goal.deadline_seconds is not None and run.total_seconds > goal.deadline_seconds,
+        stopped=final is not None and final.ending is Ending.STOPPED,
         budget_share=usd_share,
         deadline_share=seconds_share,
         trials=len(run.trials),
@@ -215,6 +224,7 @@ def summary(outcomes: list[Outcome], wall_seconds: float) -> dict[str, object]:
         "searches": len(outcomes),
         "overspent_budget": sum(o.overspent_usd for o in outcomes),
         "overspent_deadline": sum(o.overspent_seconds for o in outcomes),
+        "stopped_before_budget": sum(o.stopped for o in outcomes),
         "bounds_exceeded": sum(m > 1 for m in margins),
         "offenders": [asdict(o) for o in outcomes if o.overspent_usd or o.overspent_seconds],
         "exceeding": [asdict(o) for o in done if o.margin is not None and o.margin > 1],
@@ -239,6 +249,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--searches", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--slower", type=float, default=0.0, help="share by which every final run is slower")
+    parser.add_argument("--slowdown", type=float, default=0.0, help="search.slowdown: the share that limits allow for")
     parser.add_argument("--jobs", type=int, default=-1, help="processes; -1 is one a core")
     parser.add_argument("--only", type=int, metavar="NUMBER", help="this one search, in this process")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
@@ -247,9 +259,11 @@ def main() -> int:
     numbers = [options.only] if options.only is not None else list(range(options.searches))
     chunks = [numbers[i : i + 100] for i in range(0, len(numbers), 100)]
     jobs = 1 if options.only is not None else options.jobs
-    answers = Parallel(n_jobs=jobs)(delayed(_searches)(options.seed, chunk) for chunk in chunks)
+    final = (options.slower, options.slowdown)
+    answers = Parallel(n_jobs=jobs)(delayed(_searches)(options.seed, chunk, *final) for chunk in chunks)
     outcomes = [outcome for chunk in answers for outcome in chunk]
-    found = {"seed": options.seed, **summary(outcomes, time.perf_counter() - start)}
+    settings = {"seed": options.seed, "slower": options.slower, "slowdown": options.slowdown}
+    found = {**settings, **summary(outcomes, time.perf_counter() - start)}
     if options.output == "json":
         print(json.dumps(found, indent=2))
     else:
@@ -258,8 +272,8 @@ def main() -> int:
     return int(any(o.overspent_usd or o.overspent_seconds for o in outcomes))
 
 
-def _searches(seed: int, numbers: list[int]) -> list[Outcome]:
-    return [search(seed, number) for number in numbers]
+def _searches(seed: int, numbers: list[int], slower: float, slowdown: float) -> list[Outcome]:
+    return [search(seed, number, slower=slower, slowdown=slowdown) for number in numbers]
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from mlcd.units import HOUR, MOST_USD, Usd
 
 Floats = NDArray[np.float64]
 
+MOST_SLOWDOWN = 10.0
 UNBOOKABLE_MICROS = MOST_USD.micros + 1
 """Of a trial that may never start, with or without a budget."""
 LEAST_WORK_SHARE = 1e-6
@@ -129,6 +130,7 @@ class Problem:
     work_samples  S, the samples that the training has to process
     noise         relative deviation between two runs of one configuration, as the cloud states it
     assurance     the confidence that a plan fits the limits: the reserve uses the upper bound at this level
+    slowdown      the training may be slower than its trials by this share, besides `noise`, and must still fit
     stretch       expected run time over undisturbed run time, >= 1 (spot interruptions), in the space's order
     blueprint     what is known of network and machines in advance; None if nothing is
     keeps_work    whether a trial's work counts: the training continues from its checkpoint
@@ -156,6 +158,7 @@ class Problem:
     batching: Batching | None = None
     target: Target | None = None
     verify_seconds: float | None = None
+    slowdown: float = 0.0
 
     def __post_init__(self) -> None:
         if len(self.usd_per_hour) != len(self.space):
@@ -170,6 +173,8 @@ class Problem:
             raise ValueError("max_trials must be at least 1")
         if not 0 <= self.noise < 1:
             raise ValueError("noise must be in [0, 1)")
+        if not 0 <= self.slowdown <= MOST_SLOWDOWN:
+            raise ValueError(f"slowdown must be between 0 and {MOST_SLOWDOWN:g}")
         if not (self.work_error >= 0 and math.isfinite(self.work_error)):
             raise ValueError("work_error must not be negative")
         if self.batching is not None and "batch" not in {knob.name for knob in self.space.knobs}:

@@ -60,7 +60,7 @@ class Usd:
         try:
             return self.micros / MICROS
         except OverflowError:
-            return math.copysign(sys.float_info.max, self.micros)
+            return sys.float_info.max if self.micros > 0 else -sys.float_info.max
 
     @property
     def exact(self) -> Decimal:

@@ -395,7 +395,7 @@ BAD: dict[str, Bad] = {
     "option without value": Bad(("train", "job.yaml", "--budget"), 2, ("--budget", "requires an argument")),
     "unknown output": Bad(("runs", "-o", "xml"), 2, ("'xml'", "json")),
     "seed not a number": Bad(("train", "job.yaml", "--seed", "lucky"), 2, ("--seed", "'lucky'")),
-    "seed negative": Bad(("demo", "--seed", "-1"), 2, ("--seed", "x>=0")),
+    "seed negative": Bad(("demo", "--seed", "-1"), 2, ("--seed", "0<=x")),
     "budget negative": Bad(("train", "job.yaml", "--budget", "-5 USD"), 2, ("--budget", "negative")),
     "budget zero": Bad(("train", "job.yaml", "--budget", "0"), 2, ("--budget", "0")),
     "budget not money": Bad(("train", "job.yaml", "--budget", "lots"), 2, ("--budget", "'lots'", "100 USD")),

@@ -13,6 +13,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
+from tests.clocks import FakeClocks
 from tests.integration import kill_driver
 from tests.synthetic import SyntheticCloud, SyntheticLease, driven, make_engine, make_problem, stored, timeless
 
@@ -310,26 +311,23 @@ class _Interrupting(SyntheticLease):
 
 
 @pytest.mark.parametrize("dies", [True, False], ids=["killed", "ctrl-c"])
-def test_a_real_trial_in_flight_is_charged_as_lost_and_tried_again(
-    dies: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 1_000_000.0
-    monkeypatch.setattr("time.time", lambda: now)
+def test_a_real_trial_in_flight_is_charged_as_lost_and_tried_again(dies: bool, tmp_path: Path) -> None:
+    clocks = FakeClocks()
     goal = Goal(minimize=Objective.COST, budget=Usd.of(60), deadline_seconds=100 * 3600)
     problem = make_problem(goal=goal, trial=TrialPolicy(retries=1), max_trials=6)
     with Store(tmp_path) as store:
-        engine = make_engine(problem, RealCloud(interrupt_at=2, dies=dies), store)
+        engine = make_engine(problem, RealCloud(interrupt_at=2, dies=dies), store, moments=clocks)
         with pytest.raises(Killed if dies else Interrupted):
             engine.drive()
         if dies:
             (flying,) = stored(store).in_flight
             config = flying.authorisation.config
-            now += 123.4
+            clocks.wait(123.4)
         else:
             assert stored(store).in_flight == ()
             config = stored(store).trials[1].trial.config
         cloud = RealCloud()
-        record = driven(make_engine(problem, cloud, store, add=False), store)
+        record = driven(make_engine(problem, cloud, store, add=False, moments=clocks), store)
     lost = record.trials[1].trial
     seconds = 123.4 if dies else 0.0
     assert isinstance(lost, Failure)
@@ -343,31 +341,27 @@ def test_a_real_trial_in_flight_is_charged_as_lost_and_tried_again(
     assert record.status is Status.DONE
 
 
-def test_a_lost_trial_is_never_charged_more_than_was_authorised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 1_000_000.0
-    monkeypatch.setattr("time.time", lambda: now)
+def test_a_lost_trial_is_never_charged_more_than_was_authorised(tmp_path: Path) -> None:
+    clocks = FakeClocks()
     problem = make_problem(goal=Goal(minimize=Objective.COST, budget=Usd.of(60)), max_trials=3)
     with Store(tmp_path) as store:
         with pytest.raises(Killed):
-            make_engine(problem, RealCloud(interrupt_at=1, dies=True), store).drive()
+            make_engine(problem, RealCloud(interrupt_at=1, dies=True), store, moments=clocks).drive()
         (flying,) = stored(store).in_flight
-        now += 10 * 24 * 3600
-        record = driven(make_engine(problem, RealCloud(), store, add=False), store)
+        clocks.wait(10 * 24 * 3600)
+        record = driven(make_engine(problem, RealCloud(), store, add=False, moments=clocks), store)
     assert record.trials[0].trial.usd == flying.authorisation.usd
     assert record.trials[0].trial.seconds == flying.authorisation.seconds
 
 
-def test_downtime_counts_against_a_real_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 1_000_000.0
-    monkeypatch.setattr("time.time", lambda: now)
+def test_downtime_counts_against_a_real_deadline(tmp_path: Path) -> None:
+    clocks = FakeClocks()
     problem = make_problem(goal=Goal(minimize=Objective.TIME, deadline_seconds=30 * 3600), max_trials=4)
     with Store(tmp_path) as store:
         with pytest.raises(Killed):
-            make_engine(problem, RealCloud(interrupt_at=3, dies=True), store).drive()
-        now += 31 * 3600
-        record = driven(make_engine(problem, RealCloud(), store, add=False), store)
+            make_engine(problem, RealCloud(interrupt_at=3, dies=True), store, moments=clocks).drive()
+        clocks.wait(31 * 3600)
+        record = driven(make_engine(problem, RealCloud(), store, add=False, moments=clocks), store)
     assert record.status is Status.NOTHING_FITS
     assert record.final is None
     assert len(record.trials) == 3

@@ -11,7 +11,10 @@ import pytest
 from tests.toy_job import Toy, check_account, lines_of
 from tests.unmeasured import UNMEASURED
 
+from mlcd.clouds import processes
+from mlcd.clouds.control_groups import tracking_parents
 from mlcd.clouds.local import usable_cpus
+from mlcd.platforms.agent import NOTES_FILE
 from mlcd.run.attempt import Ending
 from mlcd.trial.outcome import Status
 from mlcd.trial.trial import Failure, FailureKind, Measurement
@@ -135,6 +138,55 @@ def test_a_killed_run_leaves_nothing_running_and_can_be_resumed(toy: Toy, where:
         assert gone.reached_samples == saved
     assert (Path(record.outputs) / "model.json").exists()
     assert toy.left_running() == []
+
+
+WITHOUT_GROUPS = """\
+import mlcd.clouds.control_groups as groups
+groups.tracking_parents = tuple
+from mlcd.cli.main import main
+main()
+"""
+DAEMON = """\
+import subprocess
+subprocess.run("cd / && (setsid env -i sleep 86400.{mark} > /dev/null 2>&1 < /dev/null &)", shell=True)
+"""
+
+
+@pytest.mark.parametrize("groups", [True, pytest.param(False, marks=pytest.mark.extra)])
+def test_a_daemon_without_an_environment_is_found_when_mlcd_and_agents_are_killed_at_once(
+    toy: Toy, groups: bool
+) -> None:
+    if not groups:
+        toy.program = WITHOUT_GROUPS
+    elif not tracking_parents():
+        pytest.skip("no control groups can be created here")
+    script = toy.folder / "code" / "train.py"
+    script.write_text(DAEMON.format(mark=os.getpid()) + script.read_text())
+
+    def daemons() -> list[int]:
+        return [pid for pid in processes.all_pids() if processes.command_of(pid) == f"sleep 86400.{os.getpid()}"]
+
+    with toy.mlcd("train", toy.job_file(nodes="1", trial="minutes: 0.5")) as run:
+        lease = toy.await_trial(run)
+        if not groups:
+            notes = lease / "node-0" / NOTES_FILE
+            toy.until(run, lambda: notes.exists() and str(daemons()[0]) in notes.read_text())
+        for pid in (*toy.agents(lease), run.process.pid):
+            os.kill(pid, signal.SIGKILL)
+    (daemon,) = daemons()
+    down = toy.run("down", "--on", "local")
+    if groups:
+        assert down.wait() == 0, down.said
+        assert daemons() == []
+    else:
+        assert down.wait() == 1, down.said
+        assert f"May belong to {toy.run_id}: pid {daemon} (sleep 86400.{os.getpid()})" in down.said
+        assert daemons() == [daemon]
+        os.kill(daemon, signal.SIGKILL)
+        toy.until(None, lambda: daemons() == [])
+    again = toy.run("down", "--on", "local")
+    assert again.wait() == 0
+    assert "Nothing that mlcd started" in again.said
 
 
 def test_ctrl_c_releases_and_can_be_resumed(toy: Toy) -> None:

@@ -226,8 +226,9 @@ def test_a_lease_id_must_not_be_used_twice_at_once(bench: Bench) -> None:
 
 
 def test_nodes_that_cannot_be_created_are_a_failed_launch_and_leave_nothing(bench: Bench) -> None:
+    (bench.folder / "a-file").touch()
     order = NodeOrder(
-        lease_id="mlcd-test-nowhere", instance="m.small", count=1, seconds=9, folder=bench.folder / "nowhere"
+        lease_id="mlcd-test-nowhere", instance="m.small", count=1, seconds=9, folder=bench.folder / "a-file" / "nowhere"
     )
     bench.lease("true").release()  # there is room
     with pytest.raises(LeaseFailed, match="the nodes could not be created") as failed:

@@ -20,6 +20,7 @@ from tests.tiny_onnx import write_mlp, write_odd, write_open
 from mlcd.cli.main import run as mlcd
 from mlcd.clouds import processes
 from mlcd.clouds.lease_records import LeaseRecords
+from mlcd.clouds.local import Local
 from mlcd.clouds.nodes import PREFIX
 from mlcd.engine.serving import PROMISE_Z
 from mlcd.store.store import Store
@@ -127,14 +128,35 @@ def test_the_server_ends_when_its_keeper_is_killed(home: Path, tmp_path: Path) -
         assert run.wait(TIMEOUT_SECONDS) == 6  # the only trial failed
 
 
+def test_nothing_is_left_when_mlcd_and_keeper_are_killed_at_once(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [*MLCD, "serve", job(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        _wait(lambda: len(left_running(home)) >= 2)  # the keeper and the server
+        ((lease,), _) = LeaseRecords(home).all()
+        for pid in (lease.agents[0].pid, run.pid):
+            os.kill(pid, signal.SIGKILL)
+    assert mlcd(["down", "--on", "local", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["unproved"] == []
+    assert left_running(home) == []
+    assert LeaseRecords(home).all() == ([], {})
+    assert not [group for group in lease.groups if Path(group).exists()]
+
+
 def test_deploys_and_goes_down(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = job(tmp_path)
     assert mlcd(["serve", file, "--trials", "1", "--deploy", "--port", "0", "-o", "json"]) == 0
     address = answer(capsys)["deployed"]["address"]
     with urllib.request.urlopen(f"{address}/v2/health/ready", timeout=10) as ready:
         assert ready.status == 200
+    engine = Local(home)
+    assert [found.owned for found in engine.leftovers()] == [True]  # by itself: mlcd is not needed
+    engine.sweep()  # as the next search does: it stays
+    assert len(left_running(home)) >= 1
     assert mlcd(["down", "--on", "local", "-y"]) == 0
     assert left_running(home) == []
+    assert LeaseRecords(home).all() == ([], {})
 
 
 @pytest.fixture

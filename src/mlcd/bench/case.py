@@ -13,6 +13,7 @@ from mlcd.engine import Engine
 from mlcd.engine.on_nodes import NodePerformer
 from mlcd.goal import Goal, Objective
 from mlcd.problem import Problem
+from mlcd.run.attempt import Ending
 from mlcd.run.kind import Kind
 from mlcd.run.run import SearchRun
 from mlcd.search.registry import strategy
@@ -148,8 +149,10 @@ def search_with(
 def row(truth: TrainTruth, run: SearchRun, *, kind: GoalKind, hours: float, optimum: float) -> TrainRow:
     """The benchmark's row for a run."""
     goal, final = run.problem.goal, run.final
-    finished = final is not None and run.status in (Status.DONE, Status.OVERRAN)
-    status = {Status.DONE: "done", Status.OVERRAN: "violated"}.get(run.status, "unfinished")
+    stopped = final is not None and final.ending is Ending.STOPPED  # before the budget was exceeded
+    finished = final is not None and run.status in (Status.DONE, Status.OVERRAN) and not stopped
+    over = "unfinished" if stopped else "violated"
+    status = {Status.DONE: "done", Status.OVERRAN: over}.get(run.status, "unfinished")
     total = goal.value(run.total_seconds, run.total_usd.dollars) if finished else None
     return TrainRow(
         workload=truth.name,

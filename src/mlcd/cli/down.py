@@ -21,7 +21,7 @@ def down(ctx: click.Context, *, dry_run: bool, on: str | None, yes: bool, output
     that run ended. mlcd asks before it ends what an active run uses. What may belong to a run and cannot be proved to
     is listed and left alone; the exit code is 1 then.
     """
-    from mlcd.jobs.down import end_all, leftovers, unproved
+    from mlcd.jobs.down import end_all, leftovers, sweep, unproved
     from mlcd.store.store import home
 
     found, unreachable = leftovers(Path(home()), on=on)
@@ -29,6 +29,8 @@ def down(ctx: click.Context, *, dry_run: bool, on: str | None, yes: bool, output
     if owned and not dry_run and not yes:
         _ask(len(owned))
     failed = () if dry_run else end_all(Path(home()), found)
+    if not dry_run:
+        sweep(Path(home()), on=on)
     listed = unproved(Path(home()), on=on)
     if output == "json":
         rows = [

@@ -43,11 +43,25 @@ class FilePath(click.ParamType):  # type: ignore[type-arg]  # generic only in re
             self.fail(f"{error.problem} (got {str(value)[:80]!r})", param, ctx)
 
 
+class RunName(click.ParamType):  # type: ignore[type-arg]  # generic only in recent versions of click
+    """A run's name or a prefix of it; what is no text is refused, because no run has such a name."""
+
+    name = "text"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """See click."""
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            self.fail(f"is not text in UTF-8 (got {value[:80]!r})", param, ctx)
+        return value
+
+
 def seed_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--seed N` as the argument `seed`."""
     return click.option(
         "--seed",
-        type=click.IntRange(0, 2**63 - 1),
+        type=click.IntRange(0, 2**32 - 1),
         metavar="N",
         default=0,
         show_default=True,

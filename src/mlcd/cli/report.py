@@ -2,11 +2,11 @@ from pathlib import Path
 
 import click
 
-from mlcd.cli.output import FilePath, output_option, print_json, print_text, svg_name, writable, write_file
+from mlcd.cli.output import FilePath, RunName, output_option, print_json, print_text, svg_name, writable, write_file
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", type=RunName())
 @click.option(
     "--out",
     metavar="FILE",

@@ -1,11 +1,11 @@
 import click
 
 from mlcd.cli.env_option import env_option
-from mlcd.cli.output import output_option, print_run, progress
+from mlcd.cli.output import RunName, output_option, print_run, progress
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", type=RunName())
 @env_option
 @output_option
 @click.pass_context

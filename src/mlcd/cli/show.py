@@ -1,10 +1,10 @@
 import click
 
-from mlcd.cli.output import output_option, print_run
+from mlcd.cli.output import RunName, output_option, print_run
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", type=RunName())
 @output_option
 def show(run: str, output: str) -> None:
     """Show a run's verdict, receipt and plot again.

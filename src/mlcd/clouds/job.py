@@ -193,6 +193,10 @@ class JobLease:
         """Seconds since the order."""
         return time.monotonic() - self._began
 
+    def _now(self) -> float:
+        """Seconds since 1970 as they were at the order, and what has passed: setting the wall clock changes nothing."""
+        return self._began_at + self.elapsed_seconds
+
     # ---- watching
 
     def progress(self) -> Iterator[JobProgress]:
@@ -205,7 +209,7 @@ class JobLease:
             self.folder,
             batch=self.job.batch_at(self.order.config),
             base_samples=self.base_samples,
-            clock=wall_clock,
+            clock=self._now,
             below=self.cloud.home,
         )
         try:
@@ -409,7 +413,7 @@ class JobLease:
 
     def _report_warnings(self) -> None:
         for text in self.cloud.new_warnings():
-            self._heard.add(Reading(seconds=wall_clock(), warning=printable(text)))
+            self._heard.add(Reading(seconds=self._now(), warning=printable(text)))
 
     def _failed(self, kind: FailureKind, message: str, *, billed: bool = True) -> LeaseFailed:
         with contextlib.suppress(OSError):

@@ -40,9 +40,14 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PID_NAMESPACE = Path("/proc/self/ns/pid")
 
 
+def is_lease_id(name: str) -> bool:
+    """Whether a name is valid for a lease: for its file, its namespaces and its control groups."""
+    return _LEASE_ID.fullmatch(name) is not None
+
+
 def check_lease_id(lease_id: str) -> None:
     """Raises ValueError unless the name is valid for a file, a namespace and a control group."""
-    if not _LEASE_ID.fullmatch(lease_id):
+    if not is_lease_id(lease_id):
         raise ValueError(f"lease_id: must be {PREFIX!r} and letters, digits, '-', '_' or '.' (got {lease_id!r})")
 
 
@@ -89,13 +94,19 @@ class SignedRecords:
         return record
 
     def all(self) -> Iterator[tuple[str, Fields | Malformed]]:
-        """Every record by its lease: its content, or why it is not proved."""
-        for file in sorted(self.folder.glob("*.json")):
-            lease_id = file.name.removesuffix(".json")
+        """Every record by its lease: its content, or why it is not proved. "" is the folder, where it is unreadable."""
+        try:
+            names = sorted(path.name for path in self.folder.iterdir() if path.suffix == ".json")
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            yield "", Malformed(str(self.folder), f"cannot be read ({error.strerror}), so no lease can be found")
+            return
+        for lease_id in (name.removesuffix(".json") for name in names):
             try:
                 found: Fields | Malformed | None = self.read(lease_id)
-                if not _LEASE_ID.fullmatch(lease_id):
-                    found = Malformed(str(file), "has no lease's name")
+                if not is_lease_id(lease_id):
+                    found = Malformed(str(self._file(lease_id)), "has no lease's name")
             except Malformed as error:
                 found = error
             if found is not None:

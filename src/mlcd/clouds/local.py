@@ -1,9 +1,11 @@
 """`local`: nodes are processes of this machine, each pinned to its own CPUs. Needs no root; runs on any system."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +22,8 @@ from mlcd.untrusted import Malformed
 USD_PER_CPU_HOUR = 0.0425
 """Nominal, so that time can be traded against money: a c5 vCPU's on-demand price (the catalog's c5.xlarge)."""
 
+AGENT_END_SECONDS = 4.0
+"""How long the agents may take to end their jobs, which takes 2 s if those ignore SIGTERM; then they are killed."""
 NETWORK_GBPS = 20.0
 """Nominal, for loopback: about what gloo moves between two processes of one machine."""
 
@@ -38,6 +42,14 @@ class Local:
         self._taken: dict[str, tuple[int, ...]] = {}
         self._lock = threading.Lock()
         self._swept = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know: records of leases that were skipped."""
+        return tuple(
+            f"{problem.source}: {problem.problem}; it was skipped, and `mlcd down` lists it"
+            for problem in self.leases.records.all()[1].values()
+        )
 
     def offer(self) -> tuple[Instance, ...]:
         """Types with 1, 2, 4, ... CPUs a node, and with all of them."""
@@ -67,7 +79,7 @@ class Local:
         """
         if not self._swept:
             self._swept = True
-            self.leases.end_abandoned()
+            self.sweep()
         cpus = self._take_cpus(order)
         size = _cpus_of(order.instance)
         try:
@@ -79,6 +91,10 @@ class Local:
     def leftovers(self) -> tuple[Leftover, ...]:
         """The leases of this home of which a process runs."""
         return self.leases.leftovers()
+
+    def sweep(self) -> None:
+        """See mlcd.clouds.nodes.Sweeping: also removes the empty control groups of ended leases."""
+        self.leases.end_abandoned()
 
     def unproved(self) -> tuple[Unproved, ...]:
         """See mlcd.clouds.nodes.ListsUnproved."""
@@ -184,9 +200,11 @@ class LocalNodes:
         for agent in self.agents:
             if agent.poll() is None:
                 agent.terminate()
+                agent.send_signal(signal.SIGCONT)  # the job may have stopped it
+        until = time.monotonic() + AGENT_END_SECONDS
         for agent in self.agents:
             with suppress(subprocess.TimeoutExpired):
-                agent.wait(timeout=10)
+                agent.wait(timeout=max(until - time.monotonic(), 0.0))
             if agent.stdin:
                 agent.stdin.close()
         try:

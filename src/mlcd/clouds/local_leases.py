@@ -21,7 +21,7 @@ from typing import IO
 
 from mlcd.clouds import processes
 from mlcd.clouds.control_groups import END_SECONDS, TrackingGroup, joining
-from mlcd.clouds.lease_records import LeaseRecord, LeaseRecords
+from mlcd.clouds.lease_records import LeaseRecord, LeaseRecords, is_lease_id
 from mlcd.clouds.nodes import Leftover, Unproved
 from mlcd.clouds.processes import ProcessId
 from mlcd.errors import ProviderError
@@ -72,15 +72,13 @@ class LocalLeases:
 
         Never raises for a lease that cannot be ended: `mlcd down` reports it.
         """
-        tagged = processes.all_tagged()
         for record in self._own_records():
             if not record.is_here:
                 if _is_of_an_earlier_boot(record):
                     self._forget(record)
             elif not record.is_owned:
                 with suppress(ProviderError):
-                    if proved(record, tagged.get(record.lease_id, ())):
-                        end_processes(record)
+                    end_processes(record)
                     self._forget(record)
 
     def unproved(self) -> tuple[Unproved, ...]:
@@ -95,7 +93,7 @@ class LocalLeases:
             files.append(
                 Unproved(cloud=self.cloud, lease_id=lease_id, what=error.source, reason=f"{error.problem}; {hint}")
             )
-            group = TrackingGroup.named(lease_id)
+            group = TrackingGroup.named(lease_id) if is_lease_id(lease_id) else None
             for pid in {*tagged.get(lease_id, ()), *(group.pids() if group else ())} - known:
                 found[pid] = self._process(pid, lease_id, "", f"belongs to {lease_id}, whose record is not proved")
         for record in records:

@@ -13,6 +13,8 @@ and reads there, while they run:
     progress.jsonl    what rank 0 reports: {"time", "samples"} or {"time", "checkpoint"} a line
     stop              created to ask the job to save and end
 
+Jobs can write all of these: they are read with limits (mlcd.untrusted), and a malformed one ends the lease.
+
 Nodes that share this machine's files use the folder itself. An engine whose nodes do not must synchronise it.
 
 Everything in that folder may have been written by the job. What mlcd itself relies on to end a lease, or to leave
@@ -124,6 +126,15 @@ class Leftover:
     lease_id: str
     what: str
     owned: bool = False
+
+
+@runtime_checkable
+class Sweeping(Protocol):
+    """An engine that keeps something of a killed mlcd's leases even when none of their processes runs."""
+
+    def sweep(self) -> None:
+        """End and forget all leases that no running mlcd holds; never raises for one that cannot be ended."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,8 @@ class Settled:
 class LeaseFailed(Exception):
     """The nodes or the job on them failed, `seconds` after the order; `billed` is False where no node was obtained.
 
+    A lease that has processed a sample had nodes, and is charged whatever it says.
+
     `reached_samples` is as in Settled: work that was checkpointed before the failure is not lost.
     """
 
@@ -74,7 +76,13 @@ class LeaseFailed(Exception):
 
 
 class Lease(AbstractContextManager["Lease"], Protocol):
-    """Nodes that run the job. Leaving the context releases them, whatever happened."""
+    """Nodes that run the job. Leaving the context releases them, whatever happened.
+
+    The engine checks every value (mlcd.engine.checked) and bounds every call (mlcd.engine.watchdog). A lease that says
+    NaN, runs backwards, stands still or raises anything but LeaseFailed and MlcdErrors has failed. On a real cloud at
+    least the time that passed by the engine's clock is charged; what has not returned 10 minutes after the order's
+    seconds is abandoned.
+    """
 
     def progress(self) -> Iterator[JobProgress]:
         """The job's progress, in increasing order of seconds: endless where simulated, else until the job succeeds.

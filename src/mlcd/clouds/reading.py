@@ -13,6 +13,8 @@ from mlcd.untrusted import Fields, Malformed, NotJson, Tail, parse_json, printab
 
 MOST_SAMPLES = 1e18
 """Larger numbers of samples are a mistake: it is a billion samples a second for thirty years."""
+LEAST_SAMPLES = 1e-6
+"""Less than this, and not none, is a mistake too: speeds and times computed from it have no meaning."""
 MOST_NUMBER = 1e100
 """Larger metrics and squared norms would overflow where they are multiplied; those of float32 are below 1e77."""
 MOST_METRICS = 100
@@ -170,12 +172,7 @@ class _StepsReader:
 
 def _reading(fields: Fields) -> Reading:
     """One line of mlcd.steps. Raises Malformed for what it would not write."""
-    samples = {
-        name: fields.number(name, least=0, most=MOST_SAMPLES) if name in fields else None
-        for name in ("samples", "total", "checkpoint")
-    }
-    if samples["total"] is not None and 0 < samples["total"] < 1:
-        raise Malformed(fields.source, f"total should be at least 1, is {samples['total']:g}")
+    samples = {name: _samples(fields, name) if name in fields else None for name in ("samples", "total", "checkpoint")}
     return Reading(
         seconds=fields.number("time"),
         **samples,
@@ -183,6 +180,13 @@ def _reading(fields: Fields) -> Reading:
         noise=_norms(fields.fields("noise")) if "noise" in fields else None,
         metrics=_metrics(fields.fields("metrics")) if "metrics" in fields else {},
     )
+
+
+def _samples(fields: Fields, name: str) -> float:
+    found = fields.number(name, least=0, most=MOST_SAMPLES)
+    if 0 < found < LEAST_SAMPLES:
+        raise Malformed(fields.source, f"{name} should be 0 or at least {LEAST_SAMPLES:g}, is {found:g}")
+    return found
 
 
 def _warning(text: str) -> Reading:
@@ -224,8 +228,9 @@ class _LineReader:
                     self._rate_seen = now
                 else:
                     self._samples = value * (self._batch if key == "steps" else 1)
-                if self._samples > MOST_SAMPLES:
-                    raise Malformed(str(self._tail.path), f"reports {self._samples:g} samples, over {MOST_SAMPLES:g}")
+                if self._samples > MOST_SAMPLES or 0 < self._samples < LEAST_SAMPLES:
+                    allowed = f"0, or {LEAST_SAMPLES:g} to {MOST_SAMPLES:g}"
+                    raise Malformed(str(self._tail.path), f"reports {self._samples:g} samples; allowed: {allowed}")
                 found.append(Reading(seconds=now, samples=self._samples))
             if time.monotonic() - began > PATTERN_SECONDS:
                 problem = "takes too long to read: job.progress.pattern may need a power of a line's length"

@@ -94,6 +94,21 @@ class NoisyRun(Noisy):
         return self.inner.noise
 
 
+class SlowerRun(Wrapped):
+    """Makes the final run slower than the trials: its work takes 1 + `share` times as long."""
+
+    def __init__(self, inner: Cloud, *, share: float) -> None:
+        if not share >= 0:
+            raise ValueError(f"share: must not be negative (got {share})")
+        super().__init__(inner)
+        self.share = share
+
+    def lease(self, order: Order) -> Lease:
+        """The inner lease; the final run's samples are divided by 1 + share."""
+        lease = super().lease(order)
+        return _ScaledLease(lease, 1 / (1 + self.share)) if order.purpose is Purpose.RUN else lease
+
+
 class Flaky(Wrapped):
     """Makes a share `rate` of all trials fail, each in one of the ways of `kinds`; never the final run."""
 

@@ -1,7 +1,7 @@
 """What a cloud says, checked before anything else sees it: a cloud may be wrong, or lie.
 
-Every call goes through here. A value of the wrong type, NaN, an infinity, time that runs backwards or stands still: each
-ends the lease as a LeaseFailed that names the cloud and the call. So does an exception that the interface does not
+Every call goes through here. A value of the wrong type, NaN, an infinity, time that runs backwards or stands still:
+each ends the lease as a LeaseFailed that names the cloud and the call. So does an exception that the interface does not
 allow. Time is compared with the engine's own clock, and the longer one is charged.
 """
 
@@ -27,7 +27,7 @@ from mlcd.units import HOUR, Usd, format_seconds
 from mlcd.untrusted import Malformed, printable
 
 MOST_SECONDS = 1e12
-"""The longest time that a cloud may state: 30,000 years. The store keeps money in 64 bits, so a dear one may state less."""
+"""The longest time that a cloud may state: 30,000 years; a dear one less, since the store keeps money in 64 bits."""
 MOST_MICROS = 2**62
 """The most money that a step may cost: half of what the store can keep."""
 MOST_SAMPLES = 1e30
@@ -39,7 +39,7 @@ MOST_IDLE_REPORTS = 100_000
 MOST_REPORTS, MOST_REPORTS_PER_SECOND = 1_000_000, 1_000
 """Progress reports of one lease: this many, and on real clouds this many more for each second."""
 UNDERSTATED_SECONDS, UNDERSTATED_SHARE = 1.0, 0.01
-"""By how much a cloud's time may be below the engine's: a moment passes between the release and the answer."""
+"""The user is told of a cloud whose time is below the engine's by more than this."""
 REACHED_FACTOR = 2.0
 """A checkpoint cannot cover more than this many times the work of a training."""
 NEEDS_NODES = (FailureKind.OUT_OF_MEMORY, FailureKind.HANG, FailureKind.OVERRAN)
@@ -160,9 +160,8 @@ class CheckedCloud:
         return 0.0 if self.simulated or self._ordered_at is None else max(self.clock() - self._ordered_at, 0.0)
 
     def charged(self, seconds: float) -> float:
-        """What a lease is charged that says it took `seconds`: the engine's time where that is clearly longer."""
-        passed = self.passed_seconds()
-        return passed if passed - seconds > UNDERSTATED_SECONDS + UNDERSTATED_SHARE * passed else seconds
+        """What a lease is charged that says it took `seconds`: the engine's time where that is longer."""
+        return max(seconds, self.passed_seconds())
 
 
 @dataclass(kw_only=True)
@@ -201,6 +200,11 @@ def checked_serving(
         warn=lambda text: situation.tell(Warned(text=text)),
         most_seconds=most_seconds_at(step.price),
     )
+
+
+def is_understated(seconds: float, passed_seconds: float) -> bool:
+    """Whether a cloud says clearly less than what passed by the engine's clock."""
+    return passed_seconds - seconds > UNDERSTATED_SECONDS + UNDERSTATED_SHARE * passed_seconds
 
 
 def cloud_name(cloud: object) -> str:
@@ -280,7 +284,7 @@ class CheckedLease:
 
     def __enter__(self) -> Self:
         # `with` may give another object than the lease itself: that is the one to watch.
-        self._entered = self._calls.make("__enter__()", self._inner.__enter__)
+        self._entered = self._calls.make("__enter__()", lambda: self._inner.__enter__())  # noqa: PLW0108 - it may have none
         return self
 
     def __exit__(
@@ -354,7 +358,7 @@ class CheckedLease:
             utilisation=None if used is None else number(used, "utilisation", most=MOST_SAMPLES),
             total_samples=None if total is None else number(total, "total_samples", most=MOST_SAMPLES),
         )
-        if checked.seconds > seconds and cloud.passed_seconds() > seconds:
+        if is_understated(seconds, cloud.passed_seconds()):
             more = f"{format_seconds(checked.seconds)} passed and are charged"
             cloud.warn(f"the cloud {cloud.name} says that a lease took {format_seconds(seconds)}; {more}")
         return checked
@@ -384,7 +388,7 @@ class CheckedServer(CheckedLease):
 
     def check(self) -> None:
         """See ServerLease."""
-        self._calls.make("check()", lambda: self._entered.check())
+        self._calls.make("check()", lambda: self._entered.check())  # noqa: PLW0108 - it may have none
 
     def memory_gib(self) -> float | None:
         """See ServerLease."""

@@ -18,7 +18,7 @@ from mlcd.profiler.noise import noise_scale
 from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.step import Step
 from mlcd.search.strategy import Elastic
-from mlcd.trial.plan import Plan, Remaining, best_fitting
+from mlcd.trial.plan import STOP_SECONDS, Plan, Remaining, best_fitting, stop_at
 from mlcd.trial.trial import FailureKind, History, Measurement
 from mlcd.units import HOUR, ZERO, Usd, format_seconds
 
@@ -26,8 +26,6 @@ SWITCH_EVERY_SECONDS = 10.0
 """Time between two checks whether another number of nodes or another batch would be better."""
 LIMITS_EVERY_SECONDS = 5.0
 """Time between two checks whether the training still fits the limits."""
-STOP_SHARE, STOP_SECONDS = 0.03, 6.0
-"""Time kept at the end of the budget to save and release the nodes: a share of the total, at least STOP_SECONDS."""
 SWITCH_GAIN = 0.05
 """Relative gain that a change of nodes or batch must promise, restart included: predictions are no more precise."""
 LEAST_DONE_SHARE = 0.9
@@ -134,6 +132,10 @@ class Training:
                     if self.situation.stop.is_set():
                         raise Interrupted("the training was ended with the run")
                     watch.take(point)
+                    if cloud.simulated and watch.is_over_budget:
+                        seconds = stop_at(watch.seconds_left)
+                        stopped = (Ending.STOPPED, self._stopped(watch, watch.samples_before(seconds)))
+                        return self._ended(seconds, watch, stopped, 0.0)
                     if cloud.simulated and point.samples >= watch.work:
                         seconds = watch.crossing()
                         usd = price.for_seconds(seconds)
@@ -214,12 +216,11 @@ class Training:
         if not self.accounts.guarded:
             return None
         budget = self.situation.run.problem.goal.budget
-        if budget is not None and watch.last.seconds >= _stop_at(watch.seconds_left):
-            done = f"{watch.last.samples / watch.work:.0%} of the remaining work is done"
-            return Ending.STOPPED, f"stopped before it would cost more than the budget of {budget}; {done}"
+        if budget is not None and watch.last.seconds >= stop_at(watch.seconds_left):
+            return Ending.STOPPED, self._stopped(watch, watch.last.samples)
         if watch.is_quiet or not watch.is_due("limits", LIMITS_EVERY_SECONDS):
             return None
-        limit = min(_stop_at(watch.seconds_left) if budget is not None else math.inf, self._deadline_left(watch))
+        limit = min(stop_at(watch.seconds_left) if budget is not None else math.inf, self._deadline_left(watch))
         end = watch.expected_end()
         if end is None or end <= limit:
             return None
@@ -231,6 +232,12 @@ class Training:
             text = f"{self.step.config} falls behind: it {_ends(end, limit)}, and nothing else that was measured fits"
             self.situation.tell(Warned(text=text))
         return None
+
+    def _stopped(self, watch: AttemptWatch, samples: float) -> str:
+        """Why the training was stopped, and how far it came."""
+        budget = self.situation.run.problem.goal.budget
+        done = f"{samples / watch.work:.0%} of the remaining work is done"
+        return f"stopped before it would cost more than the budget of {budget}; {done}"
 
     def _deadline_left(self, watch: AttemptWatch) -> float:
         """Seconds of this attempt at which the deadline is reached."""
@@ -334,7 +341,3 @@ class _Hung(Exception):
 
 def _ends(end: float, limit: float) -> str:
     return f"would end after {format_seconds(end)}, {format_seconds(limit)} remain"
-
-
-def _stop_at(seconds_left: float) -> float:
-    return seconds_left - max(STOP_SECONDS, STOP_SHARE * seconds_left)

@@ -63,6 +63,19 @@ class AttemptWatch:
         share = (self.work - before.samples) / (last.samples - before.samples)
         return before.seconds + share * (last.seconds - before.seconds)
 
+    @property
+    def is_over_budget(self) -> bool:
+        """Whether `seconds_left` are over, and were before the work was done."""
+        if self.last.seconds <= self.seconds_left:
+            return False
+        return self.last.samples < self.work or self.crossing() > self.seconds_left
+
+    def samples_before(self, seconds: float) -> float:
+        """Samples at a time shortly before the newest point, on the line through the last two points."""
+        last, before = self.last, self._before_last
+        speed = (last.samples - before.samples) / max(last.seconds - before.seconds, 1e-9)
+        return max(last.samples - speed * (last.seconds - seconds), 0.0)
+
     def is_due(self, what: str, every_seconds: float) -> bool:
         """Whether `what` is due for another check; if so, its timer restarts."""
         if self.last.seconds - self._looked.get(what, -math.inf) < every_seconds:

@@ -127,7 +127,7 @@ def _wait(
     until: float,
     bounds: Bounds,
 ) -> _Result[T] | None:
-    """The result, after passing on all events; None when the time is over. Raises Interrupted where a stop is ignored."""
+    """The result, after its events; None when the time is over. Raises Interrupted where a stop is ignored."""
     while True:
         now = time.monotonic()
         if now >= until:

@@ -7,7 +7,7 @@ from mlcd.run.findings import Z95, Intervals, Receipt, Saving
 from mlcd.run.kind import Kind
 from mlcd.run.run import SearchRun
 from mlcd.trial.outcome import Status
-from mlcd.trial.plan import Plan, margin_sigmas
+from mlcd.trial.plan import Plan, error_within, margin_sigmas
 from mlcd.units import ZERO, Usd
 
 
@@ -83,7 +83,6 @@ def _relative_error(run: SearchRun, remaining: Problem, plan: Plan) -> float | N
     for trial in reversed(run.history.measured):
         if trial.config == plan.config:
             return math.hypot(trial.relative_error, remaining.work_error)
-    sigmas = margin_sigmas(run.problem.assurance)
-    if sigmas <= 0 or plan.worst_seconds <= plan.seconds:
+    if margin_sigmas(run.problem.assurance) <= 0 or plan.worst_seconds <= plan.seconds:
         return None
-    return math.log(plan.worst_seconds / plan.seconds) / sigmas
+    return error_within(run.problem, math.log(plan.worst_seconds / plan.seconds))

@@ -1,9 +1,10 @@
 """Find what mlcd left running on any cloud, and end it."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from mlcd.clouds.nodes import Closable, Leftover, ListsUnproved, NodeEngine, Unproved
+from mlcd.clouds.nodes import Closable, Leftover, ListsUnproved, NodeEngine, Sweeping, Unproved
 from mlcd.errors import BadInput, MlcdError, ProviderError
 from mlcd.jobs.plugin import cloud_names, plugin_engine
 from mlcd.jobs.real import DIRECT, engine_for
@@ -64,6 +65,16 @@ def end_all(home: Path, found: Sequence[Leftover]) -> tuple[tuple[Leftover, Mlcd
     for engine in engines.values():
         _close(engine)
     return tuple(failed)
+
+
+def sweep(home: Path, *, on: str | None = None) -> None:
+    """Forget ended leases of killed mlcd processes, on the clouds that keep something of them."""
+    for kind in _kinds(on):
+        with suppress(ProviderError, BadInput):  # `leftovers` has said so
+            engine = _engine(kind, home)
+            if isinstance(engine, Sweeping):
+                engine.sweep()
+            _close(engine)
 
 
 def _kinds(on: str | None) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from mlcd.clouds.nodes import NodeEngine
 from mlcd.clouds.plugin import CloudJob, CloudOffer, CloudPlugin
 from mlcd.errors import BadInput
 from mlcd.jobs.real import env_values, on_nodes, type_price, types_and_counts, workdir
-from mlcd.jobs.resolved_job import ResolvedJob, deployments, naive_choices, problem_of, refuse_batches
+from mlcd.jobs.resolved_job import REAL_SLOWDOWN, ResolvedJob, deployments, naive_choices, problem_of, refuse_batches
 from mlcd.plugins import CLOUDS, is_object_name, load_object, plugin_names
 from mlcd.spec import TrainSpec
 
@@ -82,7 +82,15 @@ def _offered(spec: TrainSpec, offer: CloudOffer) -> ResolvedJob:
     noise = offer.cloud.noise if spec.search.noise is None else spec.search.noise
     space = deployments(instances, counts)
     return ResolvedJob(
-        problem=problem_of(spec, space, prices, work_samples=work, noise=noise, trial=offer.trial),
+        problem=problem_of(
+            spec,
+            space,
+            prices,
+            work_samples=work,
+            noise=noise,
+            trial=offer.trial,
+            slowdown=0.0 if offer.cloud.simulated else REAL_SLOWDOWN,
+        ),
         cloud=offer.cloud,
         naive=naive_choices(space, prices, ()),
         notes=(*offer.notes, *notes),

@@ -14,7 +14,7 @@ from mlcd.clouds.nodes import NodeEngine
 from mlcd.errors import ProviderError, nearest
 from mlcd.jobs.batches import with_batches
 from mlcd.jobs.choice import check_size, listed, type_field
-from mlcd.jobs.resolved_job import CLOUD_TRIAL, ResolvedJob, deployments, naive_choices, problem_of
+from mlcd.jobs.resolved_job import CLOUD_TRIAL, REAL_SLOWDOWN, ResolvedJob, deployments, naive_choices, problem_of
 from mlcd.problem import Target, TrialPolicy
 from mlcd.spec import NodeCounts, TrainSpec
 from mlcd.units import Usd
@@ -66,7 +66,8 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path, *, engine: NodeE
     noise = engine.noise if spec.search.noise is None else spec.search.noise
     work = spec.job.all_samples
     space = deployments(instances, counts)
-    problem = problem_of(spec, space, prices, work_samples=1.0 if work is None else work, noise=noise, trial=usual)
+    samples = 1.0 if work is None else work
+    problem = problem_of(spec, space, prices, work_samples=samples, noise=noise, trial=usual, slowdown=REAL_SLOWDOWN)
     aim = spec.job.target
     target = None if aim is None else Target(metric=aim.metric, value=aim.value, higher=aim.higher)
     problem = replace(problem, keeps_work=spec.checkpoints, work_known=work is not None, target=target)

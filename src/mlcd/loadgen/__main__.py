@@ -1,7 +1,9 @@
 """`python -m mlcd.loadgen ADDRESS`: load a server, print the result as one JSON object."""
 
 import argparse
+import http.client
 import json
+import math
 import os
 import sys
 import threading
@@ -12,6 +14,11 @@ from typing import Any
 from mlcd.errors import BadInput, MlcdError
 from mlcd.loadgen.generator import generate
 from mlcd.loadgen.plan import LoadInput, LoadPlan, Scenario
+from mlcd.untrusted import Fields, Malformed, parse_json
+
+_DESCRIPTION_BYTES = 2**20
+_MOST_NUMBERS = 2**28
+"""Of one input: 1 GiB in FP32."""
 
 
 def main() -> int:
@@ -82,18 +89,23 @@ def _inputs_of(arguments: argparse.Namespace) -> tuple[LoadInput, ...]:
     url = f"{arguments.address.rstrip('/')}/v2/models/{arguments.model}"
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310
-            described = json.load(answer)
-    except (urllib.error.URLError, ValueError, OSError) as error:
+            described = Fields(parse_json(answer.read(_DESCRIPTION_BYTES)))
+        tensors = [_input_of(Fields(tensor), arguments) for tensor in described.items("inputs")]
+    except (urllib.error.URLError, http.client.HTTPException, ValueError, OSError, Malformed) as error:
         raise BadInput(f"{url} does not describe a model: {error}") from error
-    found = []
-    for tensor in described["inputs"]:
-        sizes = [arguments.size if size < 0 else size for size in tensor["shape"]]
-        if tensor["shape"] and tensor["shape"][0] < 0:
-            sizes[0] = 1
-        found.append(
-            LoadInput(name=tensor["name"], datatype=tensor["datatype"], shape=tuple(sizes), high=arguments.high)
-        )
-    return tuple(found)
+    return tuple(tensors)
+
+
+def _input_of(tensor: Fields, arguments: argparse.Namespace) -> LoadInput:
+    shape = [Fields({"size": size}).whole("size", least=-1, most=_MOST_NUMBERS) for size in tensor.items("shape")]
+    sizes = [arguments.size if size < 0 else size for size in shape]
+    if shape and shape[0] < 0:
+        sizes[0] = 1
+    if math.prod(sizes) > _MOST_NUMBERS:
+        raise Malformed(tensor.text("name"), f"has more than {_MOST_NUMBERS:,} numbers; no load is made of that")
+    return LoadInput(
+        name=tensor.text("name"), datatype=tensor.text("datatype"), shape=tuple(sizes), high=arguments.high
+    )
 
 
 def _end_with_stdin() -> None:

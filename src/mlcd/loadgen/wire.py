@@ -13,10 +13,14 @@ from dataclasses import dataclass
 
 from mlcd.errors import BadInput
 from mlcd.loadgen.plan import MOST_CONNECTIONS, LoadInput
+from mlcd.untrusted import printable
 
 _CODES = {"FP32": "f", "FP64": "d", "INT8": "b", "UINT8": "B", "INT16": "h", "UINT16": "H", "INT32": "i"}
 _CODES |= {"UINT32": "I", "INT64": "q", "UINT64": "Q"}
 _READ_BYTES = 2**18
+_HEAD_BYTES = 64 * 1024
+"""The longest header of an answer; servers send under 1 KiB."""
+_MOST_LENGTH_DIGITS = 15
 _EMPTY = memoryview(b"")
 
 
@@ -185,6 +189,8 @@ class Wire:
         if connection.remaining_bytes < 0:
             head, found, rest = (connection.head + data).partition(b"\r\n\r\n")
             if not found:
+                if len(head) > _HEAD_BYTES:
+                    return self._end(connection, f"the answer's header is over {_HEAD_BYTES} bytes", keep=False)
                 connection.head = head
                 return None
             connection.status, length = _parse_head(head)
@@ -196,10 +202,11 @@ class Wire:
             connection.remaining_bytes -= len(data)
         if connection.remaining_bytes > 0:
             return None
+        keep = not connection.out and connection.remaining_bytes == 0  # more than was announced is no next answer
         if connection.status != 200:
-            text = connection.head.decode(errors="replace")
-            return self._end(connection, f"status {connection.status}: {text}", keep=not connection.out)
-        return self._end(connection, "", keep=not connection.out)
+            text = printable(connection.head.decode(errors="replace"))
+            return self._end(connection, f"status {connection.status}: {text}", keep=keep)
+        return self._end(connection, "", keep=keep)
 
     def _late(self) -> list[Done]:
         now = time.perf_counter()
@@ -223,10 +230,14 @@ def _parse_head(head: bytes) -> tuple[int, int]:
     """(status, length of the body); status 0 where it is not an HTTP response with a length."""
     lines = head.split(b"\r\n")
     parts = lines[0].split(b" ", 2)
-    if len(parts) < 2 or not parts[0].startswith(b"HTTP/") or not parts[1].isdigit():
+    if len(parts) < 2 or not parts[0].startswith(b"HTTP/") or not _is_count(parts[1]):
         return 0, 0
     for line in lines[1:]:
         name, _, value = line.partition(b":")
-        if name.lower() == b"content-length" and value.strip().isdigit():
+        if name.lower() == b"content-length" and _is_count(value.strip()):
             return int(parts[1]), int(value)
     return 0, 0
+
+
+def _is_count(text: bytes) -> bool:
+    return text.isdigit() and len(text) <= _MOST_LENGTH_DIGITS

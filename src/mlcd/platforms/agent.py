@@ -198,7 +198,7 @@ class Agent:
     def _environment(self, process: Process) -> dict[str, str]:
         place, job = self.placement, self.job
         env = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != "MLCD_HOME"},  # no job needs to know it
             "MLCD_CHECKPOINT_SECONDS": str(job.checkpoint_seconds),  # the job file may override it
             **job.envs,
             "MLCD_LEASE": job.lease_id,

@@ -20,6 +20,8 @@ BATCH_MEANS = 8
 """Progress points are pooled into this many consecutive batches, whose means are nearly independent."""
 MOST_POINTS = 20_000
 """Points that are kept of a trial; when there are more, every second one is dropped."""
+MOST_RELATIVE_ERROR = 10.0
+"""A speed that is known no better (a job that reports all its work at once) is unknown: its bounds would overflow."""
 MOST_RATES = 2_000
 """Rates between points from which the speed is computed: finding the warm-up takes the square of their number."""
 TRIAL_QUIET_GAPS = 5.0
@@ -240,7 +242,8 @@ def steady_speed(points: list[JobProgress]) -> SteadySpeed | None:
     error = float(batch_rates.std(ddof=1) / math.sqrt(batches) / mean)
     # With few batches, widen by Student's t, so that z standard errors mean the same confidence everywhere.
     widen = float(stdtrit(batches - 1, 0.975)) / 1.959964
-    return SteadySpeed(samples_per_second=float(mean), relative_error=error * widen, points=len(durations))
+    error = min(error * widen, MOST_RELATIVE_ERROR)
+    return SteadySpeed(samples_per_second=float(mean), relative_error=error, points=len(durations))
 
 
 def _warm_up_cut(rates: np.ndarray[tuple[int], np.dtype[np.float64]]) -> int:

@@ -90,6 +90,7 @@ def _settings(problem: Problem) -> TrainSettingsJson:
         max_trials=problem.max_trials,
         assurance=problem.assurance,
         noise=problem.noise,
+        slowdown=problem.slowdown,
         trial_seconds=policy.seconds,
         extra_seconds_per_3_nodes=policy.extra_seconds_per_3_nodes,
         extension=policy.extension,

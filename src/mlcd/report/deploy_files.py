@@ -10,12 +10,15 @@ from typing import Any
 
 import yaml
 
+from mlcd.server.limits import Limits
 from mlcd.space import Config
 from mlcd.version import __version__
 
 CONTAINER_PORT = 8000
 MEMORY_FACTOR = 1.5
 """Requested memory / peak memory in the load test: a server that reaches its limit is killed."""
+IN_FLIGHT_FACTOR = 2.0
+"""Memory / bytes of requests in flight: a batch is a copy of its requests."""
 _QUEUE_DELAY_SECONDS = 0.001  # the default of our server, so that Triton waits as long for a batch
 
 
@@ -28,6 +31,7 @@ class Deployment:
     cpus        processors that the configuration uses
     sizes       of open axes of the model
     promise     what it sustained, in words: a comment in each file
+    limits      on what clients may take of the server
     """
 
     name: str
@@ -37,6 +41,7 @@ class Deployment:
     memory_gib: float | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
     promise: str = ""
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def label(self) -> str:
@@ -46,10 +51,14 @@ class Deployment:
 
     @property
     def memory_mib(self) -> int | None:
-        """Requested memory, rounded up to 64 MiB; None if unknown."""
+        """Requested memory, with room for all requests that clients may have in flight, rounded up to 64 MiB.
+
+        None if the server's own is unknown.
+        """
         if self.memory_gib is None:
             return None
-        return math.ceil(self.memory_gib * 1024 * MEMORY_FACTOR / 64) * 64
+        in_flight = self.limits.in_flight_bytes * IN_FLIGHT_FACTOR / 2**20
+        return math.ceil((self.memory_gib * 1024 * MEMORY_FACTOR + in_flight) / 64) * 64
 
     @property
     def command(self) -> list[str]:
@@ -58,7 +67,8 @@ class Deployment:
         # If the choice is int8, the written model is already quantised.
         sizes = [part for axis, size in self.sizes.items() for part in ("--size", f"{axis}={size}")]
         model = f"/models/{self.model_file}"
-        return ["python", "-m", "mlcd.server", model, "--name", self.name, *given, *sizes, "--host=0.0.0.0"]
+        options = [*given, *sizes, *self.limits.arguments()]
+        return ["python", "-m", "mlcd.server", model, "--name", self.name, *options, "--host=0.0.0.0"]
 
 
 def deploy_files(kind: str, deployment: Deployment) -> dict[str, str]:
@@ -83,6 +93,7 @@ def _compose(deployment: Deployment) -> dict[str, str]:
         "restart": "unless-stopped",
         "ports": [f"{CONTAINER_PORT}:{CONTAINER_PORT}"],
         "cpus": deployment.cpus,
+        "ulimits": {"nofile": deployment.limits.descriptors},
         "healthcheck": {
             "test": ["CMD", "python", "-c", _probe()],
             "interval": "10s",

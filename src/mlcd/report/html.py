@@ -310,6 +310,7 @@ def _facts(record: SearchRun) -> dict[str, str]:
         "Most trials": str(problem.max_trials),
         "Assurance": assurance_text(problem.assurance),
         "Noise": f"{problem.noise:.1%} between two runs",
+        "Slowdown": f"limits allow for a training that is {problem.slowdown:.0%} slower than its trials",
         "A trial": f"{format_seconds(policy.seconds)}, {format_seconds(policy.extra_seconds_per_3_nodes)} more for "
         f"every 3 nodes, extended by at most {policy.extension:.0%}, ended by the watchdog after "
         f"{format_seconds(policy.watchdog_seconds)} more",

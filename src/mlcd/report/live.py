@@ -117,6 +117,7 @@ class LiveLine:
             emoji=False,
             highlight=False,
             legacy_windows=False,
+            _environ={},  # report.terminal alone reads it: rich fails on an odd COLUMNS or LINES
         )
         self._live: Live | None = None
         self._status: RunningStatus | None = None

@@ -142,6 +142,7 @@ def _console(colour: bool) -> "Console":
         emoji=False,
         highlight=False,
         legacy_windows=False,
+        _environ={},  # report.terminal alone reads it: rich fails on an odd COLUMNS or LINES
     )
 
 

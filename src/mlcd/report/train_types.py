@@ -49,7 +49,8 @@ class TrainAttemptJson:
     batch: Annotated[Number | None, "the global batch, if it is chosen"]
     ending: Annotated[
         Ending,
-        "stopped: at the end of the budget; restarted after: lost (mlcd died), restarted (nodes were lost), moved",
+        "stopped: at the end of the budget; overran: the cloud did not end it in its time; restarted after: lost (mlcd"
+        " died), restarted (nodes were lost), moved",
     ]
     message: Annotated[str, "why"]
     seconds: Annotated[Seconds, "until it ended"]
@@ -151,6 +152,7 @@ class TrainSettingsJson:
     max_trials: Annotated[Number, "maximum number of trials"]
     assurance: Annotated[Amount, "probability of every upper bound"]
     noise: Annotated[Amount, "relative deviation between two runs"]
+    slowdown: Annotated[Amount, "share by which the training may be slower than its trials"]
     trial_seconds: Annotated[Seconds, "planned for one node"]
     extra_seconds_per_3_nodes: Annotated[Amount, "added to a trial"]
     extension: Annotated[Amount, "share by which a trial may be extended"]

@@ -10,7 +10,7 @@ from mlcd.units import Usd
 
 
 class Ending(StrEnum):
-    """How an attempt ended. After LOST, RESTARTED and MOVED another one follows, from the checkpoint if there is one."""
+    """How an attempt ended. After LOST, RESTARTED and MOVED another follows, from the checkpoint if there is one."""
 
     DONE = "done"
     FAILED = "failed"

@@ -16,7 +16,7 @@ from mlcd.search.acquisition import expected_saving
 from mlcd.search.serving.table_informed import ById, open_rows
 from mlcd.search.strategy import MeasuredStrategy, at_least
 from mlcd.space import Space
-from mlcd.trial.plan import Remaining, best_fitting, margin_sigmas
+from mlcd.trial.plan import Remaining, best_fitting, log_margin
 from mlcd.trial.trial import FailureKind, History, Suggestion
 
 Floats = NDArray[np.float64]
@@ -198,7 +198,7 @@ def _log_longest(problem: Problem, remaining: Remaining, rows: Rows) -> Floats:
         longest = np.minimum(longest, remaining.seconds - trial)
     if remaining.usd is not None:
         longest = np.minimum(longest, remaining.usd.dollars / problem.dollars_per_second[rows] - trial)
-    margin = margin_sigmas(problem.assurance) * problem.noise if remaining.guarded else 0.0
+    margin = log_margin(problem, problem.noise) if remaining.guarded else 0.0
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.maximum(longest, 0.0)) - margin)
 

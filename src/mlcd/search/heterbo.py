@@ -15,7 +15,7 @@ from mlcd.search.candidates import open_rows, rising_rows
 from mlcd.search.first_looks import first_looks, known_types, one_of_each_kind
 from mlcd.search.heterbo_settings import HeterBOSettings
 from mlcd.search.strategy import MeasuredStrategy
-from mlcd.trial.plan import Plan, Remaining, best_fitting, margin_sigmas, plans
+from mlcd.trial.plan import Plan, Remaining, best_fitting, log_margin, plans
 from mlcd.trial.trial import History, Suggestion
 from mlcd.units import Usd, format_seconds
 
@@ -299,7 +299,7 @@ def _log_seconds_that_fit(problem: Problem, remaining: Remaining) -> Floats:
         longest = np.minimum(longest, remaining.seconds - trial)
     if remaining.usd is not None:
         longest = np.minimum(longest, remaining.usd.dollars / problem.dollars_per_second - trial)
-    margin = margin_sigmas(problem.assurance) * problem.noise if remaining.guarded else 0.0
+    margin = log_margin(problem, problem.noise) if remaining.guarded else 0.0
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.maximum(longest, 0.0)) - margin)
 

@@ -106,7 +106,6 @@ class Front(HttpToolsProtocol):
         self._messages = self._head_bytes = self._headers = self._body_bytes = 0
         self._raw_bytes = 0  # of the message's present part, headers or body, without the packet in which it began
         self._refusal: tuple[int, str] | None = None
-        self._is_deaf = False
         self._unread = connections.memory.hold()
         self.give_up: Callable[[], None] | None = None
         """Called when the client is gone; the application sets it while a request waits for the model."""
@@ -133,7 +132,7 @@ class Front(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
-        if self._phase is _Phase.CLOSING or self._is_deaf:
+        if self._phase is _Phase.CLOSING:
             return
         self._unset_keepalive_if_required()
         before = (self._messages, self._phase)
@@ -211,7 +210,7 @@ class Front(HttpToolsProtocol):
         """The answer is written, though perhaps not read by the client."""
         self._unread.set(self.transport.get_write_buffer_size())
         super().on_response_complete()
-        if self._phase is _Phase.WORKING and not self._is_deaf and self.cycle.response_complete:
+        if self._phase is _Phase.WORKING and self.cycle.response_complete:
             self._enter(_Phase.IDLE, self._limits.idle_seconds)
 
     # Phases and deadlines
@@ -308,9 +307,8 @@ class Front(HttpToolsProtocol):
         """Answer in HTTP/1.1: other protocols are not offered.
 
         The parser takes no body for such a request, and whatever follows for the next request, which would let a body
-        pass as a request behind a proxy. So nothing more is read, and a body is refused.
+        pass as a request behind a proxy. So a body is refused, and the connection ends with the answer.
         """
-        self._is_deaf = True
         lengths = [value for name, value in self.headers if name in (b"content-length", b"transfer-encoding")]
         if any(value.strip(b"0 ") for value in lengths):
             self.refuse(400, "an upgrade with a body is not offered; omit the header Upgrade")

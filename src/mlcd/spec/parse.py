@@ -7,6 +7,7 @@ from datetime import datetime
 
 from mlcd.errors import SpecError
 from mlcd.plugins import is_object_name
+from mlcd.problem import MOST_SLOWDOWN
 from mlcd.spec.batches import LEARNING_RATE, TARGET, batches, pricing
 from mlcd.spec.counts import node_counts
 from mlcd.spec.goals import goal_record
@@ -152,6 +153,7 @@ SEARCH = FieldTable(
         "parallel": Field(read=whole(least=1, most=1000)),
         "assurance": Field(read=number(least=0.5, below=1)),
         "noise": Field(read=number(least=0, below=1)),
+        "slowdown": Field(read=number(least=0, most=MOST_SLOWDOWN)),
         "trial": Field(read=TRIAL),
     },
 )

@@ -83,13 +83,14 @@ class TrialRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
-    """How to search. `noise` None means the value that the cloud states."""
+    """How to search. None means: for `noise` the value that the cloud states, for `slowdown` the cloud's default."""
 
     strategy: str = "heterbo"
     max_trials: int = 30
     parallel: int = 1
     assurance: float = 0.999999
     noise: float | None = None
+    slowdown: float | None = None
     trial: TrialRules = field(default_factory=TrialRules)
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar, cast
 import pytest
 
 from mlcd.clouds.provider import Cloud, JobProgress, KnownTruth, LeaseFailed, Order, Purpose
+from mlcd.engine.checked import CheckedCloud
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.measure import measure
 from mlcd.space import Config
@@ -152,6 +153,28 @@ class CloudContract:
         for trial in outcomes:
             assert trial.seconds <= POLICY.worst_seconds(trial.config.nodes)
             assert trial.usd <= PRICE.for_seconds(POLICY.worst_seconds(trial.config.nodes))
+
+    @pytest.mark.parametrize("purpose", list(Purpose))
+    def test_it_says_nothing_that_the_engine_does_not_believe(self, cloud: Cloud, purpose: Purpose) -> None:
+        """Finite, rising, within its promise: the engine's own checks, which end a lease otherwise."""
+        warned: list[str] = []
+        refused: list[LeaseFailed] = []
+        checked = CheckedCloud(cloud=cloud, warn=warned.append)
+        assert 0 <= checked.noise < 1
+        for config in (*self.good, *self.broken):
+            for attempt in (1, 2, 3):
+                seconds = POLICY.worst_seconds(config.nodes)
+                order = Order(config=config, attempt=attempt, purpose=purpose, seconds=seconds, run_id="contract")
+                try:
+                    with checked.lease(order) as lease:
+                        points = list(islice(lease.progress(), 200))
+                        settled = lease.finish(points[-1])
+                except LeaseFailed as failed:
+                    refused += [failed] if failed.message.startswith("the cloud ") else []
+                    refused += [failed] if failed.kind is FailureKind.OVERRAN else []
+                    continue
+                assert settled.seconds >= points[-1].seconds
+        assert (refused, warned) == ([], [])
 
     def test_an_error_inside_a_lease_releases_it_and_propagates(self, cloud: Cloud) -> None:
         config = self.good[0]

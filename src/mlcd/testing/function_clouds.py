@@ -6,6 +6,7 @@ from typing import ClassVar, cast
 import pytest
 
 from mlcd.clouds.functions.provider import EpochFailed, EpochOrder, FunctionCloud
+from mlcd.engine.checked_epochs import CheckedFunctions
 from mlcd.epoch_ledger import EpochLedger
 from mlcd.functions import FunctionProblem
 from mlcd.run.authorisation import Authorisation
@@ -95,6 +96,16 @@ class FunctionCloudContract:
             self.check_epoch(order, epoch)
             losses.append(epoch.loss)
         assert losses[-1] < losses[0]
+
+    def test_it_says_nothing_that_the_engine_does_not_believe(self, make: Make, problem: FunctionProblem) -> None:
+        """Finite, within its promise: the engine's own checks, which fail an epoch otherwise."""
+        warned: list[str] = []
+        order = self.order(problem, self.good[0])
+        outcome, calls = CheckedFunctions(cloud=make(1), warn=warned.append).run_epoch(order)
+        assert isinstance(outcome, Epoch), outcome.message
+        self.check_epoch(order, outcome)
+        assert all(call.epoch == order.number for call in calls)
+        assert warned == []
 
     def test_a_part_of_an_epoch_is_an_epoch(self, make: Make, problem: FunctionProblem) -> None:
         part = Fleet(self.good[0].functions, self.good[0].memory_mb, 0.5)

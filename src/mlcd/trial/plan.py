@@ -18,6 +18,13 @@ from mlcd.units import MOST_SECONDS, MOST_USD, Usd
 ROUNDING_MARGIN = 1e-9
 """Relative margin for floating-point sums in a bound without noise."""
 
+SLOW_RUN_ASSURANCE = 0.999
+"""The confidence that a training slower by `Problem.slowdown` fits. Less than the default assurance, because such a
+training is an exception itself. For noise of 6% or more, the bound at the default assurance is the larger one."""
+
+STOP_SHARE, STOP_SECONDS = 0.03, 6.0
+"""Time kept at the end of the budget to save and release the nodes: a share of what is left, at least STOP_SECONDS."""
+
 MIN_TIE_FRACTION = 0.01
 """Values that differ by a smaller fraction count as equal even without noise: 1% is not worth a higher cost."""
 
@@ -26,6 +33,33 @@ MIN_TIE_FRACTION = 0.01
 def margin_sigmas(assurance: float) -> float:
     """z with Pr[N(0, 1) <= z] = assurance."""
     return float(ndtri(assurance))
+
+
+def log_margin(problem: Problem, relative_error: float) -> float:
+    """ln of upper bound / expected time for a speed with this relative error.
+
+    The larger of z(assurance) x error, and ln(1 + slowdown) + z(SLOW_RUN_ASSURANCE) x error where there is a slowdown.
+    """
+    sigmas = margin_sigmas(problem.assurance)
+    if not problem.slowdown:
+        return sigmas * relative_error
+    slow = math.log1p(problem.slowdown) + min(sigmas, margin_sigmas(SLOW_RUN_ASSURANCE)) * relative_error
+    return max(sigmas * relative_error, slow)
+
+
+def error_within(problem: Problem, margin: float) -> float:
+    """The inverse of `log_margin`: the relative error for which it gives `margin`; 0 if it gives more for any error."""
+    sigmas = margin_sigmas(problem.assurance)
+    error = margin / sigmas
+    if problem.slowdown:
+        slow = (margin - math.log1p(problem.slowdown)) / min(sigmas, margin_sigmas(SLOW_RUN_ASSURANCE))
+        error = min(error, slow)
+    return max(error, 0.0)
+
+
+def stop_at(seconds_left: float) -> float:
+    """When to stop a training that has so many seconds left, so that it is saved and its nodes are released in time."""
+    return seconds_left - max(STOP_SECONDS, STOP_SHARE * seconds_left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +77,19 @@ class Plan:
 
     @classmethod
     def of(cls, problem: Problem, trial: Measurement) -> "Plan":
-        """T = (start-up + S / speed) x stretch; the bound multiplies by exp(z x relative error) (algorithms: 1.3)."""
+        """T = (start-up + S / speed) x stretch; the bound is T x exp(log_margin) (algorithms: 1.3).
+
+        With a slowdown, a training that takes T x (1 + slowdown) also ends before `stop_at` of the bound.
+        """
         if problem.verify_seconds is not None:
             return cls._serving(problem, trial, problem.verify_seconds)
         work = problem.work_of(trial.config)
         seconds = (trial.startup_seconds + work / trial.samples_per_second) * problem.stretch_of(trial.config)
         relative_error = math.hypot(trial.relative_error, problem.work_error)
-        worst = seconds * math.exp(margin_sigmas(problem.assurance) * relative_error) * (1 + ROUNDING_MARGIN)
+        worst = seconds * math.exp(log_margin(problem, relative_error)) * (1 + ROUNDING_MARGIN)
+        if problem.slowdown:
+            slow = seconds * (1 + problem.slowdown)
+            worst = max(worst, slow + STOP_SECONDS, slow / (1 - STOP_SHARE))
         price = problem.price(trial.config)
         return cls(
             config=trial.config,

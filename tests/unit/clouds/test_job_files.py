@@ -16,16 +16,19 @@ from mlcd.catalog import Instance
 from mlcd.clouds import job as jobs
 from mlcd.clouds.exits import NodeExit, read_exit
 from mlcd.clouds.job import JobCloud, JobLease, RealJob
+from mlcd.clouds.local import Local, LocalNodes, usable_cpus
 from mlcd.clouds.nodes import Leftover, NodeOrder, NodesState, create_stop_file
 from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Purpose
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.measure import measure
 from mlcd.space import Config
+from mlcd.spec.real import ProgressRule
 from mlcd.trial.trial import Failure, FailureKind
 from mlcd.units import Usd
 from mlcd.untrusted import Malformed
 
 ONE = Config.deployment("fake.1", 1)
+RATE = ProgressRule(pattern=r"(?P<rate>[0-9]+) samples/s")
 SECRET = "private"
 
 
@@ -305,3 +308,49 @@ def test_the_stop_file_is_not_written_through_what_a_job_put_there(tmp_path: Pat
         with pytest.raises(OSError):  # noqa: PT011 - which one depends on the system
             create_stop_file(tmp_path)
     assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
+def test_an_agent_that_its_job_has_stopped_is_ended_at_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took 10 s, which nobody had authorised. Whoever forgets to continue it waits here for minutes."""
+    monkeypatch.setattr("mlcd.clouds.local.AGENT_END_SECONDS", 300.0)
+    cloud = JobCloud(Local(home, cpus=usable_cpus()[:1]), RealJob(run="kill -STOP $PPID; sleep 600"), home=home)
+    with JobLease(cloud, Order(config=Config.deployment("local.1", 1), seconds=600.0, run_id="run")) as made:
+        assert isinstance(made.nodes, LocalNodes)
+        (agent,) = made.nodes.agents
+        while Path(f"/proc/{agent.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.02)
+    assert agent.poll() is not None
+    assert cloud.engine.leftovers() == ()
+
+
+# ---- the wall clock is set while a job runs
+
+
+@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
+def test_a_wall_clock_that_is_set_during_a_lease_credits_no_samples(
+    home: Path, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    """Rates become samples by the time between two lines: an hour forward was an hour's work for nothing."""
+    made = lease(
+        home,
+        lambda folder: (folder / "node-0" / "log.txt").write_text("100 samples/s\n"),
+        progress=RATE,
+        checkpoints=False,
+    )
+    shift = 0.0
+    monkeypatch.setattr(jobs, "wall_clock", lambda: time.time() + shift)
+    points: list[JobProgress] = []
+    with made:
+        for point in made.progress():
+            points.append(point)
+            if len(points) == 1:
+                continue
+            shift = jump
+            with (made.folder / "node-0" / "log.txt").open("a") as log:
+                log.write("100 samples/s\n")
+            if len(points) > 4:
+                break
+    assert points[-1].samples <= 100 * points[-1].seconds + 1e-6
+    assert points[-1].samples > 0
+    assert all(a.seconds <= b.seconds and a.samples <= b.samples for a, b in pairwise(points))

@@ -17,6 +17,7 @@ from mlcd.cli.main import run as mlcd
 from mlcd.clouds import control_groups, processes
 from mlcd.clouds.control_groups import TrackingGroup
 from mlcd.clouds.lease_records import LeaseRecord, LeaseRecords
+from mlcd.clouds.local import Local, _environment
 from mlcd.clouds.local_leases import HeldLease, LocalLeases
 from mlcd.clouds.processes import ProcessId
 
@@ -154,15 +155,15 @@ BAD_FILES: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.parametrize("kind", BAD_FILES)
-def test_a_bad_lease_file_of_a_job_is_no_hindrance(
-    home: Path, kind: str, no_groups: None, capsys: pytest.CaptureFixture[str]
+def test_bad_lease_files_of_jobs_are_no_hindrance(
+    home: Path, no_groups: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     held = hold(home)
-    BAD_FILES[kind](Path(held.record.folder) / "lease.json")
-    other = home / "work" / "b-run" / "leases" / "mlcd-run-2"
-    other.mkdir(parents=True)
-    BAD_FILES[kind](other / "lease.json")
+    _text("null")(Path(held.record.folder) / "lease.json")
+    for number, make in enumerate(BAD_FILES.values()):
+        other = home / "work" / "b-run" / "leases" / f"mlcd-run-2-{number}"
+        other.mkdir(parents=True)
+        make(other / "lease.json")
     started = start(held, "sleep 600")
     abandon(held)
     assert [row["lease"] for row in down(capsys, 0)["found"]] == ["mlcd-run-1"]
@@ -172,22 +173,61 @@ def test_a_bad_lease_file_of_a_job_is_no_hindrance(
 # ---- mlcd's own records
 
 
-@pytest.mark.parametrize("kind", BAD_FILES)
-def test_a_bad_record_is_reported_and_the_others_are_ended(
-    home: Path, kind: str, no_groups: None, capsys: pytest.CaptureFixture[str]
+def test_bad_records_are_reported_and_the_others_are_ended(
+    home: Path, no_groups: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     held = hold(home)
     started = start(held, "sleep 600")
     abandon(held)
-    file = home / "leases" / "mlcd-a-bad-one.json"
-    BAD_FILES[kind](file)
+    files = [home / "leases" / f"mlcd-a-{kind.replace(' ', '-')}.json" for kind in BAD_FILES]
+    for file, make in zip(files, BAD_FILES.values(), strict=True):
+        make(file)
     said = down(capsys, 1)
     assert started.wait() == -signal.SIGTERM
     assert [(row["lease"], row["ended"]) for row in said["found"]] == [("mlcd-run-1", True)]
-    assert [(row["what"], row["pid"]) for row in said["unproved"]] == [(str(file), None)]
+    assert {(row["what"], row["pid"]) for row in said["unproved"]} == {(str(file), None) for file in files}
     with_record = hold(home, "mlcd-run-3")  # and a run on this machine goes on
     with_record.leases.end_abandoned()
     with_record.close()
+
+
+def test_a_run_on_this_machine_names_the_records_that_it_skips(home: Path) -> None:
+    (home / "leases").mkdir(parents=True)
+    bad = home / "leases" / "mlcd-bad.json"
+    bad.write_text("{")
+    (note,) = Local(home).notes
+    assert note.startswith(f"{bad}: is not JSON")
+
+
+def test_a_file_that_has_no_leases_name_names_no_group(
+    home: Path, groups: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`unified/NAME` may be anybody's control group."""
+    parent = control_groups.tracking_parents()[0]
+    other = TrackingGroup((parent / "anybodys",))
+    other.create()
+    (home / "leases").mkdir(parents=True)
+    for name in ("anybodys", ""):
+        (home / "leases" / f"{name}.json").write_text("{}")
+    try:
+        with subprocess.Popen(
+            control_groups.joining(other.task_files, ["sh", "-c", "echo up; exec sleep 600"]), stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"up\n"
+            assert [row["pid"] for row in down(capsys, 1)["unproved"]] == [None]
+            assert process.poll() is None
+            process.kill()
+    finally:
+        other.end()
+
+
+def test_a_folder_of_records_that_cannot_be_read_is_reported(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home.mkdir()
+    (home / "leases").touch()
+    (row,) = down(capsys, 1)["unproved"]
+    assert row["what"] == str(home / "leases")
+    assert "Not a directory" in row["reason"]
 
 
 def _other_pid(record: dict[str, Any], pid: int) -> None:
@@ -265,9 +305,7 @@ def test_a_damaged_key_hinders_no_new_lease(home: Path, damage: bytes) -> None:
         held.close()
 
 
-def test_the_job_is_told_neither_the_home_nor_the_key(home: Path, tmp_path: Path, no_groups: None) -> None:
-    from mlcd.clouds.local import _environment
-
+def test_the_job_is_told_neither_the_home_nor_the_key(home: Path) -> None:
     hold(home)
     env = _environment(1)
     key = (home / "leases" / "key").read_text()
@@ -304,6 +342,21 @@ def test_the_name_alone_is_no_proof(home: Path, mark: str, no_groups: None, caps
     assert early.poll() is None
     early.kill()
     early.wait()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="starts a process of another user, which needs root")
+def test_another_users_process_with_the_name_is_listed_only(
+    home: Path, no_groups: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = hold(home)
+    with subprocess.Popen(["sleep", "600"], env={processes.TAG: "mlcd-run-1"}, user=65534) as other:
+        abandon(held)
+        until(lambda: processes.user_of(other.pid) == 65534 and processes.tagged("mlcd-run-1"))
+        (row,) = down(capsys, 1)["unproved"]
+        assert other.poll() is None
+        assert row["pid"] == other.pid
+        assert "another user started it" in row["reason"]
+        other.kill()
 
 
 def test_a_record_of_another_machine_or_boot_names_no_process(
@@ -353,6 +406,17 @@ def test_a_group_finds_what_left_its_session_and_its_environment(
     said = down(capsys, 0)
     assert [row["ended"] for row in said["found"]] == [True]
     assert running(mark) == []
+    assert not [folder for folder in map(Path, held.record.groups) if folder.exists()]
+    assert held.leases.records.get("mlcd-run-1") is None
+
+
+def test_nothing_of_a_killed_lease_stays_when_its_processes_ended_themselves(
+    home: Path, groups: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = hold(home)
+    start(held, "true").wait()
+    abandon(held)
+    assert down(capsys, 0)["found"] == []
     assert not [folder for folder in map(Path, held.record.groups) if folder.exists()]
     assert held.leases.records.get("mlcd-run-1") is None
 

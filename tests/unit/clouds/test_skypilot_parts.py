@@ -20,7 +20,7 @@ from mlcd.clouds.skypilot.nodes import SkyNodes
 from mlcd.clouds.skypilot.prices import offer
 from mlcd.clouds.skypilot.refusals import refused, with_reasons
 from mlcd.clouds.skypilot.task import cluster_name, make_task, run_command
-from mlcd.clouds.skypilot.transport import end_filters, news_filters, path_filters
+from mlcd.clouds.skypilot.transport import FETCH_OPTIONS, end_filters, news_filters, path_filters
 from mlcd.errors import BadInput, ProviderError
 from mlcd.trial.trial import FailureKind
 from mlcd.units import Usd
@@ -223,6 +223,28 @@ def test_only_the_selected_files_are_fetched(tmp_path: Path) -> None:
     wanted = path_filters(["checkpoint", "workdir/out", "workdir/nothing"])
     found = {"checkpoint/step-5/mlcd.json", "workdir/out/model.pt", "workdir/out/deep/curve.csv"}
     assert rsync(lease, tmp_path / "c", wanted) == found
+
+
+@pytest.mark.skipif(subprocess.run(["sh", "-c", "command -v rsync"], check=False).returncode != 0, reason="no rsync")
+def test_links_out_of_the_lease_devices_and_fifos_are_not_fetched(tmp_path: Path) -> None:
+    """A node's links would lead to files of this machine, which the next nodes would get."""
+    lease, here = tmp_path / "lease", tmp_path / "here"
+    checkpoint = lease / "checkpoint" / "step-5"
+    checkpoint.mkdir(parents=True)
+    (tmp_path / "private").write_text("private")
+    (checkpoint / "weights").write_text("weights")
+    (checkpoint / "weights").chmod(0o4755)
+    (checkpoint / "within").symlink_to("weights")
+    (checkpoint / "absolute").symlink_to(tmp_path / "private")
+    (checkpoint / "relative").symlink_to("../../../private")
+    os.mkfifo(checkpoint / "fifo")
+    here.mkdir()
+    options = [*FETCH_OPTIONS, *news_filters([])]
+    subprocess.run(["rsync", *options, f"{lease}/", f"{here}/"], check=True, capture_output=True)
+    found = here / "checkpoint" / "step-5"
+    assert sorted(path.name for path in found.iterdir()) == ["weights", "within"]
+    assert (found / "within").readlink() == Path("weights")
+    assert (found / "weights").stat().st_mode & 0o7100 == 0o100  # can be run, as before; not as somebody else
 
 
 # ---- prices

@@ -10,7 +10,7 @@ from mlcd.catalog import load_catalog
 from mlcd.clouds.provider import Cloud, JobProgress, KnownTruth, Lease, LeaseFailed, Order, Purpose
 from mlcd.clouds.sim import SimCloud, SimJob
 from mlcd.clouds.sim.cloud import NO_FAILURES
-from mlcd.clouds.wrappers import ALL_KINDS, Delayed, Flaky, Noisy, NoisyRun
+from mlcd.clouds.wrappers import ALL_KINDS, Delayed, Flaky, Noisy, NoisyRun, SlowerRun
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
 
@@ -55,6 +55,16 @@ def test_a_noisy_run_leaves_trials_alone(plain: SimCloud) -> None:
     noisy, true = watch(cloud, Purpose.RUN), watch(plain, Purpose.RUN)
     assert noisy[-1].seconds == true[-1].seconds
     assert noisy[-1].samples != true[-1].samples
+
+
+def test_a_slower_run_leaves_trials_alone(plain: SimCloud) -> None:
+    cloud = SlowerRun(plain, share=0.25)
+    assert watch(cloud) == watch(plain)
+    slower, true = watch(cloud, Purpose.RUN), watch(plain, Purpose.RUN)
+    assert [p.seconds for p in slower] == [p.seconds for p in true]
+    assert [p.samples * 1.25 for p in slower] == pytest.approx([p.samples for p in true])
+    with pytest.raises(ValueError, match="share"):
+        SlowerRun(plain, share=-0.1)
 
 
 def test_flaky_fails_the_stated_share_in_every_way(plain: SimCloud) -> None:

@@ -1,5 +1,6 @@
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,11 +18,12 @@ from tests.synthetic import (
 
 from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose
 from mlcd.clouds.reading import Reading
-from mlcd.clouds.wrappers import Flaky, NoisyRun
+from mlcd.clouds.wrappers import Flaky, NoisyRun, SlowerRun
 from mlcd.errors import Interrupted, ProviderError
 from mlcd.events import Event, RunProgress, SearchEnded, StepEnded, StepStarted, Warned
 from mlcd.goal import Goal, Objective
 from mlcd.problem import Problem, TrialPolicy
+from mlcd.run.attempt import Ending
 from mlcd.run.step import Role, Step
 from mlcd.search.registry import strategy
 from mlcd.space import Config
@@ -246,6 +248,28 @@ def test_a_noisy_run_that_overruns_is_reported(store: Store) -> None:
     record, _ = run(problem, cloud, store, Listed(configs=(D("c5.small", 1),)))
     assert record.status is Status.OVERRAN
     assert record.final is not None
+    assert record.final.ending is Ending.STOPPED, "a simulated training is stopped before the budget breaks, too"
+    assert record.total_usd <= Usd.of(12)
+    assert "stopped before it would cost more than the budget of $12.00; 4" in record.final.message
+
+
+@pytest.mark.parametrize("slower", [0.0, 0.05, 0.1])
+@pytest.mark.parametrize("limit", ["budget", "deadline"])
+def test_a_training_within_the_slowdown_keeps_the_limits(store: Store, slower: float, limit: str) -> None:
+    """The tightest limit that lets the training start: without the slowdown in its bound, a slower one breaks it."""
+    cloud, config = SlowerRun(SyntheticCloud(), share=slower), D("c5.small", 1)
+    free = make_problem(noise=0.0, slowdown=0.1)
+    first, _ = run(free, SyntheticCloud(), store, Listed(configs=(config,)), run_id="free")
+    choice = first.choice
+    assert choice is not None
+    budget = first.search_usd + choice.worst_usd
+    seconds = first.search_seconds + choice.worst_seconds
+    limits: dict[str, Any] = {"budget": budget} if limit == "budget" else {"deadline_seconds": seconds}
+    goal = Goal(minimize=Objective.COST, **limits)
+    record, _ = run(replace(free, goal=goal), cloud, store, Listed(configs=(config,)), run_id="tight")
+    assert record.status is Status.DONE
+    assert record.total_usd <= budget
+    assert record.total_seconds <= seconds
 
 
 def test_paleo_trains_unseen_and_may_fail_there(store: Store) -> None:

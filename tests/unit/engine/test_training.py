@@ -12,9 +12,8 @@ from tests.synthetic import QUICK_TRIALS, Listed, Machine, SyntheticCloud, drive
 
 from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
 from mlcd.engine.clock import Moments, read_moment
-from mlcd.engine.training import STOP_SECONDS
 from mlcd.engine.trials import measure_trial
-from mlcd.engine.watch import AttemptWatch
+from mlcd.engine.watch import MOST_REPORTS, AttemptWatch
 from mlcd.errors import Interrupted
 from mlcd.events import Event, Warned
 from mlcd.goal import Goal, Objective
@@ -25,6 +24,7 @@ from mlcd.run.step import Role
 from mlcd.space import Config
 from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
+from mlcd.trial.plan import STOP_SECONDS
 from mlcd.trial.trial import FailureKind, Measurement, Trial
 from mlcd.units import ZERO, Usd
 
@@ -453,6 +453,17 @@ def test_a_job_that_reports_once_an_epoch_is_not_a_hang() -> None:
             assert epoch < 3 or watch.speed() == pytest.approx(10.0)
     feed(watch, (600.0, 4000.0))  # a silence twice as long as any before it
     assert watch.speed() == pytest.approx(2000.0 / 300.0)
+
+
+def test_a_training_of_weeks_takes_no_more_memory_than_one_of_hours() -> None:
+    watch = AttemptWatch(work=1e9, seconds_left=1e9)
+    for at in range(1, 300_000):
+        watch.take(JobProgress(float(at), 5.0 * at))
+    assert len(watch._reports) <= MOST_REPORTS
+    assert watch.speed() == pytest.approx(5.0)
+    assert watch.longest_gap == 1.0
+    assert watch.last.seconds == 299_999.0
+    assert watch.expected_end() == pytest.approx(2e8, rel=0.01)
 
 
 def feed(watch: AttemptWatch, *points: tuple[float, float]) -> None:

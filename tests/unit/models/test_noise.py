@@ -48,6 +48,20 @@ def test_the_noise_scale_is_recovered_whatever_the_cluster_and_batch(workers: in
     assert np.mean([step.variance for step in steps]) == pytest.approx(VARIANCE, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    "impossible",
+    [
+        GradientNorms(workers=1, batch=8.0, before=1.0, now=1.0, dot=-9.0),  # beyond the product of the lengths
+        GradientNorms(workers=1, batch=0.0, before=1.0, now=1.0, dot=0.5),
+        GradientNorms(workers=4, batch=2.0, local=2.0, total=1.0),
+        GradientNorms(workers=2, batch=1e18, local=1e100, total=(0.5 + 1e-16) * 1e100),  # hardly a signal
+    ],
+)
+def test_norms_that_cannot_be_measure_nothing(impossible: GradientNorms) -> None:
+    """They are a job's; they raised, and the trial was never charged."""
+    assert noise_scale([Reading(seconds=1.0, samples=1e18, noise=impossible)] * 10) is None
+
+
 def test_averaging_separately_beats_averaging_ratios() -> None:
     rng = np.random.default_rng(3)
     steps = [norms(rng, 2, 8) for _ in range(2000)]

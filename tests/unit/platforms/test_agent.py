@@ -275,6 +275,35 @@ def test_exit_file_needs_no_disk_space_at_the_end(node: Node) -> None:
     assert (node.folder / "node-0" / "exit.json").stat().st_ino == inode
 
 
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "rm -rf ../node-0",
+        "rm -rf ../../lease",
+        "rm ../node-0/exit.json.part; ln -s $PWD/../victim ../node-0/exit.json.part",
+        "rm ../node-0/exit.json.part; mkfifo ../node-0/exit.json.part",
+        "mkdir -p ../node-0/exit.json/full",
+        "mv ../node-0 ../old; ln -s $PWD/.. ../node-0; ln -s $PWD/../victim ../exit.json.part",
+        "mv ../node-0 ../old; echo file > ../node-0",
+    ],
+)
+def test_how_it_ended_is_written_whatever_the_job_did_to_the_file(node: Node, harm: str) -> None:
+    victim = node.folder.with_name(f"{node.folder.name}-victim")
+    victim.write_text("untouched")
+    node.folder = node.folder / "lease"
+    node.start(harm.replace("$PWD/../victim", str(victim)) + "; exit 3")
+    found = node.wait()
+    assert found["code"] == 3
+    assert victim.read_text() == "untouched"
+    assert not (node.folder / "node-0").is_symlink()
+    assert not (node.folder / "node-0" / "exit.json").is_symlink()
+
+
+def test_a_log_of_any_size_is_searched_at_its_end_only(node: Node) -> None:
+    node.start("echo out of memory; truncate -s 1T ../node-0/log.txt; exit 3")  # a hole
+    assert node.wait()["kind"] == "job-failed"
+
+
 def test_processor_time_is_counted(node: Node) -> None:
     node.start("python -c 'import time\nuntil = time.process_time() + 0.5\nwhile time.process_time() < until: pass'")
     assert node.wait()["cpu_seconds"] >= 0.5

@@ -9,7 +9,7 @@ from tests.synthetic import ScriptedCloud, ScriptedLease
 from mlcd.clouds.provider import JobProgress, LeaseFailed
 from mlcd.errors import Interrupted, ProviderError
 from mlcd.problem import TrialPolicy
-from mlcd.profiler.measure import measure, steady_speed
+from mlcd.profiler.measure import MOST_POINTS, MOST_RATES, MOST_RELATIVE_ERROR, _Watch, measure, steady_speed
 from mlcd.space import Config
 from mlcd.trial.trial import Failure, FailureKind, Measurement, Trial
 from mlcd.units import ZERO, Usd
@@ -205,6 +205,27 @@ def test_errors_that_are_not_outcomes_pass_through() -> None:
 
     with pytest.raises(ProviderError, match="no credentials"):
         measure(Broken(), CONFIG, attempt=1, policy=POLICY, usd_per_hour=PRICE)
+
+
+def test_very_many_points_take_no_time_and_no_memory() -> None:
+    """Finding the warm-up took the square of their number."""
+    watch = _Watch(policy=TrialPolicy(seconds=1e9), nodes=1)
+    for at in range(30_000):
+        watch.is_over(JobProgress(float(at), 10.0 * at))
+    assert len(watch.points) <= MOST_POINTS
+    assert watch.points[-1] == JobProgress(29_999.0, 299_990.0)
+    speed = steady_speed([JobProgress(float(at), 10.0 * at) for at in range(100_000)])
+    assert speed is not None
+    assert speed.samples_per_second == pytest.approx(10.0)
+    assert speed.points <= MOST_RATES
+
+
+def test_a_speed_of_which_nothing_is_known_has_bounds_all_the_same() -> None:
+    """All work at once: the bounds overflowed, and with them every command that shows the run."""
+    reports = [(0.0, 0.0), (1.0, 1.0), (2.0, 2.0), (3.0, 3.0), (4.0, 4.0), (4.0 + 1e-9, 1e6), (99.0, 1e6 + 1)]
+    speed = steady_speed([JobProgress(*report) for report in reports])
+    assert speed is not None
+    assert speed.relative_error == MOST_RELATIVE_ERROR
 
 
 def test_steady_speed_needs_enough_points() -> None:

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from mlcd.report.deploy_files import KINDS, Deployment, deploy_files, model_path
+from mlcd.server.limits import Limits
 from mlcd.space import Config
 
 
@@ -19,12 +20,14 @@ def test_compose_is_yaml_that_builds_and_limits_the_server() -> None:
     files = deploy_files("compose", deployment(sizes={"sequence": 128}))
     service = yaml.safe_load(files["compose.yaml"])["services"]["resnet-50-on"]
     assert service["cpus"] == 2
-    assert service["mem_limit"] == "768m"
+    assert service["mem_limit"] == f"{768 + 512}m"  # 1.5 x its own, and twice what clients may have in flight
+    assert service["ulimits"]["nofile"] >= Limits().connections
     assert service["ports"] == ["8000:8000"]
     command = next(line for line in files["Dockerfile"].splitlines() if line.startswith("CMD "))
     words = json.loads(command.removeprefix("CMD "))
     assert words[:5] == ["python", "-m", "mlcd.server", '/models/a "b": #c.onnx', "--name"]
     assert {"--batch=8", "--threads=1", "--replicas=2", "sequence=128", "--port=8000"} <= set(words)
+    assert set(Limits().arguments()) <= set(words)
     copied = next(line for line in files["Dockerfile"].splitlines() if line.startswith("COPY "))
     assert json.loads(copied.removeprefix("COPY ")) == ['a "b": #c.onnx', "/models/"]
 
@@ -33,7 +36,7 @@ def test_kubernetes_has_a_deployment_and_a_service_that_selects_it() -> None:
     made, service = yaml.safe_load_all(deploy_files("kubernetes", deployment())["kubernetes.yaml"])
     assert (made["kind"], service["kind"]) == ("Deployment", "Service")
     (container,) = made["spec"]["template"]["spec"]["containers"]
-    assert container["resources"]["limits"] == {"cpu": "2", "memory": "768Mi"}
+    assert container["resources"]["limits"] == {"cpu": "2", "memory": f"{768 + 512}Mi"}
     assert container["readinessProbe"]["httpGet"]["path"] == "/v2/health/ready"
     assert service["spec"]["selector"] == made["spec"]["template"]["metadata"]["labels"]
 

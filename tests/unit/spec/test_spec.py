@@ -318,6 +318,8 @@ BAD_FIELDS = [
     ("search: {assurance: 1}", "search.assurance", "at least 0.5 and less than 1"),
     ("search: {assurance: 0.4}", "search.assurance", "out of range"),
     ("search: {noise: -0.1}", "search.noise", "out of range"),
+    ("search: {slowdown: -0.1}", "search.slowdown", "out of range"),
+    ("search: {slowdown: 11}", "search.slowdown", "out of range"),
     ("search: {trial: {minutes: 0}}", "search.trial.minutes", "at most 10,080 minutes"),
     ("search: {trial: {extension: -1}}", "search.trial.extension", "at least 0"),
     ("search: {trial: {precision: 1}}", "search.trial.precision", "less than 1"),
@@ -664,5 +666,5 @@ def test_the_defaults_on_the_page_are_the_defaults() -> None:
     spec = parse(page)
     usual = TrialPolicy()
     assert spec.search.trial.over(usual) == usual
-    assert replace(spec.search, noise=None, trial=TrialRules()) == parse(MINIMAL).search
+    assert replace(spec.search, noise=None, slowdown=None, trial=TrialRules()) == parse(MINIMAL).search
     assert spec.job == Work(model="resnet152", samples=50000, epochs=90)

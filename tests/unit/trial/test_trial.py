@@ -1,5 +1,6 @@
 """Values that cannot be built wrong: problems, policies, trials, plans."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from mlcd.goal import Goal, Objective
 from mlcd.problem import Problem, TrialPolicy
 from mlcd.space import Config, Knob, Space
 from mlcd.trial.outcome import Status
-from mlcd.trial.plan import Plan, Remaining, best, margin_sigmas
+from mlcd.trial.plan import Plan, Remaining, best, error_within, log_margin, margin_sigmas, stop_at
 from mlcd.trial.trial import Failure, FailureKind, History, Measurement
 from mlcd.units import Usd
 
@@ -148,6 +149,47 @@ def test_a_plan_is_the_start_up_and_the_work_stretched() -> None:
     assert plan.worst_seconds == pytest.approx(plan.seconds * np.exp(1.959964 * 0.1))
     assert plan.usd == problem.price(CONFIG).for_seconds(plan.seconds)
     assert margin_sigmas(0.999999) == pytest.approx(4.753, abs=1e-3)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01, 0.03, 0.05, 0.08, 0.11])
+@pytest.mark.parametrize("assurance", [0.75, 0.99, 0.999999])
+def test_the_bound_allows_for_a_training_slower_than_its_trials(noise: float, assurance: float) -> None:
+    problem = make_problem(assurance=assurance, slowdown=0.1)
+    trial = measured(problem, CONFIG, 10.0, error=noise)
+    plan, usual = Plan.of(problem, trial), Plan.of(replace(problem, slowdown=0.0), trial)
+    assert plan.seconds == usual.seconds
+    assert plan.worst_seconds >= usual.worst_seconds
+    assert 1.1 * plan.seconds <= stop_at(plan.worst_seconds) + 1e-6, "it ends before the watch would stop it"
+    slow_sigmas = min(margin_sigmas(assurance), margin_sigmas(0.999))
+    assert plan.worst_seconds >= 1.1 * plan.seconds * np.exp(slow_sigmas * noise)
+    assert plan.worst_usd == problem.price(CONFIG).for_seconds(plan.worst_seconds)
+
+
+def test_where_the_noise_is_large_its_bound_is_enough() -> None:
+    problem = make_problem(slowdown=0.1)
+    for noise in (0.06, 0.08, 0.11):
+        assert log_margin(problem, noise) == margin_sigmas(problem.assurance) * noise
+    assert log_margin(problem, 0.05) == pytest.approx(np.log(1.1) + margin_sigmas(0.999) * 0.05)
+
+
+def test_a_short_training_has_time_to_stop() -> None:
+    problem = make_problem(slowdown=0.1, work_samples=100.0)
+    plan = Plan.of(problem, measured(problem, CONFIG, 10.0, error=0.0))
+    assert plan.worst_seconds == pytest.approx(1.1 * plan.seconds + 6.0)
+
+
+@pytest.mark.parametrize("slowdown", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize("error", [0.0, 0.02, 0.05, 0.2])
+def test_the_error_follows_from_the_margin(slowdown: float, error: float) -> None:
+    problem = make_problem(slowdown=slowdown)
+    assert error_within(problem, log_margin(problem, error)) == pytest.approx(error, abs=1e-12)
+    assert error_within(problem, 0.0) == 0.0
+
+
+@pytest.mark.parametrize("slowdown", [-0.01, 10.5, float("nan")])
+def test_a_slowdown_is_a_share(slowdown: float) -> None:
+    with pytest.raises(ValueError, match="slowdown"):
+        make_problem(slowdown=slowdown)
 
 
 def test_what_fits_is_judged_at_the_upper_bound_when_guarded() -> None:

@@ -313,7 +313,7 @@ def make_deep(folder: Path, levels: int, name: str) -> None:
 )
 def test_no_depth_is_too_deep_to_delete_and_none_is_copied(tmp_path: Path, levels: int, name: str) -> None:
     make_deep(tmp_path / "source", levels, name)
-    with pytest.raises((Malformed, OSError), match="levels deep|File name too long"):
+    with pytest.raises((Malformed, OSError), match=r"levels deep|File name too long"):
         copy_tree(tmp_path / "source", tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
     delete_tree(tmp_path / "source", below=tmp_path)

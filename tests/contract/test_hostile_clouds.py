@@ -1,0 +1,7 @@
+"""mlcd's engine survives every hostile cloud."""
+
+from mlcd.testing import HostileCloudContract
+
+
+class TestEngine(HostileCloudContract):
+    pass
