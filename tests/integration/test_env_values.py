@@ -59,7 +59,7 @@ def stop(event: Event) -> None:
         raise KeyboardInterrupt
 
 
-@pytest.fixture(params=["local", "minicloud"])
+@pytest.fixture(params=["local", pytest.param("minicloud", marks=pytest.mark.extra)])
 def file(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if request.param == "minicloud" and missing():
         pytest.skip("; ".join(missing()))

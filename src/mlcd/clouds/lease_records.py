@@ -28,6 +28,7 @@ from filelock import FileLock
 
 from mlcd.clouds.nodes import PREFIX
 from mlcd.clouds.processes import ProcessId, ticks_now
+from mlcd.home import private_folder, write_private
 from mlcd.untrusted import Fields, Malformed, read_bytes, read_json
 
 FOLDER = "leases"
@@ -73,7 +74,8 @@ class SignedRecords:
         key = self._key_to_write()
         record = {**data, "lease_id": lease_id}
         text = json.dumps({"proof": _proof(key, record), "record": record}, indent=1)
-        _write_private(self._file(lease_id), text.encode())
+        private_folder(self.folder)
+        write_private(self._file(lease_id), text)
 
     def read(self, lease_id: str) -> Fields | None:
         """The content of a lease's record; None where there is none. Raises Malformed where it is not proved."""
@@ -132,16 +134,15 @@ class SignedRecords:
         """The key, made where there is none. A damaged one is moved away; what it proved is unproved from then on."""
         with suppress(Malformed, FileNotFoundError):
             return self._key()
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.folder.chmod(0o700)
-        with FileLock(self.folder / "key.lock", timeout=60):
+        private_folder(self.folder)
+        with FileLock(self.folder / "key.lock", timeout=60, mode=0o600):
             with suppress(Malformed, FileNotFoundError):
                 return self._key()
             file = self.folder / KEY_FILE
             if file.exists() or file.is_symlink():
                 file.rename(file.with_name(f"key.damaged-{secrets.token_hex(3)}"))
             key = secrets.token_hex(32).encode()
-            _write_private(file, key)
+            write_private(file, key)
             return key
 
 
@@ -279,17 +280,3 @@ def _text(value: object, source: str) -> str:
 def _proof(key: bytes, record: Mapping[str, Any]) -> str:
     text = json.dumps(record, sort_keys=True, separators=(",", ":"))
     return hmac.new(key, text.encode(), "sha256").hexdigest()
-
-
-def _write_private(file: Path, data: bytes) -> None:
-    """Write a file that only this user can read, whole or not at all."""
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    part = file.with_name(f"{file.name}.{os.getpid()}-{secrets.token_hex(3)}.part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
-    try:
-        with open(descriptor, "wb") as out:  # noqa: PTH123 - of a descriptor
-            out.write(data)
-        part.replace(file)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise

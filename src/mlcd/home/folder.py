@@ -6,6 +6,7 @@ mlcd writes are 0600. What jobs write keeps the modes that they give it, behind 
 
 import contextlib
 import os
+import secrets
 import stat
 import sys
 from pathlib import Path
@@ -56,15 +57,14 @@ def private_file(path: Path) -> None:
             os.close(descriptor)
 
 
-def write_private(path: Path, text: str) -> None:
+def write_private(path: Path, data: str | bytes) -> None:
     """Write a file that only the owner can read: completely, on disk, or not at all. Raises OSError."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    partial = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(3)}.part")
     try:
-        partial.unlink(missing_ok=True)
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
-        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - of a descriptor
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - of a descriptor
             _set_mode(file.fileno())
-            file.write(text)
+            file.write(data.encode() if isinstance(data, str) else data)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)

@@ -184,7 +184,7 @@ class SkyPilotEngine:
     def _lease_lock(self, cluster: str) -> FileLock:
         folder = self._state / "leases"
         private_folder(folder)
-        return FileLock(folder / f"{cluster}.lock", thread_local=False)
+        return FileLock(folder / f"{cluster}.lock", thread_local=False, mode=0o600)
 
     def _is_owned(self, cluster: str) -> bool:
         """Whether a running mlcd process holds the lease's lock; the system drops the lock of a killed one."""
