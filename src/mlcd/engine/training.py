@@ -124,10 +124,11 @@ class Training:
     def _watched(self, order: Order, watch: AttemptWatch) -> Attempt:
         cloud, price = self.cloud, self.step.price
         self._tell(0.0, ZERO, 0.0)
+        listening: Listening | None = None
         heard: list[Reading] = []
         try:
             with cloud.lease(order) as lease:
-                heard = lease.heard if isinstance(lease, Listening) else heard
+                listening = lease if isinstance(lease, Listening) else None
                 for point in lease.progress():
                     if self.situation.stop.is_set():
                         raise Interrupted("the training was ended with the run")
@@ -155,6 +156,7 @@ class Training:
                     raise LeaseFailed(FailureKind.ERROR, problem, seconds=watch.last.seconds)
                 settled = lease.finish(watch.last)
         finally:
+            heard = listening.heard if listening is not None else heard
             for text in warnings(heard):
                 self.situation.tell(Warned(text=f"the training: {text}"))
         self._check_end(watch, heard)

@@ -11,6 +11,7 @@ from tests.clocks import FakeClocks
 from tests.synthetic import QUICK_TRIALS, Listed, Machine, SyntheticCloud, driven, make_engine, make_problem, stored
 
 from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
+from mlcd.clouds.reading import Reading
 from mlcd.engine.clock import Moments, read_moment
 from mlcd.engine.trials import measure_trial
 from mlcd.engine.watch import MOST_REPORTS, AttemptWatch
@@ -152,6 +153,31 @@ def test_a_training_that_goes_as_predicted(store: Store) -> None:
     assert order.run_id == "run-1"
     remaining = (BUDGET - record.search_usd).dollars * 3600
     assert order.seconds == pytest.approx(remaining)  # its nodes end themselves when the money is gone
+
+
+@dataclass
+class Talking(Attempt):
+    """A job that says that something is wrong while it runs, and a lease that does so when it fetches the results."""
+
+    heard: list[Reading] = field(default_factory=list)
+
+    def progress(self) -> Iterator[JobProgress]:
+        for point in super().progress():
+            self.heard.append(Reading(seconds=0.0, warning="the disk is full"))
+            yield point
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, value, trace)
+        self.heard.append(Reading(seconds=0.0, warning="an output is not taken"))
+
+
+@pytest.mark.parametrize("failure", [None, LeaseFailed(FailureKind.ERROR, "failed", seconds=5000.0)])
+def test_what_a_training_says_is_passed_on_however_late_it_says_it(store: Store, failure: LeaseFailed | None) -> None:
+    cloud = Trainings(Talking(steady(10.0, WORK), failure=failure))
+    _, warned = train(cloud, store)
+    assert warned == ["the training: the disk is full", "the training: an output is not taken"]
 
 
 def test_without_a_budget_the_lease_is_still_limited(store: Store) -> None:
