@@ -56,7 +56,7 @@ def attack(count: int, seed: int, folder: Path) -> Tally:
 def _kill_and_resume(case: int, name: str, whole: AnyRun, rng: random.Random, folder: Path, tally: Tally) -> None:
     kind, job = JOBS[name][0], folder / f"{name}.yaml"
     home = folder / f"case-{case}"
-    kills = 1 + (rng.random() < 0.3)
+    wanted, landed = 1 + (rng.random() < 0.3), 0
     for _ in range(TRIES):
         process = go_on_with(home, kind, job)
         wait_until_started(home, rng.randint(1, len(whole.steps)), process)
@@ -64,13 +64,16 @@ def _kill_and_resume(case: int, name: str, whole: AnyRun, rng: random.Random, fo
         process.kill()
         process.join(PATIENCE)
         met = only_run(home)
-        kills -= process.exitcode == -signal.SIGKILL and met is not None and not met.status.is_final
-        if kills == 0 or (met is not None and met.status.is_final):
+        is_over = met is not None and met.status.is_final
+        landed += process.exitcode == -signal.SIGKILL and met is not None and not is_over
+        if landed == wanted or (landed and is_over):
             break
+        if is_over:  # the kill came too late: once more, from the beginning
+            shutil.rmtree(home)
     what = f"{name}, home {home.name}"
     code = finish(go_on_with(home, kind, job))
     resumed = only_run(home)
-    tally.count("killed and resumed" if kills == 0 else "ended before the kill")
+    tally.count("killed and resumed" if landed else "ended before the kill")
     if code is None:
         tally.find(Kind.HANG, case, f"{what}: `mlcd resume` did not end")
     elif code != 0 or resumed is None:
