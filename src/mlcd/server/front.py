@@ -22,6 +22,9 @@ from mlcd.server.limits import LINGER_SECONDS, MOST_HEADERS, MOST_LINGERING, MOS
 from mlcd.server.memory import Memory
 
 _SWEEP_SECONDS = 0.25
+_FAIR_SHARE = 0.2
+"""Part of all connections that a phase must hold before its oldest makes room. Three phases wait for clients: unless
+two fifths of the connections wait for the model, one of the three holds as much."""
 _CHUNK_OVERHEAD_BYTES = 64 * 1024
 """Of a chunked body: lengths, extensions and trailers may take this and as much as the body itself."""
 _DISCARDED_BYTES = 64 * 2**20
@@ -59,20 +62,19 @@ class Connections:
         """Watch the deadlines, as long as the event loop runs."""
         self._sweep()
 
-    def admit(self, new: "Front") -> bool:
-        """Whether there is room for one more; closes one that only waits where that makes room."""
+    def admit(self) -> bool:
+        """Whether there is room for the newest; the oldest one that waits for its client may have to make room.
+
+        Only a group that holds a fair part of all connections has to: in a small one, the oldest has hardly begun.
+        """
         if len(self.open) - len(self.closing) <= self.limits.connections:
             return True
-        oldest = next((each for each in self.reading_head if each is not new), None) or next(iter(self.idle), None)
-        if oldest is None:
-            reading = next(iter(self.reading_body), None)
-            if reading is not None and reading.is_slow:
-                oldest = reading
-        if oldest is None:
-            return False
-        _log.warning("%d connections are open: the oldest that waits is closed for a new one", self.limits.connections)
-        oldest.drop()
-        return True
+        for waiting in (self.reading_head, self.idle, self.reading_body):
+            if len(waiting) > self.limits.connections * _FAIR_SHARE:
+                _log.warning("%d connections are open: new ones replace the oldest", self.limits.connections)
+                next(iter(waiting)).make_room()
+                return True
+        return False
 
     def leave(self, front: "Front") -> None:
         """The connection is gone, or changes its phase."""
@@ -119,7 +121,7 @@ class Front(HttpToolsProtocol):
         super().connection_made(transport)
         self._all.open.add(self)
         self._all.reading_head[self] = None
-        if not self._all.admit(self):
+        if not self._all.admit():
             _log.warning("%d connections are open and busy: new ones are answered 503", self._limits.connections)
             self.refuse(503, "the server has too many connections; try again later")
 
@@ -217,12 +219,6 @@ class Front(HttpToolsProtocol):
 
     # Phases and deadlines
 
-    @property
-    def is_slow(self) -> bool:
-        """Whether the rest of its body has been awaited for longer than headers may take."""
-        begun = self._deadline - self._limits.body_seconds
-        return self._phase is _Phase.BODY and self.loop.time() - begun > self._limits.header_seconds
-
     def is_over(self, now: float) -> bool:
         """Whether a deadline has passed."""
         if self._phase is not _Phase.CLOSING and self.transport.is_closing():
@@ -238,6 +234,13 @@ class Front(HttpToolsProtocol):
         elif self._phase is _Phase.BODY and not answered and self._write_deadline is None:
             _log.warning("requests whose bodies take longer than %g s are answered 408", self._limits.body_seconds)
             self.refuse(408, f"the body was not complete after {self._limits.body_seconds:g} s")
+        else:
+            self.drop()
+
+    def make_room(self) -> None:
+        """End it for a new connection."""
+        if self._phase is _Phase.BODY:
+            self.refuse(503, "the server has too many connections, and this one was the slowest; try again later")
         else:
             self.drop()
 

@@ -22,7 +22,7 @@ OTHER_DESCRIPTORS = 64
 class Limits:
     """Raises BadInput for values out of range.
 
-    connections      that are open at once; one more closes one that waits or idles, else it is answered 503
+    connections      that are open at once; one more replaces the oldest that waits for its client, else it gets 503
     header_bytes     of a request's first line and headers; more are answered 431
     header_seconds   from the first byte of a request, or from connecting, until its headers are complete; else 408
     body_seconds     from there until the body is complete (else 408), and for a client to read an answer
