@@ -284,6 +284,7 @@ class TestStarting:
             (["--port", "70000"], "--port: must lie"),
             (["--size", "x"], "--size: must have the form AXIS=N"),
             (["--cpus", "a"], "--cpus: must be comma-separated numbers"),
+            (["--cpus", "²"], "--cpus: must be comma-separated numbers"),
             (["--cpus", "4711"], "--cpus: not available here"),
             (["--delay-ms", "-1"], "--delay-ms"),
         ],

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from mlcd.errors import BadInput, MlcdError
 from mlcd.server.limits import BACKLOG, Limits, flag
 from mlcd.server.options import Precision, ServerOptions
+from mlcd.untrusted import whole_number
 
 if TYPE_CHECKING:
     from mlcd.server.model import OnnxModel
@@ -84,12 +85,13 @@ def _options(arguments: argparse.Namespace) -> ServerOptions:
     sizes = {}
     for text in arguments.size:
         axis, _, size = text.rpartition("=")
-        if not axis or not size.isdigit():
-            raise BadInput(f"--size: must have the form AXIS=N, such as sequence=128 (got {text!r})")
-        sizes[axis] = int(size)
-    cpus = arguments.cpus.split(",") if arguments.cpus else []
-    if not all(cpu.isdigit() for cpu in cpus):
-        raise BadInput(f"--cpus: must be comma-separated numbers (got {arguments.cpus!r})")
+        number = whole_number(size)
+        if not axis or number is None:
+            raise BadInput(f"--size: must have the form AXIS=N, such as sequence=128 (got {text[:100]!r})")
+        sizes[axis] = number
+    cpus = [whole_number(cpu) for cpu in arguments.cpus.split(",")] if arguments.cpus else []
+    if None in cpus:
+        raise BadInput(f"--cpus: must be comma-separated numbers (got {arguments.cpus[:100]!r})")
     return ServerOptions(
         model=arguments.model,
         name=arguments.name,
@@ -100,7 +102,7 @@ def _options(arguments: argparse.Namespace) -> ServerOptions:
         delay_seconds=arguments.delay_ms / 1000,
         host=arguments.host,
         port=arguments.port,
-        cpus=tuple(int(cpu) for cpu in cpus),
+        cpus=tuple(cpu for cpu in cpus if cpu is not None),
         sizes=sizes,
         queue=arguments.queue,
         request_bytes=arguments.request_bytes,

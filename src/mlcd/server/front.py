@@ -23,8 +23,8 @@ from mlcd.server.memory import Memory
 
 _SWEEP_SECONDS = 0.25
 _FAIR_SHARE = 0.2
-"""Part of all connections that a phase must hold before its oldest makes room. Three phases wait for clients: unless
-two fifths of the connections wait for the model, one of the three holds as much."""
+"""Part of all connections that a group must hold before its oldest makes room. Four groups wait for clients: unless a
+fifth of the connections wait for the model, one of the four holds as much."""
 _CHUNK_OVERHEAD_BYTES = 64 * 1024
 """Of a chunked body: lengths, extensions and trailers may take this and as much as the body itself."""
 _DISCARDED_BYTES = 64 * 2**20
@@ -52,6 +52,8 @@ class Connections:
         self.reading_head: dict[Front, None] = {}
         self.reading_body: dict[Front, None] = {}
         self.idle: dict[Front, None] = {}
+        self.unread: dict[Front, None] = {}
+        """Those that close once their clients have read the answer."""
         self.closing: dict[Front, None] = {}
 
     def protocol(self, **given: Any) -> "Front":
@@ -69,7 +71,7 @@ class Connections:
         """
         if len(self.open) - len(self.closing) <= self.limits.connections:
             return True
-        for waiting in (self.reading_head, self.idle, self.reading_body):
+        for waiting in (self.unread, self.reading_head, self.idle, self.reading_body):
             if len(waiting) > self.limits.connections * _FAIR_SHARE:
                 _log.warning("%d connections are open: new ones replace the oldest", self.limits.connections)
                 next(iter(waiting)).make_room()
@@ -78,7 +80,7 @@ class Connections:
 
     def leave(self, front: "Front") -> None:
         """The connection is gone, or changes its phase."""
-        for place in (self.reading_head, self.reading_body, self.idle, self.closing):
+        for place in (self.reading_head, self.reading_body, self.idle, self.unread, self.closing):
             place.pop(front, None)
 
     def linger(self, front: "Front") -> None:
@@ -223,6 +225,8 @@ class Front(HttpToolsProtocol):
         """Whether a deadline has passed."""
         if self._phase is not _Phase.CLOSING and self.transport.is_closing():
             self._enter(_Phase.CLOSING, self._limits.body_seconds)  # uvicorn closes it once all is written
+            self._all.leave(self)
+            self._all.unread[self] = None  # it counts until then: a client may read for ever
         return now > self._deadline or (self._write_deadline is not None and now > self._write_deadline)
 
     def expire(self) -> None:

@@ -549,6 +549,17 @@ def test_nodes_that_went_away(spot: bool, kind: FailureKind, tmp_path: Path, mon
     assert worker.asked.count("down") == 1
 
 
+@pytest.mark.parametrize("answer", [{"poll": None}, {"poll": {}}, {"hosts": {"hosts": ["mlcd-n"]}}, {"status": [{}]}])
+def test_an_answer_that_cannot_be_read_fails_the_lease(
+    answer: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlcd.clouds.skypilot.transport.fetch", lambda *_, **__: "no route to host")
+    nodes = play(tmp_path, monkeypatch, PlayedWorker(**answer))
+    with pytest.raises(LeaseFailed, match="SkyPilot answered what mlcd cannot read"):
+        until_it_ends(nodes)
+    nodes.release()
+
+
 def test_a_job_that_never_started_is_a_failed_launch_with_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,3 +52,20 @@ def test_a_client_that_was_reset_does_not_stop_the_watch_over_others() -> None:
         assert all(transport.abort.called for _, transport in watched[::2])
 
     asyncio.run(check())
+
+
+def test_connections_that_close_when_their_answers_are_read_count_until_then() -> None:
+    async def check() -> None:
+        limits = Limits(connections=10)
+        connections = Connections(limits, Memory(2**20), Journal())
+        unread = [opened(connections) for _ in range(limits.connections)]
+        for front, transport in unread:  # uvicorn has closed them, and their clients do not read
+            transport.is_closing.return_value = True
+            assert not front.is_over(asyncio.get_running_loop().time())
+        newest, transport = opened(connections)
+        assert not transport.write.called  # it is admitted: the oldest of them makes room
+        assert [transport.abort.called for _, transport in unread] == [True] + [False] * 9
+        assert len(connections.open - connections.closing.keys()) == limits.connections
+        newest.drop()
+
+    asyncio.run(check())

@@ -157,6 +157,12 @@ class SkyNodes:
             with self._lock:
                 text = f"the nodes' files cannot be placed: {error.filename}: {error.strerror}"
                 self._failure = LeaseFailed(FailureKind.ERROR, text, seconds=0.0)
+        except (
+            Exception
+        ) as error:  # an answer of SkyPilot that is not as it should be: the lease must not wait for ever
+            with self._lock:
+                text = f"{self._cluster}: SkyPilot answered what mlcd cannot read: {type(error).__name__}: {error}"
+                self._failure = LeaseFailed(FailureKind.LOST, printable(text, most_characters=300), seconds=0.0)
 
     def _await_launch(self) -> int | None:
         while not self._closing.wait(POLL_SECONDS):
