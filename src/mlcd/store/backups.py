@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 
 from mlcd.home import private_file, private_folder
 from mlcd.store.rows import TABLES, UNREADABLE, DamagedRow, select
+from mlcd.untrusted import whole_number
 
 FOLDER = "backups"
 KEPT = 2
@@ -28,10 +29,10 @@ def back_up(path: Path, *, paid: bool) -> bool:
     """Copy the store, unless it is damaged, larger than LARGEST_BYTES or than half the free space, or was copied within
     SIMULATED_EVERY_SECONDS and the run was not `paid`. Returns whether it did; never fails.
     """  # noqa: D205 - one sentence
-    newest = newest_backup(path.parent)
-    if not paid and newest is not None and 0 <= time.time() - newest.stat().st_mtime < SIMULATED_EVERY_SECONDS:
-        return False
     with suppress(OSError, Timeout, *UNREADABLE):
+        newest = newest_backup(path.parent)
+        if not paid and newest is not None and 0 <= time.time() - newest.stat().st_mtime < SIMULATED_EVERY_SECONDS:
+            return False
         size = path.stat().st_size
         if size > LARGEST_BYTES or 2 * size > shutil.disk_usage(path.parent).free:
             return False
@@ -68,7 +69,7 @@ def backups(folder: Path) -> list[Path]:
     """The backups in a home, the oldest first."""
     with suppress(OSError):
         found = (folder / FOLDER).glob("[0-9]*.sqlite3")
-        return sorted(file for file in found if file.stem.isdigit() and file.is_file() and not file.is_symlink())
+        return sorted(file for file in found if whole_number(file.stem) and file.is_file() and not file.is_symlink())
     return []
 
 

@@ -464,9 +464,9 @@ class Store:
             " WHERE s.run_id = ? AND s.role IN (?, ?)",
             (run_id, Role.TRIAL.value, Role.EPOCH.value),
         ).fetchone()
-        (spent,) = self._db.execute(
-            "SELECT coalesce(sum(usd_micros), 0) FROM steps_ended WHERE run_id = ?", (run_id,)
-        ).fetchone()
+        # Not sum() of SQL: it has 64 bits, and a cloud that lies may state amounts near that in each of several steps.
+        amounts = self._db.execute("SELECT usd_micros FROM steps_ended WHERE run_id = ?", (run_id,))
+        spent = sum(row["usd_micros"] for row in amounts)
         return RunSummary(
             run_id=run_id,
             created=header.created,

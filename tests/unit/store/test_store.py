@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mlcd.catalog.functions import function_prices
+from mlcd.engine.checked import MOST_MICROS
 from mlcd.errors import BadInput, RunBusy, StoreError
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal, Objective
@@ -343,6 +344,19 @@ def test_the_newest_run_comes_first_and_part_of_a_name_is_enough(store: Store) -
         store.load("zzz")
     with pytest.raises(BadInput, match="did you mean 'resnet-ab2'"):
         store.spec("resmet-ab2")
+
+
+def test_a_run_whose_costs_have_more_than_64_bits_is_listed_with_them(store: Store) -> None:
+    add(store, "run-1")
+    most = Usd(MOST_MICROS)
+    for number in (1, 2, 3):
+        began = step(number)
+        failed = Failure(config=SMALL, attempt=1, kind=FailureKind.OVERRAN, message="", seconds=1.0, usd=most)
+        store.start("run-1", [began])
+        store.end("run-1", began.ended(failed))
+    (line,) = store.runs()
+    assert (line.damage, line.spent) == ("", Usd(3 * MOST_MICROS))
+    assert line.spent == store.load("run-1").spent
 
 
 def test_a_run_is_held_by_one_at_a_time(tmp_path: Path) -> None:
