@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 from mlcd.engine.performer import Situation
 from mlcd.errors import Interrupted
-from mlcd.events import Event, Warned
+from mlcd.events import Event, RunProgress, Warned
 from mlcd.functions import FunctionProblem
 from mlcd.problem import Problem
 from mlcd.run.moment import Moment, elapsed_between
@@ -26,6 +26,9 @@ from mlcd.units import format_seconds
 
 POLL_SECONDS = 0.2
 """How often a waiting thread looks whether the run was stopped."""
+MOST_WAITING = 1_000
+"""Events that wait to be passed on; while there are more, progress is not told: a cloud may report faster than it is
+shown."""
 MAY_STILL_RUN = "what it started may still run and cost money: `mlcd down` lists and ends it, or end it at the provider"
 
 T = TypeVar("T")
@@ -80,7 +83,12 @@ def watched(work: Callable[[Situation[P]], T], situation: Situation[P], *, most_
     """
     inbox: SimpleQueue[Event | _Result[T]] = SimpleQueue()
     stop = threading.Event()
-    inner = replace(situation, tell=inbox.put, stop=stop)
+
+    def tell(event: Event) -> None:
+        if inbox.qsize() < MOST_WAITING or not isinstance(event, RunProgress):
+            inbox.put(event)
+
+    inner = replace(situation, tell=tell, stop=stop)
 
     def body() -> None:
         result: _Result[T] = _Result()

@@ -12,10 +12,13 @@ import pytest
 from tests.synthetic import SyntheticCloud, make_problem, make_run
 
 from mlcd.engine.performer import Situation
-from mlcd.engine.watchdog import Bounds, Overdue, watched
+from mlcd.engine.watchdog import MOST_WAITING, Bounds, Overdue, watched
 from mlcd.errors import Interrupted
-from mlcd.events import Event, Warned
+from mlcd.events import Event, RunProgress, Warned
 from mlcd.problem import Problem
+from mlcd.run.money import Money
+from mlcd.space import Config
+from mlcd.units import ZERO
 
 QUICK = Bounds(abandon_seconds=0.1, interrupt_seconds=0.2)
 
@@ -47,6 +50,28 @@ def test_what_a_call_returns_raises_and_tells_is_passed_on_by_the_calling_thread
 
     with pytest.raises(Odd):
         watched(fail, outside, most_seconds=60.0, bounds=QUICK)
+
+
+def test_progress_that_is_told_faster_than_it_is_heard_does_not_pile_up() -> None:
+    heard: list[Event] = []
+    all_told = threading.Event()
+
+    def slow(event: Event) -> None:
+        assert all_told.wait(30)
+        heard.append(event)
+
+    money = Money(spent=ZERO, reserved=ZERO, left=None, elapsed_seconds=0.0, reserved_seconds=0.0, seconds_left=None)
+    progress = RunProgress(config=Config.deployment("a", 1), fraction=0.5, money=money)
+
+    def work(inner: Situation[Problem]) -> None:
+        for _ in range(5 * MOST_WAITING):
+            inner.tell(progress)
+        inner.tell(Warned(text="the last"))
+        all_told.set()
+
+    watched(work, situation(slow), most_seconds=60.0, bounds=QUICK)
+    assert MOST_WAITING <= len(heard) <= MOST_WAITING + 2
+    assert heard[-1] == Warned(text="the last")
 
 
 def test_a_call_that_never_returns_is_abandoned_asked_to_stop_and_not_heard_again() -> None:
