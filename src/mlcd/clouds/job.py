@@ -125,7 +125,7 @@ class JobCloud:
 
     def new_warnings(self) -> list[str]:
         """The warnings that nobody has asked for yet."""
-        new = [text for text, reported in self._warned.items() if not reported]
+        new = [text for text, reported in list(self._warned.items()) if not reported]  # parallel leases add to it
         self._warned.update(dict.fromkeys(new, True))
         return new
 
@@ -176,17 +176,30 @@ class JobLease:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.nodes is not None:
-            try:
-                self._fetch_results()
-            finally:
-                self.nodes.release()
-                self.nodes = None
-        forget_in_lease(self.folder)
+        fetched = True
+        try:
+            if self.nodes is not None:
+                fetched = self._release_at_exit(self.nodes)
+        finally:
+            forget_in_lease(self.folder)
         # The copies were for the nodes. Outputs and checkpoint have been fetched; the logs stay.
-        delete_tree(self.folder / "workdir", below=self.cloud.home)
+        if fetched:
+            delete_tree(self.folder / "workdir", below=self.cloud.home)
         if self.space.has(self.folder / "checkpoint"):
             delete_tree(self.folder / "checkpoint", below=self.cloud.home)
+
+    def _release_at_exit(self, nodes: Nodes) -> bool:
+        """Give the nodes back after fetching the results; returns whether those were fetched."""
+        try:
+            self._fetch_results()
+        except OSError as error:
+            self.space.warn(f"{_named(error)}; results were not fetched, and stay in {self.folder}")
+            self._report_warnings()
+            return False
+        finally:
+            self.nodes = None
+            nodes.release()
+        return True
 
     @property
     def elapsed_seconds(self) -> float:
@@ -232,9 +245,7 @@ class JobLease:
                 # Files of remote nodes arrive in batches, late: count the furthest reading as of now.
                 last = JobProgress(max(self.elapsed_seconds, last.seconds + POLL_SECONDS), furthest)
                 yield last
-            if source.behind:
-                continue
-            if ended:
+            if ended and not source.behind:
                 now = self.elapsed_seconds
                 if now > last.seconds:
                     yield JobProgress(now, last.samples)
@@ -242,7 +253,8 @@ class JobLease:
             if self.elapsed_seconds - last.seconds >= REPORT_SECONDS:
                 last = JobProgress(self.elapsed_seconds, last.samples)
                 yield last
-            time.sleep(POLL_SECONDS)
+            if not source.behind:
+                time.sleep(POLL_SECONDS)
 
     def _new_points(self, source: ReportSource, last: JobProgress) -> list[JobProgress]:
         """What the job has reported since: samples never fall, and at most one point every POINT_SECONDS, and the last.

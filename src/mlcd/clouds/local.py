@@ -149,7 +149,7 @@ class LocalNodes:
                 self.agents.append(agent)
                 if hasattr(os, "sched_setaffinity"):
                     os.sched_setaffinity(agent.pid, own)  # before it has started anything: the job inherits it
-        except OSError:
+        except BaseException:  # Ctrl-C too: nobody else knows these agents
             self.release()
             raise
 

@@ -216,7 +216,8 @@ def end_processes(record: LeaseRecord) -> None:
     while alive := [pid for pid in proved(record, processes.tagged(record.lease_id)) if pid not in left]:
         left += processes.end(alive)
         if time.monotonic() > until:  # it starts new ones as fast as they end
-            left += alive
+            left += proved(record, processes.tagged(record.lease_id))
+            break
     if record.is_here:
         with suppress(OSError):  # the group is empty, or what is in it was named above
             left = sorted({*_group(record).end(seconds=2.0 if not left else END_SECONDS), *left})

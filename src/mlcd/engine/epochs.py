@@ -72,7 +72,7 @@ class EpochPerformer:
             done, self._calls, usd = watched(
                 lambda inner: self._checked(inner).after(order, interrupted=interrupted, elapsed_seconds=seconds),
                 situation,
-                most_seconds=self.bounds.recover_seconds,
+                most_seconds=self.bounds.lost_seconds(interrupted=interrupted),
                 bounds=self.bounds,
             )
         except Overdue as late:

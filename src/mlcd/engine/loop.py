@@ -174,7 +174,8 @@ class Engine(Generic[P]):
         """Run simulated steps again, or leave them to the next session if interrupted; charge or adopt real ones."""
         for step in self.run.in_flight:
             if not self.performer.simulated:
-                outcome = self.performer.lost(step, self._situation(), interrupted=interrupted)
+                situation = replace(self._situation(), stop=threading.Event())  # the run's own is set after Ctrl-C
+                outcome = self.performer.lost(step, situation, interrupted=interrupted)
                 # What is charged for counts as time too, where the clocks cannot tell how much passed.
                 self._settle(step, outcome, at_least=step.started_seconds + outcome.seconds)
             elif not interrupted:

@@ -7,7 +7,7 @@ from mlcd.deciders.account import Accounts
 from mlcd.engine.checked import CheckedCloud, checked_cloud, cloud_name, is_simulated
 from mlcd.engine.performer import Situation
 from mlcd.engine.training import Training
-from mlcd.engine.trials import lost_trial, measure_trial, overdue_trial, saved_samples
+from mlcd.engine.trials import lost_trial, measure_trial, overdue_trial
 from mlcd.engine.watchdog import Bounds, Overdue, abandoned, watched
 from mlcd.errors import ProviderError
 from mlcd.problem import Problem
@@ -72,17 +72,18 @@ class NodePerformer:
                 message=message,
             )
 
-    def lost(self, step: Step, situation: Situation[Problem], *, interrupted: bool) -> Outcome:  # noqa: ARG002
+    def lost(self, step: Step, situation: Situation[Problem], *, interrupted: bool) -> Outcome:
         """See Performer."""
 
         def settle(inner: Situation[Problem]) -> Outcome:
             cloud = checked_cloud(self.cloud, step, inner, self.bounds)
             if step.role is Role.TRIAL:
-                return lost_trial(step, inner, reached_samples=saved_samples(cloud, inner.run.run_id))
+                return lost_trial(step, inner, reached_samples=cloud.reached_samples(inner.run.run_id))
             return self._training(cloud, step, inner).lost()
 
         try:
-            return watched(settle, situation, most_seconds=self.bounds.recover_seconds, bounds=self.bounds)
+            most = self.bounds.lost_seconds(interrupted=interrupted)
+            return watched(settle, situation, most_seconds=most, bounds=self.bounds)
         except Overdue:  # the step is charged all the same; what it saved is not known
             if step.role is Role.TRIAL:
                 return lost_trial(step, situation)
@@ -93,7 +94,7 @@ class NodePerformer:
         """None: nodes make no function calls."""
         return ()
 
-    def _training(self, cloud: Cloud, step: Step, situation: Situation[Problem]) -> Training:
+    def _training(self, cloud: CheckedCloud, step: Step, situation: Situation[Problem]) -> Training:
         return Training(cloud=cloud, step=step, situation=situation, accounts=self._accounts, elastic=self.elastic)
 
 

@@ -4,11 +4,11 @@ import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from mlcd.clouds.provider import Cloud, LeaseFailed, Order, Purpose
+from mlcd.clouds.provider import LeaseFailed, Order, Purpose
 from mlcd.clouds.reading import Listening, Reading
 from mlcd.deciders.account import Account, Accounts
+from mlcd.engine.checked import CheckedCloud
 from mlcd.engine.performer import Situation, lost_time
-from mlcd.engine.trials import saved_samples
 from mlcd.engine.watch import TRAINING_QUIET_GAPS, AttemptWatch
 from mlcd.errors import Interrupted
 from mlcd.events import RunProgress, Warned
@@ -36,7 +36,7 @@ LEAST_DONE_SHARE = 0.9
 class Training:
     """One attempt at the training: one lease of the step's configuration."""
 
-    cloud: Cloud
+    cloud: CheckedCloud
     step: Step
     situation: Situation[Problem]
     accounts: Accounts
@@ -85,7 +85,8 @@ class Training:
 
     @property
     def _saved_samples(self) -> float:
-        return saved_samples(self.cloud, self.situation.run.run_id)
+        """Samples up to which the training is saved, including what steps saved that died with mlcd."""
+        return self.cloud.reached_samples(self.situation.run.run_id)
 
     def _attempt(self) -> Attempt:
         account, config = self._account, self.step.config
@@ -101,8 +102,8 @@ class Training:
         try:
             return self._watched(order, watch)
         except _Hung as hung:
-            # The nodes were released when the lease was left; that time is charged too.
-            seconds = watch.last.seconds + max(watch.clock() - hung.since, 0.0)
+            # The nodes were released when the lease was left; that time is charged too, by the engine's own clock.
+            seconds = self.cloud.charged(watch.last.seconds + max(watch.clock() - hung.since, 0.0))
             again = self._may_restart(self._saved_samples)
             return self._broken(seconds, self.step.price, str(hung), self._saved_samples, again=again)
         except LeaseFailed as failed:

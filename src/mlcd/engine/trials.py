@@ -1,7 +1,6 @@
 """Trials of a training on nodes: each is measured by the profiler."""
 
-from mlcd.clouds.provider import Cloud
-from mlcd.engine.checked import CheckedCloud, Checkpointed
+from mlcd.engine.checked import CheckedCloud
 from mlcd.engine.performer import Situation, lost_time
 from mlcd.events import Warned
 from mlcd.problem import Problem
@@ -10,12 +9,7 @@ from mlcd.run.step import Step
 from mlcd.trial.trial import Failure, FailureKind, Trial
 
 
-def saved_samples(cloud: Cloud, run_id: str) -> float:
-    """Samples up to which the cloud has saved the training, including what steps saved that died with mlcd."""
-    return cloud.reached_samples(run_id) if isinstance(cloud, Checkpointed) else 0.0
-
-
-def measure_trial(cloud: Cloud, step: Step, situation: Situation[Problem]) -> Trial:
+def measure_trial(cloud: CheckedCloud, step: Step, situation: Situation[Problem]) -> Trial:
     """Run the job on the step's configuration for a few minutes. Raises Interrupted, ProviderError."""
     run = situation.run
     target = run.problem.target
@@ -30,7 +24,7 @@ def measure_trial(cloud: Cloud, step: Step, situation: Situation[Problem]) -> Tr
         known_noise=run.history.noise_scale,
         cancelled=situation.stop.is_set,
         warned=lambda text: situation.tell(Warned(text=text)),
-        charged=cloud.charged if isinstance(cloud, CheckedCloud) else lambda seconds: seconds,
+        charged=cloud.charged,
     )
 
 

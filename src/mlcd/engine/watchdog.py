@@ -49,6 +49,10 @@ class Bounds:
     recover_seconds: float = 600.0
     interrupt_seconds: float = 120.0
 
+    def lost_seconds(self, *, interrupted: bool) -> float:
+        """How long to wait for what a cloud knows of a step that mlcd no longer watches."""
+        return min(self.recover_seconds, self.interrupt_seconds) if interrupted else self.recover_seconds
+
     def step_seconds(self, authorised_seconds: float, *, simulated: bool) -> float:
         """Real time after which a step is abandoned."""
         return self.simulated_seconds if simulated else authorised_seconds + self.abandon_seconds
@@ -80,16 +84,17 @@ def watched(work: Callable[[Situation[P]], T], situation: Situation[P], *, most_
 
     def body() -> None:
         result: _Result[T] = _Result()
-        try:
-            result.value = work(inner)
-        except BaseException as error:
-            result.error = error
-        inbox.put(result)
+        with contextlib.suppress(KeyboardInterrupt):  # an interrupt that comes when the work has just ended
+            try:
+                result.value = work(inner)
+            except BaseException as error:
+                result.error = error
+            inbox.put(result)
 
     thread = threading.Thread(target=body, name="mlcd cloud", daemon=True)
     until = time.monotonic() + most_seconds
-    thread.start()
     try:
+        thread.start()
         result = _wait(inbox, situation, stop, until, bounds)
     except BaseException as error:
         stop.set()

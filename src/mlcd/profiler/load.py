@@ -160,9 +160,11 @@ def verify_load(
             report_progress(0.1, time.monotonic() - began)
             result = test.run(lease, config, seconds=seconds, seed=test.seed * 100 + 99 + attempt, rate=rate)
             memory_gib = lease.memory_gib()
-    except (LeaseFailed, _NotReady) as failed:
-        message = failed.message if isinstance(failed, LeaseFailed) else str(failed)
-        return Verified(rate=rate, seconds=time.monotonic() - began, load=None, fault=message)
+    except LeaseFailed as failed:
+        seconds = max(failed.seconds, time.monotonic() - began)
+        return Verified(rate=rate, seconds=seconds, load=None, fault=failed.message)
+    except _NotReady as late:
+        return Verified(rate=rate, seconds=time.monotonic() - began, load=None, fault=str(late))
     except Interrupted:
         raise
     except MlcdError as error:

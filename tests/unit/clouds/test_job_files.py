@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -354,3 +355,46 @@ def test_a_wall_clock_that_is_set_during_a_lease_credits_no_samples(
     assert points[-1].samples <= 100 * points[-1].seconds + 1e-6
     assert points[-1].samples > 0
     assert all(a.seconds <= b.seconds and a.samples <= b.samples for a, b in pairwise(points))
+
+
+def test_values_of_envs_are_forgotten_although_the_results_cannot_be_fetched(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = lease(home, lambda folder: (folder / "workdir" / "model").write_text("m"), envs={"KEY": SECRET})
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", str(home))
+
+    monkeypatch.setattr(JobLease, "_fetch_output", full)
+    made.order = replace(made.order, purpose=Purpose.RUN)
+    with made:
+        assert SECRET in (made.folder / "job.json").read_text()
+    assert SECRET not in (made.folder / "job.json").read_text()
+    assert made.cloud.engine.released == 1  # type: ignore[attr-defined]
+    assert (made.folder / "workdir" / "model").exists()  # nobody else has it
+    (said,) = [reading.warning for reading in made.heard]
+    assert "No space left on device; results were not fetched" in said
+
+
+def test_a_job_that_writes_faster_than_it_is_read_is_reported_all_the_same(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "REPORT_SECONDS", 0.05)
+    made = lease(home, lambda _folder: None)
+
+    class Flood:
+        behind = True
+
+        def __init__(self) -> None:
+            self.calls = 0
+
+        def new_readings(self) -> list[object]:
+            self.calls += 1
+            assert self.calls < 10**7
+            return []
+
+    source = Flood()
+    with made:
+        points = made._points(source)  # type: ignore[arg-type]
+        assert [next(points).samples for _ in range(3)] == [0.0, 0.0, 0.0]
+    assert source.calls > 3  # without a pause between two readings

@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from mlcd.cli.main import run as mlcd
-from mlcd.clouds import control_groups, processes
+from mlcd.clouds import control_groups, local_leases, processes
 from mlcd.clouds.control_groups import TrackingGroup
 from mlcd.clouds.lease_records import LeaseRecord, LeaseRecords
 from mlcd.clouds.local import Local, _environment
 from mlcd.clouds.local_leases import HeldLease, LocalLeases
 from mlcd.clouds.processes import ProcessId
+from mlcd.errors import ProviderError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 
@@ -520,3 +521,23 @@ def test_a_process_that_may_not_be_ended_is_named(
 ) -> None:
     monkeypatch.setattr(processes, "_send", lambda *_: False)
     assert processes.end([stranger.pid]) == [stranger.pid]
+
+
+def test_a_job_that_starts_processes_as_fast_as_they_end_is_not_waited_for(
+    home: Path, stranger: "subprocess.Popen[bytes]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time one looks, another one runs; and one cannot be ended."""
+    rounds = 0
+
+    def found(*_: object) -> list[int]:
+        nonlocal rounds
+        rounds += 1
+        assert rounds < 1000, "it would never return"
+        time.sleep(0.01)
+        return [2**22 + rounds, stranger.pid]
+
+    monkeypatch.setattr(local_leases, "END_SECONDS", 0.1)
+    monkeypatch.setattr(local_leases, "proved", found)
+    monkeypatch.setattr(processes, "end", lambda alive: alive[1:])
+    with pytest.raises(ProviderError, match=rf"cannot end the processes {stranger.pid}$"):
+        local_leases.end_processes(hold(home).record)

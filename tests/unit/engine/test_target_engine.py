@@ -9,6 +9,7 @@ from tests.synthetic import SyntheticCloud, batched, driven, make_engine, make_p
 from mlcd.clouds.provider import Cloud
 from mlcd.clouds.reading import Reading
 from mlcd.deciders.account import Accounts
+from mlcd.engine.checked import CheckedCloud
 from mlcd.engine.performer import Situation
 from mlcd.engine.training import Training
 from mlcd.engine.watch import AttemptWatch
@@ -78,7 +79,7 @@ def test_a_job_that_ends_before_its_target_gives_a_warning(accuracy: float, warn
         started_at=0.0,
     )
     situation = Situation(run=run, elapsed_seconds=lambda: 0.0, tell=told.append)
-    training = Training(cloud=cloud, step=step, situation=situation, accounts=Accounts())
+    training = Training(cloud=CheckedCloud(cloud=cloud), step=step, situation=situation, accounts=Accounts())
     heard = [Reading(seconds=1.0, samples=1000.0, metrics={"accuracy": accuracy})]
     training._check_end(AttemptWatch(work=1.0, seconds_left=1.0), heard)
     texts = [event.text for event in told if isinstance(event, Warned)]

@@ -12,9 +12,12 @@ from tests.synthetic import QUICK_TRIALS, Listed, Machine, SyntheticCloud, drive
 
 from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
 from mlcd.clouds.reading import Reading
+from mlcd.engine.checked import CheckedCloud, checked_cloud
 from mlcd.engine.clock import Moments, read_moment
+from mlcd.engine.on_nodes import NodePerformer
 from mlcd.engine.trials import measure_trial
 from mlcd.engine.watch import MOST_REPORTS, AttemptWatch
+from mlcd.engine.watchdog import Bounds
 from mlcd.errors import Interrupted
 from mlcd.events import Event, Warned
 from mlcd.goal import Goal, Objective
@@ -312,6 +315,29 @@ def test_a_hung_training_is_restarted(store: Store) -> None:
     assert warned[0].startswith("no progress for 60 s; the training continues from its checkpoint")
 
 
+def test_a_hung_training_on_a_cloud_that_says_less_than_passed_is_charged_what_passed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed = 0.0
+
+    def clock() -> float:
+        nonlocal passed
+        passed += 5.0
+        return passed
+
+    def slow(*given: Any) -> CheckedCloud:
+        return replace(checked_cloud(*given), clock=clock)
+
+    monkeypatch.setattr("mlcd.engine.on_nodes.checked_cloud", slow)
+    points = steady(10.0, 2000)
+    hung = Attempt([*points, *silent(points[-1], 300)], reached=1500.0)
+    record, _ = train(Trainings(hung, Attempt(steady(10.0, WORK - 1500), reached=WORK)), store)
+    first = record.earlier[0]
+    assert first.message == "no progress for 60 s"
+    assert first.seconds > 2 * (points[-1][0] + 60)
+    assert first.usd == Usd.of(1).for_seconds(first.seconds)
+
+
 def test_a_job_that_is_often_silent_is_not_a_hang(store: Store) -> None:
     settling = [(10.0 + n, 10.0 * n) for n in range(1, 20)]
     record, warned = train(Trainings(Attempt([*settling, *_ever_longer_silences(settling[-1])])), store)
@@ -434,6 +460,30 @@ def test_ctrl_c_in_the_training_charges_it_and_can_be_resumed(store: Store) -> N
     assert [run.ending for run in record.earlier] == [Ending.LOST]
     again, _ = train(Trainings(Attempt(steady(10.0, WORK - 1000)), saved=1000.0), store, add=False)
     assert again.status is Status.DONE
+
+
+def test_ctrl_c_charges_the_training_although_the_cloud_does_not_say_what_is_saved(store: Store) -> None:
+    go = threading.Event()
+
+    class Silent(Trainings):
+        def reached_samples(self, run_id: str) -> float:
+            if self.orders:
+                go.wait()
+            return 0.0
+
+    cloud = Silent(Attempt(steady(10.0, 2000), KeyboardInterrupt()))
+    engine = make_engine(problem(), cloud, store, chosen=Listed(configs=(A, B)))
+    assert isinstance(engine.performer, NodePerformer)
+    engine.performer.bounds = Bounds(interrupt_seconds=0.2)
+    try:
+        with pytest.raises(Interrupted, match="mlcd resume run-1"):
+            engine.drive()
+    finally:
+        go.set()
+    record = stored(store)
+    assert record.status is Status.INTERRUPTED
+    assert not record.in_flight
+    assert [run.ending for run in record.earlier] == [Ending.LOST]
 
 
 def test_a_stop_from_another_thread_ends_the_training(store: Store) -> None:

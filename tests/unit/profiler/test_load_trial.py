@@ -221,6 +221,11 @@ def verified(monkeypatch: pytest.MonkeyPatch, answer: LoadResult | Exception, **
     return found
 
 
+def test_a_verification_that_fails_is_charged_what_its_cloud_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = verified(monkeypatch, KEPT, server=Server(dies="no memory"))
+    assert (found.fault, found.seconds) == ("no memory", 3.0)
+
+
 def test_a_verification_that_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     found = verified(monkeypatch, KEPT)
     assert (found.rate, found.fault) == (180.0, "")
