@@ -1,4 +1,4 @@
-"""Run attacks and print a table: `scripts/attack [NAME ...] [--share 0.01] [--seed 1] [-o json]`."""
+"""Run attacks and print a table: `scripts/attack [NAME ...] [--share 0.01] [--seed 1] [-o json] [--record FILE]`."""
 
 import argparse
 import importlib
@@ -10,9 +10,10 @@ import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import attacks
-from attacks.attack import Attack, Tally
+from attacks.attack import Attack
 
 SHOWN = 20
 """Findings of one attack that are printed; the JSON has all."""
@@ -36,40 +37,47 @@ def main() -> int:
     parser.add_argument("--share", type=float, default=1.0, help="of the full number of cases (default 1)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="also write the result there, as JSON")
     given = parser.parse_args()
     if unknown := set(given.names) - set(known):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
-    rows = []
+    rows: list[dict[str, Any]] = []
     for attack in (known[name] for name in given.names or known):
-        count = max(round(attack.count * given.share), 1)
-        print(f"{attack.name}: {count:,} x {attack.what}", file=sys.stderr)
-        folder = Path(tempfile.mkdtemp(prefix=f"mlcd-attack-{attack.name}-"))
-        began = time.monotonic()
-        tally = attack.run(count, given.seed, folder)
-        rows.append((attack, tally, time.monotonic() - began))
+        rows.append(_carried_out(attack, max(round(attack.count * given.share), 1), given.seed))
+        if given.record:
+            kept = json.loads(given.record.read_text()) if given.record.exists() else []
+            kept = [row for row in kept if row["name"] != attack.name]
+            given.record.write_text(json.dumps([*kept, rows[-1]], indent=1) + "\n")
+    print(json.dumps(rows, indent=1) if given.output == "json" else table(rows))
+    return int(any(row["findings"] for row in rows))
+
+
+def _carried_out(attack: Attack, count: int, seed: int) -> dict[str, Any]:
+    """The row of an attack, in a folder of its own; what it finds is told at once."""
+    print(f"{attack.name}: {count:,} x {attack.what}", file=sys.stderr)
+    folder = Path(tempfile.mkdtemp(prefix=f"mlcd-attack-{attack.name}-"))
+    began = time.monotonic()
+    try:
+        tally = attack.run(count, seed, folder)
+    finally:
         shutil.rmtree(folder, ignore_errors=True)
-        for finding in tally.findings[:SHOWN]:
-            print(f"  {finding.kind}: case {finding.case}: {finding.what}", file=sys.stderr)
-    print(_json(rows, given.seed) if given.output == "json" else _table(rows))
-    return int(any(tally.findings for _, tally, _ in rows))
+    for finding in tally.findings[:SHOWN]:
+        print(f"  {finding.kind}: case {finding.case}: {finding.what}", file=sys.stderr)
+    seconds = round(time.monotonic() - began, 1)
+    return {"name": attack.name, "what": attack.what, "seed": seed, "seconds": seconds, **asdict(tally)}
 
 
-def _table(rows: list[tuple[Attack, Tally, float]]) -> str:
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows as a Markdown table; docs/reliability.md has that of attacks/result.json."""
     lines = ["| attack | cases | found | how they ended | memory | time |", "|---|---:|---:|---|---:|---:|"]
-    for attack, tally, seconds in rows:
-        ends = ", ".join(f"{count:,} {name}" for name, count in sorted(tally.outcomes.items(), key=lambda x: -x[1]))
-        peak = f"{tally.peak_mib:,.0f} MiB" if tally.peak_mib else "-"
-        found = len(tally.findings)
-        lines.append(f"| {attack.what} | {tally.tried:,} | {found} | {ends} | {peak} | {seconds:,.0f} s |")
+    for row in sorted(rows, key=lambda row: str(row["name"])):
+        ends = ", ".join(f"{count:,} {name}" for name, count in sorted(row["outcomes"].items(), key=lambda x: -x[1]))
+        peak = f"{row['peak_mib']:,.0f} MiB" if row["peak_mib"] else "-"
+        found, seconds = len(row["findings"]), row["seconds"]
+        lines.append(
+            f"| `{row['name']}`: {row['what']} | {row['tried']:,} | {found} | {ends} | {peak} | {seconds:,.0f} s |"
+        )
     return "\n".join(lines)
-
-
-def _json(rows: list[tuple[Attack, Tally, float]], seed: int) -> str:
-    found = [
-        {"name": attack.name, "what": attack.what, "seed": seed, "seconds": round(seconds, 1), **asdict(tally)}
-        for attack, tally, seconds in rows
-    ]
-    return json.dumps(found, indent=2)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ def problems(draw: st.DrawFn) -> Problem:
         work_samples=draw(st.floats(1, 1e7)),
         trial=policy,
         assurance=draw(st.sampled_from([0.95, 0.999, 0.999999])),
+        slowdown=draw(st.sampled_from([0.0, 0.1, 0.5])),
     )
 
 

@@ -97,6 +97,7 @@ RANGES: Mapping[type, Mapping[str, st.SearchStrategy[Any]]] = {
         "assurance": st.floats(0.5, 0.9999999),
         "max_trials": counts,
         "noise": st.floats(0, 0.999),
+        "slowdown": st.floats(0, 10),
         "work_error": not_negative,
     },
     Slo: {"seconds": positive, "percentile": st.sampled_from([50, 95, 99])},

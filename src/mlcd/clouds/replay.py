@@ -27,6 +27,8 @@ MOST_TABLE_ROWS = 200_000
 """A table is read into memory."""
 STEP_SECONDS = 60.0
 """The interval at which a replayed job reports progress; its speed is constant, so it can be long."""
+FAILED_SECONDS = 600.0
+"""When a job fails whose row says so: the tables do not tell. Never after the time that was authorised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,7 @@ class ReplayCloud:
 
     def lease(self, order: Order) -> Lease:
         """Rows are exact and repeatable, so attempt and purpose are ignored."""
-        return _ReplayLease(self.workload.seconds[order.config])
+        return _ReplayLease(self.workload.seconds[order.config], failed_seconds=min(FAILED_SECONDS, order.seconds))
 
     def true_samples_per_second(self, config: Config) -> float | None:
         """1 / seconds, or None where the job failed."""
@@ -89,8 +91,8 @@ class ReplayCloud:
 
 
 class _ReplayLease:
-    def __init__(self, seconds: float | None) -> None:
-        self.seconds = seconds
+    def __init__(self, seconds: float | None, *, failed_seconds: float) -> None:
+        self.seconds, self.failed_seconds = seconds, failed_seconds
 
     def __enter__(self) -> "_ReplayLease":
         return self
@@ -109,7 +111,7 @@ class _ReplayLease:
             raise LeaseFailed(
                 FailureKind.ERROR,
                 "the job failed on this configuration when it was measured",
-                seconds=10 * STEP_SECONDS,
+                seconds=self.failed_seconds,
             )
         at = 0.0
         while True:

@@ -126,13 +126,13 @@ class Flaky(Wrapped):
         if order.purpose is not Purpose.TRIAL or random.random() >= self.rate:
             return super().lease(order)
         kind = random.choice(self.kinds)
-        seconds = random.uniform(60, 180)
+        seconds = min(random.uniform(60, 180), order.seconds)
         if kind is FailureKind.CAPACITY:
             raise LeaseFailed(kind, f"no capacity for {order.config}", seconds=seconds, billed=False)
         if kind is FailureKind.LAUNCH:
             raise LeaseFailed(kind, f"a node of {order.config} did not come up", seconds=seconds)
         lease = super().lease(order)
-        return _FailingLease(lease, kind, random.uniform(120, 480))
+        return _FailingLease(lease, kind, min(random.uniform(120, 480), order.seconds))
 
 
 class Delayed(Wrapped):

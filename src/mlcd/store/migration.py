@@ -9,6 +9,7 @@ complete.
 """
 
 import json
+import math
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
@@ -21,8 +22,9 @@ from mlcd.errors import SpecError, StoreError
 from mlcd.home import close_tree, envs
 from mlcd.spec.env_values import without_env_values
 from mlcd.store.backups import copy_database, remove, sync
+from mlcd.store.damage import damaged_run
 from mlcd.store.from_0_1 import OldRun, Row, converted
-from mlcd.store.rows import DIGEST, TABLES, UNREADABLE, seal
+from mlcd.store.rows import DIGEST, TABLES, UNREADABLE, count_rows, seal
 from mlcd.trial.outcome import Status
 
 FIRST_SCHEMA = 2
@@ -75,6 +77,9 @@ def migrate(
             envs.forget(path.parent, run_id)
         else:
             envs.keep(path.parent, run_id, values)
+    for (run_id,) in db.execute("SELECT run_id FROM runs").fetchall():
+        last = "(SELECT max(id) FROM statuses WHERE run_id = ?)"
+        db.execute(f"UPDATE statuses SET row_count = ? WHERE id = {last}", (count_rows(db, run_id), run_id))  # noqa: S608
     seal(db)
     for backup in path.parent.glob(f"{path.name}.schema*.bak"):
         _strip_backup(backup)
@@ -177,7 +182,15 @@ def _migrate_run(db: sqlite3.Connection, path: Path, old: OldRun) -> None:
         ("verdicts", new.verdicts),
     ):
         for row in rows:
+            _check_finite(path, old, row)
             _insert(db, table, row)
+
+
+def _check_finite(path: Path, old: OldRun, row: Mapping[str, Any]) -> None:
+    """Only an authorisation may be without end."""
+    for name, value in row.items():
+        if isinstance(value, float) and not math.isfinite(value) and name != "authorised_seconds":
+            raise damaged_run(path, old.run["run_id"], f"{name} is {value}")
 
 
 def _insert(db: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> None:

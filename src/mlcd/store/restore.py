@@ -22,7 +22,7 @@ from mlcd.home.envs import FOLDER as ENVS
 from mlcd.store.backups import backups, remove, sync
 from mlcd.store.damage import date_of, explained, explained_os
 from mlcd.store.opening import FILE, RESTORED, check_files, connect
-from mlcd.store.rows import DIGEST, TABLES, UNREADABLE, DamagedRow, insert, insert_numbered, select
+from mlcd.store.rows import DIGEST, TABLES, UNREADABLE, DamagedRow, check_count, insert, insert_numbered, select
 from mlcd.store.store import Store, create_tables
 
 _NUMBERED = ("verdicts", "statuses")
@@ -172,6 +172,7 @@ def _check(rows: Rows) -> None:
         raise DamagedRow("a row is missing")
     if not ended <= set(started):
         raise DamagedRow("a row is missing")
+    check_count(max(rows["statuses"], key=lambda row: int(str(row["id"]))), _size(rows))
 
 
 def _size(rows: Rows | None) -> int:

@@ -45,6 +45,19 @@ def insert_numbered(db: sqlite3.Connection, table: str, row: Mapping[str, object
     insert(db, table, [{"id": last + 1, **row}])
 
 
+def count_rows(db: sqlite3.Connection, run_id: str) -> int:
+    """How many rows a run has in all tables."""
+    counts = ", ".join(f"(SELECT count(*) FROM {table} WHERE run_id = :run)" for table in TABLES)  # noqa: S608
+    return sum(db.execute(f"SELECT {counts}", {"run": run_id}).fetchone())
+
+
+def check_count(last_status: Mapping[str, object], count: int) -> None:
+    """Raises DamagedRow where a run has fewer rows than its last status counted."""
+    expected = last_status["row_count"]
+    if isinstance(expected, int) and count < expected:
+        raise DamagedRow(f"{expected - count} of its {expected} rows are missing")
+
+
 def select(db: sqlite3.Connection, query: str, *values: object) -> list[dict[str, object]]:
     """The whole rows (`SELECT *`) that a query finds. Raises DamagedRow, and what SQLite raises."""
     return [checked(dict(row)) for row in db.execute(query, values).fetchall()]

@@ -87,6 +87,7 @@ CREATE TABLE statuses (                      -- the last one of a run counts
     run_id  TEXT NOT NULL REFERENCES runs,
     status  TEXT NOT NULL,
     at      REAL NOT NULL,                   -- wall clock, seconds since 1970
+    row_count  INTEGER,                     -- of the run in all tables, with this one: with fewer, some were lost
     digest  TEXT
 ) STRICT;
 

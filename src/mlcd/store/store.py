@@ -34,7 +34,7 @@ from mlcd.store.backups import back_up
 from mlcd.store.damage import DamagedStore, NotWritable, damaged, damaged_run, explained, explained_os
 from mlcd.store.migration import FIRST_SCHEMA, migrate, schema_in
 from mlcd.store.opening import BUSY_SECONDS, FILE, connect, new_copy_folder, open_copy, open_in
-from mlcd.store.rows import UNREADABLE, DamagedRow, insert, insert_numbered, select
+from mlcd.store.rows import UNREADABLE, DamagedRow, check_count, count_rows, insert, insert_numbered, select
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch
 from mlcd.trial.outcome import Status
@@ -222,6 +222,8 @@ class Store:
                 started, ended = self._steps(name)
                 verdict = self._last("SELECT * FROM verdicts WHERE run_id = ? ORDER BY id DESC LIMIT 1", name)
                 findings = self._last("SELECT * FROM findings WHERE run_id = ?", name)
+                if findings is not None and not status.is_final:
+                    raise DamagedRow("its last status is missing")
         with self._explained(name):
             loaded = Run(
                 header=self._decoded(name, "header", run["header"], Header),
@@ -404,6 +406,7 @@ class Store:
         row = self._last("SELECT * FROM statuses WHERE run_id = ? ORDER BY id DESC LIMIT 1", run_id)
         if row is None:
             raise DamagedRow("its status is missing")
+        check_count(row, count_rows(self._db, run_id))
         return Status(str(row["status"]))
 
     def _last(self, query: str, run_id: str) -> dict[str, object] | None:
@@ -552,7 +555,8 @@ def create_tables(db: sqlite3.Connection) -> None:
 
 
 def _add_status(db: sqlite3.Connection, run_id: str, status: Status) -> None:
-    insert_numbered(db, "statuses", {"run_id": run_id, "status": status.value, "at": time.time()})
+    row = {"run_id": run_id, "status": status.value, "at": time.time(), "row_count": count_rows(db, run_id) + 1}
+    insert_numbered(db, "statuses", row)
 
 
 def _started(run_id: str, step: Step) -> dict[str, object]:

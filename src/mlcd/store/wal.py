@@ -22,8 +22,10 @@ def damage(path: Path) -> str:
             data = file.read()
     except FileNotFoundError:
         return ""
-    if len(data) <= _HEADER_BYTES:
+    if not data:
         return ""
+    if len(data) < _HEADER_BYTES:
+        return "its header is cut off"
     magic, _, page_bytes, _, salt1, salt2, sum1, sum2 = struct.unpack(">8I", data[:_HEADER_BYTES])
     if magic not in _MAGIC or not 512 <= page_bytes <= 65536 or page_bytes & (page_bytes - 1):
         return "its header is not one"

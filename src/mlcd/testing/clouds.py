@@ -135,6 +135,19 @@ class CloudContract:
                     assert 0 <= seconds < POLICY.worst_seconds(config.nodes)
                     assert billed or kind is FailureKind.CAPACITY
 
+    @pytest.mark.parametrize("authorised", [1.0, 30.0, 100.0])
+    def test_a_failure_comes_within_the_authorised_time(self, cloud: Cloud, authorised: float) -> None:
+        late = []
+        for config in (*self.good, *self.broken):
+            for attempt in range(1, 30):
+                try:
+                    with cloud.lease(Order(config=config, attempt=attempt, seconds=authorised)) as lease:
+                        next(point for point in lease.progress() if point.seconds >= authorised)
+                except LeaseFailed as error:
+                    if error.seconds > authorised:
+                        late.append(f"{config}, attempt {attempt}: {error.message} after {error.seconds:.0f} s")
+        assert late == []
+
     def test_broken_configurations_fail_every_time(self, cloud: Cloud) -> None:
         for config in self.broken:
             for attempt in (1, 2):

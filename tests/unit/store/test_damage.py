@@ -16,6 +16,7 @@ from tests.unit.store.test_store import header, measured, nodes_problem, step
 from mlcd.errors import BadInput, RunBusy, StoreError
 from mlcd.problem import Problem
 from mlcd.run.run import Run
+from mlcd.run.verdict import Verdict
 from mlcd.store.backups import backups
 from mlcd.store.restore import restore
 from mlcd.store.store import FILE, Store
@@ -39,6 +40,7 @@ def home(tmp_path: Path) -> Path:
     with Store(tmp_path / "home") as store:
         for name in ("first", "second"):
             run_with_steps(store, name, paid=True)
+            store.conclude(name, Verdict(stopped="enough"))
             with store.lock(name):
                 store.finish(name, Status.DONE, None)
         run_with_steps(store, "third")
@@ -73,7 +75,9 @@ ROW_DAMAGE = [
     ("UPDATE runs SET header = '[' WHERE run_id = 'second'", "what was recorded when it started is not as"),
     ("UPDATE runs SET problem = CAST(x'ff' AS TEXT) WHERE run_id = 'second'", "UTF-8"),
     ("DELETE FROM statuses WHERE run_id = 'second'", "its status is missing"),
-    ("DELETE FROM steps_started WHERE run_id = 'second' AND number = 1", "the start of a step is missing"),
+    ("DELETE FROM steps_ended WHERE run_id = 'second' AND number = 2", "1 of its 8 rows are missing"),
+    ("DELETE FROM verdicts WHERE run_id = 'second'", "1 of its 8 rows are missing"),
+    ("DELETE FROM steps_started WHERE run_id = 'second' AND number = 1", "1 of its 8 rows are missing"),
 ]
 
 
@@ -103,6 +107,12 @@ def test_the_list_shows_a_damaged_run(home: Path, statement: str, what: str) -> 
         lines = {line.run_id: line for line in store.runs()}
     assert what in lines["second"].damage
     assert (lines["second"].status, lines["first"].status) == (None, Status.DONE)
+
+
+def test_a_step_that_is_missing_in_a_run_that_goes_on(home: Path) -> None:
+    sql(home, "DELETE FROM steps_started WHERE run_id = 'third' AND number = 1")
+    with Store(home) as store, pytest.raises(StoreError, match="run third is damaged: the start of a step is missing"):
+        store.load("third")
 
 
 def test_a_run_without_a_name_is_listed(home: Path) -> None:
@@ -192,6 +202,12 @@ def logged(tmp_path: Path) -> Path:
 def test_an_intact_log_is_read(logged: Path) -> None:
     with Store(logged) as store:
         assert len(store.load("third").ended) == 4
+
+
+def test_a_log_of_a_few_bytes_is_damaged(logged: Path) -> None:
+    os.truncate(logged / LOG, 5)
+    with pytest.raises(StoreError, match="its header is cut off"):
+        Store(logged)
 
 
 @pytest.mark.parametrize("at", [0, 20, 32 + 24 + 100, 32 + 5 * (24 + 4096) + 300])

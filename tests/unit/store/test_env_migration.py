@@ -127,3 +127,12 @@ def test_values_that_are_damaged_are_named(tmp_path: Path) -> None:
         (tmp_path / "envs" / "r.json").write_text("{")
         with pytest.raises(StoreError, match=r"envs/r\.json: is not JSON.*give the values with --env"):
             store.spec("r")
+
+
+def test_a_number_that_no_version_wrote_is_not_migrated(tmp_path: Path) -> None:
+    old = OldHome(tmp_path, 5)
+    old.train("t")
+    old.db.execute("UPDATE trials_started SET started_seconds = 1e999")
+    old.close()
+    with pytest.raises(StoreError, match="run t is damaged: started_seconds is inf"):
+        Store(tmp_path)

@@ -460,7 +460,7 @@ def test_a_run_can_be_read_while_another_process_writes(tmp_path: Path) -> None:
         add(store, "r")
         other.execute("BEGIN IMMEDIATE")
         row = {"id": 2, "run_id": "r", "status": "done", "at": 1.0}
-        other.execute("INSERT INTO statuses VALUES (2, 'r', 'done', 1.0, ?)", (digest(row),))
+        other.execute("INSERT INTO statuses VALUES (2, 'r', 'done', 1.0, NULL, ?)", (digest(row),))
         assert store.load("r").status is Status.RUNNING
         other.execute("COMMIT")
         assert store.load("r").status is Status.DONE

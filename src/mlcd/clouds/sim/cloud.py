@@ -101,9 +101,10 @@ class SimCloud:
         speed = self.true_samples_per_second(config)
         startup_seconds = self.startup_seconds(config)
         if purpose is Purpose.TRIAL:
-            self._refuse(config, attempt)
+            self._refuse(order)
         if speed is None:
-            return OutOfMemoryLease(config, seconds=startup_seconds + 45.0, too_many=config.nodes > self.job.batch)
+            seconds = min(startup_seconds + 45.0, order.seconds)
+            return OutOfMemoryLease(config, seconds=seconds, too_many=config.nodes > self.job.batch)
         if purpose is Purpose.RUN:
             return RunLease(startup_seconds=startup_seconds, samples_per_second=speed / self.stretch(config))
         random = generator("trial", self.seed, config, attempt)
@@ -129,19 +130,26 @@ class SimCloud:
     def _chance(self, what: str, config: Config, attempt: int) -> float:
         return share(what, self.seed, config, attempt)
 
-    def _refuse(self, config: Config, attempt: int) -> None:
+    def _refuse(self, order: Order) -> None:
+        """Raises LeaseFailed if the nodes cannot be obtained, after at most the time that was authorised."""
+        config, attempt = order.config, order.attempt
         instance, nodes = self._instance(config), config.nodes
         price = instance.price(spot=self.use_spot)
         if price is None:
-            raise LeaseFailed(FailureKind.CAPACITY, f"{instance.name} has no spot market", seconds=5.0, billed=False)
+            raise LeaseFailed(
+                FailureKind.CAPACITY,
+                f"{instance.name} has no spot market",
+                seconds=min(5.0, order.seconds),
+                billed=False,
+            )
         scarcity = self.rates.capacity * (nodes / 50) ** 1.5 * (0.5 + instance.usd_per_hour.dollars) ** 0.5
         chance = self._chance("capacity", config, attempt)
         if chance < scarcity / (1 + scarcity):
-            seconds = 60 + 60 * self._chance("capacity-seconds", config, attempt)
+            seconds = min(60 + 60 * self._chance("capacity-seconds", config, attempt), order.seconds)
             raise LeaseFailed(FailureKind.CAPACITY, f"no capacity for {config}", seconds=seconds, billed=False)
         broken = 1 - (1 - self.rates.launch) ** (1 + nodes / 20)
         if self._chance("launch", config, attempt) < broken:
-            seconds = 90 + 120 * self._chance("launch-seconds", config, attempt)
+            seconds = min(90 + 120 * self._chance("launch-seconds", config, attempt), order.seconds)
             raise LeaseFailed(FailureKind.LAUNCH, f"a node of {config} did not come up", seconds=seconds)
 
     def _interruptions_per_second(self, config: Config) -> float:
