@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from mlcd.errors import BadInput, RunBusy, StoreError
 from mlcd.home import close_to_others, private_file
 from mlcd.home.envs import FOLDER as ENVS
-from mlcd.store.backups import backups, remove, sync
+from mlcd.store.backups import backups, damage_in, remove, sync
 from mlcd.store.damage import date_of, explained, explained_os
 from mlcd.store.opening import FILE, RESTORED, check_files, connect
 from mlcd.store.rows import DIGEST, TABLES, UNREADABLE, DamagedRow, check_count, insert, insert_numbered, select
@@ -57,7 +57,7 @@ def restore(folder: Path) -> Restored:
         raise BadInput(f"there is no store in {folder}: nothing to restore")
     try:
         with _no_live_run(folder):
-            if (folder / RESTORED).exists():  # complete, but not put in place
+            if _is_complete(folder / RESTORED):  # but not put in place
                 missing = _missing(folder, _names_in(folder / RESTORED))
                 return Restored(damaged=_put_in_place(path), missing=missing)
             if _is_intact(folder):
@@ -91,6 +91,16 @@ def _restored(folder: Path, path: Path) -> Restored:
         lost=tuple(sorted(unreadable - set(chosen))),
         missing=tuple(name for name in _missing(folder, set(chosen)) if name not in unreadable),
     )
+
+
+def _is_complete(path: Path) -> bool:
+    """Whether it is a whole store. Anything else of that name, which `restore` did not write, is moved away."""
+    if not os.path.lexists(path):
+        return False
+    if stat.S_ISREG(path.lstat().st_mode) and not damage_in(path):
+        return True
+    path.rename(_free_name(path))
+    return False
 
 
 def _is_intact(folder: Path) -> bool:
@@ -213,9 +223,7 @@ def _copy(db: sqlite3.Connection, table: str, row: dict[str, object]) -> None:
 
 def _put_in_place(path: Path) -> Path:
     """Make RESTORED the store; returns the name under which the damaged file is kept, with what was beside it."""
-    number = 1
-    while os.path.lexists(kept := path.with_name(f"{FILE}.damaged-{number}")):
-        number += 1
+    kept = _free_name(path)
     for suffix in ("-wal", "-shm", ""):
         file = path.with_name(path.name + suffix)
         if os.path.lexists(file):
@@ -227,6 +235,13 @@ def _put_in_place(path: Path) -> Path:
     sync(path.parent)
     close_to_others(path.parent)
     return kept
+
+
+def _free_name(path: Path) -> Path:
+    number = 1
+    while os.path.lexists(found := path.with_name(f"{path.name}.damaged-{number}")):
+        number += 1
+    return found
 
 
 def _link_or_copy(file: Path, target: Path) -> None:

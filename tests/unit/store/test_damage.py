@@ -305,6 +305,17 @@ def test_a_restore_that_was_killed_is_completed(home: Path, monkeypatch: pytest.
         assert len(store.load("second").ended) == 2
 
 
+@pytest.mark.parametrize("make", [lambda path: path.write_bytes(b"garbage" * 900), os.mkfifo])
+def test_what_restore_did_not_write_is_not_taken_for_the_store(home: Path, make: Callable[[Path], object]) -> None:
+    make(home / f"{FILE}.restored")
+    with pytest.raises(StoreError, match="`mlcd runs --restore` completes it"):
+        Store(home)
+    with pytest.raises(BadInput, match="is not damaged"):
+        restore(home)
+    assert os.path.lexists(home / f"{FILE}.restored.damaged-1")
+    load_all(home)
+
+
 def test_an_empty_folder_has_nothing_to_restore(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="nothing to restore"):
         restore(tmp_path)
