@@ -22,7 +22,7 @@ ONLY_SIMULATED = "oracle"
 """Needs the simulator's truth; only `mlcd bench serverless` creates it."""
 _NOT_OPTIONS = ("seed", "prior", "truth", "settings")
 """Fields that are not options; the fields of `settings` are."""
-MOST_OPTION = 10**9
+MOST_OPTION = 10**18
 """Numbers of options are at most this large, so that arithmetic with them stays finite."""
 _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
 

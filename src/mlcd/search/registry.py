@@ -52,7 +52,7 @@ _NEEDED_INPUT = {
     "target": "the operators of the model to serve",
 }
 
-MOST_OPTION = 10**9
+MOST_OPTION = 10**18
 """Numbers of options are at most this large, so that arithmetic with them stays finite."""
 _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
 

@@ -218,7 +218,7 @@ def test_out_of_memory_rules_out_what_needs_as_much_and_has_no_more() -> None:
         ("falcon:least=0", "least must be at least 1"),
         ("falcon:steps=-1", "steps must be at least 0"),
         ("falcon-transfer:requests=-1", "requests must be at least 0"),
-        ("falcon-transfer:gain=nan", "gain must be at least 0"),
+        ("falcon-transfer:gain=nan", "gain: out of range"),
     ],
 )
 def test_invalid_option_values_are_refused(text: str, words: str) -> None:
