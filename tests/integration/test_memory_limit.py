@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from attacks.attack import MEMORY_MIB, limited_memory
 
 CODE = """

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attacks.http_requests import body_of, case_of, chunked, post, raw_body
 
+from attacks.http_requests import body_of, case_of, chunked, post, raw_body
 from mlcd.errors import BadInput
 from mlcd.server import RunningServer, ServerOptions, start_server
 from mlcd.server.limits import Limits
