@@ -43,7 +43,9 @@ def statuses(folder: Path) -> list[str]:
     return [run["status"] for run in listed["runs"]]
 
 
-@pytest.mark.parametrize("redirected", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "redirected", [*(pytest.param(one, marks=pytest.mark.extra) for one in (">&-", "2>&-")), "<&- >&- 2>&-"]
+)
 def test_a_run_does_not_need_its_streams(folder: Path, redirected: str) -> None:
     done = shell(folder, redirected, "train", "job.yaml")
     assert done.returncode == 0, done.stderr
@@ -77,7 +79,7 @@ def test_a_reader_of_the_progress_that_goes_away_does_not_end_the_run(folder: Pa
     assert started.wait(timeout=TIMEOUT_SECONDS) == 0
 
 
-@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("sign", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.extra)])
 def test_a_run_that_is_asked_to_end_settles_what_was_paid(folder: Path, sign: signal.Signals) -> None:
     with subprocess.Popen(
         [*MLCD, "train", "long.yaml"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -94,6 +96,7 @@ def test_a_run_that_is_asked_to_end_settles_what_was_paid(folder: Path, sign: si
     assert statuses(folder) == ["interrupted"]
 
 
+@pytest.mark.extra
 def test_a_run_under_nohup_goes_on_when_the_terminal_is_closed(folder: Path) -> None:
     with subprocess.Popen(
         ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *MLCD, "train", "job.yaml"],
