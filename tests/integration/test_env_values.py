@@ -143,3 +143,19 @@ def test_a_simulated_run_keeps_no_values(tmp_path: Path, monkeypatch: pytest.Mon
     assert result.run_id
     assert not (tmp_path / "home" / "envs").exists()
     assert with_mark(tmp_path / "home") == {}
+
+
+def test_a_job_that_fails_with_a_value_in_its_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    monkeypatch.setenv("MLCD_HOME", str(home))
+    file = job(tmp_path, "local", "local.1")
+    (tmp_path / "code" / "job.py").write_text("import os, sys\nsys.exit('401: ' + os.environ['TOKEN'])\n")
+    command(["train", str(file)])
+    (run,) = mlcd.runs()
+    assert command(["report", run.run_id, "--out", str(tmp_path / "report.html")]) == 0
+    shown = capsys.readouterr()
+    assert "401: $TOKEN" in shown.out + shown.err
+    assert MARK not in shown.out + shown.err + (tmp_path / "report.html").read_text()
+    assert {Path(name).name for name in with_mark(home)} <= {"log.txt"}

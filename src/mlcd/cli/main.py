@@ -11,6 +11,7 @@ from importlib.util import find_spec
 
 import click
 
+from mlcd.cli.process import complete_streams, end_as_ctrl_c_does
 from mlcd.errors import MlcdError, nearest
 from mlcd.untrusted import on_one_line
 from mlcd.version import __version__
@@ -113,14 +114,16 @@ def run(args: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     """The `mlcd` program."""
+    complete_streams()
+    end_as_ctrl_c_does()
     sys.exit(run())
 
 
 def _refuse(message: str, code: int) -> int:
     try:
         click.echo(f"mlcd: {on_one_line(message)}", err=True)
-    except BrokenPipeError:
-        _silence()
+    except OSError:  # nobody reads it, or there is no room: the exit code remains
+        _silence(2)
     return code
 
 
@@ -137,6 +140,6 @@ def _usage(error: click.UsageError) -> str:
     return text if text.endswith("?") else f"{text}; `{where} --help` shows the usage"
 
 
-def _silence() -> None:
-    """Standard output is closed: redirect Python's flush at exit to nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+def _silence(stream: int = 1) -> None:
+    """Standard output (or error: 2) cannot be written: redirect Python's flush at exit to nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream)

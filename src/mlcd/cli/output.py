@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypedDict
 
@@ -91,11 +92,15 @@ def print_run(run: "Run[Any]", output: str, **extra: object) -> None:
 
 
 def print_text(*items: "Item | str", err: bool = False) -> None:
-    """Lines and tables, fitted to the terminal, on standard output or standard error."""
+    """Lines and tables, fitted to the terminal, on standard output or standard error.
+
+    What is for standard error is dropped where that cannot be written: it is never the answer.
+    """
     from mlcd.report.text import Line, rendered
 
     made = [Line(item) if isinstance(item, str) else item for item in items]
-    click.echo(rendered(made, **_look(sys.stderr if err else sys.stdout)), err=err)
+    with suppress(OSError) if err else nullcontext():
+        click.echo(rendered(made, **_look(sys.stderr if err else sys.stdout)), err=err)
 
 
 def table(rows: list[list[str]], align: str, *, notes: Sequence[str] = (), titles: int = 1) -> str:

@@ -26,7 +26,7 @@ from mlcd.space import Config
 from mlcd.spec.batches import LearningRate, TargetSpec
 from mlcd.spec.real import ProgressRule
 from mlcd.trial.trial import FailureKind
-from mlcd.untrusted import Malformed, NotJson, check_way, delete_tree, last_line, printable
+from mlcd.untrusted import Malformed, NotJson, check_way, delete_tree, hidden, last_line, printable
 
 POLL_SECONDS = 0.05
 REPORT_SECONDS = 1.0
@@ -59,12 +59,14 @@ class RealJob:
     samples   of the whole training
     batch     the global batch size
     outputs   paths in the working folder that are fetched at the end of the training
+    secrets   values that the job gets from elsewhere (SkyPilot): only to keep them out of messages
     noise     whether the job is asked to report the noise of its gradients
     """
 
     run: str
     setup: str = ""
-    envs: Mapping[str, str] = field(default_factory=dict)
+    envs: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     workdir: Path | None = None
     platform: str = "command"
     topology: str = "ring"
@@ -433,7 +435,7 @@ class JobLease:
         self._report_warnings()
         return LeaseFailed(
             kind,
-            message,
+            hidden(message, {**self.job.secrets, **self.job.envs}),  # it is recorded, shown, and sent on in reports
             seconds=self.elapsed_seconds,
             billed=billed,
             reached_samples=self.cloud.reached_samples(self.space.run_id),

@@ -107,6 +107,7 @@ def _job(spec: TrainSpec) -> RealJob:
         run=spec.run,
         setup=spec.setup,
         envs=env_values(spec),
+        secrets=_secret_values(spec),
         workdir=workdir(spec),
         platform=spec.platform.name,
         topology=spec.platform.chosen_topology,
@@ -143,6 +144,10 @@ def env_values(spec: TrainSpec) -> dict[str, str]:
             allowed=f"{options}, or --env {missing[0]} to take it from your environment (Python: envs={{...}})",
         )
     return {name: value for name, value in spec.envs.items() if value is not None}
+
+
+def _secret_values(spec: TrainSpec) -> dict[str, str]:
+    return {name: os.environ[name] for name in spec.secrets if name in os.environ}
 
 
 def _check_secrets(spec: TrainSpec) -> None:
@@ -237,7 +242,7 @@ def _skypilot(kind: str, rest: str, home: Path, spec: TrainSpec | None) -> NodeE
             infra="/".join(parts),
             use_spot=wanted.use_spot,
             image_id=wanted.image_id or None,
-            secrets={name: os.environ[name] for name in spec.secrets if name in os.environ},
+            secrets=_secret_values(spec),
             file_mounts=spec.file_mounts,
             live=(spec.progress.file,) if spec.progress.file else (),
             outputs=spec.outputs,

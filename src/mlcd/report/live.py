@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO, cast
 
 from mlcd.events import Event, Warned
 from mlcd.report.terminal import columns, is_live, is_plain, wants_colour
@@ -93,10 +93,38 @@ class Pace:
         return "" if self.per_second is None else f"{self.per_second * 3600:,.3g} {noun}/h"
 
 
+class _Lossy:
+    """A stream that drops what can no longer be written: progress that nobody sees must not end a paid run."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._is_lost = False
+
+    def write(self, text: str) -> int:
+        """Like the stream's, until it fails."""
+        self._unless_lost(lambda: self._stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        """The same."""
+        self._unless_lost(self._stream.flush)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def _unless_lost(self, action: Callable[[], object]) -> None:
+        if not self._is_lost:
+            try:
+                action()
+            except (OSError, ValueError):  # a full disk, no reader, no terminal; ValueError: it was closed
+                self._is_lost = True
+
+
 class LiveLine:
     """An observer that writes permanent lines and, on a terminal, a status line below them, redrawn twice a second.
 
-    A context manager that restores the terminal at its end. `clock` returns the seconds for the status.
+    A context manager that restores the terminal at its end. `clock` returns the seconds for the status. Where the
+    stream can no longer be written, nothing more is shown, and nothing is raised.
     """
 
     def __init__(self, stream: TextIO, colour: bool | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -108,7 +136,7 @@ class LiveLine:
         self.width = min(WIDTH, self.limit or WIDTH)
         colour = wants_colour(stream) if colour is None else colour
         self._console = Console(
-            file=stream,
+            file=cast(TextIO, _Lossy(stream)),
             width=self.limit or WIDTH,
             color_system="standard" if colour else None,
             force_terminal=self.is_live or colour,

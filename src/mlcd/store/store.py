@@ -34,6 +34,7 @@ from mlcd.store.backups import back_up
 from mlcd.store.damage import DamagedStore, NotWritable, damaged, damaged_run, explained, explained_os
 from mlcd.store.migration import FIRST_SCHEMA, migrate, schema_in
 from mlcd.store.opening import BUSY_SECONDS, FILE, connect, new_copy_folder, open_copy, open_in
+from mlcd.store.place import Place, place_of, was_removed
 from mlcd.store.rows import UNREADABLE, DamagedRow, check_count, count_rows, insert, insert_numbered, select
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch
@@ -84,6 +85,7 @@ class Store:
         self.folder = folder
         self.path = folder / FILE if folder else None
         self._copy: Path | None = None
+        self._place: Place | None = None
         try:
             with self._explained():
                 self._open(folder)
@@ -98,6 +100,7 @@ class Store:
 
     def _open(self, folder: Path | None) -> None:
         self._db = open_in(folder) if folder else connect(None)
+        self._place = place_of(self.path) if self.path else None
         try:
             self._prepare(self.path)
         except BaseException:
@@ -506,6 +509,9 @@ class Store:
             finally:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
+            if self.path and self._place and was_removed(self._db, self.path, self._place):
+                self._db.close()  # first: it removes files beside its own, by their names
+                self._open(self.folder)
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:

@@ -1,10 +1,13 @@
 """Texts that somebody else wrote, as they may be shown on a terminal."""
 
 import unicodedata
+from collections.abc import Mapping
 
 _MOST_DIGITS = 18
 MOST_CHARACTERS = 2_000
 """A message of a job or a cloud is cut here."""
+LEAST_HIDDEN_CHARACTERS = 8
+"""A shorter value (`1`, `true`, `info`) is no key, and may be a part of any text."""
 
 
 def printable(text: str, *, most_characters: int = MOST_CHARACTERS) -> str:
@@ -19,6 +22,15 @@ def printable(text: str, *, most_characters: int = MOST_CHARACTERS) -> str:
 def on_one_line(text: str, *, most_characters: int = MOST_CHARACTERS) -> str:
     """`printable` with line ends and tabs as spaces."""
     return printable(text, most_characters=most_characters).translate(_SPACES)
+
+
+def hidden(text: str, values: Mapping[str, str]) -> str:
+    """The text with `$NAME` for each value of a variable, of LEAST_HIDDEN_CHARACTERS or more, or a line of one."""
+    lines = {line.strip(): name for name, value in values.items() for line in (value, *value.splitlines())}
+    for line in sorted(lines, key=len, reverse=True):  # one may be a part of another
+        if len(line) >= LEAST_HIDDEN_CHARACTERS:
+            text = text.replace(line, f"${lines[line]}")
+    return text
 
 
 _SPACES = str.maketrans("\n\t", "  ")

@@ -481,3 +481,45 @@ def test_home_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setenv("MLCD_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert home() == tmp_path / ".mlcd"
+
+
+def test_a_store_that_is_removed_while_it_is_used_is_put_back_with_all_its_runs(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        add(store, "tiny-1")
+        store.start("tiny-1", [step(1)])
+        for file in tmp_path.glob(f"{FILE}*"):
+            file.unlink()
+        store.end("tiny-1", step(1).ended(measured(), seconds=600.0))
+        store.set_status("tiny-1", Status.INTERRUPTED)
+    with Store(tmp_path) as store:
+        assert [s.outcome for s in store.load("tiny-1").steps] == [measured()]
+        assert store.status("tiny-1") is Status.INTERRUPTED
+
+
+def test_a_store_whose_folder_is_removed_while_it_is_used_is_put_back(tmp_path: Path) -> None:
+    with Store(tmp_path / "home") as store:
+        add(store, "tiny-1")
+        (tmp_path / "home").rename(tmp_path / "elsewhere")
+        store.start("tiny-1", [step(1)])
+    with Store(tmp_path / "home") as store:
+        assert len(store.load("tiny-1").steps) == 1
+    assert (tmp_path / "home").stat().st_mode & 0o077 == 0
+
+
+def test_a_store_that_is_replaced_while_it_is_used_is_kept_beside_the_other(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    with Store(tmp_path / "other") as other:
+        add(other, "other-1")
+    with Store(tmp_path) as store:
+        add(store, "tiny-1")
+        for file in tmp_path.glob(f"{FILE}*"):
+            file.unlink()
+        (tmp_path / "other" / FILE).rename(tmp_path / FILE)
+        with pytest.raises(StoreError, match=r"was replaced while mlcd used it.*mlcd\.sqlite3\.kept-") as raised:
+            store.start("tiny-1", [step(1)])
+    (kept,) = tmp_path.glob(f"{FILE}.kept-*")
+    assert str(kept) in str(raised.value)
+    with closing(sqlite3.connect(kept)) as db:
+        assert db.execute("SELECT count(*) FROM steps_started").fetchone() == (1,)
+    with Store(tmp_path) as found:
+        assert [run.run_id for run in found.runs()] == ["other-1"]
