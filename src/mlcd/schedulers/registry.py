@@ -23,7 +23,7 @@ ONLY_SIMULATED = "oracle"
 _NOT_OPTIONS = ("seed", "prior", "truth", "settings")
 """Fields that are not options; the fields of `settings` are."""
 MOST_OPTION = 10**18
-"""Numbers of options are at most this large, so that arithmetic with them stays finite."""
+"""Numbers of options, and their inverses, are at most this large, so that arithmetic with them stays finite."""
 _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
 
 
@@ -97,6 +97,6 @@ def _convert(where: str, value: str, kind: Any) -> Any:
         found = number(value)
     except ValueError as error:
         raise BadInput(f"{where}: not {what} (got {value[:80]!r})") from error
-    if not abs(found) <= MOST_OPTION:
-        raise BadInput(f"{where}: out of range (got {value[:80]!r}); allowed: {what} of at most {MOST_OPTION:,}")
+    if found != 0 and not 1 / MOST_OPTION <= abs(found) <= MOST_OPTION:
+        raise BadInput(f"{where}: out of range (got {value[:80]!r}); allowed: {what} up to {MOST_OPTION:.0e}")
     return found

@@ -53,7 +53,7 @@ _NEEDED_INPUT = {
 }
 
 MOST_OPTION = 10**18
-"""Numbers of options are at most this large, so that arithmetic with them stays finite."""
+"""Numbers of options, and their inverses, are at most this large, so that arithmetic with them stays finite."""
 _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
 
 
@@ -174,7 +174,7 @@ def _convert(where: str, value: str, kind: Any) -> Any:
             number = kind(value)
         except ValueError as error:
             raise BadInput(f"{where}: not {what} (got {value[:80]!r})") from error
-        if not abs(number) <= MOST_OPTION:
-            raise BadInput(f"{where}: out of range (got {value[:80]!r}); allowed: {what} of at most {MOST_OPTION:,}")
+        if number != 0 and not 1 / MOST_OPTION <= abs(number) <= MOST_OPTION:
+            raise BadInput(f"{where}: out of range (got {value[:80]!r}); allowed: {what} up to {MOST_OPTION:.0e}")
         return number
     return value

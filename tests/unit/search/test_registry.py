@@ -77,6 +77,7 @@ def test_paleo_needs_to_know_the_network() -> None:
         ("exhaustive:points=-1", "points must be at least 0"),
         ("convbo:steps=-5", "steps must be at least 1"),
         ("convbo:threshold=nan", "threshold: out of range"),
+        ("paleo:compute=1e-300", "compute: out of range"),
         ("cherrypick:least=-3", "least must be at least 1"),
         ("paleo:compute=0", "must be above 0"),
         ("heterbo:start=0", "start must be all, auto or a whole number from 1"),
