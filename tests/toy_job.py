@@ -227,7 +227,12 @@ class Toy:
     def leases(self) -> list[Path]:
         """Every lease's folder, in order of creation."""
         files = [file for file in self.home.glob("work/*/leases/*/job.json") if file.stat().st_size]  # written
-        return [file.parent for file in sorted(files, key=lambda file: file.stat().st_mtime_ns)]
+
+        def created(file: Path) -> int:  # job.json is written again when the values of its variables are removed
+            started = file.parent / "node-0" / "agent.pid"
+            return (started if started.exists() else file).stat().st_mtime_ns
+
+        return [file.parent for file in sorted(files, key=created)]
 
     def newest(self) -> Path:
         """The newest lease's folder."""
