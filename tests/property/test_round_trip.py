@@ -346,8 +346,9 @@ def test_a_knob_value_is_finite() -> None:
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(of(Run), st.lists(of(FunctionCall), max_size=3, unique_by=lambda call: (call.shard, call.attempt)))
 def test_a_run_round_trips_through_the_store(drawn: AnyRun, calls: list[FunctionCall]) -> None:
-    steps = tuple(replace(step, number=number) for number, step in enumerate(drawn.steps, start=1))
-    run: AnyRun = replace(drawn, steps=steps, outputs="")
+    steps = tuple(_stored(replace(step, number=number)) for number, step in enumerate(drawn.steps, start=1))
+    findings = drawn.findings if drawn.status.is_final else None
+    run: AnyRun = replace(drawn, steps=steps, findings=findings, outputs="")
     if isinstance(run.problem, Problem):
         run = replace(run, problem=replace(run.problem, work_known=True))  # otherwise a trial may report it
     with Store(None) as store:
@@ -365,6 +366,11 @@ def test_a_run_round_trips_through_the_store(drawn: AnyRun, calls: list[Function
         (line,) = store.runs()
         assert line.spent == run.spent
         assert line.trials == len(run.trials) + len(run.epoch_steps)
+
+
+def _stored(step: Step) -> Step:
+    """A step that has no outcome has not ended."""
+    return step if step.outcome is not None else replace(step, ended_seconds=None, ended_moment=None)
 
 
 def _not_json(constant: str) -> None:

@@ -371,6 +371,12 @@ def test_missing_credentials_are_reported_with_the_command(
     assert missing(infra) is None
 
 
+def test_a_python_of_no_user_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLCD_SKY_PYTHON", "~nosuchuser/python")
+    with pytest.raises(ProviderError, match="MLCD_SKY_PYTHON: there is no user 'nosuchuser'"):
+        sky_python()
+
+
 def test_a_python_without_skypilot_is_named(bare_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLCD_SKY_PYTHON", "/nowhere/python")
     assert "/nowhere/python has no SkyPilot" in (missing("aws") or "")

@@ -16,6 +16,7 @@ from typing import Any
 
 from mlcd.errors import ProviderError
 from mlcd.home import private_file, private_folder
+from mlcd.untrusted import Malformed, expanded, printable
 
 PYTHON_SETTING = "MLCD_SKY_PYTHON"
 CLOSE_SECONDS = 120.0
@@ -42,7 +43,10 @@ def sky_python() -> Path | None:
     Reads files only. Raises ProviderError where MLCD_SKY_PYTHON names a Python without SkyPilot.
     """
     if given := os.environ.get(PYTHON_SETTING):
-        python = Path(given).expanduser()
+        try:
+            python = expanded(given)
+        except Malformed as error:
+            raise ProviderError(f"{PYTHON_SETTING}: {error.problem} (got {printable(given)[:200]!r})") from error
         if not has_sky(python):
             raise ProviderError(f"{PYTHON_SETTING}={given} has no SkyPilot; run: {given} -m pip install skypilot")
         return python
