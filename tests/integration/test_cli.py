@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -594,10 +595,12 @@ def test_a_prefix_of_two_runs_is_not_guessed(mlcd: Mlcd) -> None:
 
 
 def test_a_run_that_another_process_holds_is_refused(mlcd: Mlcd, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlcd.store.store import Store
+    from mlcd.store.store import FILE, Store
     from mlcd.trial.outcome import Status
 
     run_id = mlcd("train", "job.yaml", "-o", "json").json["run_id"]
+    with closing(sqlite3.connect(folder / "home" / FILE)) as db, db:
+        db.execute("DELETE FROM findings")  # as if it had not ended
     with Store(folder / "home") as store:
         store.set_status(run_id, Status.INTERRUPTED)
         with store.lock(run_id):
