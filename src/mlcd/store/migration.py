@@ -115,17 +115,29 @@ def _from_0_1(db: sqlite3.Connection, path: Path, create_tables: Callable[[sqlit
 
 def _add_columns(db: sqlite3.Connection, create_tables: Callable[[sqlite3.Connection], None]) -> None:
     """Give the tables of schema 6 the columns that today's have in addition."""
+    for table, _, definition in missing_columns(db, create_tables):
+        db.execute(f"ALTER TABLE {table} ADD COLUMN {definition}")
     with closing(sqlite3.connect(":memory:")) as today:
         create_tables(today)
         version = today.execute("PRAGMA user_version").fetchone()[0]
+    db.execute(f"PRAGMA user_version = {version}")
+
+
+def missing_columns(
+    db: sqlite3.Connection, create_tables: Callable[[sqlite3.Connection], None]
+) -> list[tuple[str, str, str]]:
+    """(table, column, definition) of every column that today's tables have and those of `db` lack."""
+    found = []
+    with closing(sqlite3.connect(":memory:")) as today:
+        create_tables(today)
         for table in TABLES:
             present = {row["name"] for row in db.execute(f"PRAGMA table_info({table})").fetchall()}
             for _, name, kind, is_required, default, _ in today.execute(f"PRAGMA table_info({table})").fetchall():
                 if name not in present:
                     required = " NOT NULL" if is_required else ""
                     value = f" DEFAULT {default}" if default is not None else ""
-                    db.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}{required}{value}")
-    db.execute(f"PRAGMA user_version = {version}")
+                    found.append((table, name, f"{name} {kind}{required}{value}"))
+    return found
 
 
 # ---- values of environment variables

@@ -53,7 +53,7 @@ def count_rows(db: sqlite3.Connection, run_id: str) -> int:
 
 def check_count(last_status: Mapping[str, object], count: int) -> None:
     """Raises DamagedRow where a run has fewer rows than its last status counted."""
-    expected = last_status["row_count"]
+    expected = last_status.get("row_count")
     if isinstance(expected, int) and count < expected:
         raise DamagedRow(f"{expected - count} of its {expected} rows are missing")
 

@@ -32,7 +32,7 @@ from mlcd.run.step import Outcome, Role, Step
 from mlcd.run.verdict import Verdict
 from mlcd.store.backups import back_up
 from mlcd.store.damage import DamagedStore, NotWritable, damaged, damaged_run, explained, explained_os
-from mlcd.store.migration import FIRST_SCHEMA, migrate, schema_in
+from mlcd.store.migration import FIRST_SCHEMA, migrate, missing_columns, schema_in
 from mlcd.store.opening import BUSY_SECONDS, FILE, connect, new_copy_folder, open_copy, open_in
 from mlcd.store.place import Place, place_of, was_removed
 from mlcd.store.rows import UNREADABLE, DamagedRow, check_count, count_rows, insert, insert_numbered, select
@@ -355,6 +355,8 @@ class Store:
                 if self._version() == version:
                     migrate(db, path, version, create_tables)
             self._vacuum()
+        for table, column, _ in missing_columns(self._db, create_tables)[:1]:
+            raise damaged(self.path, f"its table {table} lacks the column {column}")
         self._db.execute("PRAGMA foreign_keys = ON")
 
     def _vacuum(self) -> None:

@@ -151,6 +151,10 @@ FILE_DAMAGE: list[tuple[Callable[[Path], object], str]] = [
     (lambda path: sql(path.parent, "PRAGMA user_version = 6"), "says that it has schema 6, but its tables are of"),
     (lambda path: sql(path.parent, "PRAGMA user_version = 5"), "says that it has schema 5, but its tables are of"),
     (lambda path: sql(path.parent, "PRAGMA foreign_keys = OFF", "DROP TABLE statuses"), "its tables are"),
+    (
+        lambda path: sql(path.parent, "ALTER TABLE statuses DROP COLUMN row_count"),
+        "its table statuses lacks the column row_count",
+    ),
     (_fifo, "it should be a file and is a FIFO"),
     (_folder, "it should be a file and is a folder"),
     (_device, "it should be a file and is a device"),
