@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.unmeasured import UNMEASURED
 
 from mlcd.errors import BadInput
 from mlcd.loadgen import LoadInput, Scenario, measure_load
@@ -332,7 +333,8 @@ class TestEnding:
     @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
     def test_by_signal_with_code_0(self, models: dict[str, Path], sign: signal.Signals) -> None:
         command = [sys.executable, "-m", "mlcd.server", str(models["mlp-small"])]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        env = {**os.environ, **UNMEASURED}
+        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             ready = json.loads(process.stdout.readline())
             assert ready["model"] == "mlp-small"

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.unmeasured import UNMEASURED
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX streams and signals")
 
@@ -82,8 +83,9 @@ def test_a_reader_of_the_progress_that_goes_away_does_not_end_the_run(folder: Pa
 @pytest.mark.parametrize("sign", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.extra)])
 def test_a_run_that_is_asked_to_end_settles_what_was_paid(folder: Path, sign: signal.Signals) -> None:
     with subprocess.Popen(
-        [*MLCD, "train", "long.yaml"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as started:
+        [*MLCD, "train", "long.yaml"],
+        cwd=folder, env={**os.environ, **UNMEASURED}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as started:  # fmt: skip
         assert started.stderr is not None
         for _ in range(4):
             started.stderr.readline()
@@ -100,7 +102,7 @@ def test_a_run_that_is_asked_to_end_settles_what_was_paid(folder: Path, sign: si
 def test_a_run_under_nohup_goes_on_when_the_terminal_is_closed(folder: Path) -> None:
     with subprocess.Popen(
         ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *MLCD, "train", "job.yaml"],
-        cwd=folder, env=dict(os.environ), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=folder, env={**os.environ, **UNMEASURED}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as started:  # fmt: skip
         assert started.stderr is not None
         started.stderr.readline()

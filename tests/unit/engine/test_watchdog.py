@@ -1,5 +1,6 @@
 """The bound on every call into a cloud, and Ctrl-C while one runs."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from textwrap import dedent
 
 import pytest
 from tests.synthetic import SyntheticCloud, make_problem, make_run
+from tests.unmeasured import UNMEASURED
 
 from mlcd.engine.performer import Situation
 from mlcd.engine.watchdog import MOST_WAITING, Bounds, Overdue, watched
@@ -144,8 +146,9 @@ CTRL_C = """
 )
 def test_ctrl_c_releases_what_was_leased_and_does_not_wait_for_what_is_stuck(work: str, said: list[str]) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", dedent(CTRL_C), work], stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
+        [sys.executable, "-c", dedent(CTRL_C), work],
+        env={**os.environ, **UNMEASURED}, stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
     assert process.stdout is not None
     first = process.stdout.readline().strip()
     time.sleep(0.1)
