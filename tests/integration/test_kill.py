@@ -128,7 +128,7 @@ def test_killed_at_random_instants(kills: int, undisturbed: tuple[SearchRun, flo
     record, duration = undisturbed
     rng = random.Random(f"kill-{record.parallel}")
     seen: Counter[str] = Counter()
-    for attempt in range(5 * kills):  # a machine may be quicker or slower than it was: kills that came too late do not count
+    for attempt in range(5 * kills):  # a machine may be quicker than it was: kills that came too late do not count
         home = tmp_path / str(attempt)
         for _ in range(1 + (rng.random() < 0.4)):
             process = launch(home, record.parallel)
