@@ -1,6 +1,6 @@
 """HeterBO (Yi et al., IPDPS 2020): Bayesian optimisation with trial costs and a reserve for the training."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -108,7 +108,10 @@ class HeterBO(MeasuredStrategy):
                     problem, remaining, target, model, prices, use_pandora=use_pandora, missed=missed
                 )
             else:
-                score, reason = self._tei(problem, history, remaining, incumbent=incumbent, model=model, prices=prices)
+                acquire = self._tei if self.settings.acquisition == "tei" else self._reading
+                score, reason = acquire(
+                    problem, history, remaining, incumbent=incumbent, model=model, candidates=candidates
+                )
             if self.settings.gate and incumbent is not None:
                 candidates = candidates & _may_pay(problem, incumbent, model, prices, self.settings.bound_sigmas)
             row = int(np.where(candidates, score, -np.inf).argmax())
@@ -217,32 +220,79 @@ class HeterBO(MeasuredStrategy):
         *,
         incumbent: Plan | None,
         model: SpeedModel,
-        prices: Floats,
+        candidates: Mask,
     ) -> tuple[Floats, str]:
-        """Equations 5 and 6: the slack after the trial and the run that follows, less the incumbent's own slack.
+        """Equations 5 and 6 as a condition: the slack after the trial and the training on it is not negative.
 
-        Repaired (`tei`), the run takes S / (y0 + EI) with y0 the incumbent's speed. As printed (`tei-literal`), it
-        takes S / EI, and only positive slack counts. In money if there is a budget, else in time; without a limit, in
-        the goal's unit.
+        The training is at the expected speed; while nothing measured fits and no candidate meets the condition, at the
+        upper end of the confidence interval. Among those that meet it, the largest expected improvement (equation 4)
+        for the trial's price (equations 7 and 8), both in the goal's unit; of the speed while nothing fits.
         """
+        reason = "largest expected improvement for its price within the limits"
+        prices = self._trial_price(problem, 0.0) if self.settings.price else np.ones(len(problem.space))
+        if incumbent is None:
+            fastest = problem.work_samples / min(plan.seconds for plan in plans(problem, history))
+            log_speed = np.log(problem.work_samples) - model.log_seconds
+            gain = expected_rise(log_speed, model.variance, fastest)
+        else:
+            scale = np.log(problem.goal.scale(problem.dollars_per_second))
+            gain = expected_saving(model.log_seconds + scale, model.variance, incumbent.value(problem))
+        log_cap = self._log_longest(problem, replace(remaining, guarded=False))
+        fits = model.log_seconds <= log_cap
+        if incumbent is None and not (fits & candidates).any():
+            fits = model.log_seconds - self.settings.bound_sigmas * np.sqrt(model.variance) <= log_cap
+        return np.where(fits, gain / prices, 0.0), reason
+
+    def _reading(
+        self,
+        problem: Problem,
+        history: History,
+        remaining: Remaining,
+        *,
+        incumbent: Plan | None,
+        model: SpeedModel,
+        candidates: Mask,
+    ) -> tuple[Floats, str]:
+        """Other readings of equations 5 and 6, for the record of benchmarks/paper_readings.py."""
+        name = self.settings.acquisition
         options = plans(problem, history)
         by_speed = incumbent or min(options, key=lambda plan: plan.seconds)
         best_speed = problem.work_samples / by_speed.seconds
-        rise = expected_rise(np.log(problem.work_samples) - model.log_seconds, model.variance, best_speed)
-        literal = self.settings.acquisition == "tei-literal"
+        log_speed, deviation = np.log(problem.work_samples) - model.log_seconds, np.sqrt(model.variance)
+        rise = expected_rise(log_speed, model.variance, best_speed)
+        sigmas = self.settings.bound_sigmas
+        speed = {
+            "literal": rise,
+            "increment": best_speed + rise,
+            "plan": np.exp(log_speed),
+            "lower": np.exp(log_speed - sigmas * deviation),
+            "upper": np.exp(log_speed + sigmas * deviation),
+            "speed": np.exp(log_speed),
+        }[name.rpartition("-")[2]]
         with np.errstate(divide="ignore", over="ignore"):
-            run_seconds = problem.work_samples / (rise if literal else best_speed + rise)
+            run_seconds = problem.work_samples / speed
+        trial_seconds, rate = problem.planned_trial_seconds, problem.dollars_per_second
+        if name.startswith("tei-if"):
+            log_cap = self._log_longest(problem, replace(remaining, guarded=False))
+            fits = np.log(run_seconds) <= log_cap
+            if name == "tei-if-speed":
+                if incumbent is None and not (fits & candidates).any():
+                    fits = -(log_speed + sigmas * deviation) + np.log(problem.work_samples) <= log_cap
+            gain = rise
+            if incumbent is not None and name != "tei-if-speed":
+                mean = model.log_seconds + np.log(problem.goal.scale(rate))
+                gain = expected_saving(mean, model.variance, incumbent.value(problem))
+            return np.where(fits, gain / self._trial_price(problem, 0.0), 0.0), "a reading"
         if remaining.usd is not None:
-            trial = problem.planned_trial_seconds * problem.dollars_per_second if self.settings.price else 0.0
-            slack = remaining.usd.dollars - trial - run_seconds * problem.dollars_per_second
+            slack = remaining.usd.dollars - (trial_seconds + run_seconds) * rate
             floor = remaining.usd.dollars - by_speed.usd.dollars
         elif remaining.seconds is not None:
-            slack = remaining.seconds - (problem.planned_trial_seconds if self.settings.price else 0.0) - run_seconds
+            slack = remaining.seconds - trial_seconds - run_seconds
             floor = remaining.seconds - by_speed.seconds
         else:
-            slack = -prices - run_seconds * problem.goal.scale(problem.dollars_per_second)
+            slack = -self._trial_price(problem, 0.0) - run_seconds * problem.goal.scale(rate)
             floor = -by_speed.value(problem)
-        return slack - (0.0 if literal and remaining.is_limited else floor), "largest true expected improvement"
+        return slack - (0.0 if name == "tei-literal" and remaining.is_limited else floor), "a reading"
 
 
 def _work_done(problem: Problem, model: SpeedModel, target: float) -> Floats:
