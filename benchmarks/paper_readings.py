@@ -38,8 +38,8 @@ READINGS = (
     ("tei-if-lower", "as above, run at the lower end of the 95% interval"),
     ("tei-if-upper", "as above, run at the upper end"),
     ("tei-if-plan", "as above, run at the expected speed"),
-    ("tei-if-speed", "as the next, improvement of the speed whatever the goal"),
-    ("tei", "run at the expected speed; at the upper end while nothing fits and nothing passes"),
+    ("tei-if-speed", "improvement of the speed whatever the goal; at the upper end while nothing fits or passes"),
+    ("tei", "improvement of the speed if time is minimised, of the money if money is; at the upper end likewise"),
     ("auto", "for comparison: mlcd's own acquisition from the same start"),
 )
 

@@ -230,10 +230,10 @@ class HeterBO(MeasuredStrategy):
         """
         reason = "largest expected improvement for its price within the limits"
         prices = self._trial_price(problem, 0.0) if self.settings.price else np.ones(len(problem.space))
-        if incumbent is None:
-            fastest = problem.work_samples / min(plan.seconds for plan in plans(problem, history))
+        if incumbent is None or problem.goal.minimize is Objective.TIME:
+            known = incumbent or min(plans(problem, history), key=lambda plan: plan.seconds)
             log_speed = np.log(problem.work_samples) - model.log_seconds
-            gain = expected_rise(log_speed, model.variance, fastest)
+            gain = expected_rise(log_speed, model.variance, problem.work_samples / known.seconds)
         else:
             scale = np.log(problem.goal.scale(problem.dollars_per_second))
             gain = expected_saving(model.log_seconds + scale, model.variance, incumbent.value(problem))
