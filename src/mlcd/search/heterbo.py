@@ -1,5 +1,6 @@
 """HeterBO (Yi et al., IPDPS 2020): Bayesian optimisation with trial costs and a reserve for the training."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -23,16 +24,19 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 DEFAULTS = HeterBOSettings()
+PAPER = HeterBOSettings(start="all", acquisition="tei")
+"""As the paper describes it (III-C). Price, prune, gate, reserve and the 95% interval are the defaults already."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeterBO(MeasuredStrategy):
     """Single nodes first; then the trial with the largest net gain, until none is worth its price.
 
-    Its options are the fields of HeterBOSettings.
+    Its options are the fields of HeterBOSettings; `presets` are settings with a name, such as `heterbo:paper`.
     """
 
     name: ClassVar[str] = "heterbo"
+    presets: ClassVar[Mapping[str, HeterBOSettings]] = {"paper": PAPER}
     settings: HeterBOSettings = DEFAULTS
 
     @property
@@ -108,9 +112,8 @@ class HeterBO(MeasuredStrategy):
                     problem, remaining, target, model, prices, use_pandora=use_pandora, missed=missed
                 )
             else:
-                acquire = self._tei if self.settings.acquisition == "tei" else self._reading
-                score, reason = acquire(
-                    problem, history, remaining, incumbent=incumbent, model=model, candidates=candidates
+                score, reason = self._tei(
+                    problem, history, remaining, target=target, model=model, candidates=candidates
                 )
             if self.settings.gate and incumbent is not None:
                 candidates = candidates & _may_pay(problem, incumbent, model, prices, self.settings.bound_sigmas)
@@ -218,81 +221,31 @@ class HeterBO(MeasuredStrategy):
         history: History,
         remaining: Remaining,
         *,
-        incumbent: Plan | None,
+        target: float | None,
         model: SpeedModel,
         candidates: Mask,
     ) -> tuple[Floats, str]:
-        """Equations 5 and 6 as a condition: the slack after the trial and the training on it is not negative.
+        """(N,) expected improvement for the trial's price where the slack of equations 5 and 6 is not negative.
 
-        The training is at the expected speed; while nothing measured fits and no candidate meets the condition, at the
-        upper end of the confidence interval. Among those that meet it, the largest expected improvement (equation 4)
-        for the trial's price (equations 7 and 8), both in the goal's unit; of the speed while nothing fits.
+        Slack is what remains of the limit after the trial and the training on it, at the expected speed. While nothing
+        measured fits and no candidate has slack, the upper end of the confidence interval is the speed. The improvement
+        (equation 4) is of the speed if time is minimised or nothing fits yet, else of the goal's value; the price
+        (equations 7 and 8) is in the goal's unit.
         """
-        reason = "largest expected improvement for its price within the limits"
         prices = self._trial_price(problem, 0.0) if self.settings.price else np.ones(len(problem.space))
-        if incumbent is None or problem.goal.minimize is Objective.TIME:
-            known = incumbent or min(plans(problem, history), key=lambda plan: plan.seconds)
-            log_speed = np.log(problem.work_samples) - model.log_seconds
-            gain = expected_rise(log_speed, model.variance, problem.work_samples / known.seconds)
+        if target is None or problem.goal.minimize is Objective.TIME:
+            work = problem.work_samples
+            best_speed = work / target if target else max(trial.samples_per_second for trial in history.measured)
+            gain = expected_rise(np.log(work) - model.log_seconds, model.variance, best_speed)
         else:
             scale = np.log(problem.goal.scale(problem.dollars_per_second))
-            gain = expected_saving(model.log_seconds + scale, model.variance, incumbent.value(problem))
-        log_cap = self._log_longest(problem, replace(remaining, guarded=False))
-        fits = model.log_seconds <= log_cap
-        if incumbent is None and not (fits & candidates).any():
-            fits = model.log_seconds - self.settings.bound_sigmas * np.sqrt(model.variance) <= log_cap
-        return np.where(fits, gain / prices, 0.0), reason
-
-    def _reading(
-        self,
-        problem: Problem,
-        history: History,
-        remaining: Remaining,
-        *,
-        incumbent: Plan | None,
-        model: SpeedModel,
-        candidates: Mask,
-    ) -> tuple[Floats, str]:
-        """Other readings of equations 5 and 6, for the record of benchmarks/paper_readings.py."""
-        name = self.settings.acquisition
-        options = plans(problem, history)
-        by_speed = incumbent or min(options, key=lambda plan: plan.seconds)
-        best_speed = problem.work_samples / by_speed.seconds
-        log_speed, deviation = np.log(problem.work_samples) - model.log_seconds, np.sqrt(model.variance)
-        rise = expected_rise(log_speed, model.variance, best_speed)
-        sigmas = self.settings.bound_sigmas
-        speed = {
-            "literal": rise,
-            "increment": best_speed + rise,
-            "plan": np.exp(log_speed),
-            "lower": np.exp(log_speed - sigmas * deviation),
-            "upper": np.exp(log_speed + sigmas * deviation),
-            "speed": np.exp(log_speed),
-        }[name.rpartition("-")[2]]
-        with np.errstate(divide="ignore", over="ignore"):
-            run_seconds = problem.work_samples / speed
-        trial_seconds, rate = problem.planned_trial_seconds, problem.dollars_per_second
-        if name.startswith("tei-if"):
-            log_cap = self._log_longest(problem, replace(remaining, guarded=False))
-            fits = np.log(run_seconds) <= log_cap
-            if name == "tei-if-speed":
-                if incumbent is None and not (fits & candidates).any():
-                    fits = -(log_speed + sigmas * deviation) + np.log(problem.work_samples) <= log_cap
-            gain = rise
-            if incumbent is not None and name != "tei-if-speed":
-                mean = model.log_seconds + np.log(problem.goal.scale(rate))
-                gain = expected_saving(mean, model.variance, incumbent.value(problem))
-            return np.where(fits, gain / self._trial_price(problem, 0.0), 0.0), "a reading"
-        if remaining.usd is not None:
-            slack = remaining.usd.dollars - (trial_seconds + run_seconds) * rate
-            floor = remaining.usd.dollars - by_speed.usd.dollars
-        elif remaining.seconds is not None:
-            slack = remaining.seconds - trial_seconds - run_seconds
-            floor = remaining.seconds - by_speed.seconds
-        else:
-            slack = -self._trial_price(problem, 0.0) - run_seconds * problem.goal.scale(rate)
-            floor = -by_speed.value(problem)
-        return slack - (0.0 if name == "tei-literal" and remaining.is_limited else floor), "a reading"
+            gain = expected_saving(model.log_seconds + scale, model.variance, target)
+        log_longest = self._log_longest(problem, replace(remaining, guarded=False))
+        has_slack = model.log_seconds <= log_longest
+        if target is None and not (has_slack & candidates).any():
+            has_slack = model.log_seconds - self.settings.bound_sigmas * np.sqrt(model.variance) <= log_longest
+        reason = "largest expected improvement for its price, with slack for the training"
+        return np.where(has_slack, gain / prices, 0.0), reason
 
 
 def _work_done(problem: Problem, model: SpeedModel, target: float) -> Floats:
