@@ -37,7 +37,7 @@ SIM = "sim"
 BEDS = {
     "scout": "18 Spark and Hadoop jobs on EC2",
     "multicloud": "28 machine-learning jobs on three clouds",
-    "trimtuner": "TensorFlow with parameter servers on EC2, 24 settings of three networks",
+    "trimtuner": "a CNN and an RNN on TensorFlow with a parameter server on EC2, 24 settings",
     SIM: "the simulator's nine jobs of HeterBO's paper",
 }
 HOURS, NOISE = 6.0, 0.03
