@@ -34,12 +34,7 @@ CASES = (
     (GoalKind.FASTEST, 1, (*COMPARED, ALL_TYPES)),
 )
 SIM = "sim"
-BEDS = {
-    "scout": "18 Spark and Hadoop jobs on EC2",
-    "multicloud": "28 machine-learning jobs on three clouds",
-    "trimtuner": "a CNN and an RNN on TensorFlow with a parameter server on EC2, 24 settings",
-    SIM: "the simulator's nine jobs of HeterBO's paper",
-}
+BEDS = ("scout", "multicloud", "trimtuner", SIM)
 HOURS, NOISE = 6.0, 0.03
 
 
