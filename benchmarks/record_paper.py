@@ -1,6 +1,6 @@
 """The record of benchmarks/papers/heterbo.py: runs it, keeps the raw result, and writes the tables of docs/paper.md.
 
-    .venv/bin/python benchmarks/record_paper.py [--seeds 200] [--other-seeds 20]
+    .venv/bin/python benchmarks/record_paper.py [--seeds 100] [--other-seeds 20]
     .venv/bin/python benchmarks/record_paper.py --tables    # only the tables, from the records
 
 Figs. 9 to 11, which the product must reproduce, and 15, whose mean depends on one run in a hundred, get more seeds than
@@ -70,7 +70,7 @@ def page(text: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=200, help="of Figs. 9, 10, 11 and 15")
+    parser.add_argument("--seeds", type=int, default=100, help="of Figs. 9, 10, 11 and 15")
     parser.add_argument("--other-seeds", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=-1, help="processes; -1 is one a core")
     parser.add_argument("--tables", action="store_true", help="only write the tables of docs/paper.md")
