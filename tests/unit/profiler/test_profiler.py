@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.synthetic import ScriptedCloud, ScriptedLease
 
-from mlcd.clouds.provider import JobProgress, LeaseFailed
+from mlcd.clouds.provider import JobProgress, LeaseFailed, Settled
 from mlcd.errors import Interrupted, ProviderError
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.measure import MOST_POINTS, MOST_RATES, MOST_RELATIVE_ERROR, _Watch, measure, steady_speed
@@ -276,3 +276,23 @@ def test_the_interval_of_few_points_covers_the_truth_as_often() -> None:
         assert speed is not None
         covered += abs(speed.samples_per_second - 20.0) / 20.0 < 1.96 * speed.relative_error
     assert 0.92 * 400 < covered < 0.98 * 400
+
+
+def test_a_start_that_varies_a_little_more_is_no_warm_up() -> None:
+    """MSER weighs the spread of the rest against its length: a quarter of the points is not dropped for a little."""
+    rates = [9.3, 10.7] * 5 + [9.5, 10.5] * 15
+    samples = np.concatenate([[0.0], np.cumsum(rates)])
+    speed = steady_speed([JobProgress(float(at), float(done)) for at, done in enumerate(samples)])
+    assert speed is not None
+    assert speed.points == 40
+
+
+def test_saving_and_releasing_the_nodes_is_paid() -> None:
+    class Slow(ScriptedLease):
+        def finish(self, at: JobProgress) -> Settled:
+            return Settled(seconds=at.seconds + 45.0)
+
+    lease = Slow([], tail=endless(lambda _: 5.0).tail)
+    trial = measurement(lease)
+    assert trial.seconds == 600.0 + 45.0
+    assert trial.usd == PRICE.for_seconds(645.0)
