@@ -371,6 +371,11 @@ def test_a_run_is_held_by_one_at_a_time(tmp_path: Path) -> None:
         assert not one.is_live("r")
 
 
+def test_what_was_recorded_is_on_the_disk(store: Store) -> None:
+    assert store._db.execute("PRAGMA synchronous").fetchone()[0] == 2, "FULL: it survives a power cut"
+    assert store._db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+
+
 def test_a_store_in_memory_needs_no_lock() -> None:
     with Store(None) as store, store.lock("r"), store.lock("r"):
         add(store, "r")
