@@ -184,4 +184,4 @@ def _judged(bench: _Bench, mutant: Mutant, before: Mapping[str, _Ended]) -> Verd
 def _noticed(text: str) -> str:
     """The first test that failed, by pytest's summary."""
     found = re.search(r"^(?:FAILED|ERROR) (?:tests/)?(\S+)", text, re.MULTILINE)
-    return found[1] if found else text.strip()[-120:]
+    return found[1] if found else next(iter(reversed(text.strip().splitlines())), "no output")[:120]

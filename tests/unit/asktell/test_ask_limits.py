@@ -92,7 +92,7 @@ def test_the_best_value_is_the_best(objective: str, best: float) -> None:
 
 
 def test_what_cannot_be_meant_is_refused() -> None:
-    config = {"size": "small", "workers": 1}
+    config: dict[str, str | int | float] = {"size": "small", "workers": 1}
     for told in (
         {"value": math.nan, "seconds": 1},
         {"value": 1, "seconds": 1e12},
