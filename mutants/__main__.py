@@ -30,6 +30,8 @@ def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT, folder: P
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     parser.add_argument("--record", type=Path, metavar="FILE", help="also write the verdicts there, as JSON")
     given = parser.parse_args(arguments)
+    if given.processes < 1:
+        parser.error("--processes: must be at least 1")
     listed = read_list(folder)
     if given.show:
         print(tables(json.loads(given.show.read_text(encoding="utf-8")), listed))

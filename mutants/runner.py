@@ -126,7 +126,10 @@ class _Bench:
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([limit_seconds, str(self._output), *OPTIONS, *tests]) + "\n")
         self._process.stdin.flush()
-        code = json.loads(self._process.stdout.readline())
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the process that runs the tests has ended, at: {' '.join(tests)}")
+        code = json.loads(answer)
         text = self._output.read_text(encoding="utf-8", errors="replace") if self._output.exists() else ""
         return _Ended(code=code, text=text, seconds=time.monotonic() - began)
 
