@@ -102,6 +102,12 @@ def test_what_cannot_be_meant_is_refused() -> None:
             over().tell(config, **told)
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e101])
+def test_a_value_that_is_no_value_is_a_failure_to_be_told(value: float) -> None:
+    with pytest.raises(BadInput, match=r"tell: value: must be a finite number.* with tell_failure"):
+        over().tell({"size": "small", "workers": 1}, value=value, seconds=1)
+
+
 def test_wide_numbers_are_on_a_logarithmic_scale() -> None:
     assert space_of({"x": [1, 8]}).knobs[0].features is None
     assert space_of({"x": [1, 7]}).knobs[0].features == {1: (1.0,), 7: (7.0,)}
