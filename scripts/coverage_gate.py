@@ -1,10 +1,13 @@
-"""Fails when a room that must be well tested is not: `coverage_gate.py COVERAGE.json`."""
+"""Fails when a room that must be well tested is not, or it is not known: `coverage_gate.py COVERAGE.json`."""
 
 import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from coverage import CoverageData
+from coverage.exceptions import CoverageException
 
 ROOMS = (
     "spec/",
@@ -24,6 +27,8 @@ ROOMS = (
 """Below src/mlcd/, every room that decides or spends; a folder counts as one."""
 
 LEAST = 0.95
+COUNTS = ("num_statements", "covered_lines", "num_branches", "covered_branches")
+"""What the report must count in every file."""
 
 
 def read(path: Path) -> Mapping[str, Any]:
@@ -35,10 +40,33 @@ def read(path: Path) -> Mapping[str, Any]:
     files = report.get("files") if isinstance(report, dict) else None
     if not isinstance(files, dict):
         raise ValueError(f"{path} is not a report of `coverage json`")
-    bare = [name for name, file in files.items() if "num_branches" not in file.get("summary", {})]
-    if bare:
-        raise ValueError(f"{path} has no branches of {bare[0]}: measure with --branch")
+    for name, file in files.items():
+        summary = file.get("summary") if isinstance(file, dict) else None
+        missing = [key for key in COUNTS if not isinstance(summary, dict) or not isinstance(summary.get(key), int)]
+        if missing and "branches" in missing[0]:
+            raise ValueError(f"{path} has no branches of {name}: measure with --branch")
+        if missing:
+            raise ValueError(f"{path} has no {missing[0]} of {name}: it is not a report of `coverage json`")
     return {"files": files}
+
+
+def unreadable(folder: Path, report: Path) -> list[str]:
+    """What is wrong with each data file of `coverage` in `folder` that could not be combined into the report.
+
+    `coverage combine` only warns of a file that it cannot read, and leaves it: what its process ran is not counted.
+    """
+    found = []
+    for file in sorted(folder.glob(".coverage.*")):
+        if file.is_dir() or file.resolve() == report.resolve():
+            continue
+        problem = "" if file.stat().st_size else "is empty"
+        try:
+            CoverageData(str(file)).read()
+        except (OSError, CoverageException) as error:
+            problem = f"cannot be read: {error}"
+        if problem:
+            found.append(f"{file} {problem}")
+    return found
 
 
 def shares(report: Mapping[str, Any], room: str) -> tuple[float, float]:
@@ -56,11 +84,18 @@ def shares(report: Mapping[str, Any], room: str) -> tuple[float, float]:
 
 
 def main(arguments: list[str]) -> int:
-    """The exit code: 0 when every room has enough, 1 otherwise, also where the file cannot be read."""
+    """The exit code: 0 when every room has enough, 1 otherwise, also where a file of coverage cannot be read."""
+    if len(arguments) != 1:
+        print("coverage: give the file that `coverage json` wrote")
+        return 1
+    path = Path(arguments[0])
     try:
-        report = read(Path(arguments[0]))
+        report = read(path)
     except ValueError as error:
         print(f"coverage: {error}")
+        return 1
+    if problems := unreadable(path.parent, path):
+        print("\n".join(f"coverage: {problem}" for problem in problems))
         return 1
     short = []
     for room in ROOMS:

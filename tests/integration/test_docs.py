@@ -1,12 +1,14 @@
 """The docs say what the product does: generated pages are up to date, examples run, links lead somewhere."""
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 from types import ModuleType
 
 import click
 import pytest
+from coverage import CoverageData
 
 import mlcd
 from mlcd.catalog import load_catalog
@@ -157,7 +159,11 @@ def test_the_coverage_gate_can_fail(tmp_path: Path) -> None:
         (None, "cannot be read"),
         ('{"files": {', "cannot be read"),
         ("[]", "is not a report"),
-        ('{"files": {"src/mlcd/ledger.py": {"summary": {"num_statements": 1}}}}', "no branches of src/mlcd/ledger.py"),
+        ('{"files": {"src/mlcd/ledger.py": []}}', "no num_statements of src/mlcd/ledger.py"),
+        (
+            '{"files": {"src/mlcd/ledger.py": {"summary": {"num_statements": 1, "covered_lines": 1}}}}',
+            "no branches of src/mlcd/ledger.py",
+        ),
     ],
 )
 def test_the_coverage_gate_fails_on_a_file_that_it_cannot_read(
@@ -167,6 +173,32 @@ def test_the_coverage_gate_fails_on_a_file_that_it_cannot_read(
         (tmp_path / "c.json").write_text(written)
     assert script("coverage_gate").main([str(tmp_path / "c.json")]) == 1
     assert says in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(b"no database", "cannot be read"), (b"SQLite format 3\x00 cut", "cannot be read"), (b"", "is empty")],
+)
+def test_the_coverage_gate_fails_on_data_that_was_not_combined(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, says: str
+) -> None:
+    """`coverage combine` leaves a data file that it cannot read, warns, and ends with 0."""
+    gate = script("coverage_gate")
+    summary = dict.fromkeys(gate.COUNTS, 1)
+    files = {f"src/mlcd/{room}{'a.py' if room.endswith('/') else ''}": {"summary": summary} for room in gate.ROOMS}
+    report = tmp_path / ".coverage.json"
+    report.write_text(json.dumps({"files": files}))
+    whole = CoverageData(str(tmp_path / ".coverage.host.1.late"))
+    whole.add_lines({"a.py": [1]})
+    whole.write()
+    assert gate.main([str(report)]) == 0, "a file that can be read is of a process that ended late"
+    (tmp_path / ".coverage.host.2.cut").write_bytes(content)
+    assert gate.main([str(report)]) == 1
+    assert f".coverage.host.2.cut {says}" in capsys.readouterr().out
+
+
+def test_the_coverage_gate_needs_a_report() -> None:
+    assert script("coverage_gate").main([]) == 1
 
 
 def test_the_coverage_gate_knows_every_room() -> None:

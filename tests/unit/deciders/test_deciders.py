@@ -252,6 +252,15 @@ def test_trials_in_flight_are_counted_and_not_suggested_again() -> None:
     assert isinstance(search().next(full, 0.0), Conclude)
 
 
+def test_a_failed_trial_that_is_being_repeated_is_not_repeated_again() -> None:
+    run = new_run(make_problem())
+    run = add(run, Role.TRIAL, A, failed(run.problem, A, FailureKind.LAUNCH))
+    decider = SearchDecider(strategy=Listed(configs=(B, C)), aftermath=TrainingDecider(), parallel=3)
+    assert [request.authorisation.config for request in decider.round(run, 0.0, 3)[0]] == [A, B, C]
+    again = add(run, Role.TRIAL, A, None)
+    assert [request.authorisation.config for request in decider.round(again, 0.0, 3)[0]] == [B, C]
+
+
 def test_time_that_a_step_in_flight_has_used_is_not_counted_twice() -> None:
     goal = Goal(minimize=Objective.TIME, deadline_seconds=6000.0)
     run = add(new_run(make_problem(goal=goal)), Role.TRIAL, A, None)

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -29,6 +29,7 @@ from mlcd.events import Event, SearchEnded, StepEnded, StepStarted, Warned
 from mlcd.goal import Goal, Objective
 from mlcd.problem import Problem
 from mlcd.run.authorisation import Authorisation
+from mlcd.run.findings import Findings
 from mlcd.run.money import Money
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Outcome, Request, Role, Step
@@ -521,3 +522,46 @@ def test_the_engine_names_what_it_was_doing_when_it_is_read_from_outside(store: 
     engine.drive()
     assert states[:4] == [0, 1, 1, 2]
     assert engine.run == stored(store)
+
+
+def test_what_a_lost_step_is_charged_counts_as_time_where_the_clocks_cannot_tell(store: Store) -> None:
+    loop = Loop(store, [[A]])
+
+    def die(_step: Step, _situation: Situation[Problem]) -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        loop.engine(Hands(simulated=False, trouble=die)).drive()
+
+    class Charging(Hands):
+        def lost(self, step: Step, situation: Situation[Problem], *, interrupted: bool) -> Outcome:
+            return replace(lost_trial(step, situation), seconds=700.0)
+
+    loop.clocks.wait(10.0)
+    (lost,) = loop.engine(Charging(simulated=False)).drive().steps
+    assert lost.ended_seconds == lost.started_seconds + 700.0
+
+
+def test_the_findings_of_a_run_are_stored_with_its_end(store: Store) -> None:
+    loop = Loop(store, [[A]])
+    engine = loop.engine()
+    seen: list[Status] = []
+
+    def found(run: SearchRun) -> Findings:
+        seen.append(run.status)
+        return Findings()
+
+    engine.findings = found
+    assert engine.drive().findings == Findings()
+    assert stored(store).findings == Findings()
+    assert seen == [Status.DONE], "computed once, of the run as it ended"
+
+
+def test_a_step_knows_the_run_without_itself(store: Store) -> None:
+    known: list[tuple[int, ...]] = []
+
+    def look(_step: Step, situation: Situation[Problem]) -> None:
+        known.append(tuple(step.number for step in situation.run.steps))
+
+    Loop(store, [[A], [B]]).engine(Hands(trouble=look)).drive()
+    assert known == [(), (1,)]

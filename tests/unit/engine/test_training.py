@@ -300,6 +300,13 @@ def test_a_job_that_fails_is_not_restarted(store: Store, kind: FailureKind, bill
     assert record.final.usd == (Usd.of(1).for_seconds(100.0) if billed else ZERO)
 
 
+def test_a_training_that_the_cloud_did_not_end_in_time_overran(store: Store) -> None:
+    late = LeaseFailed(FailureKind.OVERRAN, "the job still runs after its time", seconds=100.0)
+    record, _ = train(Trainings(Attempt(steady(10.0, 500), late)), store)
+    assert record.final is not None
+    assert (record.status, record.final.ending) == (Status.OVERRAN, Ending.OVERRAN)
+
+
 def test_a_hung_training_is_restarted(store: Store) -> None:
     points = steady(10.0, 2000)
     hung = Attempt([*points, *silent(points[-1], 300)], reached=1500.0)

@@ -8,7 +8,7 @@ from mlcd.run.authorisation import Authorisation, Refusal
 from mlcd.space import Config
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import History
-from mlcd.units import ZERO, Usd
+from mlcd.units import MOST_USD, ZERO, Usd
 
 SMALL, BIG = Config.deployment("c5.small", 1), Config.deployment("p2.one", 16)
 
@@ -178,3 +178,22 @@ def test_the_best_fitting_plan_is_the_incumbent() -> None:
 def test_impossible_goals_are_refused(bad: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="must"):
         Goal(**bad)  # type: ignore[arg-type]
+
+
+def test_nothing_starts_next_to_a_trial_that_may_last_past_the_deadline() -> None:
+    problem = limited(hours=1)
+    assert isinstance(Ledger(problem=problem, history=History()).authorise(SMALL), Authorisation)
+    endless = Authorisation(choice=BIG, attempt=1, usd=ZERO, seconds=3601.0)
+    assert isinstance(Ledger(problem=problem, history=History(), open=(endless,)).authorise(SMALL), Refusal)
+
+
+def test_without_a_budget_no_more_is_spent_than_the_books_can_hold() -> None:
+    problem = limited()
+    plan = Plan.of(problem, measured(problem, SMALL, 20.0))
+    room = authorised(problem, SMALL).usd
+    for spent, allowed in ((MOST_USD - room, True), (MOST_USD - room + Usd(1), False)):
+        answer = Ledger(problem=problem, history=History(), spent=spent).authorise(SMALL)
+        assert isinstance(answer, Authorisation) == allowed
+    for spent, allowed in ((MOST_USD - plan.worst_usd, True), (MOST_USD - plan.worst_usd + Usd(1), False)):
+        answer = Ledger(problem=problem, history=History(), spent=spent).authorise_run(plan)
+        assert isinstance(answer, Authorisation) == allowed

@@ -11,7 +11,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Kernel, Matern
 from tests.synthetic import failed, make_problem, true_trial
 
 from mlcd.models import gp
-from mlcd.models.speed import speed_model, trend
+from mlcd.models.speed import as_expected, speed_model, trend
 from mlcd.trial.trial import History
 
 Floats = NDArray[np.float64]
@@ -242,3 +242,13 @@ def test_spot_stretches_the_expected_run() -> None:
 def test_the_trend_has_a_prior_for_every_column() -> None:
     found = trend(make_problem())
     assert found.columns.shape == (24, len(found.means)) == (24, len(found.deviations))
+
+
+def test_a_pending_trial_is_expected_to_measure_its_mean() -> None:
+    problem = make_problem()
+    model = speed_model(problem, History((true_trial(problem, problem.space.configs[0]),)))
+    assert model is not None
+    after = as_expected(model, 12)
+    np.testing.assert_array_equal(after.log_speed, model.log_speed)
+    assert after.variance[12] < 0.1 * model.variance[12]
+    assert (after.variance <= model.variance + 1e-9).all()

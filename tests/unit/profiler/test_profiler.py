@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.synthetic import ScriptedCloud, ScriptedLease
 
-from mlcd.clouds.provider import JobProgress, LeaseFailed
+from mlcd.clouds.provider import JobProgress, LeaseFailed, Settled
 from mlcd.errors import Interrupted, ProviderError
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.measure import MOST_POINTS, MOST_RATES, MOST_RELATIVE_ERROR, _Watch, measure, steady_speed
@@ -257,3 +257,42 @@ def test_a_job_that_is_silent_at_the_end_of_its_trial_hangs() -> None:
     trial = measure(ScriptedCloud(lease), CONFIG, attempt=1, policy=policy, usd_per_hour=PRICE)
     assert isinstance(trial, Failure)
     assert trial.kind is FailureKind.HANG
+
+
+def test_the_error_of_few_batches_is_widened_by_students_t() -> None:
+    """Batches of 10 and 12 samples a second: a standard error of 1/11, and t at 97.5% with 1 degree is 12.7."""
+    speed = steady_speed([JobProgress(0.0, 0.0), JobProgress(1.0, 10.0), JobProgress(2.0, 22.0)])
+    assert speed is not None
+    assert speed.samples_per_second == 11.0
+    assert speed.relative_error == pytest.approx((1 / 11) * 12.7062 / 1.959964, rel=1e-4)
+
+
+def test_the_interval_of_few_points_covers_the_truth_as_often() -> None:
+    covered = 0
+    for seed in range(400):
+        rates = np.random.default_rng(seed).normal(20.0, 1.0, 3)
+        samples = np.concatenate([[0.0], np.cumsum(rates)])
+        speed = steady_speed([JobProgress(float(i), float(s)) for i, s in enumerate(samples)])
+        assert speed is not None
+        covered += abs(speed.samples_per_second - 20.0) / 20.0 < 1.96 * speed.relative_error
+    assert 0.92 * 400 < covered < 0.98 * 400
+
+
+def test_a_start_that_varies_a_little_more_is_no_warm_up() -> None:
+    """MSER weighs the spread of the rest against its length: a quarter of the points is not dropped for a little."""
+    rates = [9.3, 10.7] * 5 + [9.5, 10.5] * 15
+    samples = np.concatenate([[0.0], np.cumsum(rates)])
+    speed = steady_speed([JobProgress(float(at), float(done)) for at, done in enumerate(samples)])
+    assert speed is not None
+    assert speed.points == 40
+
+
+def test_saving_and_releasing_the_nodes_is_paid() -> None:
+    class Slow(ScriptedLease):
+        def finish(self, at: JobProgress) -> Settled:
+            return Settled(seconds=at.seconds + 45.0)
+
+    lease = Slow([], tail=endless(lambda _: 5.0).tail)
+    trial = measurement(lease)
+    assert trial.seconds == 600.0 + 45.0
+    assert trial.usd == PRICE.for_seconds(645.0)

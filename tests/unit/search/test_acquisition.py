@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mlcd.search.acquisition import expected_rise, expected_saving
+from mlcd.search.acquisition import expected_rise, expected_saving, pandora_index
 
 CASES = [(0.0, 0.3, 1.0), (1.0, 0.05, 2.6), (2.0, 0.8, 5.0), (-1.0, 0.2, 0.5), (3.0, 1.0, 60.0)]
 DRAWS = 400_000
@@ -55,3 +55,15 @@ def test_expected_saving_is_between_zero_and_the_incumbent() -> None:
 def test_more_uncertainty_means_a_larger_expected_saving() -> None:
     saving = expected_saving(np.full(3, 1.0), np.array([0.01, 0.1, 1.0]), 2.0)
     assert (np.diff(saving) > 0).all()
+
+
+def test_at_its_index_a_trial_just_pays_its_price() -> None:
+    mean, variance = np.array([0.0, 1.0, 2.0]), np.array([0.3, 0.1, 0.5])
+    prices, cap = np.array([0.05, 0.01, 0.4]), np.array([np.inf, 0.9, np.inf])
+    index = pandora_index(mean, variance, prices, 20.0, cap)
+    for at in range(3):
+        one = slice(at, at + 1)
+        saving = expected_saving(mean[one], variance[one], float(index[at]), cap[one])[0]
+        assert saving == pytest.approx(prices[at], rel=1e-3)
+    dearer = pandora_index(mean, variance, 2 * prices, 20.0, cap)
+    assert (dearer > index).all(), "the dearer a trial, the less it is worth"

@@ -346,6 +346,16 @@ def test_the_newest_run_comes_first_and_part_of_a_name_is_enough(store: Store) -
         store.spec("resmet-ab2")
 
 
+def test_runs_are_listed_by_when_they_began_and_found_by_how_their_name_begins(store: Store) -> None:
+    for name, hour in (("second", 11), ("third", 12), ("first", 10)):
+        made = replace(header(name), created=f"2026-08-01T{hour}:00:00+00:00")
+        store.add(Run(header=made, problem=nodes_problem()), spec={})
+    assert [line.run_id for line in store.runs()] == ["third", "second", "first"]
+    assert store.load("f").run_id == "first"
+    with pytest.raises(BadInput, match="there is no run 'irst'"):
+        store.load("irst")
+
+
 def test_a_run_whose_costs_have_more_than_64_bits_is_listed_with_them(store: Store) -> None:
     add(store, "run-1")
     most = Usd(MOST_MICROS)
@@ -369,6 +379,11 @@ def test_a_run_is_held_by_one_at_a_time(tmp_path: Path) -> None:
         with two.lock("r"):
             pass
         assert not one.is_live("r")
+
+
+def test_what_was_recorded_is_on_the_disk(store: Store) -> None:
+    assert store._db.execute("PRAGMA synchronous").fetchone()[0] == 2, "FULL: it survives a power cut"
+    assert store._db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
 
 
 def test_a_store_in_memory_needs_no_lock() -> None:

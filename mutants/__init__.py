@@ -1,0 +1,1 @@
+"""One-line faults that tests must notice: the list (mutants/list), and what applies and judges them."""
