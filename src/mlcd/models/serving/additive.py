@@ -22,12 +22,15 @@ COMMON_WEIGHT_MODELS = 0.5
 class AdditiveLatency:
     """Predicted seconds of a batch in every configuration, and each operator's part in them.
 
-    seconds  (N,)
-    parts    operator -> (N,); they add up to `seconds`
+    seconds    (N,)
+    parts      operator -> (N,); they add up to `seconds`
+    deviation  (K, N) the error of ln seconds by operators that were never measured: deviation' deviation is its
+               covariance; K is 0 if all were
     """
 
     seconds: Floats
     parts: Mapping[str, Floats]
+    deviation: Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,8 +54,11 @@ class Calibration:
 def additive_latency(known: Known, target: TargetModel) -> AdditiveLatency:
     """seconds(c) = sum over operators k of w_k x sum over shapes of calls x seconds_k(c); w by the known models."""
     weight = calibrate(known).weight
-    parts = {of.operator: weight(of.operator) * of.seconds for of in operator_seconds(known, target)}
-    return AdditiveLatency(seconds=np.sum(list(parts.values()), axis=0), parts=parts)
+    found = operator_seconds(known, target)
+    parts = {of.operator: weight(of.operator) * of.seconds for of in found}
+    seconds = np.sum(list(parts.values()), axis=0)
+    deviation = np.vstack([parts[of.operator] / seconds * of.deviation for of in found])
+    return AdditiveLatency(seconds=seconds, parts=parts, deviation=deviation)
 
 
 @lru_cache(maxsize=64)
@@ -89,7 +95,7 @@ def calibrate(known: Known) -> Calibration:
 def _table(known: Known, model: KnownModel, names: list[str]) -> Floats:
     """(operators, N) seconds."""
     table = np.zeros((len(names), len(known.configs)))
-    for of in operator_seconds(known, model.target):
+    for of in operator_seconds(known.without(model.name), model.target):
         table[names.index(of.operator)] = of.seconds
     return table
 
