@@ -63,12 +63,20 @@ class Bed:
         return next(model for model in self.known.models if model.name == name)
 
     def sources(self, name: str, leave: LeaveOut = "model") -> Known:
-        """What a search for `name` may know: the other models, without its family if `leave` is `family`."""
+        """What a search for `name` may know: the other models, without its family if `leave` is `family`.
+
+        The same value each time, so that what strategies derive from it is computed once.
+        """
         if self.fixed:
-            return self.known.without(*self.targets)
+            return _sources(self, self.targets)
         family = self.model(name).family
         kin = [m.name for m in self.known.models if m.family == family] if leave == "family" else []
-        return self.known.without(name, *kin)
+        return _sources(self, (name, *kin))
+
+
+@lru_cache(maxsize=64)
+def _sources(bed: Bed, left_out: tuple[str, ...]) -> Known:
+    return bed.known.without(*left_out)
 
 
 Rows = NDArray[np.intp]

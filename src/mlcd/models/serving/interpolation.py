@@ -102,7 +102,7 @@ def _logs(grid: Grid, curve: OperatorCurve) -> Floats:
     for line in found:
         measured = np.isfinite(line)
         if measured.any() and not measured.all():
-            line[:] = resized(grid.batches[measured], line[None, measured], grid.batches)[0]
+            line[:] = resized(grid.batches[measured], line[None, None, measured], grid.batches[None])[0, 0]
     usual = np.nanmean(found) if np.isfinite(found).any() else 0.0
     return np.where(np.isfinite(found), found, usual)
 
@@ -116,24 +116,22 @@ class Family:
     sizes     (n,) log_size of each
     """
 
+    grid: Grid
     by_shape: dict[str, OperatorCurve]
     features: Floats
     logs: Floats
     sizes: Floats
 
     @classmethod
-    def of(cls, curves: list[OperatorCurve], grid: Grid) -> "Family":
-        """Index the curves."""
-        work = [Work.of(curve.operator, curve.shape, curve.flops, curve.bytes) for curve in curves]
-        return cls(
-            by_shape={curve.shape: curve for curve in reversed(curves)},
-            features=np.array([one.features for one in work]),
-            logs=np.array([grid.logs(curve) for curve in curves]),
-            sizes=np.array([one.log_size for one in work]),
-        )
+    def of(cls, curves: tuple[OperatorCurve, ...], grid: Grid) -> "Family":
+        """The family of these curves; built once for each set of them."""
+        return _family(curves, grid)
 
-    def predict(self, work: Work, batches: Floats) -> tuple[Floats, float]:
-        """((lines, batches) log2 seconds of such a call, the distance to the nearest measured shape)."""
+    def predict(self, work: Work) -> tuple[Floats, float]:
+        """((N,) log2 seconds of such a call, the distance to the nearest measured shape)."""
+        return _predicted(self, work)
+
+    def _predict(self, work: Work) -> tuple[Floats, float]:
         distances = np.sqrt(((self.features - work.features) ** 2).sum(axis=1))
         near = np.argsort(distances, kind="stable")[:NEIGHBOUR_SHAPES]
         apart = np.sqrt(((self.features[near, None, :] - self.features[None, near, :]) ** 2).sum(axis=2))
@@ -142,11 +140,26 @@ class Family:
         among[:size, :size] = _correlation(apart) + NUGGET * np.eye(size)
         among[size, size] = 0.0
         weights = np.linalg.solve(among, np.append(_correlation(distances[near]), 1.0))[:size]
-        moved = [
-            resized(batches, self.logs[at], batches + shift)
-            for at, shift in zip(near, work.log_size - self.sizes[near], strict=True)
-        ]
-        return np.asarray(np.tensordot(weights, np.array(moved), axes=1)), float(distances[near[0]])
+        wanted = self.grid.batches + (work.log_size - self.sizes[near])[:, None]
+        moved = resized(self.grid.batches, self.logs[near], wanted)
+        return self.grid.rows(np.tensordot(weights, moved, axes=1)), float(distances[near[0]])
+
+
+@lru_cache(maxsize=1024)
+def _family(curves: tuple[OperatorCurve, ...], grid: Grid) -> Family:
+    work = [Work.of(curve.operator, curve.shape, curve.flops, curve.bytes) for curve in curves]
+    return Family(
+        grid=grid,
+        by_shape={curve.shape: curve for curve in reversed(curves)},
+        features=np.array([one.features for one in work]),
+        logs=np.array([grid.logs(curve) for curve in curves]),
+        sizes=np.array([one.log_size for one in work]),
+    )
+
+
+@lru_cache(maxsize=16384)
+def _predicted(family: Family, work: Work) -> tuple[Floats, float]:
+    return family._predict(work)  # noqa: SLF001 - its cache
 
 
 def _correlation(distances: Floats) -> Floats:
@@ -155,18 +168,20 @@ def _correlation(distances: Floats) -> Floats:
     return np.asarray((1 + root) * np.exp(-root))
 
 
-def resized(at: Floats, lines: Floats, wanted: Floats) -> Floats:
-    """(L, W) each of the `lines` (L, B) over `at` (B,), read at `wanted` (W,).
+def resized(at: Floats, curves: Floats, wanted: Floats) -> Floats:
+    """(n, L, W) the lines of n `curves` (n, L, B) over `at` (B,), read at `wanted` (n, W).
 
     Beyond the ends, along the last slope, which lies between 0 (all launch) and 1 (all work).
     """
     if len(at) == 1:
-        return np.asarray(lines + np.maximum(wanted - at[0], 0.0))
-    right = np.clip(np.searchsorted(at, wanted), 1, len(at) - 1)
-    slopes = np.diff(lines, axis=1) / np.diff(at)
-    slope = slopes[:, right - 1]
-    outside = (wanted < at[0]) | (wanted > at[-1])
-    slope = np.where(outside, np.clip(slope, 0.0, 1.0), slope)
+        return np.asarray(curves + np.maximum(wanted - at[0], 0.0)[:, None, :])
+    right = np.minimum(np.maximum(np.searchsorted(at, wanted), 1), len(at) - 1)
+    above = wanted > at[-1]
     # Beyond the last point, extrapolate from it; before the first, from the first.
-    start = np.where(wanted > at[-1], right, right - 1)
-    return np.asarray(lines[:, start] + slope * (wanted - at[start]))
+    start = np.where(above, right, right - 1)
+    low = np.take_along_axis(curves, (right - 1)[:, None, :], axis=2)
+    high = np.take_along_axis(curves, right[:, None, :], axis=2)
+    slope = (high - low) / (at[right] - at[right - 1])[:, None, :]
+    outside = (above | (wanted < at[0]))[:, None, :]
+    slope = np.where(outside, np.minimum(np.maximum(slope, 0.0), 1.0), slope)
+    return np.asarray(np.where(above[:, None, :], high, low) + slope * (wanted - at[start])[:, None, :])

@@ -75,14 +75,14 @@ class OperatorTable:
         family = self._families[use.operator]
         if use.shape in family.by_shape:
             return _Call(seconds=family.by_shape[use.shape].seconds, exact=True)
-        logs, _ = family.predict(_work(use), self._grid.batches)
-        return _Call(seconds=np.exp2(self._grid.rows(logs)))
+        logs, _ = family.predict(_work(use))
+        return _Call(seconds=np.exp2(logs))
 
     def _unknown(self, use: OperatorUse) -> "_Call":
         """What the measured operators would take for this work: their mean, the nearest ones first, and how they differ."""
         work = _work(use)
-        found = {name: family.predict(work, self._grid.batches) for name, family in self._families.items()}
-        logs = np.log(2.0) * np.array([self._grid.rows(logs) for logs, _ in found.values()])
+        found = {name: family.predict(work) for name, family in self._families.items()}
+        logs = np.log(2.0) * np.array([logs for logs, _ in found.values()])
         weights = np.exp(-np.array([distance for _, distance in found.values()]))
         weights /= weights.sum()
         mean = weights @ logs
@@ -93,17 +93,14 @@ class OperatorTable:
         )
 
     @cached_property
-    def _grid(self) -> Grid:
-        return Grid.of(self.configs)
-
-    @cached_property
     def _families(self) -> dict[str, Family]:
         if not self.curves:
             raise ValueError("no operator was measured")
         names: dict[str, list[OperatorCurve]] = {}
         for curve in self.curves:
             names.setdefault(curve.operator, []).append(curve)
-        return {name: Family.of(curves, self._grid) for name, curves in names.items()}
+        grid = Grid.of(self.configs)
+        return {name: Family.of(tuple(curves), grid) for name, curves in names.items()}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -92,7 +92,7 @@ class PosteriorStrategy(TableInformedStrategy, ABC):
         if not fitting:
             return None
         worth = self.outlook(problem, history)
-        believed = worth.log_value - np.log(np.maximum(worth.keeps, 1e-6))
+        believed = worth.log_value - 2 * np.log(np.maximum(worth.keeps, 1e-6))
         return min(fitting, key=lambda plan: believed[problem.space.index[plan.config]])
 
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
