@@ -45,6 +45,8 @@ class Bed:
     targets       names of the models that are searched for
     fixed         True: targets are never sources (the paper's 18 and 12); False: leave one out at a time
     trial_seconds duration of one trial
+    noise         relative deviation of a trial's latency, unless the comparison says otherwise
+    slo_ms        latency limits, unless the comparison says otherwise
     """
 
     name: str
@@ -52,6 +54,8 @@ class Bed:
     targets: tuple[str, ...]
     fixed: bool = False
     trial_seconds: float = 60.0
+    noise: float = 0.01
+    slo_ms: tuple[float, ...] = (10.0, 30.0, 100.0)
 
     @property
     def has_operators(self) -> bool:

@@ -39,7 +39,8 @@ class Calibration:
 
     weights    operator -> the factor by which its own measurement is multiplied
     common     the factor of operators that no known model uses
-    residuals  (M, N) ln(measured / predicted) of each known model by weights that did not see it; nan where it failed
+    residuals  (M, N) ln(measured / predicted) of each known model, predicted as if it had never been measured: by
+               weights that did not see it, and without the operators measured for it; nan where it failed
     """
 
     weights: Mapping[str, float]
@@ -78,7 +79,7 @@ def calibrate(known: Known) -> Calibration:
         kept = relative[:, rows]
         grams.append(kept @ kept.T / max(rows.sum(), 1))
         sides.append(kept.sum(axis=1) / max(rows.sum(), 1))
-        tables.append(table)
+        tables.append(_table(known.without(model.name), model, names))
     gram, side = np.sum(grams, axis=0), np.sum(sides, axis=0)
     residuals = [
         _residual(model, table, _solve(gram - own, side - of_own))
@@ -95,7 +96,7 @@ def calibrate(known: Known) -> Calibration:
 def _table(known: Known, model: KnownModel, names: list[str]) -> Floats:
     """(operators, N) seconds."""
     table = np.zeros((len(names), len(known.configs)))
-    for of in operator_seconds(known.without(model.name), model.target):
+    for of in operator_seconds(known, model.target):
         table[names.index(of.operator)] = of.seconds
     return table
 
