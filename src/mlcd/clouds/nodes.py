@@ -84,19 +84,6 @@ class Nodes(Protocol):
 
 
 @runtime_checkable
-class Suspendable(Protocol):
-    """Nodes that can be paused and resumed with the job on them."""
-
-    def suspend(self) -> None:
-        """Pause the job: it uses no CPU."""
-        ...
-
-    def resume(self) -> None:
-        """Let the job continue."""
-        ...
-
-
-@runtime_checkable
 class Closable(Protocol):
     """An engine that keeps something between leases: warm workers, a SkyPilot process."""
 

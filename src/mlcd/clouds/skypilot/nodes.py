@@ -14,10 +14,10 @@ from mlcd.clouds.provider import LeaseFailed
 from mlcd.clouds.skypilot import transport
 from mlcd.clouds.skypilot.client import SkyError, Worker
 from mlcd.clouds.skypilot.refusals import refused, shortened, with_reasons
-from mlcd.clouds.skypilot.task import SkySettings, lease_folder, run_command
+from mlcd.clouds.skypilot.task import SkySettings, lease_folder
 from mlcd.errors import ProviderError
 from mlcd.trial.trial import FailureKind
-from mlcd.untrusted import Malformed, delete_tree, last_lines, printable
+from mlcd.untrusted import Malformed, last_lines, printable
 
 POLL_SECONDS = 2.0
 SYNC_SECONDS = 4.0
@@ -26,7 +26,6 @@ STATUS_SECONDS = 30.0
 CALL_SECONDS = 60.0
 FETCH_SECONDS = 600.0
 DOWN_SECONDS = 300.0
-STOP_SECONDS = 600.0
 METRICS_SECONDS = 30.0
 DOWN_TRIES = 3
 FETCH_TRIES = 3
@@ -37,7 +36,7 @@ _ENDED_JOB = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "FAILED_DRIVER", "CANCELLED
 
 
 class SkyNodes:
-    """Implements Nodes, RemoteFiles, and Suspendable where the cloud can stop nodes."""
+    """Implements Nodes and RemoteFiles."""
 
     def __init__(
         self,
@@ -46,12 +45,11 @@ class SkyNodes:
         settings: SkySettings,
         *,
         cluster: str,
-        task: dict[str, Any],
         request: str,
         released: Callable[[], None],
     ) -> None:
         self._worker, self._order, self._settings, self._cluster = worker, order, settings, cluster
-        self._task, self._request, self._on_released = task, request, released
+        self._request, self._on_released = request, released
         self._began = time.time()
         self._lock = threading.Lock()
         self._state = NodesState.STARTING
@@ -117,28 +115,6 @@ class SkyNodes:
             if not failed or self._failure is not None:
                 return
         raise ProviderError(f"{self._cluster}: its files could not be fetched: {'; '.join(failed.values())}")
-
-    # ---- Suspendable
-
-    def suspend(self) -> None:
-        """Stop the nodes, keep their disks. The job's processes end; `resume` continues from its checkpoint."""
-        self._end_thread()
-        self._fetch_news()
-        self._call("stop", STOP_SECONDS, cluster=self._cluster)
-
-    def resume(self) -> None:
-        """Start the same nodes again, and the job from its checkpoint."""
-        for file in [*self._order.folder.glob("node-*/exit.json"), *self._order.folder.glob(".ends/node-*/exit.json")]:
-            delete_tree(file, below=self._order.folder)
-        self._call("start", STOP_SECONDS, cluster=self._cluster, idle_minutes=self._settings.autostop_minutes)
-        run = run_command(self._cluster, self._order.seconds, ordered_at=time.time())
-        bare = {key: value for key, value in self._task.items() if key != "file_mounts"} | {"run": run}
-        self._request = self._call("execute", CALL_SECONDS, cluster=self._cluster, task=bare)["request"]
-        self._closing.clear()
-        with self._lock:
-            self._state = NodesState.STARTING
-        self._thread = threading.Thread(target=self._follow, name=f"sky-{self._cluster}", daemon=True)
-        self._thread.start()
 
     # ---- the thread
 
