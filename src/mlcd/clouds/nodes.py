@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from mlcd.catalog import Instance
+from mlcd.trial.node_metrics import NodeMetrics
 
 PREFIX = "mlcd-"
 """The prefix of the name of everything that mlcd starts, by which `mlcd down` finds it."""
@@ -89,6 +90,15 @@ class Closable(Protocol):
 
     def close(self) -> None:
         """Close it; the next lease would start it again."""
+        ...
+
+
+@runtime_checkable
+class Monitored(Protocol):
+    """Nodes that the cloud's own monitoring service watches."""
+
+    def node_metrics(self) -> NodeMetrics | None:
+        """What it reported, once the nodes are released; None where it has nothing. Raises Malformed, OSError."""
         ...
 
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from mlcd.clouds.provider import LeaseFailed, Order, Purpose
+from mlcd.clouds.provider import LeaseFailed, Order, Purpose, Settled
 from mlcd.clouds.reading import Listening, Reading
 from mlcd.deciders.account import Account, Accounts
 from mlcd.engine.checked import CheckedCloud
@@ -137,7 +137,7 @@ class Training:
                     if cloud.simulated and watch.is_over_budget:
                         seconds = stop_at(watch.seconds_left)
                         stopped = (Ending.STOPPED, self._stopped(watch, watch.samples_before(seconds)))
-                        return self._ended(seconds, watch, stopped, 0.0)
+                        return self._ended(Settled(seconds=seconds), watch, stopped)
                     if cloud.simulated and point.samples >= watch.work:
                         seconds = watch.crossing()
                         usd = price.for_seconds(seconds)
@@ -151,7 +151,7 @@ class Training:
                         ending = self._switch(self.elastic, watch, lease)
                     if ending is not None:
                         settled = lease.finish(point)
-                        return self._ended(settled.seconds, watch, ending, settled.reached_samples)
+                        return self._ended(settled, watch, ending)
                 if cloud.simulated:
                     problem = "the job ended before its work was done"
                     raise LeaseFailed(FailureKind.ERROR, problem, seconds=watch.last.seconds)
@@ -162,7 +162,7 @@ class Training:
                 self.situation.tell(Warned(text=f"the training: {text}"))
         self._check_end(watch, heard)
         self._tell(1.0, price.for_seconds(settled.seconds), settled.seconds)
-        return self._ended(settled.seconds, watch, (Ending.DONE, ""), settled.reached_samples)
+        return self._ended(settled, watch, (Ending.DONE, ""))
 
     def _check_end(self, watch: AttemptWatch, heard: list[Reading]) -> None:
         """Warn if the job exited successfully without doing what its file says."""
@@ -179,17 +179,18 @@ class Training:
             text = f"the job exited successfully after {share:.0%} of the work its file names: check job.samples"
             self.situation.tell(Warned(text=text))
 
-    def _ended(self, seconds: float, watch: AttemptWatch, ending: tuple[Ending, str], reached: float) -> Attempt:
+    def _ended(self, settled: Settled, watch: AttemptWatch, ending: tuple[Ending, str]) -> Attempt:
         return Attempt(
             config=self.step.config,
-            seconds=seconds,
-            usd=self.step.price.for_seconds(seconds),
+            seconds=settled.seconds,
+            usd=self.step.price.for_seconds(settled.seconds),
             ending=ending[0],
-            reached_samples=reached,
+            reached_samples=settled.reached_samples,
             samples_per_second=watch.speed(),
             message=ending[1],
             next_plan=self._next_plan,
             noise_scale=self._noise,
+            node_metrics=settled.node_metrics,
         )
 
     # ---- decisions

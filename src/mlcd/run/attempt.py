@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mlcd.space import Config
+from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Load
 from mlcd.units import Usd
@@ -42,6 +43,7 @@ class Attempt:
     load                serving: what the verification measured
     next_plan           where to continue, if that was decided when it ended
     noise_scale         of the job's gradients, in samples, as measured in the attempt, if that made it move
+    node_metrics        what the cloud's own monitoring measured, if it has any
     """
 
     config: Config
@@ -54,6 +56,7 @@ class Attempt:
     load: Load | None = None
     next_plan: Plan | None = None
     noise_scale: float | None = None
+    node_metrics: NodeMetrics | None = None
 
     @property
     def is_done(self) -> bool:

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ from mlcd.clouds.nodes import NodeOrder, NodesState, create_stop_file
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.clouds.skypilot import transport
 from mlcd.clouds.skypilot.client import SkyError, Worker
+from mlcd.clouds.skypilot.metrics_file import FILE, read_node_metrics
 from mlcd.clouds.skypilot.refusals import refused, shortened, with_reasons
 from mlcd.clouds.skypilot.task import SkySettings, lease_folder
 from mlcd.errors import ProviderError
+from mlcd.home import write_private
+from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.trial import FailureKind
 from mlcd.untrusted import Malformed, last_lines, printable
 
@@ -36,7 +40,7 @@ _ENDED_JOB = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "FAILED_DRIVER", "CANCELLED
 
 
 class SkyNodes:
-    """Implements Nodes and RemoteFiles."""
+    """Implements Nodes, Monitored and RemoteFiles."""
 
     def __init__(
         self,
@@ -102,6 +106,12 @@ class SkyNodes:
             self._state = NodesState.ENDED
         self._write_metrics()
         self._on_released()
+
+    # ---- Monitored
+
+    def node_metrics(self) -> NodeMetrics | None:
+        """See Monitored: on AWS, from CloudWatch; elsewhere None."""
+        return read_node_metrics(self._order.folder)
 
     # ---- RemoteFiles
 
@@ -285,7 +295,8 @@ class SkyNodes:
             )
         except (SkyError, ProviderError) as error:
             data = {"missing": shortened(str(error))}
-        (self._order.folder / "cloudwatch.json").write_text(json.dumps(data, indent=1))
+        with suppress(OSError):  # the disk is full
+            write_private(self._order.folder / FILE, json.dumps(data))
 
     def _call(self, op: str, seconds: float, **given: object) -> Any:
         return self._worker.call(op, seconds=seconds, **given)
