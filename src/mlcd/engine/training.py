@@ -138,11 +138,7 @@ class Training:
                     if cloud.simulated and watch.is_over_budget:
                         seconds = stop_at(watch.seconds_left)
                         stopped = (Ending.STOPPED, self._stopped(watch, watch.samples_before(seconds)))
-<<<<<<< HEAD
-                        return self._ended(seconds, watch, stopped, 0.0, heard)
-=======
-                        return self._ended(Settled(seconds=seconds), watch, stopped)
->>>>>>> platforms
+                        return self._ended(Settled(seconds=seconds), watch, stopped, heard)
                     if cloud.simulated and point.samples >= watch.work:
                         seconds = watch.crossing()
                         usd = price.for_seconds(seconds)
@@ -156,12 +152,8 @@ class Training:
                         ending = self._switch(self.elastic, watch, lease)
                     if ending is not None:
                         settled = lease.finish(point)
-<<<<<<< HEAD
                         heard = listening.heard if listening is not None else heard
-                        return self._ended(settled.seconds, watch, ending, settled.reached_samples, heard)
-=======
-                        return self._ended(settled, watch, ending)
->>>>>>> platforms
+                        return self._ended(settled, watch, ending, heard)
                 if cloud.simulated:
                     problem = "the job ended before its work was done"
                     raise LeaseFailed(FailureKind.ERROR, problem, seconds=watch.last.seconds)
@@ -172,11 +164,7 @@ class Training:
                 self.situation.tell(Warned(text=f"the training: {text}"))
         self._check_end(watch, heard)
         self._tell(1.0, price.for_seconds(settled.seconds), settled.seconds)
-<<<<<<< HEAD
-        return self._ended(settled.seconds, watch, (Ending.DONE, ""), settled.reached_samples, heard)
-=======
-        return self._ended(settled, watch, (Ending.DONE, ""))
->>>>>>> platforms
+        return self._ended(settled, watch, (Ending.DONE, ""), heard)
 
     def _check_end(self, watch: AttemptWatch, heard: list[Reading]) -> None:
         """Warn if the job exited successfully without doing what its file says."""
@@ -193,13 +181,9 @@ class Training:
             text = f"the job exited successfully after {share:.0%} of the work its file names: check job.samples"
             self.situation.tell(Warned(text=text))
 
-<<<<<<< HEAD
     def _ended(
-        self, seconds: float, watch: AttemptWatch, ending: tuple[Ending, str], reached: float, heard: list[Reading]
+        self, settled: Settled, watch: AttemptWatch, ending: tuple[Ending, str], heard: list[Reading]
     ) -> Attempt:
-=======
-    def _ended(self, settled: Settled, watch: AttemptWatch, ending: tuple[Ending, str]) -> Attempt:
->>>>>>> platforms
         return Attempt(
             config=self.step.config,
             seconds=settled.seconds,
@@ -209,13 +193,9 @@ class Training:
             samples_per_second=watch.speed(),
             message=ending[1],
             next_plan=self._next_plan,
-<<<<<<< HEAD
             noise_scale=noise_scale(heard),
             learned=self._learned(heard),
-=======
-            noise_scale=self._noise,
             node_metrics=settled.node_metrics,
->>>>>>> platforms
         )
 
     # ---- decisions

@@ -42,13 +42,9 @@ class Attempt:
     message             why it ended, if it is not done
     load                serving: what the verification measured
     next_plan           where to continue, if that was decided when it ended
-<<<<<<< HEAD
     noise_scale         of the job's gradients, in samples, as measured in the attempt, if the job reports it
     learned             how good the model was during the attempt, if the job has a target
-=======
-    noise_scale         of the job's gradients, in samples, as measured in the attempt, if that made it move
     node_metrics        what the cloud's own monitoring measured, if it has any
->>>>>>> platforms
     """
 
     config: Config
@@ -61,11 +57,8 @@ class Attempt:
     load: Load | None = None
     next_plan: Plan | None = None
     noise_scale: float | None = None
-<<<<<<< HEAD
     learned: tuple[Learned, ...] = ()
-=======
     node_metrics: NodeMetrics | None = None
->>>>>>> platforms
 
     @property
     def is_done(self) -> bool:
