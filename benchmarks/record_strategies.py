@@ -158,9 +158,9 @@ def _own_table(results: Mapping[str, Mapping[str, Any]], name: str) -> list[str]
     seeds = ", ".join(f"{bed} {result['seeds']}" for bed, result in results.items())
     lines += ["", f"*mlcd {results[SIM]['version']}, {results[SIM]['date']}; seeds: {seeds}."]
     lines += [
-        "[What the columns mean](../bench.md#what-the-figures-mean); all strategies side by side, and the held-out jobs:"
+        "[What the columns mean](../bench.md#what-the-figures-mean); all strategies side by side, and the held-out"
     ]
-    lines += ["[strategy results](../strategy-results.md).*"]
+    lines += ["jobs: [strategy results](../strategy-results.md).*"]
     return lines
 
 
