@@ -160,7 +160,7 @@ def _own_table(results: Mapping[str, Mapping[str, Any]], name: str) -> list[str]
     lines += [
         "[What the columns mean](../bench.md#what-the-figures-mean); all strategies side by side, and the held-out"
     ]
-    lines += ["jobs: [strategy results](../strategy-results.md).*"]
+    lines += ["held-out jobs: [strategy results](../strategy-results.md).*"]
     return lines
 
 
