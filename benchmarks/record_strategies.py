@@ -155,8 +155,12 @@ def _own_table(results: Mapping[str, Mapping[str, Any]], name: str) -> list[str]
                     goal = s["goal"] if s["strategy"] == name else f"{s['goal']}, `{s['strategy']}`"
                     figures = f"{_ratio(s)} | {_number(s['mean_ratio_done'])} | {s['violations']} | {s['unfinished']}"
                     lines.append(f"| {bed} | {goal} | {s['runs']} | {figures} | {s['mean_trials']:.1f} |")
-    lines += ["", f"*{_made(results[SIM])} [What the columns mean](../bench.md#what-the-figures-mean); all"]
-    lines += ["strategies side by side, and the held-out jobs: [strategy results](../strategy-results.md).*"]
+    seeds = ", ".join(f"{bed} {result['seeds']}" for bed, result in results.items())
+    lines += ["", f"*mlcd {results[SIM]['version']}, {results[SIM]['date']}; seeds: {seeds}."]
+    lines += [
+        "[What the columns mean](../bench.md#what-the-figures-mean); all strategies side by side, and the held-out"
+    ]
+    lines += ["held-out jobs: [strategy results](../strategy-results.md).*"]
     return lines
 
 
