@@ -1,139 +1,172 @@
-"""The record of all strategies: on the scout tables and on the simulator, as JSON and as tables in docs/strategies.
+"""The record of all strategies: on measured tables and on the simulator, as JSON and as tables in docs/.
 
-    .venv/bin/python benchmarks/record_strategies.py TABLES
+    .venv/bin/python benchmarks/record_strategies.py TABLES [--beds scout,multicloud,trimtuner,sim] [--seeds 5]
+    .venv/bin/python benchmarks/record_strategies.py --pages    # only the pages, from the records
 
-TABLES is the folder of the scout tables (18 Spark and Hadoop jobs on EC2; see docs/bench.md). About four minutes.
+TABLES is the folder that holds the folders scout, multicloud and trimtuner (docs/bench.md says what they are). About 20
+minutes of one core.
 """
 
 import argparse
 import json
+import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from mlcd.bench.case import GoalKind
-from mlcd.bench.train import TrainComparison, TrainSummary, compare, summarise
+from mlcd.bench.train import TrainComparison, compare, summarise
 from mlcd.version import __version__
 
 ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
 STRATEGIES = ROOT / "docs" / "strategies"
-BEGIN, END = "<!-- scout-table -->", "<!-- end: scout-table -->"
-SIX = ("heterbo", "convbo", "cherrypick", "convbo-budget", "cherrypick-budget", "random")
+PAGE = ROOT / "docs" / "strategy-results.md"
+COMPARED = ("heterbo", "heterbo:paper", "convbo", "cherrypick", "convbo-budget", "cherrypick-budget", "random")
 ALL_TYPES = "heterbo:start=all"
 CASES = (
-    (GoalKind.CHEAPEST, 1, SIX),
-    (GoalKind.BUDGET, 1, SIX),
-    (GoalKind.BOTH, 1, SIX),
-    (GoalKind.FASTEST, 8, (*SIX, ALL_TYPES)),
-    (GoalKind.FASTEST, 1, (*SIX, ALL_TYPES)),
+    (GoalKind.CHEAPEST, 1, COMPARED),
+    (GoalKind.BUDGET, 1, COMPARED),
+    (GoalKind.BOTH, 1, COMPARED),
+    (GoalKind.FASTEST, 8, (*COMPARED, ALL_TYPES)),
+    (GoalKind.FASTEST, 1, (*COMPARED, ALL_TYPES)),
 )
+SIM = "sim"
+BEDS = ("scout", "multicloud", "trimtuner", SIM)
+HOURS, NOISE = 6.0, 0.03
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", type=Path)
+    parser.add_argument("tables", type=Path, nargs="?", help="folder of the measured tables; only --pages needs none")
+    parser.add_argument("--beds", default=",".join(BEDS), help="which to record")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=-1, help="processes; -1 is one a core")
+    parser.add_argument("--pages", action="store_true", help="only write the tables of docs/, from the records")
     arguments = parser.parse_args()
-    date = datetime.now(UTC).date().isoformat()
-    _record_scout(arguments.tables, arguments.seeds, arguments.jobs, date)
-    _record_sim(arguments.seeds, arguments.jobs, date)
+    if not arguments.pages:
+        if arguments.tables is None:
+            parser.error("the folder of the measured tables is missing")
+        for bed in arguments.beds.split(","):
+            record(bed, arguments.tables, arguments.seeds, arguments.jobs)
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
 
 
-def _record_scout(tables: Path, seeds: int, jobs: int, date: str) -> None:
+def record(bed: str, tables: Path, seeds: int, jobs: int) -> None:
+    """Run every case on one bed and keep the summaries of all workloads, and of the held-out ones."""
+    folder = None if bed == SIM else tables / bed
     records = []
-    lines = ["| goal | strategy | ratio (95%) | if done | broken | unfinished | trials | ratio, held out |"]
-    lines.append("|---|---|---|---|---|---|---|---|")
     for goal, parallel, strategies in CASES:
-        whole, held_out = _summaries(
+        rows = compare(
             TrainComparison(
-                strategies=strategies, goal=goal, hours=(6.0,), seeds=seeds, tables=tables, parallel=parallel, jobs=jobs
+                strategies=strategies,
+                goal=goal,
+                hours=(HOURS,),
+                seeds=seeds,
+                tables=folder,
+                noise=NOISE,
+                parallel=parallel,
+                jobs=jobs,
             )
         )
-        at_once = f" --parallel {parallel}" if parallel > 1 else ""
-        options = f"--goal {goal} --hours 6 --seeds {seeds}{at_once}"
-        command = f"mlcd bench train --tables TABLES --strategies '{'; '.join(strategies)}' {options} -o json"
-        records.append(_kept(command, whole, held_out))
-        label = f"{goal}, {parallel} at once" if parallel > 1 else str(goal)
-        lines += [_line(label, s, h) for s, h in zip(whole, held_out, strict=True)]
-    _keep("scout", date, records)
-    page = STRATEGIES / "heterbo.md"
-    table = ["", *lines, "", f"*mlcd {__version__}, {date}, {seeds} seeds, 6 h, noise 3%.*", ""]
-    page.write_text(_between(page.read_text(encoding="utf-8"), BEGIN, END, "\n".join(table)), encoding="utf-8")
-
-
-def _record_sim(seeds: int, jobs: int, date: str) -> None:
-    records = []
-    lines: dict[str, list[str]] = {name: [] for name in SIX}
-    for goal in GoalKind:
-        whole = summarise(compare(TrainComparison(strategies=SIX, goal=goal, hours=(6.0,), seeds=seeds, jobs=jobs)))
-        command = f"mlcd bench train --sim --strategies {','.join(SIX)} --goal {goal} --hours 6 --seeds {seeds} -o json"
-        records.append(_kept(command, whole, []))  # no job of the simulator was held out
-        for s in whole:
-            lines[s.strategy].append(_sim_line(s))
-    _keep("sim", date, records)
-    for name, rows in lines.items():
-        page = STRATEGIES / f"{name}.md"
-        text = [
-            "",
-            (
-                f"Simulated, the nine jobs of HeterBO's paper, fastest training scaled to 6 h, {seeds} seeds each (mlcd"
-                f" {__version__}, {date}):"
-            ),
-            "",
-            f"    mlcd bench train --sim --strategies {','.join(SIX)} \\",
-            f"      --goal GOAL --hours 6 --seeds {seeds}",
-            "",
-            ("| goal | runs | ratio | 95% interval | if done | limits broken | unfinished | trials | search share |"),
-            "|---|---|---|---|---|---|---|---|---|",
-            *rows,
-            "",
-            "[What the columns mean.](../bench.md#what-the-figures-mean)",
-            "",
-        ]
-        old = page.read_text(encoding="utf-8")
-        new = _between(old, f"<!-- sim-table: {name} -->", "<!-- end: sim-table -->", "\n".join(text))
-        page.write_text(new, encoding="utf-8")
-
-
-def _summaries(comparison: TrainComparison) -> tuple[list[TrainSummary], list[TrainSummary]]:
-    rows = compare(comparison)
-    return summarise(rows), summarise([row for row in rows if row.unseen])
-
-
-def _kept(command: str, whole: list[TrainSummary], held_out: list[TrainSummary]) -> dict[str, object]:
-    return {
-        "command": command,
-        "summary": [asdict(summary) for summary in whole],
-        "summary_unseen": [asdict(summary) for summary in held_out],
-    }
-
-
-def _keep(name: str, date: str, records: list[dict[str, object]]) -> None:
-    kept = {"date": date, "version": __version__, "noise": 0.03, "records": records}
-    (ROOT / "benchmarks" / "results" / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-
-
-def _between(page: str, begin: str, end: str, text: str) -> str:
-    """The page with `text` between the two marks; adds an end mark where there is none."""
-    before, rest = page.split(begin)
-    after = rest.split(end, 1)[1] if end in rest else rest
-    return f"{before}{begin}\n{text}{end}{after}"
-
-
-def _line(goal: str, s: TrainSummary, held_out: TrainSummary) -> str:
-    ratio = f"{s.mean_ratio:.3f} ({s.ratio_interval[0]:.2f} to {s.ratio_interval[1]:.2f})"
-    counts = f"{s.violations} | {s.unfinished} of {s.runs} | {s.mean_trials:.1f}"
-    return (
-        f"| {goal} | `{s.strategy}` | {ratio} | {_number(s.mean_ratio_done)} | {counts} | {held_out.mean_ratio:.3f} |"
+        where = "--sim" if folder is None else f"--tables TABLES/{bed}"
+        options = f"--goal {goal} --hours {HOURS:g} --seeds {seeds} --parallel {parallel} -o json"
+        records.append(
+            {
+                "command": f"mlcd bench train {where} --strategies '{'; '.join(strategies)}' {options}",
+                "parallel": parallel,
+                "summary": [asdict(summary) for summary in summarise(rows)],
+                # No job of the simulator was held out.
+                "summary_unseen": [asdict(s) for s in summarise([r for r in rows if r.unseen and folder is not None])],
+            }
+        )
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )
+    kept = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "version": __version__,
+        "sources": commit.stdout.strip(),
+        "noise": NOISE,
+        "seeds": seeds,
+        "records": records,
+    }
+    (RESULTS / f"{bed}.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 
-def _sim_line(s: TrainSummary) -> str:
-    share = "-" if s.probe_share is None else f"{s.probe_share:.0%}"
-    interval = f"{s.ratio_interval[0]:.2f} to {s.ratio_interval[1]:.2f}"
-    ratios = f"{s.mean_ratio:.2f} | {interval} | {_number(s.mean_ratio_done)}"
-    return f"| {s.goal} | {s.runs} | {ratios} | {s.violations} | {s.unfinished} | {s.mean_trials:.1f} | {share} |"
+# ---- pages
+
+
+def pages() -> dict[Path, str]:
+    """Every page with tables of these records, with the tables made anew; the words around them stay."""
+    results = {bed: json.loads((RESULTS / f"{bed}.json").read_text(encoding="utf-8")) for bed in BEDS}
+    text = PAGE.read_text(encoding="utf-8")
+    for bed, result in results.items():
+        text = _between(text, f"<!-- begin: {bed} -->", f"<!-- end: {bed} -->", _bed_table(result))
+    made = {PAGE: text}
+    for name in ("heterbo", *COMPARED[2:]):
+        path = STRATEGIES / f"{name}.md"
+        lines = _own_table(results, name)
+        page = path.read_text(encoding="utf-8")
+        made[path] = _between(page, f"<!-- begin: {name} -->", f"<!-- end: {name} -->", lines)
+    return made
+
+
+def _between(page: str, begin: str, end: str, lines: Sequence[str]) -> str:
+    """The page with `lines` between the two marks. Raises ValueError if a mark is missing."""
+    before, rest = page.split(begin)
+    after = rest.split(end)[1]
+    return "\n".join([f"{before}{begin}", "", *lines, "", f"{end}{after}"])
+
+
+def _bed_table(result: Mapping[str, Any]) -> list[str]:
+    lines = [
+        "| goal | strategy | ratio (95%) | if done | broken | unfinished | trials | held out: ratio (95%) | of runs |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for case in result["records"]:
+        held_out = {summary["strategy"]: summary for summary in case["summary_unseen"]}
+        for s in case["summary"]:
+            goal = f"{s['goal']}, {case['parallel']} at once" if case["parallel"] > 1 else s["goal"]
+            other = held_out.get(s["strategy"])
+            apart = f"{_ratio(other)} | {other['runs']}" if other else "- | -"
+            counts = f"{s['violations']} | {s['unfinished']} of {s['runs']} | {s['mean_trials']:.1f}"
+            done = _number(s["mean_ratio_done"])
+            lines.append(f"| {goal} | `{s['strategy']}` | {_ratio(s)} | {done} | {counts} | {apart} |")
+    lines += ["", f"*{_made(result)}*"]
+    return lines
+
+
+def _own_table(results: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
+    """One strategy on every bed, trials one after the other."""
+    lines = [
+        "| bed | goal | runs | ratio (95%) | if done | limits broken | unfinished | trials |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for bed, result in results.items():
+        for case in result["records"]:
+            for s in case["summary"]:
+                if case["parallel"] == 1 and s["strategy"] in (
+                    (name, "heterbo:paper") if name == "heterbo" else (name,)
+                ):
+                    goal = s["goal"] if s["strategy"] == name else f"{s['goal']}, `{s['strategy']}`"
+                    figures = f"{_ratio(s)} | {_number(s['mean_ratio_done'])} | {s['violations']} | {s['unfinished']}"
+                    lines.append(f"| {bed} | {goal} | {s['runs']} | {figures} | {s['mean_trials']:.1f} |")
+    lines += ["", f"*{_made(results[SIM])} [What the columns mean](../bench.md#what-the-figures-mean); all"]
+    lines += ["strategies side by side, and the held-out jobs: [strategy results](../strategy-results.md).*"]
+    return lines
+
+
+def _made(result: Mapping[str, Any]) -> str:
+    version = f"mlcd {result['version']} ({result['sources']}), {result['date']}"
+    return f"{version}: {result['seeds']} seeds, fastest training scaled to {HOURS:g} h, noise {result['noise']:.0%}."
+
+
+def _ratio(s: Mapping[str, Any]) -> str:
+    return f"{s['mean_ratio']:.2f} ({s['ratio_interval'][0]:.2f} to {s['ratio_interval'][1]:.2f})"
 
 
 def _number(value: float | None) -> str:

@@ -45,7 +45,7 @@ class TestHeterBO(StrategyContract):
             "heterbo",
             "heterbo:start=all",
             "heterbo:acquisition=tei",
-            "heterbo:acquisition=tei-literal",
+            "heterbo:paper",
             "heterbo:prune=off,gate=off",
             "heterbo:acquisition=net,start=2,price=off",
             "heterbo:acquisition=pandora",

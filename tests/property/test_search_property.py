@@ -22,7 +22,7 @@ from mlcd.trial.plan import plans
 from mlcd.trial.trial import Failure, FailureKind
 from mlcd.units import Usd
 
-GUARDED = ("heterbo", "heterbo:start=all", "heterbo:acquisition=tei", "heterbo:prune=off,gate=off", "convbo-budget",
+GUARDED = ("heterbo", "heterbo:start=all", "heterbo:paper", "heterbo:prune=off,gate=off", "convbo-budget",
            "cherrypick-budget")  # fmt: skip
 
 

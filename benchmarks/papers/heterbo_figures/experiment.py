@@ -19,6 +19,9 @@ from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan, margin_sigmas
 from mlcd.trial.trial import Measurement, Trial
 
+OURS = ("heterbo", "heterbo:paper")
+"""The product's default, and HeterBO as its paper describes it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:

@@ -1,7 +1,6 @@
 """Figs. 1, 2, 3, 5 and 7: why a deployment is worth a search, and why a search is worth care."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mlcd.bench.case import search
 from mlcd.bench.new_run import after_trials, new_run
@@ -17,6 +16,7 @@ from mlcd.search.registry import strategy
 from mlcd.space import Config
 from mlcd.units import HOUR, Usd
 from papers.heterbo_figures.experiment import (
+    OURS,
     Entry,
     Experiment,
     Outcome,
@@ -189,14 +189,6 @@ def _gains(steps: Sequence[Step]) -> list[tuple[float, float]]:
     return gains
 
 
-@dataclass(frozen=True, slots=True)
-class _Next:
-    """The next trial's price after the same two trials; None where the strategy would stop."""
-
-    heterbo_usd: float | None
-    convbo_usd: float | None
-
-
 def fig7(settings: Settings) -> list[Entry]:
     """The next point of HeterBO and of ConvBO after the same two random trials."""
     goals = [("no limit", FASTEST), ("for $200", Goal(minimize=Objective.TIME, budget=Usd.of(200)))]
@@ -204,35 +196,37 @@ def fig7(settings: Settings) -> list[Entry]:
     for label, goal in goals:
         experiment = Experiment(job="resnet-scale-out", goal=goal)
         found = run_tasks(_next, [(experiment, seed) for seed in range(settings.seeds)], jobs=settings.jobs)
-        both = [n for n in found if n.heterbo_usd is not None and n.convbo_usd is not None]
-        ours, theirs = mean(n.heterbo_usd for n in both), mean(n.convbo_usd for n in both)
-        share = per_cent(ours, theirs)
-        stopped = sum(n.heterbo_usd is None and n.convbo_usd is not None for n in found)
-        entries.append(
-            Entry(
-                figure="7",
-                what=f"next trial of heterbo, money less than convbo's ({label})",
-                paper=35.0,
-                ours=None if share is None else 100 - share,
-                unit="%",
-                note=f"${ours or 0:.1f} against ${theirs or 0:.1f} over {len(both)} starts where both go on; heterbo"
-                f" stops at {stopped} of {len(found)}, where no trial is worth its price",
+        for name in OURS:
+            both = [(a, b) for a, b in ((usd[name], usd["convbo"]) for usd in found) if None not in (a, b)]
+            ours, theirs = mean(a for a, _ in both), mean(b for _, b in both)
+            share = per_cent(ours, theirs)
+            stopped = sum(usd[name] is None and usd["convbo"] is not None for usd in found)
+            entries.append(
+                Entry(
+                    figure="7",
+                    what=f"next trial of {name}, money less than convbo's ({label})",
+                    paper=35.0,
+                    ours=None if share is None else 100 - share,
+                    unit="%",
+                    note=f"${ours or 0:.1f} against ${theirs or 0:.1f} over {len(both)} starts where both continue;"
+                    f" {name} stops at {stopped} of {len(found)}, where no trial is worth its price",
+                )
             )
-        )
     return entries
 
 
-def _next(experiment: Experiment, seed: int) -> _Next:
+def _next(experiment: Experiment, seed: int) -> dict[str, float | None]:
+    """The next trial's price of each strategy after the same two trials; None where it would stop."""
     setting = experiment.setting(seed)
     problem = setting.problem
     trials = search(problem, setting.cloud, "convbo:steps=2", seed=seed).history.trials
-    prices = []
-    for text in ("heterbo:start=1", "convbo"):
-        run = after_trials(new_run(Kind.TRAIN, problem, cloud=setting.cloud.name, strategy=text, seed=seed), trials)
-        decider = SearchDecider(strategy=strategy(text, seed=seed), aftermath=TrainingDecider())
+    prices: dict[str, float | None] = {}
+    for name in (*OURS, "convbo"):
+        run = after_trials(new_run(Kind.TRAIN, problem, cloud=setting.cloud.name, strategy=name, seed=seed), trials)
+        decider = SearchDecider(strategy=strategy(name, seed=seed), aftermath=TrainingDecider())
         requests, _ = decider.round(run, run.step_seconds, 1)
-        prices.append(_planned_usd(problem, requests[0].authorisation.config) if requests else None)
-    return _Next(*prices)
+        prices[name] = _planned_usd(problem, requests[0].authorisation.config) if requests else None
+    return prices
 
 
 def _planned_usd(problem: Problem, config: Config) -> float:

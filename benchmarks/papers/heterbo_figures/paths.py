@@ -2,11 +2,8 @@
 
 from mlcd.goal import Goal, Objective
 from mlcd.units import Usd
-from papers.heterbo_figures.experiment import Entry, Experiment, Settings, count, hours, mean, runs
+from papers.heterbo_figures.experiment import OURS, Entry, Experiment, Settings, count, hours, mean, runs
 from papers.heterbo_figures.scenarios import choice_entries
-
-STARTS = ("heterbo", "heterbo:start=all")
-"""Our default, and the paper's, which starts with a single node of every type."""
 
 
 def fig15(settings: Settings) -> list[Entry]:
@@ -27,7 +24,7 @@ def fig17(settings: Settings) -> list[Entry]:
 def _path(figure: str, job: str, usd: int, settings: Settings, paper_steps: int | None = None) -> list[Entry]:
     experiment = Experiment(job=job, goal=Goal(minimize=Objective.TIME, budget=Usd.of(usd)))
     entries = []
-    for name in STARTS:
+    for name in OURS:
         outcomes = runs(experiment, name, settings)
         entries += [
             Entry(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from mlcd.goal import Goal, Objective
 from mlcd.units import HOUR, Usd
 from papers.heterbo_figures.experiment import (
+    OURS,
     Entry,
     Experiment,
     Outcome,
@@ -53,15 +54,19 @@ def fig11(settings: Settings) -> list[Entry]:
 
 
 def _scenario(figure: str, experiment: Experiment, settings: Settings, *, paper_share: float) -> list[Entry]:
-    in_money = experiment.goal.minimize is Objective.COST
-    heterbo = runs(experiment, "heterbo", settings)
-    entries = []
-    for name in CONVBO:
-        rival = runs(experiment, name, settings)
-        entries += _against(figure, name, heterbo, rival, in_money=in_money, paper_share=paper_share)
-        entries.append(_limits(figure, name, rival, experiment.goal, paper=_PAPER_RIVAL.get(figure)))
-    entries.append(_limits(figure, "heterbo", heterbo, experiment.goal, paper=_PAPER_HETERBO.get(figure)))
-    return entries + choice_entries(figure, "heterbo", heterbo, experiment)
+    rivals = {name: runs(experiment, name, settings) for name in CONVBO}
+    entries = [
+        _limits(figure, name, rival, experiment.goal, paper=_PAPER_RIVAL.get(figure)) for name, rival in rivals.items()
+    ]
+    for ours in OURS:
+        outcomes = runs(experiment, ours, settings)
+        entries.append(_limits(figure, ours, outcomes, experiment.goal, paper=_PAPER_HETERBO.get(figure)))
+        entries += [
+            _against(figure, (ours, name), outcomes, rival, experiment.goal, paper_share=paper_share)
+            for name, rival in rivals.items()
+        ]
+        entries += choice_entries(figure, ours, outcomes, experiment)
+    return entries
 
 
 _PAPER_RIVAL = {"10": "broken by 3.4 h", "11": "broken: $225"}
@@ -70,29 +75,28 @@ _PAPER_HETERBO = {"10": "kept", "11": "kept: $96"}
 
 def _against(
     figure: str,
-    name: str,
-    heterbo: Sequence[Outcome],
+    names: tuple[str, str],
+    outcomes: Sequence[Outcome],
     rival: Sequence[Outcome],
+    goal: Goal,
     *,
-    in_money: bool,
     paper_share: float,
-) -> list[Entry]:
+) -> Entry:
     """HeterBO's profiling as a share of ConvBO's, in money or time, and how many trials each made."""
-    ours, theirs = [mean(o.probe_usd if in_money else o.probe_seconds for o in group) for group in (heterbo, rival)]
-    trials = [mean(len(o.steps) for o in group) for group in (heterbo, rival)]
+    in_money = goal.minimize is Objective.COST
+    ours, theirs = [mean(o.probe_usd if in_money else o.probe_seconds for o in group) for group in (outcomes, rival)]
+    trials = [mean(len(o.steps) for o in group) for group in (outcomes, rival)]
     unit = "$" if in_money else "min"
     amounts = [0.0 if a is None else a if in_money else a / 60 for a in (ours, theirs)]
-    return [
-        Entry(
-            figure=figure,
-            what=f"profiling {'money' if in_money else 'time'} of heterbo, share of {name}'s",
-            paper=paper_share,
-            ours=per_cent(ours, theirs),
-            unit="%",
-            note=f"{_TARGETS[name]}; {amounts[0]:.1f} against {amounts[1]:.1f} {unit},"
-            f" {trials[0] or 0:.1f} against {trials[1] or 0:.1f} trials",
-        )
-    ]
+    return Entry(
+        figure=figure,
+        what=f"profiling {'money' if in_money else 'time'} of {names[0]}, share of {names[1]}'s",
+        paper=paper_share,
+        ours=per_cent(ours, theirs),
+        unit="%",
+        note=f"{_TARGETS[names[1]]}; {amounts[0]:.1f} against {amounts[1]:.1f} {unit},"
+        f" {trials[0] or 0:.1f} against {trials[1] or 0:.1f} trials",
+    )
 
 
 def _limits(figure: str, name: str, outcomes: Sequence[Outcome], goal: Goal, *, paper: str | None) -> Entry:
@@ -137,13 +141,13 @@ def fig12(settings: Settings) -> list[Entry]:
     """Random search at several step counts."""
     experiment = Experiment(job="resnet-budgets", goal=FASTEST)
     entries = []
-    for name in ("heterbo", *(f"random:steps={steps}" for steps in STEPS)):
+    for name in (*OURS, *(f"random:steps={steps}" for steps in STEPS)):
         outcomes = runs(experiment, name, settings)
         entries += [
             Entry(
                 figure="12",
                 what=f"{name}: total time",
-                paper="heterbo least" if name == "heterbo" else "more than heterbo",
+                paper="heterbo least" if name in OURS else "more than heterbo",
                 ours=hours(mean(o.total_seconds for o in outcomes)),
                 unit="h",
                 note=f"deviation {hours(spread(o.total_seconds for o in outcomes)) or 0:.2f} h;"

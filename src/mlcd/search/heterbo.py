@@ -1,6 +1,7 @@
 """HeterBO (Yi et al., IPDPS 2020): Bayesian optimisation with trial costs and a reserve for the training."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -23,16 +24,19 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 DEFAULTS = HeterBOSettings()
+PAPER = HeterBOSettings(start="all", acquisition="tei")
+"""As the paper describes it (III-C). Price, prune, gate, reserve and the 95% interval are the defaults already."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeterBO(MeasuredStrategy):
     """Single nodes first; then the trial with the largest net gain, until none is worth its price.
 
-    Its options are the fields of HeterBOSettings.
+    Its options are the fields of HeterBOSettings; `presets` are settings with a name, such as `heterbo:paper`.
     """
 
     name: ClassVar[str] = "heterbo"
+    presets: ClassVar[Mapping[str, HeterBOSettings]] = {"paper": PAPER}
     settings: HeterBOSettings = DEFAULTS
 
     @property
@@ -108,7 +112,9 @@ class HeterBO(MeasuredStrategy):
                     problem, remaining, target, model, prices, use_pandora=use_pandora, missed=missed
                 )
             else:
-                score, reason = self._tei(problem, history, remaining, incumbent=incumbent, model=model, prices=prices)
+                score, reason = self._tei(
+                    problem, history, remaining, target=target, model=model, candidates=candidates
+                )
             if self.settings.gate and incumbent is not None:
                 candidates = candidates & _may_pay(problem, incumbent, model, prices, self.settings.bound_sigmas)
             row = int(np.where(candidates, score, -np.inf).argmax())
@@ -215,34 +221,31 @@ class HeterBO(MeasuredStrategy):
         history: History,
         remaining: Remaining,
         *,
-        incumbent: Plan | None,
+        target: float | None,
         model: SpeedModel,
-        prices: Floats,
+        candidates: Mask,
     ) -> tuple[Floats, str]:
-        """Equations 5 and 6: the slack after the trial and the run that follows, less the incumbent's own slack.
+        """(N,) expected improvement for the trial's price where the slack of equations 5 and 6 is not negative.
 
-        Repaired (`tei`), the run takes S / (y0 + EI) with y0 the incumbent's speed. As printed (`tei-literal`), it
-        takes S / EI, and only positive slack counts. In money if there is a budget, else in time; without a limit, in
-        the goal's unit.
+        Slack is what remains of the limit after the trial and the training on it, at the expected speed. While nothing
+        measured fits and no candidate has slack, the upper end of the confidence interval is the speed. The improvement
+        (equation 4) is of the speed if time is minimised or nothing fits yet, else of the goal's value; the price
+        (equations 7 and 8) is in the goal's unit.
         """
-        options = plans(problem, history)
-        by_speed = incumbent or min(options, key=lambda plan: plan.seconds)
-        best_speed = problem.work_samples / by_speed.seconds
-        rise = expected_rise(np.log(problem.work_samples) - model.log_seconds, model.variance, best_speed)
-        literal = self.settings.acquisition == "tei-literal"
-        with np.errstate(divide="ignore", over="ignore"):
-            run_seconds = problem.work_samples / (rise if literal else best_speed + rise)
-        if remaining.usd is not None:
-            trial = problem.planned_trial_seconds * problem.dollars_per_second if self.settings.price else 0.0
-            slack = remaining.usd.dollars - trial - run_seconds * problem.dollars_per_second
-            floor = remaining.usd.dollars - by_speed.usd.dollars
-        elif remaining.seconds is not None:
-            slack = remaining.seconds - (problem.planned_trial_seconds if self.settings.price else 0.0) - run_seconds
-            floor = remaining.seconds - by_speed.seconds
+        prices = self._trial_price(problem, 0.0) if self.settings.price else np.ones(len(problem.space))
+        if target is None or problem.goal.minimize is Objective.TIME:
+            work = problem.work_samples
+            best_speed = work / target if target else max(trial.samples_per_second for trial in history.measured)
+            gain = expected_rise(np.log(work) - model.log_seconds, model.variance, best_speed)
         else:
-            slack = -prices - run_seconds * problem.goal.scale(problem.dollars_per_second)
-            floor = -by_speed.value(problem)
-        return slack - (0.0 if literal and remaining.is_limited else floor), "largest true expected improvement"
+            scale = np.log(problem.goal.scale(problem.dollars_per_second))
+            gain = expected_saving(model.log_seconds + scale, model.variance, target)
+        log_longest = self._log_longest(problem, replace(remaining, guarded=False))
+        has_slack = model.log_seconds <= log_longest
+        if target is None and not (has_slack & candidates).any():
+            has_slack = model.log_seconds - self.settings.bound_sigmas * np.sqrt(model.variance) <= log_longest
+        reason = "largest expected improvement for its price, with slack for the training"
+        return np.where(has_slack, gain / prices, 0.0), reason
 
 
 def _work_done(problem: Problem, model: SpeedModel, target: float) -> Floats:

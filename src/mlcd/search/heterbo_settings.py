@@ -17,9 +17,10 @@ class HeterBOSettings:
     """How many types are tried on their fewest nodes first: a number, `all`, or `auto` (mlcd.search.first_looks).
     Paper III-C: `all`. `auto` was chosen on the seen tables and the simulator (docs/strategies/heterbo.md)."""
 
-    acquisition: Literal["auto", "net", "pandora", "tei", "tei-literal"] = "auto"
-    """How a trial's gain is computed. Paper equations 5 and 6: `tei-literal`, repaired: `tei`. `pandora`: Weitzman
-    1979; Xie et al. 2024. `auto` was chosen on the seen tables and the simulator."""
+    acquisition: Literal["auto", "net", "pandora", "tei"] = "auto"
+    """How a trial's gain is computed. `tei`: paper equations 4 to 8, as the reading that works best of those that the
+    text allows (docs/paper.md). `pandora`: Weitzman 1979; Xie et al. 2024. `auto` was chosen on the seen tables and
+    the simulator."""
 
     price: bool = True
     """Whether the price of a trial counts. Paper III-B: heterogeneous profiling cost."""

@@ -1,7 +1,7 @@
 """Paleo (Qi et al., ICLR 2017), as the paper compares with it: an analytical model, and no trial at all."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,15 @@ Floats = NDArray[np.float64]
 class Paleo:
     """Chooses from data sheets and trains there without a trial, so it can break a limit.
 
-    A step is its FLOPs at a share `compute` of the peak, then a tree all-reduce of the gradients at a share `network`
-    of the bandwidth.
+    A step is its FLOPs at a share `compute` of the peak, then the exchange of the gradients at a share `network` of the
+    bandwidth, over `topology`. Paleo has tree, butterfly and one-to-all; ring is ours, as most jobs here exchange so.
     """
 
     name: ClassVar[str] = "paleo"
     seed: int = 0
     compute: float = 0.35
     network: float = 0.6
+    topology: Literal["ring", "butterfly", "tree", "one-to-all"] = "ring"
 
     def __post_init__(self) -> None:
         if not (0 < self.compute <= 1 and 0 < self.network <= 1):
@@ -54,12 +55,19 @@ class Paleo:
         return best(problem, (plan for plan in plans if remaining.fits(plan)))
 
     def samples_per_second(self, problem: Problem) -> Floats:
-        """(N,) batch / (compute + 2 ceil(log2 n) W / bandwidth). Raises BadInput if the network is unknown."""
+        """(N,) batch / (compute + exchange). Raises BadInput if the network is unknown."""
         if problem.blueprint is None:
             raise BadInput("paleo needs to know the trained network: set job.model, on a sim/CLOUD")
         blueprint, nodes = problem.blueprint, problem.nodes
         peaks = np.array([blueprint.machines[c.instance] for c in problem.space])
         compute = blueprint.flops_per_sample * blueprint.batch / nodes / (peaks[:, 0] * self.compute)
-        rounds = 2 * np.ceil(np.log2(nodes))
-        exchange = rounds * blueprint.parameter_bytes / (peaks[:, 1] * self.network)
+        exchange = self._transfers(nodes) * blueprint.parameter_bytes / (peaks[:, 1] * self.network)
         return np.asarray(blueprint.batch / (compute + exchange))
+
+    def _transfers(self, nodes: NDArray[np.signedinteger]) -> Floats:
+        """(N,) how many times all gradients pass one link, one after the other, until every node has their sum."""
+        if self.topology == "ring":
+            return np.asarray(2 * (nodes - 1) / nodes)
+        if self.topology == "one-to-all":
+            return np.asarray(2 * (nodes - 1))
+        return np.asarray((2 if self.topology == "tree" else 1) * np.ceil(np.log2(nodes)))

@@ -1,4 +1,4 @@
-"""Strategies by name, with options as the user writes them: `heterbo:prune=off,start=2`."""
+"""Strategies by name, with options as the user writes them: `heterbo:prune=off,start=2`, `heterbo:paper`."""
 
 import dataclasses
 from importlib import import_module
@@ -124,8 +124,9 @@ def strategy(
     jobs: tuple[KnownJob, ...] = (),
     own_knobs: bool = False,
 ) -> Strategy:
-    """The strategy that `name[:option=value,...]` describes. Raises BadInput naming the option and what is allowed.
+    """The strategy that `name[:[preset,]option=value,...]` describes. Raises BadInput naming what is allowed.
 
+    A preset is a name for settings that the class has in `presets`; options after it change single ones.
     `known`, `target` and `jobs` go to classes that list them in `given`; a class that lists one in `needs` requires it.
     `own_knobs` allows only strategies that search any knobs.
     """
@@ -134,12 +135,17 @@ def strategy(
     given = {field: {"known": known, "target": target, "jobs": jobs}[field] for field in getattr(cls, "given", ())}
     fields = {option.name: option for option in options_of(cls)}
     values: dict[str, Any] = {}
-    for part in filter(None, (piece.strip() for piece in tail.split(","))):
+    presets = getattr(cls, "presets", {})
+    settings = _default_settings(cls)
+    for at, part in enumerate(filter(None, (piece.strip() for piece in tail.split(",")))):
         option, equals, value = (piece.strip() for piece in part.partition("="))
+        if at == 0 and part in presets:
+            settings = presets[part]
+            continue
         if option not in fields or not equals:
             near = nearest(option, list(fields))
             hint = f"; did you mean {near!r}?" if near else ""
-            allowed = ", ".join(f"{known}=" for known in fields) or "none"
+            allowed = ", ".join((*presets, *(f"{known}=" for known in fields))) or "none"
             raise BadInput(f"search.strategy: {name} has no option {part!r}; allowed: {allowed}{hint}")
         values[option] = _convert(f"search.strategy: {name}:{option}", value, fields[option].kind)
     for field in sorted(getattr(cls, "needs", ())):
@@ -151,8 +157,8 @@ def strategy(
     try:
         own = {fields[name].field: value for name, value in values.items() if not fields[name].in_settings}
         changed = {fields[name].field: value for name, value in values.items() if fields[name].in_settings}
-        if changed:
-            own["settings"] = dataclasses.replace(_default_settings(cls), **changed)
+        if settings is not None:
+            own["settings"] = dataclasses.replace(settings, **changed)
         made: Strategy = cls(seed=seed, **own, **given)
     except ValueError as error:
         raise BadInput(f"search.strategy: {text}: {error}") from error

@@ -23,7 +23,9 @@ _NAME_FORM = "letters, digits and . _ - (at most 80, a letter or digit first)"
 _TYPE = re.compile(r"[A-Za-z0-9*?\[\]!._+:/-]+")
 _TYPE_FORM = "names such as p3.2xlarge, globs such as c5.*, or a named set such as aws-62"
 _ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_STRATEGY = re.compile(r"[a-z][a-z0-9-]*(?::(?P<options>[a-z][a-z0-9_-]*=[^,=\s]+(?:,[a-z][a-z0-9_-]*=[^,=\s]+)*))?")
+_OPTION = r"[a-z][a-z0-9_-]*=[^,=\s]+"
+_STRATEGY = re.compile(rf"[a-z][a-z0-9-]*(?::(?P<options>(?:paper|{_OPTION})(?:,{_OPTION})*))?")
+"""`paper` is the one word that needs no value: the preset of heterbo (mlcd.search.heterbo)."""
 _TOPOLOGIES = ("ring", "ps")
 _MEANT_TOPOLOGY = {
     **dict.fromkeys(("allreduce", "all-reduce", "ring-allreduce", "ring-all-reduce"), "ring"),
@@ -58,7 +60,7 @@ def instance_types(node: YamlNode) -> tuple[str, ...]:
 
 
 def strategy(node: YamlNode) -> str:
-    """`NAME`, `NAME:OPTION=VALUE,...`, or an object's name. The strategies check whether they exist."""
+    """`NAME`, `NAME:OPTION=VALUE,...`, `NAME:PRESET`, or an object's name. The strategies check whether they exist."""
     form = "NAME or NAME:OPTION=VALUE,..., such as heterbo:prune=off,start=2"
     value = node.text(allowed=form)
     if is_object_name(value):

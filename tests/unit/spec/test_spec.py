@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from mlcd.errors import SpecError
 from mlcd.goal import Goal, Objective
 from mlcd.problem import TrialPolicy
+from mlcd.search.heterbo import HeterBO
 from mlcd.spec import (
     NodeCounts,
     TrainSpec,
@@ -405,6 +406,11 @@ def test_a_bad_field_is_named_with_its_line(text: str, field: str, fragment: str
     error = refuse(MINIMAL + text)
     assert (error.line, error.field) == (3, field)
     assert fragment in str(error)
+
+
+@pytest.mark.parametrize("text", [f"heterbo:{name}{rest}" for name in HeterBO.presets for rest in ("", ",prune=off")])
+def test_a_preset_needs_no_value(text: str) -> None:
+    assert plus(f"search: {{strategy: '{text}'}}").search.strategy == text
 
 
 @pytest.mark.parametrize(("goal", "field", "fragment"), BAD_GOALS)

@@ -1,6 +1,8 @@
 """HeterBO for serving: the same search, with a latency limit in place of a deadline."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +34,7 @@ class ServingHeterBO(HeterBO):
     judged together, by one unknown speed. While nothing kept the limit, it tries what most probably keeps it.
     """
 
+    presets: ClassVar[Mapping[str, HeterBOSettings]] = {}
     settings: HeterBOSettings = DEFAULTS
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:

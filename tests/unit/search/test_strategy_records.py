@@ -1,0 +1,58 @@
+"""The pages of HeterBO's paper and of all strategies match their records, and the records name what made them."""
+
+import json
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "benchmarks"))  # as when the scripts are run
+paper = import_module("record_paper")
+strategies = import_module("record_strategies")
+experiment = import_module("papers.heterbo_figures.experiment")
+figures = import_module("papers.heterbo_figures.figures")
+RECORDS = (paper.RECORD, paper.READINGS, *(strategies.RESULTS / f"{bed}.json" for bed in strategies.BEDS))
+
+
+def test_the_page_of_the_paper_matches_the_records() -> None:
+    text = paper.PAGE.read_text(encoding="utf-8")
+    assert text == paper.page(text)
+
+
+def test_the_pages_of_the_strategies_match_the_records() -> None:
+    for path, text in strategies.pages().items():
+        assert path.read_text(encoding="utf-8") == text, path.name
+
+
+@pytest.mark.parametrize("file", RECORDS, ids=lambda file: file.stem)
+def test_a_record_names_a_commit_of_this_repository(file: Path) -> None:
+    sources = json.loads(file.read_text(encoding="utf-8"))["sources"]
+    git = ["git", "merge-base", "--is-ancestor", sources, "HEAD"]
+    if subprocess.run(["git", "rev-parse", "HEAD~1"], cwd=ROOT, capture_output=True, check=False).returncode:
+        pytest.skip("no history to look in")
+    assert subprocess.run(git, cwd=ROOT, capture_output=True, check=False).returncode == 0, sources
+
+
+def test_the_record_has_both_heterbos_in_every_figure_that_compares() -> None:
+    entries = json.loads(paper.RECORD.read_text(encoding="utf-8"))["figures"]
+    assert {entry["figure"] for entry in entries} == set(figures.FIGURES)
+    for figure in ("7", "9", "10", "11", "12", "13", "14", "15", "16", "17", "18", "19"):
+        words = " ".join(entry["what"] for entry in entries if entry["figure"] == figure)
+        for ours in experiment.OURS:
+            assert f"{ours}:" in words or f"{ours}," in words or f"{ours}'s" in words, (figure, ours)
+
+
+def test_the_strategies_record_has_every_strategy_under_every_goal() -> None:
+    for bed in strategies.BEDS:
+        result = json.loads((strategies.RESULTS / f"{bed}.json").read_text(encoding="utf-8"))
+        cases = [(goal.value, parallel, names) for goal, parallel, names in strategies.CASES]
+        found = [
+            (case["summary"][0]["goal"], case["parallel"], tuple(s["strategy"] for s in case["summary"]))
+            for case in result["records"]
+        ]
+        assert found == cases
+        held_out = [len(case["summary_unseen"]) for case in result["records"]]
+        assert held_out == [0 if bed == strategies.SIM else len(names) for _, _, names in cases]
