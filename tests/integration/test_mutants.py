@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mutants import runner
 from mutants.__main__ import failures, main, tables, unfit
 from mutants.mutant import Mutant, Unfit, read_list
 
@@ -79,6 +80,15 @@ def test_the_runner_tells_killed_from_survived(tiny: Path, capsys: pytest.Captur
     assert by["red"] == "tests/test_red.py fails without the fault: test_red.py::test_red"
     assert "a and b" in (tiny / "src" / "tiny.py").read_text(), "the checkout is as it was"
     assert json.loads((tiny / "record.json").read_text()) == rows
+
+
+@pytest.mark.extra
+def test_a_fault_that_makes_tests_endless_is_killed(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "LEAST_LIMIT_SECONDS", 2.0)
+    monkeypatch.setattr(runner, "LIMIT_FACTOR", 0.0)
+    (tiny / "list" / "room.toml").write_text(mutant("endless", "return a and b", "while True: pass"))
+    (verdict,) = runner.judge(tiny, read_list(tiny / "list"), tiny / "copies", processes=1)
+    assert (verdict.state, verdict.by) == (runner.State.KILLED, "does not end")
 
 
 LISTED_TINY = [
