@@ -39,8 +39,9 @@ def mutant(name: str, old: str, new: str, tests: Sequence[str] = ("tests/test_ti
 
 
 @pytest.fixture
-def tiny(tmp_path: Path) -> Path:
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with one module, whose function `both` is tested and `either` is not."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # its tests need none, and loading them takes seconds
     for folder in ("src", "tests", "list"):
         (tmp_path / folder).mkdir()
     (tmp_path / "src" / "tiny.py").write_text(
