@@ -32,6 +32,7 @@ CHANGES = (
     Change(part="acquisition", text="heterbo:acquisition=net", beds=("fastest, 1", "single budget")),
     Change(part="acquisition", text="heterbo:acquisition=pandora", beds=SERIAL),
     Change(part="acquisition", text="heterbo:acquisition=tei", beds=SERIAL),
+    Change(part="start and acquisition", text="heterbo:paper", beds=SERIAL),
     Change(part="price", text="heterbo:price=off", beds=SERIAL),
     Change(part="prune", text="heterbo:prune=off", beds=SERIAL),
     Change(part="gate", text="heterbo:gate=off", beds=SERIAL),
