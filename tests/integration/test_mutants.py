@@ -30,6 +30,14 @@ def test_the_list_covers_the_rooms() -> None:
     assert {mutant.room for mutant in LISTED} >= ROOMS
 
 
+def test_the_page_shows_the_record_and_nine_in_ten_are_killed() -> None:
+    record = json.loads((ROOT / "mutants" / "result.json").read_text(encoding="utf-8"))
+    assert [row["name"] for row in record] == [mutant.name for mutant in LISTED]
+    assert failures(record, LISTED) == [], "survivors are explained, and only they"
+    assert sum(row["state"] == "killed" for row in record) >= LEAST_KILLED_SHARE * len(record)
+    assert tables(record, LISTED) in (ROOT / "docs" / "mutants.md").read_text(encoding="utf-8")
+
+
 # ---- the runner, on a made-up package
 
 
