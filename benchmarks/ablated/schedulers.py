@@ -109,7 +109,7 @@ def _against_oracle(made: Scheduler, name: str, budget: float, seed: int) -> flo
 def _oracle_seconds(name: str, budget: float, seed: int) -> float:
     problem = workload(name).problem(Goal(minimize=Objective.TIME, budget=Usd.of(budget)))
     cloud = SimFunctionCloud(problem=problem, laws=workload(name).laws, seed=seed)
-    run = train(problem, cloud, Oracle(truth=LawsOfRun(cloud.run_laws)))
+    run = train(problem, cloud, Oracle(truth=LawsOfRun.of(cloud)))
     return run.step_seconds if run.status is Status.DONE else math.inf
 
 

@@ -10,6 +10,7 @@ from digits import load
 from tensorflow_model import Network
 
 import mlcd
+import mlcd.keras
 
 
 def main() -> None:
@@ -52,7 +53,7 @@ def main() -> None:
         parts = [coordinator.schedule(gradients_of, args=(batch_images[s], batch_labels[s])) for s in shares]
         coordinator.join()
         computed = [part.fetch() for part in parts]
-        apply([tf.add_n(list(gradients)) for gradients in zip(*(part[1] for part in computed), strict=True)])
+        apply(mlcd.keras.aggregate([part[1] for part in computed]))  # also measures their noise, for mlcd
         losses.append(float(sum(part[0] for part in computed)))
 
     network.write_outputs(test, losses)

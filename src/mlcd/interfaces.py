@@ -16,6 +16,7 @@ from mlcd.schedulers.scheduler import Scheduler
 from mlcd.search.strategy import MeasuredStrategy, Strategy
 from mlcd.space import Config
 from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet, Phase, RemainingEpochs
+from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.plan import Plan, Remaining, best_fitting
 from mlcd.trial.trial import Failure, FailureKind, History, Measurement, Suggestion
 from mlcd.units import Usd
@@ -46,6 +47,7 @@ __all__ = [
     "MeasuredStrategy",
     "Measurement",
     "NodeEngine",
+    "NodeMetrics",
     "NodeOrder",
     "Nodes",
     "NodesState",

@@ -77,13 +77,15 @@ class Blueprint:
 class Batching:
     """For problems where the global batch B is chosen too. Work is counted in samples at the `reference` batch B0.
 
-    The progress of a step follows its learning rate: steps(B)/steps(B0) = rate(B0)/rate(B). So a sample at B counts
+    A sample at B counts for
 
-        (B0/B)^decay                 decay 0 for a rate proportional to B, 1/2 for sqrt(B) (Scavenger's law), 1 for a
-                                     constant rate
-        (phi + B0)/(phi + B)         decay None: for a rate that follows the noise (AdaScale; Pollux's efficiency)
+        (phi + B0)/(phi + B)         where the gradients' noise is known, under every learning-rate rule (McCandlish et
+                                     al. 2018; AdaScale's gain, Pollux's efficiency)
+        (B0/B)^decay                 until then: as if the progress of a step followed its learning rate
 
-    noise_scale  phi in samples, as measured so far; None while it is not known: then every sample counts the same
+    decay        of the learning-rate rule: 0 for a rate proportional to B, 1/2 for sqrt(B), 1 for a constant rate; None
+                 for a rate that follows the noise, which counts as 0 until the noise is known
+    noise_scale  phi in samples over the work that `Problem.work_samples` counts; None while it is not known
     """
 
     reference: int
@@ -100,9 +102,9 @@ class Batching:
 
     def worth(self, batch: float) -> float:
         """What a sample at this batch counts for, in samples at the reference batch."""
-        if self.decay is not None:
-            return float((self.reference / batch) ** self.decay)
-        if self.noise_scale is None or math.isinf(self.noise_scale):
+        if self.noise_scale is None:
+            return float((self.reference / batch) ** (self.decay or 0.0))
+        if math.isinf(self.noise_scale):
             return 1.0
         return (self.noise_scale + self.reference) / (self.noise_scale + batch)
 

@@ -17,7 +17,8 @@ from mlcd.cli.main import cli
 from mlcd.trial.trial import Failure, FailureKind, Measurement
 
 FIELDS = {
-    "strategy", "slo_ms", "trials", "runs", "mean_accuracy", "interval", "mean_trials_to_95", "mean_trials_to_99",
+    "strategy", "slo_ms", "trials", "runs", "mean_accuracy", "interval", "deviation",
+    "least_accuracy", "least_target", "mean_trials_to_95", "mean_trials_to_99",
     "search_usd",
 }  # fmt: skip
 
@@ -69,7 +70,7 @@ def test_the_table_says_what_was_compared() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--sim", "--tables", "x"], "give --tables DIR or --sim, not both"),
+        (["--sim", "--tables", "x"], "give only one of --tables DIR, --sim and --cpu"),
         (["--slo", "fast"], "--slo: must be numbers separated by commas"),
         (["--slo", "0"], "--slo: must be positive"),
         (["--trials", "1.5"], "--trials: must be numbers separated by commas"),
@@ -180,6 +181,28 @@ def test_a_search_that_never_reached_the_accuracy_counts_one_more_than_the_maxim
         search_usd={3: 0.0, 9: 0.0}, search_seconds=0.0, trials_to_95=None, trials_to_99=None,
     )  # fmt: skip
     assert [s.mean_trials_to_95 for s in summarise([row])] == [10, 10]
+
+
+def test_the_least_is_of_the_target_with_the_lowest_mean_over_its_seeds() -> None:
+    def row(target: str, accuracy: float) -> ServeRow:
+        return ServeRow(
+            bed="b", target=target, unseen=False, strategy="s", slo_ms=1.0, seed=0, made=0, accuracy={3: accuracy},
+            search_usd={3: 0.0}, search_seconds=0.0, trials_to_95=None, trials_to_99=None,
+        )  # fmt: skip
+
+    (found,) = summarise([row("lucky", 0.2), row("lucky", 1.0), row("poor", 0.5), row("poor", 0.3)])
+    assert (found.least_target, found.least_accuracy) == ("poor", pytest.approx(0.4))
+    assert found.deviation == pytest.approx(np.std([0.2, 1.0, 0.5, 0.3]))
+
+
+def test_a_bed_has_its_own_limits_and_noise() -> None:
+    bed = replace(made_up(), slo_ms=(3.0,), noise=0.2, targets=("lstm",))
+    comparison = ServeComparison(strategies=("random",), trials=(3,), seeds=1)
+    own = compare(comparison, [bed])
+    assert [row.slo_ms for row in own] == [3.0]
+    assert own == compare(replace(comparison, slo_ms=(3.0,), noise=0.2), [bed])
+    shipped = bed_room.beds(cpu=True)[0]
+    assert (shipped.name, shipped.noise) == ("cpu", pytest.approx(0.0331))
 
 
 def test_processes_do_not_change_the_rows() -> None:

@@ -18,7 +18,7 @@ from mlcd.clouds.minicloud.leased import MiniNodes
 from mlcd.clouds.minicloud.network import links_of, namespaces_of, processes_in, run_command
 from mlcd.clouds.minicloud.record import read_records
 from mlcd.clouds.minicloud.warm import WarmWorkers
-from mlcd.clouds.nodes import NodeEngine, NodeOrder, NodesState, Suspendable
+from mlcd.clouds.nodes import NodeEngine, NodeOrder, NodesState
 from mlcd.clouds.processes import started_at, tagged
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.platforms.agent import Job
@@ -268,23 +268,6 @@ for number in itertools.count():
     print(number, flush=True)
     time.sleep(0.02)
 """
-
-
-def test_suspended_nodes_pause_and_resume(bench: Bench) -> None:
-    leased = bench.lease("python job.py", script=COUNT)
-    assert isinstance(leased, Suspendable)
-    log = bench.node(leased, 0) / "log.txt"
-    await_true(lambda: log.exists() and log.stat().st_size > 0)
-    leased.suspend()
-    size, used = log.stat().st_size, leased.used_seconds()
-    time.sleep(0.5)
-    assert log.stat().st_size == size
-    assert leased.used_seconds() == used
-    leased.resume()
-    await_true(lambda: log.stat().st_size > size)
-    leased.suspend()
-    leased.release()  # suspended nodes can be released
-    assert not remains(leased.record.lease_id)
 
 
 @pytest.mark.parametrize("how", ["namespace", "link", "down"])

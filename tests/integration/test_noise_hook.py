@@ -98,6 +98,39 @@ for step in mlcd.steps(range(12), batch_size=8 * workers):
     print("TRUTH", json.dumps([(step + 1) * 8 * workers, float(own @ own), float(reduced @ reduced), own.tolist()]))
 """
 
+PARAMETER_SERVER = """
+import json, numpy, tensorflow as tf, mlcd, mlcd.keras
+cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+if cluster.task_type in ("worker", "ps"):
+    tf.distribute.Server(
+        cluster.cluster_spec(), job_name=cluster.task_type, task_index=cluster.task_id, protocol="grpc"
+    ).join()
+strategy = tf.distribute.ParameterServerStrategy(cluster)
+coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+workers = cluster.cluster_spec().num_tasks("worker")
+with strategy.scope():
+    weights = [tf.Variable(tf.ones([5, 2])), tf.Variable(tf.zeros([2]))]
+@tf.function
+def gradients_of(data):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.square(data @ weights[0] + weights[1] - 1.0)) / (8 * workers)
+    return tape.gradient(loss, weights)
+random = numpy.random.default_rng(0)
+for step in mlcd.steps(range(12), batch_size=8 * workers):
+    data = [tf.constant(random.normal(size=(8, 5)).astype("float32")) for _ in range(workers)]
+    parts = [coordinator.schedule(gradients_of, args=(share,)) for share in data]
+    coordinator.join()
+    parts = [part.fetch() for part in parts]
+    flat = [workers * numpy.concatenate([numpy.ravel(one) for one in part]) for part in parts]
+    whole = mlcd.keras.aggregate(parts)
+    mean = sum(flat) / workers
+    assert numpy.allclose(numpy.concatenate([numpy.ravel(one) for one in whole]), mean, rtol=1e-4, atol=1e-6)
+    for variable, gradient in zip(weights, whole):
+        variable.assign_sub(0.02 * gradient)
+    local = float(sum(one @ one for one in flat) / workers)
+    print("TRUTH", json.dumps([(step + 1) * 8 * workers, local, float(mean @ mean), flat[0].tolist()]), flush=True)
+"""
+
 FIT = """
 import json, keras, numpy, tensorflow as tf, mlcd.keras
 keras.utils.set_random_seed(1)
@@ -244,6 +277,69 @@ def test_tensorflow_on_one_worker_compares_two_steps(tmp_path: Path) -> None:
         assert seen.before == pytest.approx(said[now - 1][1], rel=1e-4)
         assert seen.now == pytest.approx(said[now][1], rel=1e-4)
         assert seen.dot == pytest.approx(dot, rel=1e-4, abs=1e-6)
+
+
+def run_parameter_servers(folder: Path, count: int, *command: str, **env: str) -> str:
+    """The output of the chief, which must succeed; servers and workers are ended then, as mlcd does."""
+    port = free_ports()
+    serving, chief = [], None
+    words = [engine_python("tensorflow"), *command]
+    try:
+        for rank in range(count):
+            place = Placement(rank=rank, addresses=("127.0.0.1",) * count, port=port, topology="ps")
+            for process in platform("tensorflow")(place):
+                (variables,) = environments(folder, 1, "tensorflow", "ring", env)
+                variables |= {**process.env, "MLCD_ROLE": process.role, "MLCD_RANK": str(rank)}
+                if process.role == "chief":
+                    pipe = subprocess.PIPE
+                    chief = subprocess.Popen(words, env=variables, cwd=folder, text=True, stdout=pipe, stderr=pipe)
+                else:
+                    null = subprocess.DEVNULL
+                    serving.append(subprocess.Popen(words, env=variables, cwd=folder, stdout=null, stderr=null))
+        assert chief is not None
+        out, errors = chief.communicate(timeout=240)
+        assert chief.returncode == 0, errors
+        return out
+    finally:
+        for started in (*serving, *([chief] if chief is not None else [])):
+            started.kill()
+            started.wait()
+
+
+def test_tensorflows_parameter_server_equals_brute_force(tmp_path: Path) -> None:
+    said = truths(run_parameter_servers(tmp_path, 2, "-c", PARAMETER_SERVER, MLCD_NOISE_EVERY="3"))
+    found = {reading.samples: reading.noise for reading in readings(tmp_path) if reading.noise is not None}
+    assert list(found) == [48, 96, 144]
+    for samples, local, total, _ in said:
+        if (seen := found.get(samples)) is not None:
+            assert (seen.workers, seen.batch) == (2, 16)
+            assert seen.local == pytest.approx(local, rel=1e-4)
+            assert seen.total == pytest.approx(total, rel=1e-4)
+            assert local > 1.1 * total, "the workers do disagree"
+
+
+@pytest.mark.extra
+def test_tensorflows_parameter_server_with_one_worker_compares_two_steps(tmp_path: Path) -> None:
+    said = truths(run_parameter_servers(tmp_path, 1, "-c", PARAMETER_SERVER, MLCD_NOISE_EVERY="4"))
+    found = {reading.samples: reading.noise for reading in readings(tmp_path) if reading.noise is not None}
+    assert list(found) == [5 * 8, 9 * 8]
+    for samples, seen in found.items():
+        now = int(samples or 0) // 8 - 1
+        assert seen is not None
+        assert seen.now == pytest.approx(said[now][1], rel=1e-4)
+        dot = math.fsum(a * b for a, b in zip(said[now - 1][3], said[now][3], strict=True))
+        assert seen.dot == pytest.approx(dot, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.extra
+def test_tensorflows_example_with_parameter_servers_reports_its_noise(tmp_path: Path) -> None:
+    script = str(EXAMPLES / "digits-cnn" / "tensorflow_ps.py")
+    run_parameter_servers(tmp_path, 2, script, "--epochs", "12", MLCD_NOISE_EVERY="1")
+    found = readings(tmp_path)
+    assert sum(reading.noise is not None for reading in found) > 30
+    phi = noise_scale(found)
+    assert phi is not None
+    assert 0 < phi < math.inf
 
 
 def test_keras_fit_compares_two_steps(tmp_path: Path) -> None:

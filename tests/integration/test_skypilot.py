@@ -23,6 +23,7 @@ from mlcd.clouds.provider import LeaseFailed, Order
 from mlcd.clouds.skypilot import SkyPilotEngine, SkySettings
 from mlcd.errors import ProviderError
 from mlcd.space import Config
+from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.trial import FailureKind
 
 pytestmark = [pytest.mark.waits, pytest.mark.slow, pytest.mark.together("SkyPilot's server"), needs_skypilot]
@@ -92,6 +93,9 @@ def test_two_nodes_reach_running_and_are_torn_down(moto: SkyMoto, engine: SkyPil
     for metrics in figures["instances"].values():
         assert [value for _, value in metrics["CPUUtilization"]] == [61.5]
         assert [value for _, value in metrics["NetworkIn"]] == [1000.0]
+    assert nodes.node_metrics() == NodeMetrics(
+        source="CloudWatch", nodes=2, cpu_percent=61.5, received_bytes=1000.0, sent_bytes=7.0
+    )
 
     kept = [file for folder in (tmp_path, engine._state) for file in folder.rglob("*") if file.is_file()]
     assert len(kept) > 3

@@ -194,31 +194,6 @@ def test_a_job_stops_when_it_is_asked(engine: Slurm, order: Callable[..., NodeOr
     nodes.release()
 
 
-def test_a_suspended_job_makes_no_progress(engine: Slurm, order: Callable[..., NodeOrder]) -> None:
-    wanted = order("while :; do echo >> beats; sleep 0.1; done")
-    beats = wanted.folder / "workdir" / "beats"
-
-    def grows(since: int) -> bool:
-        return beats.exists() and beats.stat().st_size > since
-
-    nodes = engine.start(wanted)
-    until(lambda: nodes.state() is NodesState.RUNNING and grows(0), "the job's first beat")
-    nodes.suspend()
-
-    def stands_still() -> bool:
-        before = beats.stat().st_size
-        time.sleep(1.0)
-        return not grows(before)
-
-    until(stands_still, "no beat for a second")
-    size = beats.stat().st_size
-    assert nodes.state() is NodesState.RUNNING
-    nodes.resume()
-    until(lambda: grows(size), "it goes on")
-    nodes.release()
-    assert queue() == ""
-
-
 def test_more_nodes_than_the_partition_has_is_a_capacity_failure_and_unpaid(
     engine: Slurm, order: Callable[..., NodeOrder]
 ) -> None:

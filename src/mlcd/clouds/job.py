@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from mlcd.clouds.exits import NodeExit, read_exit
-from mlcd.clouds.nodes import PREFIX, Closable, NodeEngine, NodeOrder, Nodes, NodesState, RemoteFiles
+from mlcd.clouds.nodes import PREFIX, Closable, Monitored, NodeEngine, NodeOrder, Nodes, NodesState, RemoteFiles
 from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
 from mlcd.clouds.reading import Heard, Reading, ReportSource, progress_source, wall_clock
 from mlcd.clouds.workspace import Workspace, copy_or_move, copy_workdir
@@ -25,6 +25,7 @@ from mlcd.platforms.placement import PORTS
 from mlcd.space import Config
 from mlcd.spec.batches import LearningRate, TargetSpec
 from mlcd.spec.real import ProgressRule
+from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.trial import FailureKind
 from mlcd.untrusted import Malformed, NotJson, check_way, delete_tree, hidden, last_line, printable
 
@@ -297,6 +298,7 @@ class JobLease:
         used, elapsed = self.nodes.used_seconds(), self.elapsed_seconds
         problems = self._fetch_results()
         self.nodes.release()
+        metrics = self._node_metrics(self.nodes)
         self.nodes = None
         if problems and self.order.purpose is Purpose.TRIAL:
             raise self._failed(FailureKind.ERROR, _named(problems[0]))
@@ -305,6 +307,7 @@ class JobLease:
             reached_samples=self.cloud.reached_samples(self.space.run_id),
             utilisation=None if used is None else self._share(used, elapsed),
             total_samples=self.total_samples,
+            node_metrics=metrics,
         )
 
     # ---- inside
@@ -417,6 +420,15 @@ class JobLease:
                     self.space.warn(f"{problem}; the output {name} is not taken")
         self._report_warnings()
         return problems
+
+    def _node_metrics(self, nodes: Nodes) -> NodeMetrics | None:
+        """What the cloud's monitoring reported; None where there is nothing. What cannot be read is a warning."""
+        try:
+            return nodes.node_metrics() if isinstance(nodes, Monitored) else None
+        except (Malformed, OSError) as problem:
+            self.space.warn(f"{_named(problem)}; the nodes' metrics are not taken")
+            self._report_warnings()
+            return None
 
     def _fetch_output(self, name: str) -> None:
         """Raises Malformed, with nothing taken; OSError."""

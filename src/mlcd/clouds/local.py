@@ -186,17 +186,8 @@ class LocalNodes:
         alive = self.held.pids()
         return total + sum(map(processes.cpu_seconds, alive)) if alive else None
 
-    def suspend(self) -> None:
-        """See mlcd.clouds.nodes.Suspendable."""
-        processes.freeze(self._job_processes())
-
-    def resume(self) -> None:
-        """See mlcd.clouds.nodes.Suspendable."""
-        processes.thaw(self._job_processes())
-
     def release(self) -> None:
         """See mlcd.clouds.nodes.Nodes. Raises ProviderError naming what cannot be ended."""
-        processes.thaw(self._job_processes())
         for agent in self.agents:
             if agent.poll() is None:
                 agent.terminate()
@@ -213,10 +204,6 @@ class LocalNodes:
             self.engine._release_cpus(self.order.lease_id)
         for agent in self.agents:
             agent.poll()
-
-    def _job_processes(self) -> list[int]:
-        agents = {agent.pid for agent in self.agents}
-        return [pid for pid in self.held.pids() if pid not in agents]
 
 
 def usable_cpus() -> tuple[int, ...]:

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from mlcd.catalog import Instance
+from mlcd.trial.node_metrics import NodeMetrics
 
 PREFIX = "mlcd-"
 """The prefix of the name of everything that mlcd starts, by which `mlcd down` finds it."""
@@ -84,24 +85,20 @@ class Nodes(Protocol):
 
 
 @runtime_checkable
-class Suspendable(Protocol):
-    """Nodes that can be paused and resumed with the job on them."""
-
-    def suspend(self) -> None:
-        """Pause the job: it uses no CPU."""
-        ...
-
-    def resume(self) -> None:
-        """Let the job continue."""
-        ...
-
-
-@runtime_checkable
 class Closable(Protocol):
     """An engine that keeps something between leases: warm workers, a SkyPilot process."""
 
     def close(self) -> None:
         """Close it; the next lease would start it again."""
+        ...
+
+
+@runtime_checkable
+class Monitored(Protocol):
+    """Nodes that the cloud's own monitoring service watches."""
+
+    def node_metrics(self) -> NodeMetrics | None:
+        """What it reported, once the nodes are released; None where it has nothing. Raises Malformed, OSError."""
         ...
 
 

@@ -188,18 +188,6 @@ def cpu_seconds(pid: int) -> float:
     return sum(int(fields[index]) for index in (11, 12, 13, 14)) / os.sysconf("SC_CLK_TCK") if fields else 0.0
 
 
-def freeze(pids: Iterable[int]) -> None:
-    """Pause processes (SIGSTOP)."""
-    for pid in pids:
-        _send(pid, signal.SIGSTOP)
-
-
-def thaw(pids: Iterable[int]) -> None:
-    """Let paused processes continue (SIGCONT)."""
-    for pid in pids:
-        _send(pid, signal.SIGCONT)
-
-
 def _send(pid: int, sign: signal.Signals, start: str = "") -> bool:
     """Send a signal to the process that started at `start`, never to a later one; returns whether that was allowed."""
     with suppress(ProcessLookupError):

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from mlcd.space import Config
+from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.trial import FailureKind
 
 
@@ -51,12 +52,14 @@ class Settled:
     reached_samples  samples of the whole training covered by the last checkpoint fetched; 0 where there is none
     utilisation      share of the nodes' CPU time that was used; None where the cloud cannot measure it
     total_samples    the work of the whole training, where the job itself reports it
+    node_metrics     what the cloud's own monitoring measured on the nodes; None where it has nothing
     """
 
     seconds: float
     reached_samples: float = 0.0
     utilisation: float | None = None
     total_samples: float | None = None
+    node_metrics: NodeMetrics | None = None
 
 
 class LeaseFailed(Exception):

@@ -112,7 +112,7 @@ class Accounts:
 
 def remaining_of(run: SearchRun) -> Problem:
     """The problem with the work that is still to do after the run's trials and attempts."""
-    return remaining_problem(run.problem, run.history, run.earlier, noise_scale=trained_noise(run))
+    return remaining_problem(run.problem, run.history, run.earlier)
 
 
 def trained_noise(run: SearchRun) -> float | None:

@@ -22,6 +22,7 @@ from mlcd.errors import MlcdError, ProviderError
 from mlcd.events import Warned
 from mlcd.problem import Problem
 from mlcd.run.step import Step
+from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.trial import FailureKind
 from mlcd.units import HOUR, Usd, format_seconds
 from mlcd.untrusted import Malformed, printable
@@ -357,6 +358,7 @@ class CheckedLease:
             reached_samples=reached,
             utilisation=None if used is None else number(used, "utilisation", most=MOST_SAMPLES),
             total_samples=None if total is None else number(total, "total_samples", most=MOST_SAMPLES),
+            node_metrics=_node_metrics(settled.node_metrics),
         )
         if is_understated(seconds, cloud.passed_seconds()):
             more = f"{format_seconds(checked.seconds)} passed and are charged"
@@ -398,6 +400,20 @@ class CheckedServer(CheckedLease):
             return None if found is None else number(found, "the answer", most=1e9)
 
         return self._calls.make("memory_gib()", asked)
+
+
+def _node_metrics(found: object) -> NodeMetrics | None:
+    """A summary as it can be stored and shown. Raises Malformed."""
+    if found is None:
+        return None
+    metrics = instance_of(found, NodeMetrics, "node_metrics")
+    stated = {name: getattr(metrics, name) for name in ("cpu_percent", "received_bytes", "sent_bytes")}
+    values = {name: number(value, name) for name, value in stated.items() if value is not None}
+    source = printable(instance_of(metrics.source, str, "source"))
+    try:
+        return NodeMetrics(source=source, nodes=int(number(metrics.nodes, "nodes")), **values)
+    except ValueError as error:
+        raise Malformed("node_metrics", str(error)) from error
 
 
 def _shown(value: object) -> str:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from mlcd.clouds.provider import LeaseFailed, Order, Purpose
+from mlcd.clouds.provider import LeaseFailed, Order, Purpose, Settled
 from mlcd.clouds.reading import Listening, Reading
 from mlcd.deciders.account import Account, Accounts
 from mlcd.engine.checked import CheckedCloud
@@ -12,6 +12,7 @@ from mlcd.engine.performer import Situation, lost_time
 from mlcd.engine.watch import TRAINING_QUIET_GAPS, AttemptWatch
 from mlcd.errors import Interrupted
 from mlcd.events import RunProgress, Warned
+from mlcd.models.remaining import remaining_problem
 from mlcd.problem import Problem
 from mlcd.profiler.measure import learned, warnings
 from mlcd.profiler.noise import noise_scale
@@ -19,7 +20,8 @@ from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.step import Step
 from mlcd.search.strategy import Elastic
 from mlcd.trial.plan import STOP_SECONDS, Plan, Remaining, best_fitting, stop_at
-from mlcd.trial.trial import FailureKind, History, Measurement
+from mlcd.trial.trial import FailureKind, History, Learned, Measurement
+from mlcd.trial.work_done import Stretch
 from mlcd.units import HOUR, ZERO, Usd, format_seconds
 
 SWITCH_EVERY_SECONDS = 10.0
@@ -43,7 +45,6 @@ class Training:
     elastic: Elastic | None = None
     _warned: bool = field(default=False, init=False)
     _next_plan: Plan | None = field(default=None, init=False)
-    _noise: float | None = field(default=None, init=False)
 
     def run(self) -> Attempt:
         """Train until done, moved, restarted, stopped or failed. Raises Interrupted, ProviderError."""
@@ -137,7 +138,7 @@ class Training:
                     if cloud.simulated and watch.is_over_budget:
                         seconds = stop_at(watch.seconds_left)
                         stopped = (Ending.STOPPED, self._stopped(watch, watch.samples_before(seconds)))
-                        return self._ended(seconds, watch, stopped, 0.0)
+                        return self._ended(Settled(seconds=seconds), watch, stopped, heard)
                     if cloud.simulated and point.samples >= watch.work:
                         seconds = watch.crossing()
                         usd = price.for_seconds(seconds)
@@ -151,7 +152,8 @@ class Training:
                         ending = self._switch(self.elastic, watch, lease)
                     if ending is not None:
                         settled = lease.finish(point)
-                        return self._ended(settled.seconds, watch, ending, settled.reached_samples)
+                        heard = listening.heard if listening is not None else heard
+                        return self._ended(settled, watch, ending, heard)
                 if cloud.simulated:
                     problem = "the job ended before its work was done"
                     raise LeaseFailed(FailureKind.ERROR, problem, seconds=watch.last.seconds)
@@ -162,7 +164,7 @@ class Training:
                 self.situation.tell(Warned(text=f"the training: {text}"))
         self._check_end(watch, heard)
         self._tell(1.0, price.for_seconds(settled.seconds), settled.seconds)
-        return self._ended(settled.seconds, watch, (Ending.DONE, ""), settled.reached_samples)
+        return self._ended(settled, watch, (Ending.DONE, ""), heard)
 
     def _check_end(self, watch: AttemptWatch, heard: list[Reading]) -> None:
         """Warn if the job exited successfully without doing what its file says."""
@@ -179,17 +181,21 @@ class Training:
             text = f"the job exited successfully after {share:.0%} of the work its file names: check job.samples"
             self.situation.tell(Warned(text=text))
 
-    def _ended(self, seconds: float, watch: AttemptWatch, ending: tuple[Ending, str], reached: float) -> Attempt:
+    def _ended(
+        self, settled: Settled, watch: AttemptWatch, ending: tuple[Ending, str], heard: list[Reading]
+    ) -> Attempt:
         return Attempt(
             config=self.step.config,
-            seconds=seconds,
-            usd=self.step.price.for_seconds(seconds),
+            seconds=settled.seconds,
+            usd=self.step.price.for_seconds(settled.seconds),
             ending=ending[0],
-            reached_samples=reached,
+            reached_samples=settled.reached_samples,
             samples_per_second=watch.speed(),
             message=ending[1],
             next_plan=self._next_plan,
-            noise_scale=self._noise,
+            noise_scale=noise_scale(heard),
+            learned=self._learned(heard),
+            node_metrics=settled.node_metrics,
         )
 
     # ---- decisions
@@ -279,10 +285,8 @@ class Training:
             or not self._saves_work()
         ):
             return None
-        noise = noise_scale(lease.heard)
         account, config = self._account, self.step.config
-        here = account.remaining.with_noise(noise)
-        problem = here.with_work_done(watch.last.samples * here.worth(config))
+        problem = self._remaining_now(watch, lease.heard)
         if not problem.work_known:
             return None
         seen = tuple(
@@ -305,9 +309,25 @@ class Training:
         staying = value(stay, max(stay.seconds - watch.startup_seconds, 0.0))
         if there is None or moved(there) > staying * (1 - SWITCH_GAIN):
             return None
-        self._next_plan, self._noise = there, noise
-        why = f"with a noise scale of {noise:,.0f} samples" if noise is not None else "at the measured speed"
+        self._next_plan = there
+        noise = problem.batching.noise_scale if problem.batching is not None else None
+        why = f"at an expected noise scale of {noise:,.0f} samples" if noise is not None else "at the measured speed"
         return Ending.MOVED, f"{why}, {there.config} is better than {config} for the remaining work"
+
+    def _remaining_now(self, watch: AttemptWatch, heard: list[Reading]) -> Problem:
+        """What remains after this attempt so far, with its noise and metrics."""
+        run = self.situation.run
+        now = Stretch(
+            config=self.step.config,
+            reached_samples=run.reached_samples + watch.last.samples,
+            noise_scale=noise_scale(heard),
+            learned=self._learned(heard),
+        )
+        return remaining_problem(run.problem, run.history, (*run.earlier, now))
+
+    def _learned(self, heard: list[Reading]) -> tuple[Learned, ...]:
+        target = self.situation.run.problem.target
+        return () if target is None else learned(heard, target.metric)
 
     def _saves_work(self) -> bool:
         """Whether this job has ever saved a checkpoint, so that moving it loses nothing."""

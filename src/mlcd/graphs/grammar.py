@@ -84,6 +84,22 @@ def work(name: str, shape: str) -> tuple[float, float]:
     return float(each * outputs), 4.0 * (reads + outputs)
 
 
+def weight_bytes(name: str, shape: str) -> float:
+    """Of the bytes of `work`, those of weights, which a batch reads once; 0 for a text that is not of this grammar."""
+    try:
+        source, target, options = fields(shape)
+        if name in ("Conv", "ConvTranspose"):
+            return 4.0 * source[0] * target[0] * math.prod(options["k"]) / options["g"][0]
+        if name == "Gemm":
+            _, inner, columns = source
+            return 4.0 * inner * columns
+        if name in _GATES:
+            return _recurrent_work(_GATES[name], [0, source[1]], target[0], options)[1]
+    except (LookupError, ValueError):
+        return 0.0
+    return 0.0
+
+
 def _recurrent_work(gates: int, source: Sizes, hidden: int, options: dict[str, list[int]]) -> tuple[float, float]:
     """One product with the input and one with the state, for every gate, layer, direction and step."""
     steps, width = source

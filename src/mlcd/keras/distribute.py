@@ -1,4 +1,8 @@
-"""SGD noise under tf.distribute: squared norms of the replicas' gradients and of their mean."""
+"""SGD noise under tf.distribute: squared norms of the workers' gradients and of their mean.
+
+all_reduce  in a replica context (MultiWorkerMirroredStrategy): each replica sends the square of its own gradient along
+aggregate   on the chief of a ParameterServerStrategy, which collects the gradients of a step from all workers
+"""
 
 from collections.abc import Sequence
 from functools import cache
@@ -38,12 +42,43 @@ def all_reduce(gradients: Sequence[Any], op: str = "SUM", *, noise: bool | None 
     return list(reduced)
 
 
+def aggregate(parts: Sequence[Sequence[Any]], op: str = "SUM", *, noise: bool | None = None) -> list[Any]:
+    """The gradients of one step summed (`op` "SUM") or averaged ("MEAN") over the workers; for the chief.
+
+    parts  of each worker the gradients that it computed with the same weights, as `coordinator.schedule` gives them
+
+    With `noise`, by default where mlcd asks for it (MLCD_NOISE=1), the gradients' squared norms are reported every few
+    steps; on a single worker those of two successive steps. "SUM" is for losses that are divided by the batch of all
+    workers; all workers must have equal shares. Raises ValueError for another op, and where there is no part.
+    """
+    import tensorflow as tf  # noqa: PLC0415
+
+    if op not in ("SUM", "MEAN"):
+        raise ValueError(f"mlcd.keras.aggregate: op must be SUM or MEAN (got {op!r})")
+    if not parts:
+        raise ValueError("mlcd.keras.aggregate: parts must hold the gradients of at least one worker")
+    workers = len(parts)
+    whole = [tf.add_n([tf.convert_to_tensor(one) for one in same]) for same in zip(*parts, strict=True)]
+    if op == "MEAN":
+        whole = [gradient / workers for gradient in whole]
+    progress = current_progress()
+    if (progress.env.noise if noise is None else noise) and progress.env.head:
+        reporter = _reporter()
+        if workers == 1:
+            if reporter.due():
+                reporter.see_alone(_flat(tf, whole).numpy())
+        elif reporter.is_due(workers):
+            # In a sum, each worker contributes its own gradient divided by the number of workers.
+            scale = workers**2 if op == "SUM" else 1
+            local = scale * sum(float(_square(tf, part)) for part in parts) / workers
+            reporter.take(local, float(_square(tf, whole)))
+    return whole
+
+
 def _see_alone(tf: Any, gradients: Sequence[Any]) -> None:
     def look() -> Any:
-        flat = [tf.reshape(tf.cast(gradient, tf.float32), [-1]) for gradient in _dense(tf, gradients)]
-        with tf.control_dependencies(
-            [tf.numpy_function(_reporter().see_alone, [tf.concat(flat, 0)], [], stateful=True)]
-        ):
+        flat = _flat(tf, gradients)
+        with tf.control_dependencies([tf.numpy_function(_reporter().see_alone, [flat], [], stateful=True)]):
             return tf.constant(value=True)
 
     due = tf.ensure_shape(tf.numpy_function(_reporter().due, [], tf.bool, stateful=True), [])
@@ -54,12 +89,16 @@ def _square(tf: Any, gradients: Sequence[Any]) -> Any:
     return tf.add_n([tf.reduce_sum(tf.square(tf.cast(gradient, tf.float32))) for gradient in _dense(tf, gradients)])
 
 
+def _flat(tf: Any, gradients: Sequence[Any]) -> Any:
+    return tf.concat([tf.reshape(tf.cast(gradient, tf.float32), [-1]) for gradient in _dense(tf, gradients)], 0)
+
+
 def _dense(tf: Any, gradients: Sequence[Any]) -> list[Any]:
     return [tf.convert_to_tensor(gradient) for gradient in gradients]
 
 
 class _Reporter:
-    """Called at every step from inside TensorFlow's graph; reports some of them one step later, once counted."""
+    """Called at every step, from inside TensorFlow's graph or by a chief; reports some of them one step later, once counted."""
 
     def __init__(self, progress: TrainingProgress) -> None:
         self._progress = progress
@@ -70,12 +109,18 @@ class _Reporter:
 
     def see(self, replica: Any, replicas: Any, local: Any, total: Any) -> None:
         """Count a step of several replicas; only the call of the first one counts."""
-        if int(replica) != 0:
-            return
-        self._report(int(replicas))
+        if int(replica) == 0 and self.is_due(int(replicas)):
+            self.take(float(local), float(total))
+
+    def is_due(self, replicas: int) -> bool:
+        """Whether to measure this step of several replicas; counts the step."""
+        self._report(replicas)
         self._steps += 1
-        if self._steps % self._every == 0:
-            self._pending = {"local": float(local), "total": float(total)}
+        return self._steps % self._every == 0
+
+    def take(self, local: float, total: float) -> None:
+        """Keep the norms of this step, to be reported with the next."""
+        self._pending = {"local": local, "total": total}
 
     def due(self) -> Any:
         """Whether to measure a single replica's gradient in this step; counts the step."""

@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from mlcd.known.tables import Known, KnownModel, OperatorCurve, OperatorUse, TargetModel
+from mlcd.known.tables import Known, KnownModel, OperatorCurve, OperatorShape, OperatorUse, TargetModel
 from mlcd.space import Config
 
 USD_PER_CPU_HOUR = 0.0425
 """Nominal, as in mlcd.clouds.local: the on-demand price of a c5's vCPU."""
+MEASURED_SHARE = 0.97
+"""Of each model, the fewest operators that make up this share of its time were measured (serve_cpu_operators.py)."""
 _KNOBS = ("batch", "threads", "replicas", "precision")
 
 Row = dict[str, str]
@@ -41,7 +43,26 @@ def cpu() -> Known:
         ),
         source="{models} models on {machine}, ONNX Runtime {onnxruntime}, {measured}".format(**about),
         simulated=False,
+        chosen=chosen_shapes,
     )
+
+
+def chosen_shapes(names: frozenset[str]) -> frozenset[OperatorShape]:
+    """The operators that make up MEASURED_SHARE of the time of one of these models."""
+    return frozenset(shape for name, shapes in _chosen().items() if name in names for shape in shapes)
+
+
+@cache
+def _chosen() -> dict[str, list[OperatorShape]]:
+    found: dict[str, list[OperatorShape]] = {}
+    for name, rows in _groups(_table("shares"), "name").items():
+        total, found[name] = 0.0, []
+        for row in sorted(rows, key=lambda row: -float(row["share"])):
+            if total >= MEASURED_SHARE:
+                break
+            found[name].append((row["operator"], row["shape"]))
+            total += float(row["share"])
+    return found
 
 
 def cpu_noise() -> float:

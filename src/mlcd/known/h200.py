@@ -14,13 +14,23 @@ from itertools import product
 
 import numpy as np
 
-from mlcd.known.tables import Floats, Known, KnownModel, OperatorCurve, OperatorUse, TargetModel
+from mlcd.known.tables import (
+    Floats,
+    Known,
+    KnownModel,
+    OperatorCurve,
+    OperatorShape,
+    OperatorUse,
+    TargetModel,
+)
 from mlcd.space import Config
 
 SMS = (8, 16, 32, 64, 96, 132)
 """Shares of the GPU, as multiprocessors of 132; memory is capped in proportion."""
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 PRECISIONS = ("fp32", "tf32", "fp16")
+MEASURED_SHAPES = 300
+"""So many pairs of operator and shape were measured: those with the largest sum of shares over all models."""
 
 # aws us-east-1, on-demand, August 2026: p5en.48xlarge has 8 H200, 192 vCPUs and 2,048 GiB for $63.296 an hour. The
 # price of its processors and memory is taken from m7i (192 vCPUs: $9.6768); the rest is the GPUs'. A server's host
@@ -59,6 +69,25 @@ def h200(reference: str = "fp32") -> Known:
         curves=tuple(_curves(len(configs))),
         source=SOURCE,
         simulated=False,
+        chosen=chosen_shapes,
+    )
+
+
+def chosen_shapes(names: frozenset[str]) -> frozenset[OperatorShape]:
+    """The MEASURED_SHAPES with the most time over these models, fp32 and fp16 together (serve_device/measure.py)."""
+    weight: dict[OperatorShape, float] = defaultdict(float)
+    for name, shape, share in _both_shares():
+        if name in names:
+            weight[shape] += share
+    return frozenset(sorted(weight, key=lambda shape: -weight[shape])[:MEASURED_SHAPES])
+
+
+@cache
+def _both_shares() -> tuple[tuple[str, OperatorShape, float], ...]:
+    """(model, operator and shape, sum of its shares in fp32 and in fp16)."""
+    return tuple(
+        (row["model"], (row["operator"], row["shape"]), float(row["share_fp32"]) + float(row["share_fp16"]))
+        for row in _rows("uses")
     )
 
 

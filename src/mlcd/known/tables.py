@@ -1,5 +1,6 @@
 """Offline knowledge as values: models by their operators, their measured latencies, and the operators' own curves."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -9,6 +10,8 @@ from numpy.typing import NDArray
 from mlcd.space import Config
 
 Floats = NDArray[np.float64]
+OperatorShape = tuple[str, str]
+"""An operator's canonical name and its shape."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +81,8 @@ class Known:
     usd_per_hour  (N,) the price of each
     source        what was measured, where and when, in words
     simulated     whether the numbers are simulated, not measured
+    chosen        names of models -> the operators that would have been chosen for measuring, had these models been the
+                  only ones; None: all that they use, and all that no model uses
     """
 
     configs: tuple[Config, ...]
@@ -86,6 +91,7 @@ class Known:
     curves: tuple[OperatorCurve, ...]
     source: str
     simulated: bool
+    chosen: Callable[[frozenset[str]], frozenset[OperatorShape]] | None = None
 
     def __post_init__(self) -> None:
         size = (len(self.configs),)
@@ -104,8 +110,22 @@ class Known:
         return np.array([float(dict(config.values).get("replicas", 1)) for config in self.configs])
 
     def without(self, *names: str) -> "Known":
-        """The same tables without these models, for leave-one-out evaluation."""
-        return replace(self, models=tuple(model for model in self.models if model.name not in names))
+        """What would be known if these models had never been measured, for leave-one-out evaluation.
+
+        Their latencies go, and so do the curves of operators that were measured on their account: those that no
+        remaining model uses, and those that `chosen` would not have chosen for the remaining models alone.
+        """
+        kept = tuple(model for model in self.models if model.name not in names)
+        if len(kept) == len(self.models):
+            return self
+        dropped = _used(self.models) - _used(kept)
+        chosen = self.chosen(frozenset(model.name for model in kept)) if self.chosen is not None else None
+        curves = tuple(
+            curve
+            for curve in self.curves
+            if (shape := (curve.operator, curve.shape)) not in dropped and (chosen is None or shape in chosen)
+        )
+        return replace(self, models=kept, curves=curves)
 
     def throughput(self, model: KnownModel, slo_seconds: float = np.inf) -> Floats:
         """(N,) items per second, with each replica's batches in sequence; 0 if the limit is broken or it failed."""
@@ -116,3 +136,7 @@ class Known:
     def per_dollar(self, model: KnownModel, slo_seconds: float = np.inf) -> Floats:
         """(N,) items per dollar: the objective of a search for cheap serving."""
         return self.throughput(model, slo_seconds) * 3600.0 / self.usd_per_hour
+
+
+def _used(models: tuple[KnownModel, ...]) -> frozenset[OperatorShape]:
+    return frozenset((use.operator, use.shape) for model in models for use in model.target.operators)

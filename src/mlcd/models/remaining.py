@@ -3,22 +3,31 @@
 from collections.abc import Iterable
 
 from mlcd.models.learning import forecast
+from mlcd.models.noise_course import expected_noise
 from mlcd.problem import Problem
 from mlcd.trial.trial import History
 from mlcd.trial.work_done import Trained, work_done
 
 
-def remaining_problem(
-    problem: Problem, history: History, earlier: Iterable[Trained] = (), *, noise_scale: float | None = None
-) -> Problem:
-    """The problem with the work that remains after these trials and earlier attempts at the training.
+def remaining_problem(problem: Problem, history: History, earlier: Iterable[Trained] = ()) -> Problem:
+    """The problem with the work that remains after these trials and attempts, and the noise expected over that work.
 
-    noise_scale  as measured by the training itself, in place of the trials' value
+    While the whole work is unknown, the noise is the one measured last.
     """
-    now = problem.with_noise(noise_scale or history.noise_scale)
-    done = work_done(now, history.trials, earlier)
+    done = work_done(problem, history.trials, earlier)
+    now = problem
     if now.target is not None:
         seen = forecast(done.learned, now.target)
         if seen is not None:
             now = now.with_work_estimated(seen.samples, seen.error)
+    if now.batching is not None and done.noise:
+        noise: float | None = done.noise[-1][1]
+        if now.work_known:
+            noise = expected_noise(
+                done.noise,
+                reference=now.batching.reference,
+                done_samples=done.samples,
+                whole_samples=max(now.work_samples, done.samples),
+            )
+        now = now.with_noise(noise)
     return now.with_work_done(done.samples)

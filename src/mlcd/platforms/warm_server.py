@@ -114,7 +114,7 @@ class Server:
         self.clients.remove(client)
         if client.pid is not None:
             _kill_group(client.pid)
-            self.ending.add(client.pid)  # not waited for: in a suspended node it ends when that is resumed or released
+            self.ending.add(client.pid)  # not waited for: others are served meanwhile
 
     def _end(self) -> None:
         for client in list(self.clients):

@@ -131,6 +131,7 @@ def measure(
         total_samples=settled.total_samples if settled else None,
         noise_scale=noise_scale(heard),
         learned=learned(heard, metric),
+        node_metrics=settled.node_metrics if settled else None,
     )
 
 

@@ -11,6 +11,7 @@ from mlcd.goal import goal_json
 from mlcd.problem import Problem
 from mlcd.report.result_types import Json, copied, result_json, result_schema
 from mlcd.report.train_types import (
+    NodeMetricsJson,
     TrainAttemptJson,
     TrainChoiceJson,
     TrainFailureJson,
@@ -32,6 +33,7 @@ from mlcd.run.attempt import Attempt
 from mlcd.run.findings import Receipt, RejectedConfig
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Step
+from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Failure, Measurement
 
@@ -115,7 +117,18 @@ def _choice(record: SearchRun, choice: Plan) -> TrainChoiceJson:
 def _attempt(attempt: Attempt) -> TrainAttemptJson:
     config = attempt.config
     batch = config.as_dict().get("batch")
-    return copied(TrainAttemptJson, attempt, instance=config.instance, nodes=config.nodes, batch=batch)
+    return copied(
+        TrainAttemptJson,
+        attempt,
+        instance=config.instance,
+        nodes=config.nodes,
+        batch=batch,
+        node_metrics=_node_metrics(attempt.node_metrics),
+    )
+
+
+def _node_metrics(found: NodeMetrics | None) -> NodeMetricsJson | None:
+    return copied(NodeMetricsJson, found) if found else None
 
 
 def _receipt(paid: Receipt) -> TrainReceiptJson:
@@ -155,6 +168,7 @@ def _measured(trial: Measurement, plan: Plan) -> TrainMeasuredJson:
         samples_per_second_interval=trial.speed_interval(),
         noise_scale=None if trial.noise_scale in (None, math.inf) else trial.noise_scale,
         learned=tuple(copied(TrainLearnedJson, point) for point in trial.learned),
+        node_metrics=_node_metrics(trial.node_metrics),
         run_seconds=plan.seconds,
         run_usd=plan.usd,
         run_worst_seconds=plan.worst_seconds,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mlcd.report.batches import batch_notes, work_text
+from mlcd.report.node_metrics import metrics_table
 from mlcd.report.origin import is_replayed, origin, origin_word, prices_text
 from mlcd.report.page import Cell, Column, Page, PagePart, Table, TableRow, drawn, render
 from mlcd.report.pictures import NARROW, WIDE, PictureKind, kinds_of, picture
@@ -73,7 +74,7 @@ def html_report(record: SearchRun) -> str:
         receipt=_receipt_table(record, paid) if paid else None,
         savings=_savings(paid) if paid and paid.savings else None,
         figures=[_figure(record, kind) for kind in kinds_of(record) if record.trials],
-        tables=[table for table in (_why_not(record), _trials(record)) if table.rows],
+        tables=[table for table in (_why_not(record), _trials(record), metrics_table(record)) if table.rows],
         command=f"mlcd {'show' if record.status.is_final else 'resume'} {record.run_id}",
         facts=_facts(record),
     )

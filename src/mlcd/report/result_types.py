@@ -61,6 +61,7 @@ Seconds = Annotated[float, Within(0)]
 Money = Annotated[Usd, Within(0)]
 Amount = Annotated[float, Within(0)]
 Share = Annotated[float, Within(0, 1)]
+Percent = Annotated[float, Within(0, 100)]
 Count = Annotated[int, Within(0)]
 Number = Annotated[int, Within(1)]
 """Counts from 1."""

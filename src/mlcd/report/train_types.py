@@ -12,6 +12,7 @@ from mlcd.report.result_types import (
     MoneyInterval,
     Number,
     Objectives,
+    Percent,
     Seconds,
 )
 from mlcd.run.attempt import Ending
@@ -41,6 +42,17 @@ Reason = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeMetricsJson:
+    """Means over nodes by the cloud's own monitoring, as far as it had reported when the nodes were released."""
+
+    source: Annotated[str, "the monitoring service"]
+    nodes: Annotated[Number, "nodes with data"]
+    cpu_percent: Annotated[Percent | None, "utilisation of a node's processors"]
+    received_bytes: Annotated[Amount | None, "that a node received"]
+    sent_bytes: Annotated[Amount | None, "that a node sent"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainAttemptJson:
     """The training, or one attempt at it."""
 
@@ -56,6 +68,7 @@ class TrainAttemptJson:
     seconds: Annotated[Seconds, "until it ended"]
     usd: Annotated[Money, "what it cost"]
     reached_samples: Annotated[Amount, "samples up to which the training is saved"]
+    node_metrics: Annotated[NodeMetricsJson | None, "by the cloud's own monitoring; null if it has none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +101,7 @@ class TrainMeasuredJson:
     startup_seconds: Annotated[Seconds, "from the order to the first sample"]
     extended: Annotated[bool, "whether it was extended to become precise"]
     utilisation: Annotated[Amount | None, "share of the processors in use"]
+    node_metrics: Annotated[NodeMetricsJson | None, "by the cloud's own monitoring; null if it has none"]
     noise_scale: Annotated[Amount | None, "of the gradients, in samples, if measured"]
     learned: Annotated[tuple[TrainLearnedJson, ...], "the metric over samples, if the job has a target"]
     run_seconds: Annotated[Seconds, "expected time of the whole training there"]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from mlcd.report.batches import batch_notes
+from mlcd.report.node_metrics import metrics_text
 from mlcd.report.origin import is_replayed, origin, origin_lines
 from mlcd.report.receipt_lines import receipt_rows, train_lines
 from mlcd.report.text import Item, Line, Rows, Style, paragraphs, rendered, texts
@@ -31,7 +32,7 @@ def verdict(record: SearchRun, *, plain: bool = False, width: int | None = None,
         parts.append(_failures(record))
     if record.trials or record.choice:
         parts.append(_receipt(record.train_findings.receipt, gone=record.status.is_final))
-    parts += [_top(record), _others(record), _plot(record, plain, width), _more(record)]
+    parts += [_top(record), _others(record), metrics_text(record), _plot(record, plain, width), _more(record)]
     return rendered(paragraphs(parts), width=width, colour=colour)
 
 

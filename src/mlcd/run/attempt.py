@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mlcd.space import Config
+from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.plan import Plan
-from mlcd.trial.trial import Load
+from mlcd.trial.trial import Learned, Load
 from mlcd.units import Usd
 
 
@@ -41,7 +42,9 @@ class Attempt:
     message             why it ended, if it is not done
     load                serving: what the verification measured
     next_plan           where to continue, if that was decided when it ended
-    noise_scale         of the job's gradients, in samples, as measured in the attempt, if that made it move
+    noise_scale         of the job's gradients, in samples, as measured in the attempt, if the job reports it
+    learned             how good the model was during the attempt, if the job has a target
+    node_metrics        what the cloud's own monitoring measured, if it has any
     """
 
     config: Config
@@ -54,6 +57,8 @@ class Attempt:
     load: Load | None = None
     next_plan: Plan | None = None
     noise_scale: float | None = None
+    learned: tuple[Learned, ...] = ()
+    node_metrics: NodeMetrics | None = None
 
     @property
     def is_done(self) -> bool:

@@ -1,6 +1,7 @@
 """The upper bound: dynamic programming on the simulator's truth, over progress and remaining money."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import ClassVar, Protocol
@@ -40,7 +41,7 @@ class EpochTruth(Protocol):
     def seconds(self, functions: Floats, memory_mb: float) -> Floats: ...  # noqa: D102
     def waiting_seconds(self, functions: Floats) -> Floats: ...  # noqa: D102
     def gain(self, functions: Floats, progress: float) -> Floats: ...  # noqa: D102
-    def progress(self, loss: float) -> float: ...  # noqa: D102
+    def progress(self, history: Sequence[Epoch]) -> float: ...  # noqa: D102
     def __hash__(self) -> int: ...
 
 
@@ -77,7 +78,7 @@ class Oracle:
     def decide(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> Fleet | None:
         """The best next fleet, or None if the budget pays for no plan."""
         fleets, values, step = self._table(problem)
-        done = self.truth.progress(history[-1].loss) if history else 0.0
+        done = self.truth.progress(history)
         dollars = remaining.usd.dollars if remaining.usd is not None else math.inf
         gains = self.truth.gain(fleets.functions, done)
         share = _share(self.truth.target_epochs + BEYOND_TARGET_EPOCHS - done, gains, self.least_share)

@@ -20,7 +20,7 @@ import pytest
 
 from mlcd.clouds import processes
 from mlcd.clouds.job import JobCloud, JobLease, RealJob
-from mlcd.clouds.nodes import NodeEngine, NodesState, Suspendable
+from mlcd.clouds.nodes import NodeEngine, NodesState
 from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Purpose
 from mlcd.clouds.workspace import Workspace
 from mlcd.space import Config
@@ -302,27 +302,6 @@ class RealCloudContract:
         assert not failed.value.billed
         assert failed.value.message
         assert [remaining for remaining in cloud.engine.leftovers() if "contract" in remaining.lease_id] == []
-
-    def test_a_suspended_job_makes_no_progress(self, make: Callable[..., JobCloud]) -> None:
-        cloud = make(envs={"STEP": "0.05"})
-        with self.lease(cloud, self.one) as lease:
-            if not isinstance(lease.nodes, Suspendable):
-                pytest.skip(f"{cloud.name} cannot suspend")
-            self.until(lease, lambda p: p.samples >= 20)
-            lease.nodes.suspend()
-            report = lease.folder / "progress.jsonl"
-
-            def size_now() -> int:
-                time.sleep(1.0)
-                return report.stat().st_size
-
-            size = size_now()  # pending output is written by now
-            while (later := size_now()) != size:
-                size = later
-            assert size_now() == size
-            lease.nodes.resume()
-            self.until(lease, lambda _: report.stat().st_size > size)
-        self.check_nothing_is_left(cloud.engine, lease)
 
     def test_leftovers_of_a_killed_mlcd_are_found_and_ended(
         self, make: Callable[..., JobCloud], engine: NodeEngine, tmp_path: Path

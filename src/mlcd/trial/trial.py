@@ -8,6 +8,7 @@ from functools import cached_property
 
 from mlcd.goal import Goal, Slo
 from mlcd.space import Config
+from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.units import Usd
 
 RECENT_NOISE_TRIALS = 3
@@ -90,6 +91,7 @@ class Measurement:
     load            what a load test measured; samples are then requests
     noise_scale     the noise of the job's gradients, in samples, if the job reports it
     learned         how good the model was during the trial, if the job has a target
+    node_metrics    what the cloud's own monitoring measured, if it has any
     """
 
     config: Config
@@ -107,6 +109,7 @@ class Measurement:
     load: Load | None = None
     noise_scale: float | None = None
     learned: tuple[Learned, ...] = ()
+    node_metrics: NodeMetrics | None = None
 
     def __post_init__(self) -> None:
         _check_charges(self.attempt, self.seconds, self.usd)

@@ -501,7 +501,6 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worker: PlayedWorker, 
         order,
         made,
         cluster="mlcd-n",
-        task={},
         request="r",
         released=lambda: None,
     )

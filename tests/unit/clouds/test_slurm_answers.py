@@ -362,14 +362,6 @@ def test_a_job_that_stays_listed_is_killed_and_then_reported(
     assert nodes.state() is NodesState.ENDED
 
 
-def test_suspending_needs_permission(commands: Callable[..., None], nodes: SlurmNodes) -> None:
-    commands("scontrol", error="slurm_suspend error: Access/permission denied\n", code=1)
-    with pytest.raises(ProviderError, match=r"cannot be suspended: .*permission denied"):
-        nodes.suspend()
-    with pytest.raises(ProviderError, match="cannot be resumed"):
-        nodes.resume()
-
-
 def test_leftovers_are_jobs_with_mlcds_prefix(commands: Callable[..., None], order: NodeOrder) -> None:
     commands("sbatch", "5\n")
     Slurm({}).start(order)

@@ -27,6 +27,7 @@ from mlcd.run.run import SearchRun
 from mlcd.run.step import Role
 from mlcd.space import Config
 from mlcd.store.store import Store
+from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import STOP_SECONDS
 from mlcd.trial.trial import FailureKind, Measurement, Trial
@@ -54,6 +55,7 @@ class Attempt:
     failure: BaseException | None = None
     reached: float = 0.0
     stopping: float = 1.0
+    node_metrics: NodeMetrics | None = None
     cloud: "Trainings | None" = field(default=None, init=False)
     finished: int = field(default=0, init=False)
     released: int = field(default=0, init=False)
@@ -76,7 +78,8 @@ class Attempt:
 
     def finish(self, at: JobProgress) -> Settled:
         self.finished += 1
-        return Settled(seconds=at.seconds + self.stopping, reached_samples=self.reached)
+        seconds = at.seconds + self.stopping
+        return Settled(seconds=seconds, reached_samples=self.reached, node_metrics=self.node_metrics)
 
 
 class Trainings(SyntheticCloud):
@@ -156,6 +159,24 @@ def test_a_training_that_goes_as_predicted(store: Store) -> None:
     assert order.run_id == "run-1"
     remaining = (BUDGET - record.search_usd).dollars * 3600
     assert order.seconds == pytest.approx(remaining)  # its nodes end themselves when the money is gone
+
+
+METRICS = NodeMetrics(source="CloudWatch", nodes=1, cpu_percent=61.5, received_bytes=1e9)
+
+
+def test_what_the_clouds_monitoring_measured_is_stored_with_the_attempt(store: Store) -> None:
+    slow = Attempt(steady(1.0, WORK), reached=120.0, node_metrics=METRICS)
+    cloud = Trainings(slow, Attempt(steady(8.0, WORK - 120)), saved=60.0)
+    record, _ = train(cloud, store)
+    assert [attempt.node_metrics for attempt in store.load(record.run_id).attempts] == [METRICS, None]
+
+
+@pytest.mark.parametrize("wrong", [{"cpu_percent": 50.0}, "CPU: 50%"])
+def test_metrics_of_a_wrong_type_fail_the_lease(store: Store, wrong: Any) -> None:
+    record, _ = train(Trainings(Attempt(steady(10.0, WORK), node_metrics=wrong)), store)
+    assert record.final is not None
+    assert record.final.ending is Ending.FAILED
+    assert "node_metrics: should be NodeMetrics" in record.final.message
 
 
 @dataclass

@@ -11,6 +11,7 @@ from mlcd.errors import Interrupted, ProviderError
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.measure import MOST_POINTS, MOST_RATES, MOST_RELATIVE_ERROR, _Watch, measure, steady_speed
 from mlcd.space import Config
+from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.trial import Failure, FailureKind, Measurement, Trial
 from mlcd.units import ZERO, Usd
 
@@ -46,6 +47,13 @@ def failure(lease: ScriptedLease | LeaseFailed, *, policy: TrialPolicy = POLICY)
     trial = run(lease, policy=policy)
     assert isinstance(trial, Failure)
     return trial
+
+
+def test_a_trial_has_what_the_clouds_monitoring_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = NodeMetrics(source="CloudWatch", nodes=1, cpu_percent=61.5)
+    settled = lambda _, at: Settled(seconds=at.seconds, node_metrics=metrics)  # noqa: E731
+    monkeypatch.setattr(ScriptedLease, "finish", settled)
+    assert measurement(endless(lambda i: 20.0)).node_metrics == metrics
 
 
 def test_a_steady_job_takes_the_planned_time_and_is_paid_for_it() -> None:

@@ -1,9 +1,11 @@
 import io
 import re
 from dataclasses import replace
+from typing import Any
 
+import jsonschema
 import pytest
-from tests.rendered import plot_of, verdict_of
+from tests.rendered import html_of, json_of, plot_of, verdict_of
 from tests.report_samples import (
     SAMPLES,
     all_failed_run,
@@ -12,6 +14,7 @@ from tests.report_samples import (
     no_limit_run,
     overran_run,
     replayed_run,
+    with_attempts,
     with_choice,
     with_trials,
 )
@@ -19,6 +22,8 @@ from tests.report_samples import (
 from mlcd.events import RunProgress, SearchEnded, StepEnded, StepStarted
 from mlcd.findings import shown
 from mlcd.findings.rejected import listed
+from mlcd.report.as_json import schema
+from mlcd.report.node_metrics import bytes_text
 from mlcd.report.progress import ProgressLines
 from mlcd.report.wording import assurance_text, percent_text, short_seconds, shortened, speed_text
 from mlcd.run.findings import AccountStep
@@ -26,6 +31,8 @@ from mlcd.run.money import Money
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Step
 from mlcd.space import Config
+from mlcd.trial.node_metrics import NodeMetrics
+from mlcd.trial.trial import Measurement
 from mlcd.units import ZERO, Usd
 
 
@@ -318,3 +325,68 @@ def test_an_ascii_encoding_gets_ascii() -> None:
     observer(StepEnded(step=trial, incumbent=step.incumbent, money=money))
     observer(RunProgress(config=trial.config, fraction=0.5, money=money))
     assert b"6.10 +-2.4%" in raw.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (999.6, "1.0 kB"),
+        (1234, "1.2 kB"),
+        (9.96e6, "10 MB"),
+        (999.6e6, "1.0 GB"),
+        (34.4e9, "34 GB"),
+        (2e15, "2.0 PB"),
+        (1e18, "1,000 PB"),
+    ],
+)
+def test_bytes_have_a_unit(count: float, text: str) -> None:
+    assert bytes_text(count) == text
+
+
+def with_metrics(run: SearchRun) -> SearchRun:
+    """The same run; monitoring has data of its second trial and of its training."""
+    first, second, *others = run.trials
+    of_trial = NodeMetrics(source="CloudWatch", nodes=2, cpu_percent=61.6, received_bytes=1.25e9, sent_bytes=3.4e10)
+    assert isinstance(second.trial, Measurement)
+    second = replace(second, outcome=replace(second.trial, node_metrics=of_trial))
+    assert run.final is not None
+    final = replace(run.final, node_metrics=NodeMetrics(source="CloudWatch", nodes=1, cpu_percent=97.2))
+    return with_attempts(replace(run, steps=(first, second, *others)), final)
+
+
+def test_what_the_clouds_monitoring_measured_is_shown_per_step() -> None:
+    run = with_metrics(budget_run())
+    config, trained = run.trials[1].trial.config, run.attempts[0].config
+    text = verdict_of(run)
+    start = text.index("Per node, by CloudWatch")
+    rows = [line.split("   ") for line in text[start:].split("\n\n")[0].splitlines()]
+    assert [[cell.strip() for cell in row if cell.strip()] for row in rows] == [
+        ["Per node, by CloudWatch", "CPU", "received", "sent"],
+        [f"trial {run.trials[1].number}: {config}", "62%", "1.2 GB", "34 GB"],
+        [f"training: {trained}", "97%", "-", "-"],
+    ]
+    page = html_of(run)
+    assert "What the cloud measured on the nodes" in page
+    for part in ("CloudWatch", "62%", "1.2 GB", "34 GB", "97%"):
+        assert part in page
+    result = json_of(run)
+    trials: Any = result["trials"]
+    training: Any = result["training"]
+    assert trials[0]["measured"]["node_metrics"] is None
+    assert trials[1]["measured"]["node_metrics"] == {
+        "source": "CloudWatch",
+        "nodes": 2,
+        "cpu_percent": 61.6,
+        "received_bytes": 1.25e9,
+        "sent_bytes": 3.4e10,
+    }
+    assert (training["node_metrics"]["cpu_percent"], training["node_metrics"]["sent_bytes"]) == (97.2, None)
+    jsonschema.validate(result, schema(), cls=jsonschema.Draft202012Validator)
+
+
+def test_without_metrics_nothing_is_shown() -> None:
+    run = budget_run()
+    assert "Per node" not in verdict_of(run)
+    assert "What the cloud measured" not in html_of(run)

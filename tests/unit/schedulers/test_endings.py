@@ -43,7 +43,7 @@ def problem_of(usd: float | None, *, seconds: float | None = None, **changed: ob
 
 
 def oracle(problem: FunctionProblem) -> Oracle:
-    return Oracle(truth=LawsOfRun(SimFunctionCloud(problem=problem, laws=PAPER.laws, seed=3).run_laws))
+    return Oracle(truth=LawsOfRun.of(SimFunctionCloud(problem=problem, laws=PAPER.laws, seed=3)))
 
 
 def epochs(count: int, *, usd: float = 1.0) -> tuple[Epoch, ...]:

@@ -192,7 +192,7 @@ def test_money_for_a_small_part_is_not_the_end() -> None:
 
 def test_the_oracle_is_faster_because_it_cuts_its_last_epoch() -> None:
     problem = problem_of(150)
-    truth = LawsOfRun(SimFunctionCloud(problem=problem, laws=PAPER.laws, seed=7).run_laws)
+    truth = LawsOfRun.of(SimFunctionCloud(problem=problem, laws=PAPER.laws, seed=7))
     cut, whole = (train(Oracle(truth=truth, least_share=least), problem, seed=7) for least in (0.01, 1.0))
     assert cut.status is Status.DONE
     assert whole.status is Status.DONE

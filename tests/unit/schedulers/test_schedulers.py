@@ -54,7 +54,7 @@ def fleets(run: EpochRun) -> tuple[Fleet, ...]:
 
 
 def all_schedulers(problem: FunctionProblem, seed: int) -> list[Scheduler]:
-    truth = LawsOfRun(SimFunctionCloud(problem=problem, laws=PAPER.laws, seed=seed).run_laws)
+    truth = LawsOfRun.of(SimFunctionCloud(problem=problem, laws=PAPER.laws, seed=seed))
     return [StaticN(), Static(), Siren(), Mpc(), Oracle(truth=truth)]
 
 
@@ -89,8 +89,8 @@ def test_mpc_beats_a_fixed_fleet_from_a_grid_search_and_nears_the_oracle() -> No
     for seed in (41, 42, 43):
         fixed.append(run(Static(functions=fleet.functions, memory=fleet.memory_mb), problem, seed=seed).step_seconds)
         planned.append(run(scheduler("mpc", prior=past_prior(PAPER)), problem, seed=seed).step_seconds)
-        truth = SimFunctionCloud(problem=problem, laws=PAPER.laws, seed=seed).run_laws
-        limit.append(run(Oracle(truth=LawsOfRun(truth)), problem, seed=seed).step_seconds)
+        cloud = SimFunctionCloud(problem=problem, laws=PAPER.laws, seed=seed)
+        limit.append(run(Oracle(truth=LawsOfRun.of(cloud)), problem, seed=seed).step_seconds)
     assert sum(planned) < sum(fixed)
     assert sum(planned) < 1.2 * sum(limit), "three runs; over twenty it is within 5%"
 

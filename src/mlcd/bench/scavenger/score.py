@@ -4,14 +4,16 @@ Every row is runs of `mlcd train` with an open batch: trials that cost what they
 noise they measure, the choice, the training on it, and (goodput) its changes of K and B on the way.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from statistics import fmean, median
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import fmean
+
+import numpy as np
 
 from mlcd.bench.new_run import new_run
 from mlcd.bench.scavenger.descriptions import DESCRIPTIONS
-from mlcd.bench.scavenger.replay import METRIC, START_SECONDS, MeasuredTraining, choice_of
-from mlcd.bench.scavenger.truth import GPUS_PER_NODE, USD_PER_NODE_HOUR, ClusterChoice, ScavengerTruth
+from mlcd.bench.scavenger.replay import MEAN_START_SECONDS, METRIC, MeasuredTraining, choice_of
+from mlcd.bench.scavenger.truth import GPUS_PER_NODE, USD_PER_NODE_HOUR, ClusterChoice, ScavengerTruth, usd
 from mlcd.bench.tasks import run_tasks
 from mlcd.deciders.search import SearchDecider
 from mlcd.deciders.training import TrainingDecider
@@ -31,31 +33,38 @@ from mlcd.search.registry import strategy
 from mlcd.search.scavenger.grid import GridStrategy
 from mlcd.search.strategy import Elastic
 from mlcd.space import Config, Knob, Space
+from mlcd.spec.batches import RateRule
 from mlcd.units import Usd
 
 MODES = ("full", "partial", "universal", "goodput")
 INSTANCE = "g4dn.12xlarge"
-TRIAL_POLICY = TrialPolicy(seconds=2 * START_SECONDS, extra_seconds_per_3_nodes=0.0)
-"""Two minutes, one of which is the start; extended by half where the speed is still uncertain."""
+DONE_SHARE = 1e-3
+"""A training of which less than this share remains is done."""
+TRIAL_POLICY = TrialPolicy(seconds=2 * MEAN_START_SECONDS, extra_seconds_per_3_nodes=0.0)
+"""Two minutes, of which the start takes half; extended by half where the speed is still uncertain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScavengerRow:
-    """One model and mode.
+    """One model, mode and seed.
 
     trials       of the run for the least time; `restarts` of its training, to change K or B
+    done_share   the progress of the training when that run's search ended
     *_mape       mean of |predicted/true - 1| for the rest of the training when the search ended, over untried
                  configurations; None where there are none, or the training was done
-    regret_*     time or cost of the training alone relative to the optimum, minus 1, each from a run with that goal;
-                 for the knee, the missing share of its depth
-    overhead     all other time of the run for the least time, relative to its training's
+    regret_*     time or cost from the end of the search to the target, restarts included and the first start not,
+                 relative to the best configuration for that rest, minus 1, each from a run with that goal; where the
+                 trials met the target, of a whole training on the choice; for the knee, the missing share of its depth
+    overhead     time of the run for the least time beyond that of a whole training on its choice, relative to it
     total_ratio  all of that run's time relative to the optimal training's: what a user waits for
     """
 
     model: str
     mode: str
+    seed: int
     trials: int
     restarts: int
+    done_share: float
     step_mape: float | None
     iterations_mape: float | None
     time_mape: float | None
@@ -68,16 +77,35 @@ class ScavengerRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """The median and the quartiles of a figure over models and seeds."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float | None]) -> "Spread | None":
+        """Over the values that are known; None if none is."""
+        known = [value for value in values if value is not None]
+        if not known:
+            return None
+        low, middle, high = (float(value) for value in np.quantile(known, (0.25, 0.5, 0.75)))
+        return cls(median=middle, low=low, high=high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScavengerSummary:
-    """Medians over models; for errors, over the models that have them."""
+    """A mode over all its rows; errors over the rows that have them."""
 
     mode: str
-    median_time_mape: float | None
-    median_cost_mape: float | None
-    median_regret_time: float
-    median_regret_cost: float
-    median_overhead: float
-    median_total_ratio: float
+    models: int
+    seeds: int
+    time_mape: Spread | None
+    regret_time: Spread | None
+    regret_cost: Spread | None
+    overhead: Spread | None
+    total_ratio: Spread | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,12 +113,14 @@ class ReplayedTraining:
     """A run, and the progress of the training when its search ended.
 
     errors  (step, iterations, time) of each untried configuration at that moment
+    starts  seconds that each attempt at the training took to start
     """
 
     truth: ScavengerTruth
     run: SearchRun
     progress: float
     errors: tuple[tuple[float, float, float], ...]
+    starts: tuple[float, ...]
 
     @property
     def choice(self) -> ClusterChoice:
@@ -100,29 +130,50 @@ class ReplayedTraining:
         return choice_of(self.run.choice.config)
 
     @property
-    def seconds(self) -> float:
-        """Seconds of a whole training at the rate of this one after the search, without starts."""
-        return self._whole(lambda _: 1.0, self.truth.seconds(self.choice))
+    def regret_time(self) -> float:
+        """See ScavengerRow."""
+        truth = self.truth
+        if self._is_done:
+            return truth.seconds(self.choice) / min(map(truth.seconds, truth.choices)) - 1
+        best = min(truth.seconds_left(choice, self.progress) for choice in truth.choices)
+        return sum(self._seconds) / best - 1
 
     @property
-    def usd(self) -> float:
-        """Its cost in dollars."""
-        price = self.run.problem.price
-        return self._whole(lambda config: price(config).dollars / 3600, self.truth.usd(self.choice))
+    def regret_cost(self) -> float:
+        """See ScavengerRow."""
+        truth = self.truth
+        if self._is_done:
+            return truth.usd(self.choice) / min(map(truth.usd, truth.choices)) - 1
+        best = min(usd(choice, truth.seconds_left(choice, self.progress)) for choice in truth.choices)
+        spent = zip(self.run.attempts, self._seconds, strict=True)
+        return sum(usd(choice_of(attempt.config), seconds) for attempt, seconds in spent) / best - 1
 
-    def _whole(self, per_second: Callable[[Config], float], alone: float) -> float:
-        remaining = 1 - self.progress
-        if remaining < 1e-3:
-            return alone  # the trials completed the training: count it as if it had run on the choice
-        return sum((a.seconds - START_SECONDS) * per_second(a.config) for a in self.run.attempts) / remaining
+    @property
+    def _is_done(self) -> bool:
+        return self.progress > 1 - DONE_SHARE
+
+    @property
+    def _seconds(self) -> list[float]:
+        """Seconds of each attempt, without the first one's start."""
+        firsts = (self.starts[0], *(0.0 for _ in self.run.attempts[1:]))
+        return [attempt.seconds - first for attempt, first in zip(self.run.attempts, firsts, strict=True)]
 
 
 def score(
-    truths: Mapping[str, ScavengerTruth], *, models: Sequence[str] = (), modes: Sequence[str] = MODES, jobs: int = 1
+    truths: Mapping[str, ScavengerTruth],
+    *,
+    models: Sequence[str] = (),
+    modes: Sequence[str] = MODES,
+    seeds: int = 3,
+    rule: RateRule = RateRule.ADASCALE,
+    known_length: bool = False,
+    jobs: int = 1,
 ) -> list[ScavengerRow]:
-    """One row per model and mode; `models` limits the rows, while all truths are earlier runs for the universal mode.
+    """One row per model, mode and seed; `models` limits the rows, while all truths are earlier runs for `universal`.
 
-    jobs  processes; see run_tasks
+    rule          the job's learning-rate rule, which counts until its noise is known
+    known_length  whether the job file has the true epochs at the smallest batch, as after an earlier training
+    jobs          processes; see run_tasks
     """
     for wanted, known, what in ((models, truths, "model"), (modes, MODES, "mode")):
         for name in wanted:
@@ -137,21 +188,62 @@ def score(
     tasks = []
     for name in models or truths:
         others = tuple(job for other, job in lent.items() if other != name and job is not None)
-        tasks += [(truths[name], mode, others) for mode in modes]
+        case = BenchCase(truth=truths[name], known=others, rule=rule, known_length=known_length)
+        tasks += [(case, mode, seed) for mode in modes for seed in range(seeds)]
     return run_tasks(_row, tasks, jobs=jobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchCase:
+    """A model as a user's job: what its file says, and the knowledge from earlier runs of other jobs."""
+
+    truth: ScavengerTruth
+    known: tuple[KnownJob, ...] = ()
+    rule: RateRule = RateRule.ADASCALE
+    known_length: bool = False
+
+    def problem(self, minimize: Objective) -> Problem:
+        """The problem as from a job file: the target, batches, the learning-rate rule and, where known, the epochs."""
+        truth, described = self.truth, DESCRIPTIONS.get(self.truth.name)
+        configs = tuple(
+            Config((("instance", INSTANCE), ("nodes", choice.workers), ("batch", choice.batch)))
+            for choice in truth.choices
+        )
+        knobs = (
+            Knob(name="instance", values=(INSTANCE,), features={INSTANCE: ()}),
+            Knob(name="nodes", values=tuple(sorted({c.workers for c in truth.choices}))),
+            Knob(name="batch", values=truth.batches),
+        )
+        work = described.planned_samples if described else None
+        if self.known_length:
+            work = truth.iterations[truth.batches[0]] * truth.batches[0]
+        return Problem(
+            name=truth.name,
+            work_samples=1e6 if work is None else work,
+            work_known=work is not None,
+            space=Space(knobs, configs),
+            goal=Goal(minimize=minimize),
+            usd_per_hour=tuple(Usd.of(USD_PER_NODE_HOUR / GPUS_PER_NODE * c.nodes) for c in configs),
+            trial=TRIAL_POLICY,
+            max_trials=len(configs) + 10,
+            keeps_work=True,
+            batching=Batching(reference=truth.batches[0], decay=self.rule.decay),
+            target=Target(metric=METRIC, value=truth.target, higher=truth.higher_is_better),
+        )
 
 
 def _known_job(truth: ScavengerTruth) -> KnownJob | None:
     """The knowledge from an earlier run of this model, as `mlcd train` reads it from the store."""
-    return known_job(train(truth, "partial", Objective.TIME).run)
+    return known_job(train(BenchCase(truth=truth), "partial", Objective.TIME, seed=0).run)
 
 
-def train(truth: ScavengerTruth, mode: str, minimize: Objective, known: tuple[KnownJob, ...] = ()) -> ReplayedTraining:
-    """One run of `mlcd train` with this mode's strategy. `known` is the knowledge from earlier runs of other jobs."""
-    chosen = strategy(f"scavenger-{mode}", jobs=known)
+def train(case: BenchCase, mode: str, minimize: Objective, *, seed: int | None = None) -> ReplayedTraining:
+    """One run of `mlcd train` with this mode's strategy. seed: see MeasuredTraining."""
+    truth = case.truth
+    chosen = strategy(f"scavenger-{mode}", jobs=case.known)
     if not isinstance(chosen, GridStrategy):
         raise TypeError(f"scavenger-{mode} predicts no step times")
-    cloud = MeasuredTraining(truth=truth)
+    cloud = MeasuredTraining(truth=truth, seed=seed)
     decider = SearchDecider(strategy=chosen, aftermath=TrainingDecider())
     progress = 0.0
     errors: tuple[tuple[float, float, float], ...] = ()
@@ -161,56 +253,33 @@ def train(truth: ScavengerTruth, mode: str, minimize: Objective, known: tuple[Kn
         if isinstance(event, SearchEnded):
             progress, errors = cloud.progress, _errors(truth, cloud.progress, decider, chosen, engine.run)
 
+    problem = replace(case.problem(minimize), noise=cloud.noise)
     engine = Engine(
-        run=new_run(Kind.TRAIN, problem_of(truth, minimize), cloud=cloud.name, strategy=chosen.name),
+        run=new_run(Kind.TRAIN, problem, cloud=cloud.name, strategy=chosen.name),
         decider=decider,
         performer=NodePerformer(cloud=cloud, elastic=chosen if isinstance(chosen, Elastic) else None),
         observer=seen,
         clock=SimulatedClock(),
     )
-    return ReplayedTraining(truth=truth, run=engine.drive(), progress=progress, errors=errors)
-
-
-def problem_of(truth: ScavengerTruth, minimize: Objective) -> Problem:
-    """The problem as from a job file: the target, batches, AdaScale's rule and, where known, the epochs."""
-    configs = tuple(
-        Config((("instance", INSTANCE), ("nodes", choice.workers), ("batch", choice.batch))) for choice in truth.choices
-    )
-    described = DESCRIPTIONS.get(truth.name)
-    knobs = (
-        Knob(name="instance", values=(INSTANCE,), features={INSTANCE: ()}),
-        Knob(name="nodes", values=tuple(sorted({c.workers for c in truth.choices}))),
-        Knob(name="batch", values=truth.batches),
-    )
-    return Problem(
-        name=truth.name,
-        work_samples=described.planned_samples if described else 1e6,
-        work_known=described is not None,
-        space=Space(knobs, configs),
-        goal=Goal(minimize=minimize),
-        usd_per_hour=tuple(Usd.of(USD_PER_NODE_HOUR / GPUS_PER_NODE * c.nodes) for c in configs),
-        trial=TRIAL_POLICY,
-        max_trials=len(configs) + 10,
-        keeps_work=True,
-        batching=Batching(reference=truth.batches[0]),
-        target=Target(metric=METRIC, value=truth.target, higher=truth.higher_is_better),
-    )
+    run = engine.drive()
+    return ReplayedTraining(truth=truth, run=run, progress=progress, errors=errors, starts=tuple(cloud.starts))
 
 
 def summarise(rows: Sequence[ScavengerRow]) -> list[ScavengerSummary]:
-    """Medians over models, one line per mode."""
+    """Medians and quartiles over models and seeds, one line per mode."""
     found = []
     for mode in dict.fromkeys(row.mode for row in rows):
         of = [row for row in rows if row.mode == mode]
         found.append(
             ScavengerSummary(
                 mode=mode,
-                median_time_mape=_median([r.time_mape for r in of]),
-                median_cost_mape=_median([r.cost_mape for r in of]),
-                median_regret_time=median(r.regret_time for r in of),
-                median_regret_cost=median(r.regret_cost for r in of),
-                median_overhead=median(r.overhead for r in of),
-                median_total_ratio=median(r.total_ratio for r in of),
+                models=len({r.model for r in of}),
+                seeds=len({r.seed for r in of}),
+                time_mape=Spread.of([r.time_mape for r in of]),
+                regret_time=Spread.of([r.regret_time for r in of]),
+                regret_cost=Spread.of([r.regret_cost for r in of]),
+                overhead=Spread.of([r.overhead for r in of]),
+                total_ratio=Spread.of([r.total_ratio for r in of]),
             )
         )
     return found
@@ -221,29 +290,31 @@ def as_json(rows: Sequence[ScavengerRow]) -> dict[str, object]:
     return {"rows": [asdict(row) for row in rows], "summary": [asdict(line) for line in summarise(rows)]}
 
 
-def _row(truth: ScavengerTruth, mode: str, known: tuple[KnownJob, ...]) -> ScavengerRow:
+def _row(case: BenchCase, mode: str, seed: int) -> ScavengerRow:
     by_time, by_money, by_knee = (
-        train(truth, mode, minimize, known) for minimize in (Objective.TIME, Objective.COST, Objective.KNEE)
+        train(case, mode, minimize, seed=seed) for minimize in (Objective.TIME, Objective.COST, Objective.KNEE)
     )
+    truth = case.truth
     step, iterations, seconds = (
         fmean(error[at] for error in by_time.errors) if by_time.errors else None for at in range(3)
     )
     quickest = min(truth.seconds(choice) for choice in truth.choices)
-    cheapest = min(truth.usd(choice) for choice in truth.choices)
     return ScavengerRow(
         model=truth.name,
         mode=mode,
+        seed=seed,
         trials=len(by_time.run.trials),
         restarts=len(by_time.run.earlier),
+        done_share=by_time.progress,
         step_mape=step,
         iterations_mape=iterations,
         time_mape=seconds,
         cost_mape=seconds,  # the price is hourly: the same relative error
-        regret_time=_whole(by_time.seconds / quickest - 1),
-        regret_cost=_whole(by_money.usd / cheapest - 1),
+        regret_time=_whole(by_time.regret_time),
+        regret_cost=_whole(by_money.regret_cost),
         regret_knee=_whole(_knee_regret(truth, by_knee.choice)),
-        overhead=by_time.run.total_seconds / by_time.seconds - 1,
-        total_ratio=by_time.run.total_seconds / (START_SECONDS + quickest),
+        overhead=by_time.run.total_seconds / truth.seconds(by_time.choice) - 1,
+        total_ratio=by_time.run.total_seconds / (MEAN_START_SECONDS + quickest),
     )
 
 
@@ -252,23 +323,24 @@ def _errors(
 ) -> tuple[tuple[float, float, float], ...]:
     """Errors of the strategy's predictions for the rest of the training, against the tables."""
     account = decider.accounts.at(run, run.step_seconds)
-    remaining, problem, history = 1 - progress, account.remaining, account.history
-    if remaining < 1e-3:
+    problem, history = account.remaining, account.history
+    if progress > 1 - DONE_SHARE:
         return ()
+    startup = fmean(trial.startup_seconds for trial in history.measured)
     found = []
     for plan in chosen.prospects(problem, history):
         if plan.config in history.tried:
             continue
         choice = choice_of(plan.config)
         steps = problem.work_of(plan.config) / choice.batch
-        true_steps = remaining * truth.iterations[choice.batch]
-        step = (plan.seconds - START_SECONDS) / steps
-        true_seconds = START_SECONDS + remaining * truth.seconds(choice)
+        true_seconds = truth.seconds_left(choice, progress)
+        true_step = truth.step_seconds(choice)
+        step = (plan.seconds - startup) / steps
         found.append(
             (
-                abs(step / truth.step_seconds(choice) - 1),
-                abs(steps / true_steps - 1),
-                abs(plan.seconds / true_seconds - 1),
+                abs(step / true_step - 1),
+                abs(steps * true_step / true_seconds - 1),
+                abs(plan.seconds / (MEAN_START_SECONDS + true_seconds) - 1),
             )
         )
     return tuple(found)
@@ -285,8 +357,3 @@ def _knee_regret(truth: ScavengerTruth, chosen: ClusterChoice) -> float:
     depths = depth(points)
     best = depths[knee(points)]
     return (best - depths[truth.choices.index(chosen)]) / best if best > 0 else 0.0
-
-
-def _median(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None

@@ -5,6 +5,9 @@ A model is a folder with two tables, in the form of shared/measured/pollux:
     steps.csv        nodes, gpus, local_batch, step_seconds, sync_seconds: one training step
     convergence.csv  batch, iteration, metric, grad_sqr, grad_var: one row per epoch of a full training
 
+The trainings scaled their learning rate by AdaScale, whose epochs are equal steps of progress and not passes over the
+data: at a large batch the first ones take several passes, and fewer as the noise grows. So progress is counted in them.
+
 K is the number of GPUs on g4dn.12xlarge nodes of 4: K = 1, 2, 3 is a share of one node, above 4 every node is full.
 """
 
@@ -15,6 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+import numpy as np
 
 from mlcd.errors import BadInput
 from mlcd.models.parallel import ClusterSetting
@@ -94,6 +99,32 @@ class ScavengerTruth:
         found = {batch: self._crossing(rows) for batch, rows in self.epochs.items()}
         return {batch: steps for batch, steps in found.items() if steps is not None}
 
+    @cached_property
+    def epochs_needed(self) -> Mapping[int, float]:
+        """Epochs to the target at each batch that reaches it."""
+        return {batch: self._epoch_at(batch, steps) for batch, steps in self.iterations.items()}
+
+    def iterations_at(self, batch: int, progress: float) -> float:
+        """Steps of a training at `batch` until `progress`, from 0 to 1 at the target in equal steps an epoch."""
+        ends = self._ends(batch)
+        return float(np.interp(progress * self.epochs_needed[batch], range(len(ends)), ends))
+
+    def progress_at(self, batch: int, iterations: float) -> float:
+        """The progress of a training at `batch` after so many steps; the inverse of `iterations_at`."""
+        return self._epoch_at(batch, iterations) / self.epochs_needed[batch]
+
+    def seconds_left(self, choice: ClusterChoice, progress: float) -> float:
+        """Seconds from `progress` to the target."""
+        left = self.iterations[choice.batch] - self.iterations_at(choice.batch, progress)
+        return left * self.step_seconds(choice)
+
+    def noise_at(self, batch: int, iterations: float) -> float | None:
+        """The noise scale in the epoch of this step, in samples; None where the table has none."""
+        rows = self.epochs[batch]
+        now = next((row for row in rows if row.iteration >= iterations), rows[-1])
+        known = now.grad_sqr > 0 and now.grad_var >= 0
+        return self.batches[0] * now.grad_var / now.grad_sqr if known else None
+
     def setting(self, choice: ClusterChoice) -> ClusterSetting:
         """The choice with its number of accumulation pieces: the fewest that fit the largest measured local batch."""
         largest = self.steps[choice.workers][-1].local_batch
@@ -121,6 +152,13 @@ class ScavengerTruth:
     def usd(self, choice: ClusterChoice) -> float:
         """Dollars of the training to the target."""
         return usd(choice, self.seconds(choice))
+
+    def _ends(self, batch: int) -> list[float]:
+        return [0.0, *(row.iteration for row in self.epochs[batch])]
+
+    def _epoch_at(self, batch: int, iterations: float) -> float:
+        ends = self._ends(batch)
+        return float(np.interp(iterations, ends, range(len(ends))))
 
     def _crossing(self, rows: tuple[MeasuredEpoch, ...]) -> float | None:
         """The iteration at which the metric first reaches the target, interpolated between epochs.

@@ -8,21 +8,27 @@ from typing import Any
 from mlcd.bench.serve.case import Bed
 
 # (module, function), imported on demand because the tables are large.
-_MEASURED = ("mlcd.known.h200", "h200")
+_H200 = ("mlcd.known.h200", "h200")
+_CPU = ("mlcd.known.cpu", "cpu")
+_CPU_NOISE = ("mlcd.known.cpu", "cpu_noise")
+_CPU_SLO_MS = (20.0, 50.0, 100.0)
 _PAPER = ("mlcd.bench.serve.paper_space", "paper_bed")
 _TABLES = ("mlcd.bench.serve.ribbon", "ribbon_beds")
 
 
-def beds(*, sim: bool = False, tables: Path | None = None) -> tuple[Bed, ...]:
-    """The paper's simulated space, tables of ribbon's form, or by default mlcd's own measurements on an H200."""
+def beds(*, sim: bool = False, cpu: bool = False, tables: Path | None = None) -> tuple[Bed, ...]:
+    """The paper's simulated space, tables of ribbon's form, or mlcd's own measurements: on an H200, or on CPUs."""
     if sim:
         paper: Callable[[], Bed] = _load(*_PAPER)
         return (paper(),)
     if tables is not None:
         read: Callable[[Path], tuple[Bed, ...]] = _load(*_TABLES)
         return read(tables)
-    known = _load(*_MEASURED)()
-    return (Bed(name="h200", known=known, targets=tuple(model.name for model in known.models)),)
+    known = _load(*(_CPU if cpu else _H200))()
+    targets = tuple(model.name for model in known.models)
+    if cpu:
+        return (Bed(name="cpu", known=known, targets=targets, noise=_load(*_CPU_NOISE)(), slo_ms=_CPU_SLO_MS),)
+    return (Bed(name="h200", known=known, targets=targets),)
 
 
 def _load(module: str, attribute: str) -> Any:

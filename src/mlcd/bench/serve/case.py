@@ -45,6 +45,8 @@ class Bed:
     targets       names of the models that are searched for
     fixed         True: targets are never sources (the paper's 18 and 12); False: leave one out at a time
     trial_seconds duration of one trial
+    noise         relative deviation of a trial's latency, unless the comparison says otherwise
+    slo_ms        latency limits, unless the comparison says otherwise
     """
 
     name: str
@@ -52,6 +54,8 @@ class Bed:
     targets: tuple[str, ...]
     fixed: bool = False
     trial_seconds: float = 60.0
+    noise: float = 0.01
+    slo_ms: tuple[float, ...] = (10.0, 30.0, 100.0)
 
     @property
     def has_operators(self) -> bool:
@@ -63,12 +67,20 @@ class Bed:
         return next(model for model in self.known.models if model.name == name)
 
     def sources(self, name: str, leave: LeaveOut = "model") -> Known:
-        """What a search for `name` may know: the other models, without its family if `leave` is `family`."""
+        """What a search for `name` may know: the other models, without its family if `leave` is `family`.
+
+        The same value each time, so that what strategies derive from it is computed once.
+        """
         if self.fixed:
-            return self.known.without(*self.targets)
+            return _sources(self, self.targets)
         family = self.model(name).family
         kin = [m.name for m in self.known.models if m.family == family] if leave == "family" else []
-        return self.known.without(name, *kin)
+        return _sources(self, (name, *kin))
+
+
+@lru_cache(maxsize=64)
+def _sources(bed: Bed, left_out: tuple[str, ...]) -> Known:
+    return bed.known.without(*left_out)
 
 
 Rows = NDArray[np.intp]

@@ -18,14 +18,17 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class ServeComparison:
-    """What to compare. Every trial has `noise`; the choice is judged by the table's true values."""
+    """What to compare. Every trial has `noise`; the choice is judged by the table's true values.
+
+    slo_ms, noise  None: those of the bed
+    """
 
     strategies: tuple[str, ...]
     trials: tuple[int, ...] = (1, 3, 6, 15, 30)
-    slo_ms: tuple[float, ...] = (10.0, 30.0, 100.0)
+    slo_ms: tuple[float, ...] | None = None
     seeds: int = 5
     first_seed: int = 0
-    noise: float = 0.01
+    noise: float | None = None
     leave: LeaveOut = "model"
     targets: str = "*"
     jobs: int = 1
@@ -56,6 +59,8 @@ class ServeRow:
 class ServeSummary:
     """Means over targets and seeds; `interval` is the 95% bootstrap interval of mean_accuracy over targets.
 
+    deviation       standard deviation of accuracy over all searches
+    least_accuracy  the lowest mean over seeds of any target, `least_target`
     A search that never reached 95% (99%) counts as one trial more than the most allowed.
     """
 
@@ -65,6 +70,9 @@ class ServeSummary:
     runs: int
     mean_accuracy: float
     interval: Interval
+    deviation: float
+    least_accuracy: float
+    least_target: str
     mean_trials_to_95: float
     mean_trials_to_99: float
     search_usd: float
@@ -113,9 +121,10 @@ def _resident(bed: Bed) -> Bed:
 def _searches(comparison: ServeComparison, bed: Bed, name: str, text: str) -> list[ServeRow]:
     """The searches for one target under all limits and seeds, which share the precomputed data."""
     sources, most = bed.sources(name, comparison.leave), max(comparison.trials)
+    noise = bed.noise if comparison.noise is None else comparison.noise
     rows = []
-    for slo_ms in comparison.slo_ms:
-        case = Case.of(bed, name, slo_ms / 1000, noise=comparison.noise, max_trials=most)
+    for slo_ms in comparison.slo_ms or bed.slo_ms:
+        case = Case.of(bed, name, slo_ms / 1000, noise=noise, max_trials=most)
         if case is None:
             continue
         for seed in range(comparison.first_seed, comparison.first_seed + comparison.seeds):
@@ -149,6 +158,7 @@ def summarise(rows: Sequence[ServeRow]) -> list[ServeSummary]:
 
 def _summary(key: tuple[str, float], count: int, rows: list[ServeRow]) -> ServeSummary:
     never = max(rows[0].accuracy) + 1
+    least, target = min((float(np.mean(found)), name) for (_, name), found in _by_target(rows, count).items())
     return ServeSummary(
         strategy=key[0],
         slo_ms=key[1],
@@ -156,6 +166,9 @@ def _summary(key: tuple[str, float], count: int, rows: list[ServeRow]) -> ServeS
         runs=len(rows),
         mean_accuracy=float(np.mean([row.accuracy[count] for row in rows])),
         interval=_bootstrap(rows, count),
+        deviation=float(np.std([row.accuracy[count] for row in rows])),
+        least_accuracy=least,
+        least_target=target,
         mean_trials_to_95=float(np.mean([row.trials_to_95 or never for row in rows])),
         mean_trials_to_99=float(np.mean([row.trials_to_99 or never for row in rows])),
         search_usd=float(np.mean([row.search_usd[count] for row in rows])),
@@ -164,14 +177,20 @@ def _summary(key: tuple[str, float], count: int, rows: list[ServeRow]) -> ServeS
 
 def _bootstrap(rows: list[ServeRow], count: int, draws: int = 2000) -> Interval:
     """95% interval of the mean accuracy by resampling targets: searches for one target are not independent."""
-    by_target: dict[tuple[str, str], list[float]] = {}
-    for row in rows:
-        by_target.setdefault((row.bed, row.target), []).append(row.accuracy[count])
-    sums = np.array([sum(values) for values in by_target.values()])
-    sizes = np.array([len(values) for values in by_target.values()])
+    by_target = _by_target(rows, count).values()
+    sums = np.array([sum(values) for values in by_target])
+    sizes = np.array([len(values) for values in by_target])
     picks = np.random.default_rng(0).integers(len(sums), size=(draws, len(sums)))
     low, high = np.percentile(sums[picks].sum(axis=1) / sizes[picks].sum(axis=1), [2.5, 97.5])
     return float(low), float(high)
+
+
+def _by_target(rows: Sequence[ServeRow], count: int) -> dict[tuple[str, str], list[float]]:
+    """(bed, target) -> the accuracy of its searches after `count` trials."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        found.setdefault((row.bed, row.target), []).append(row.accuracy[count])
+    return found
 
 
 def as_json(rows: Sequence[ServeRow], beds: Sequence[Bed]) -> dict[str, object]:

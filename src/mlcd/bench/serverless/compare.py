@@ -2,11 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from statistics import fmean
-
-import numpy as np
 
 from mlcd.bench.serverless.grid import grid_search
 from mlcd.bench.serverless.past import past_prior
@@ -14,7 +12,7 @@ from mlcd.bench.serverless.training import train
 from mlcd.bench.tasks import run_tasks
 from mlcd.clouds.functions.sim import SimFunctionCloud
 from mlcd.clouds.functions.sim.laws import REFERENCE_MB, FunctionLaws
-from mlcd.clouds.functions.sim.workloads import PAPER, UNSEEN_COUNT, SimWorkload, workload
+from mlcd.clouds.functions.sim.workloads import PAPER, UNSEEN_COUNT, WIDE_COUNT, SimWorkload, wide_names, workload
 from mlcd.errors import BadInput, nearest
 from mlcd.functions import Floats, FunctionProblem
 from mlcd.goal import Goal, Objective
@@ -22,6 +20,7 @@ from mlcd.models.epochs import EpochPrior
 from mlcd.schedulers.oracle import Oracle
 from mlcd.schedulers.registry import scheduler as scheduler_by_name
 from mlcd.schedulers.scheduler import Scheduler
+from mlcd.trial.epoch import Epoch
 from mlcd.trial.outcome import Status
 from mlcd.units import Usd
 
@@ -33,9 +32,15 @@ workload. `oracle-whole` is the oracle limited to whole epochs: an upper bound f
 
 @dataclass(frozen=True, slots=True)
 class LawsOfRun:
-    """The laws of a run in the form that the oracle needs: for many numbers of functions at once."""
+    """What `informed` is told of a run: the laws with this run's own speed, and the true progress."""
 
     laws: FunctionLaws
+    cloud: SimFunctionCloud = field(compare=False, repr=False)
+
+    @classmethod
+    def of(cls, cloud: SimFunctionCloud) -> "LawsOfRun":
+        """Of the run that `cloud` simulates."""
+        return cls(cloud.run_laws, cloud)
 
     @property
     def target_epochs(self) -> float:  # noqa: D102
@@ -46,19 +51,16 @@ class LawsOfRun:
         return self.laws.working_set_mb
 
     def seconds(self, functions: Floats, memory_mb: float) -> Floats:  # noqa: D102
-        return np.array([self.laws.seconds(n, memory_mb) for n in functions])
+        return self.laws.seconds(functions, memory_mb)
 
     def waiting_seconds(self, functions: Floats) -> Floats:  # noqa: D102
-        return np.array([self.laws.waiting_seconds(n) for n in functions])
+        return self.laws.waiting_seconds(functions)
 
     def gain(self, functions: Floats, progress: float) -> Floats:  # noqa: D102
-        laws, stage = self.laws, min(progress / self.laws.target_epochs, 1.0)
-        together = functions / (functions + laws.half_gain_functions)
-        result: Floats = (1 + laws.early_gain * (1 - stage) * together) / (1 + laws.staleness * stage * functions)
-        return result
+        return self.laws.gain(functions, progress)
 
-    def progress(self, loss: float) -> float:  # noqa: D102
-        return self.laws.progress(loss)
+    def progress(self, history: Sequence[Epoch]) -> float:  # noqa: D102
+        return self.cloud.progress_after(history)
 
 
 SEEN = (PAPER.name,)
@@ -129,10 +131,14 @@ class Versus:
 
 
 def workload_names(text: str) -> tuple[str, ...]:
-    """`paper`, `unseen` (all of them), or comma-separated names. Raises BadInput."""
+    """Comma-separated names; `unseen` and `wide` stand for all unseen workloads of that kind. Raises BadInput."""
+    groups = {
+        "unseen": tuple(f"unseen-{index}" for index in range(UNSEEN_COUNT)),
+        "wide": wide_names(WIDE_COUNT, unseen=True),
+    }
     found: list[str] = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
-        found += [f"unseen-{index}" for index in range(UNSEEN_COUNT)] if part == "unseen" else [workload(part).name]
+        found += groups.get(part) or (workload(part).name,)
     if not found:
         raise BadInput("--workloads: name at least one, such as paper or unseen")
     return tuple(dict.fromkeys(found))
@@ -229,9 +235,9 @@ def _scheduler(scheduler: str, name: str, budget: float, cloud: SimFunctionCloud
         case "mpc-again":
             return scheduler_by_name("mpc", prior=_prior(name))
         case "oracle-whole":
-            return Oracle(truth=LawsOfRun(cloud.run_laws), least_share=1.0)
+            return Oracle(truth=LawsOfRun.of(cloud), least_share=1.0)
         case _:
-            return Oracle(truth=LawsOfRun(cloud.run_laws))
+            return Oracle(truth=LawsOfRun.of(cloud))
 
 
 def _grid_memory(problem: FunctionProblem) -> int:

@@ -24,16 +24,14 @@ def grid_search(problem: FunctionProblem, laws: FunctionLaws, *, memory_mb: tupl
     late = LONG_EPOCH_FACTOR if chance.weather else 1.0
     calls = counts + np.ceil(problem.repeat_share * counts - 1e-9)
     slow = np.exp(1.645 * np.hypot(chance.run, chance.weather / np.sqrt(epochs)))
-    shared = laws.work_seconds / counts
-    each = laws.rounds * laws.round_seconds * (1 + laws.contention * counts / 1000)
     fixed, per_second = problem.slot_term_arrays
     best: tuple[float, Fleet] | None = None
     for size in memory_mb:
         if size < laws.working_set_mb:
             continue
         column = problem.memory_mb.index(size)
-        busy = (shared + each) / laws.speed(size)
-        seconds = busy + laws.epoch_seconds + laws.call_seconds * counts
+        busy = laws.busy_seconds(counts, size)
+        seconds = busy + laws.waiting_seconds(counts)
         usd = counts * (problem.usd_per_second[0, column] * busy + problem.usd_per_function)
         worst = calls * (fixed[0, column] + per_second[0, column] * seconds * late)
         whole = slow * ((epochs - 1) * usd + (worst if chance.weather else usd))
@@ -51,12 +49,10 @@ def grid_search(problem: FunctionProblem, laws: FunctionLaws, *, memory_mb: tupl
 def _epochs(laws: FunctionLaws, counts: Floats) -> Floats:
     """(F,) epochs to the target with each fixed number of functions, without randomness."""
     done, epochs = np.zeros_like(counts), np.zeros_like(counts)
-    together = counts / (counts + laws.half_gain_functions)
     while True:
         running = done < laws.target_epochs - 1e-9
         if not running.any():
             return epochs
         stage = np.minimum(done / laws.target_epochs, 1.0)
-        gain = (1 + laws.early_gain * (1 - stage) * together) / (1 + laws.staleness * stage * counts)
-        done = np.where(running, done + gain, done)
+        done = np.where(running, done + laws.gain_at(counts, stage), done)
         epochs += running

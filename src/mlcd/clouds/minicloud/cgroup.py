@@ -1,4 +1,4 @@
-"""The control groups (version 1) of one node: CPU quota, memory limit, freezer and CPU accounting."""
+"""The control groups (version 1) of one node: CPU quota, memory limit and CPU accounting."""
 
 import time
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from mlcd.clouds.minicloud.types import NAME
 from mlcd.clouds.nodes import PREFIX
 from mlcd.errors import ProviderError
 
-CONTROLLERS = ("cpu", "cpuacct", "memory", "freezer")
+CONTROLLERS = ("cpu", "cpuacct", "memory")
 FAMILY = PREFIX + NAME
 PERIOD_US = 20_000
 """The quota's period. The default of 100 ms stalls a node for too long at a time, which makes step times uneven."""
@@ -82,19 +82,6 @@ class Group:
             return 0
         return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
-    def freeze(self, frozen: bool) -> None:
-        """Pause all processes in the group, or let them continue. Returns when that is done. Raises ProviderError."""
-        file = self.folder("freezer") / "freezer.state"
-        wanted = "FROZEN" if frozen else "THAWED"
-        deadline = time.monotonic() + END_SECONDS
-        file.write_text(wanted)
-        while file.read_text().strip() != wanted:
-            if time.monotonic() > deadline:
-                problem = f"could not be {wanted.lower()} within {END_SECONDS:.0f} s"
-                raise ProviderError(f"{self.lease_id}: node {self.part} {problem}")
-            file.write_text(wanted)
-            time.sleep(0.01)
-
 
 def groups_of(lease_id: str) -> tuple[Group, ...]:
     """The lease's groups that exist in any controller."""
@@ -146,8 +133,7 @@ def _end_once(groups: Iterable[Group], lease_id: str) -> bool:
     """Kill and remove once; returns whether everything is gone."""
     for group in groups:
         if pids := group.pids():
-            # A frozen process receives no signal, and one that has used up its quota is slow to end.
-            write_if_exists(group.folder("freezer") / "freezer.state", "THAWED")
+            # A process that has used up its quota is slow to end.
             write_if_exists(group.folder("cpu") / "cpu.cfs_quota_us", "-1")
             kill_all(pids)
     parents = [mount / FAMILY / lease_id for mount in set(mounted_controllers().values())]

@@ -85,14 +85,6 @@ class MiniNodes:
                 self._used_seconds = sum(group.used_seconds() for group in self._groups)
             return self._used_seconds
 
-    def suspend(self) -> None:
-        """As in Suspendable. The agents are paused too, so a suspended node does not end itself."""
-        self._freeze(True)
-
-    def resume(self) -> None:
-        """As in Suspendable."""
-        self._freeze(False)
-
     def release(self) -> None:
         """As in Nodes."""
         with self._lock:
@@ -107,13 +99,6 @@ class MiniNodes:
                 agent.wait()
                 if agent.stdin is not None:
                     agent.stdin.close()
-
-    def _freeze(self, frozen: bool) -> None:
-        with self._lock:
-            if self._released:
-                raise ProviderError(f"{self.record.lease_id} was released: it cannot be suspended or resumed")
-            for group in self._groups:
-                group.freeze(frozen)
 
     def _check_node(self, rank: int) -> None:
         """Raises LeaseFailed when a running node has lost its network or its agent."""

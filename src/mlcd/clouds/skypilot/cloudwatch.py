@@ -5,6 +5,7 @@ EC2 sends metrics every 5 minutes unless detailed monitoring is on, so a trial o
 
 # mypy: disable-error-code="import-not-found, import-untyped"
 
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +14,9 @@ METRICS = {"CPUUtilization": "Average", "NetworkIn": "Sum", "NetworkOut": "Sum"}
 CLUSTER_TAG = "skypilot-cluster-name"
 """The tag SkyPilot puts on the instances of a cluster."""
 PERIOD_SECONDS = 60
+"""The shortest period of a point; longer leases have a multiple of it."""
+MOST_POINTS = 1440
+"""Of one metric of one instance."""
 
 
 def metrics(*, cluster_on_cloud: str, region: str, begin: float, end: float) -> dict[str, Any]:
@@ -23,6 +27,7 @@ def metrics(*, cluster_on_cloud: str, region: str, begin: float, end: float) -> 
     """
     import boto3  # noqa: PLC0415
 
+    period = PERIOD_SECONDS * max(math.ceil((end - begin) / (PERIOD_SECONDS * MOST_POINTS)), 1)
     found: dict[str, dict[str, list[list[float]]]] = {
         instance: {metric: [] for metric in METRICS} for instance in _instances(boto3, cluster_on_cloud, region)
     }
@@ -36,7 +41,7 @@ def metrics(*, cluster_on_cloud: str, region: str, begin: float, end: float) -> 
                     "MetricName": metric,
                     "Dimensions": [{"Name": "InstanceId", "Value": instance}],
                 },
-                "Period": PERIOD_SECONDS,
+                "Period": period,
                 "Stat": METRICS[metric],
             },
         }
@@ -55,7 +60,7 @@ def metrics(*, cluster_on_cloud: str, region: str, begin: float, end: float) -> 
                 instance, metric = names[result["Id"]]
                 pairs = zip(result["Timestamps"], result["Values"], strict=True)
                 found[instance][metric] += [[at.timestamp(), float(value)] for at, value in pairs]
-    return {"region": region, "begin": begin, "end": end, "period_seconds": PERIOD_SECONDS, "instances": found}
+    return {"region": region, "begin": begin, "end": end, "period_seconds": period, "instances": found}
 
 
 def _instances(boto3: Any, cluster_on_cloud: str, region: str) -> list[str]:

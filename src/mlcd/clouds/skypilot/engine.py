@@ -87,7 +87,6 @@ class SkyPilotEngine:
             order,
             self.settings,
             cluster=cluster,
-            task=task,
             request=request,
             released=lambda: _drop_lock(lock),
         )

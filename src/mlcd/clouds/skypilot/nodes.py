@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,14 @@ from mlcd.clouds.nodes import NodeOrder, NodesState, create_stop_file
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.clouds.skypilot import transport
 from mlcd.clouds.skypilot.client import SkyError, Worker
+from mlcd.clouds.skypilot.metrics_file import FILE, read_node_metrics
 from mlcd.clouds.skypilot.refusals import refused, shortened, with_reasons
-from mlcd.clouds.skypilot.task import SkySettings, lease_folder, run_command
+from mlcd.clouds.skypilot.task import SkySettings, lease_folder
 from mlcd.errors import ProviderError
+from mlcd.home import write_private
+from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.trial import FailureKind
-from mlcd.untrusted import Malformed, delete_tree, last_lines, printable
+from mlcd.untrusted import Malformed, last_lines, printable
 
 POLL_SECONDS = 2.0
 SYNC_SECONDS = 4.0
@@ -26,7 +30,6 @@ STATUS_SECONDS = 30.0
 CALL_SECONDS = 60.0
 FETCH_SECONDS = 600.0
 DOWN_SECONDS = 300.0
-STOP_SECONDS = 600.0
 METRICS_SECONDS = 30.0
 DOWN_TRIES = 3
 FETCH_TRIES = 3
@@ -37,7 +40,7 @@ _ENDED_JOB = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "FAILED_DRIVER", "CANCELLED
 
 
 class SkyNodes:
-    """Implements Nodes, RemoteFiles, and Suspendable where the cloud can stop nodes."""
+    """Implements Nodes, Monitored and RemoteFiles."""
 
     def __init__(
         self,
@@ -46,12 +49,11 @@ class SkyNodes:
         settings: SkySettings,
         *,
         cluster: str,
-        task: dict[str, Any],
         request: str,
         released: Callable[[], None],
     ) -> None:
         self._worker, self._order, self._settings, self._cluster = worker, order, settings, cluster
-        self._task, self._request, self._on_released = task, request, released
+        self._request, self._on_released = request, released
         self._began = time.time()
         self._lock = threading.Lock()
         self._state = NodesState.STARTING
@@ -105,6 +107,12 @@ class SkyNodes:
         self._write_metrics()
         self._on_released()
 
+    # ---- Monitored
+
+    def node_metrics(self) -> NodeMetrics | None:
+        """See Monitored: on AWS, from CloudWatch; elsewhere None."""
+        return read_node_metrics(self._order.folder)
+
     # ---- RemoteFiles
 
     def fetch(self, paths: Sequence[str]) -> None:
@@ -117,28 +125,6 @@ class SkyNodes:
             if not failed or self._failure is not None:
                 return
         raise ProviderError(f"{self._cluster}: its files could not be fetched: {'; '.join(failed.values())}")
-
-    # ---- Suspendable
-
-    def suspend(self) -> None:
-        """Stop the nodes, keep their disks. The job's processes end; `resume` continues from its checkpoint."""
-        self._end_thread()
-        self._fetch_news()
-        self._call("stop", STOP_SECONDS, cluster=self._cluster)
-
-    def resume(self) -> None:
-        """Start the same nodes again, and the job from its checkpoint."""
-        for file in [*self._order.folder.glob("node-*/exit.json"), *self._order.folder.glob(".ends/node-*/exit.json")]:
-            delete_tree(file, below=self._order.folder)
-        self._call("start", STOP_SECONDS, cluster=self._cluster, idle_minutes=self._settings.autostop_minutes)
-        run = run_command(self._cluster, self._order.seconds, ordered_at=time.time())
-        bare = {key: value for key, value in self._task.items() if key != "file_mounts"} | {"run": run}
-        self._request = self._call("execute", CALL_SECONDS, cluster=self._cluster, task=bare)["request"]
-        self._closing.clear()
-        with self._lock:
-            self._state = NodesState.STARTING
-        self._thread = threading.Thread(target=self._follow, name=f"sky-{self._cluster}", daemon=True)
-        self._thread.start()
 
     # ---- the thread
 
@@ -309,7 +295,8 @@ class SkyNodes:
             )
         except (SkyError, ProviderError) as error:
             data = {"missing": shortened(str(error))}
-        (self._order.folder / "cloudwatch.json").write_text(json.dumps(data, indent=1))
+        with suppress(OSError):  # the disk is full
+            write_private(self._order.folder / FILE, json.dumps(data))
 
     def _call(self, op: str, seconds: float, **given: object) -> Any:
         return self._worker.call(op, seconds=seconds, **given)

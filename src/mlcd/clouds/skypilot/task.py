@@ -136,10 +136,7 @@ def run_command(cluster: str, seconds: float, *, ordered_at: float) -> str:
     ordered_at  seconds since 1970; the time the launch took counts too
     """
     folder = f'"$HOME"/{shlex.quote(lease_folder(cluster))}'
-    lines = [
-        f'export PYTHONPATH="$HOME"/{AGENT}${{PYTHONPATH:+:$PYTHONPATH}}',
-        f'rm -f {folder}/node-"$SKYPILOT_NODE_RANK"/exit.json',  # of the previous run, where nodes were resumed
-    ]
+    lines = [f'export PYTHONPATH="$HOME"/{AGENT}${{PYTHONPATH:+:$PYTHONPATH}}']
     limit = ""
     if not math.isinf(seconds):
         most = math.ceil(seconds)

@@ -206,27 +206,6 @@ def _cancel_launches(cluster: str) -> None:
         sky.get(sky.api_cancel(mine, silent=True))
 
 
-def stop(*, cluster: str) -> None:
-    """Stops the nodes; keeps their disks."""
-    import sky  # noqa: PLC0415
-
-    sky.get(sky.stop(cluster))
-
-
-def start(*, cluster: str, idle_minutes: int | None) -> None:
-    """Starts the stopped nodes again; what ran on them is not restarted."""
-    import sky  # noqa: PLC0415
-
-    sky.get(sky.start(cluster, idle_minutes_to_autostop=idle_minutes, down=idle_minutes is not None))
-
-
-def execute(*, task: Mapping[str, Any], cluster: str) -> dict[str, str]:
-    """Runs a task's command on existing nodes."""
-    import sky  # noqa: PLC0415
-
-    return {"request": str(sky.exec(sky.Task.from_yaml_config(dict(task)), cluster_name=cluster))}
-
-
 def logs(*, cluster: str, number: int | None, folder: str) -> list[str]:
     """Copies the ends of SkyPilot's own logs of a job into `folder`; returns the files."""
     import sky  # noqa: PLC0415
@@ -289,9 +268,6 @@ OPS: dict[str, Callable[..., Any]] = {
         job,
         status,
         down,
-        stop,
-        start,
-        execute,
         logs,
         cloudwatch,
         stop_server,

@@ -10,9 +10,8 @@ from mlcd.clouds.lease_records import LeaseRecords, home_of
 from mlcd.clouds.nodes import NodeOrder, NodesState, create_stop_file
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.clouds.slurm import job
-from mlcd.clouds.slurm.commands import SlurmRefused, SlurmUnreachable, ask
+from mlcd.clouds.slurm.commands import SlurmUnreachable
 from mlcd.clouds.slurm.script import OUTPUT
-from mlcd.errors import ProviderError
 from mlcd.trial.trial import FailureKind
 from mlcd.units import format_seconds
 from mlcd.untrusted import Malformed, last_lines, printable
@@ -29,7 +28,7 @@ FILES_SECONDS = 15.0
 
 
 class SlurmNodes:
-    """A batch job's nodes (see mlcd.clouds.nodes.Nodes); can be suspended where the user has the permission."""
+    """A batch job's nodes (see mlcd.clouds.nodes.Nodes)."""
 
     def __init__(self, order: NodeOrder, job_id: str, *, is_limited_by_partition: bool) -> None:
         self.order, self.job_id = order, job_id
@@ -94,18 +93,6 @@ class SlurmNodes:
             self._is_released = True
             with suppress(OSError):
                 LeaseRecords(home_of(self.order.folder)).forget(self.order.lease_id)
-
-    def suspend(self) -> None:
-        """Runs `scontrol suspend`: Slurm pauses the processes within some seconds.
-
-        Raises ProviderError where the user is not allowed to: many clusters reserve it for operators.
-        """
-        self._control("suspend")
-
-    def resume(self) -> None:
-        """Runs `scontrol resume`, after refreshing the heartbeat. Raises ProviderError."""
-        self._touch()
-        self._control("resume")
 
     # ---- observing the job
 
@@ -187,11 +174,3 @@ class SlurmNodes:
 
     def _requested(self) -> str:
         return f"{self.order.count} x {self.order.instance}"
-
-    def _control(self, action: str) -> None:
-        try:
-            ask("scontrol", action, self.job_id)
-        except SlurmRefused as error:
-            raise ProviderError(
-                f"Slurm job {self.job_id} cannot be {action.removesuffix('e')}ed: {error.sentence}"
-            ) from error

@@ -22,12 +22,15 @@ COMMON_WEIGHT_MODELS = 0.5
 class AdditiveLatency:
     """Predicted seconds of a batch in every configuration, and each operator's part in them.
 
-    seconds  (N,)
-    parts    operator -> (N,); they add up to `seconds`
+    seconds    (N,)
+    parts      operator -> (N,); they add up to `seconds`
+    deviation  (K, N) the error of ln seconds by operators that were never measured: deviation' deviation is its
+               covariance; K is 0 if all were
     """
 
     seconds: Floats
     parts: Mapping[str, Floats]
+    deviation: Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,7 +39,8 @@ class Calibration:
 
     weights    operator -> the factor by which its own measurement is multiplied
     common     the factor of operators that no known model uses
-    residuals  (M, N) ln(measured / predicted) of each known model by weights that did not see it; nan where it failed
+    residuals  (M, N) ln(measured / predicted) of each known model, predicted as if it had never been measured: by
+               weights that did not see it, and without the operators measured for it; nan where it failed
     """
 
     weights: Mapping[str, float]
@@ -51,8 +55,11 @@ class Calibration:
 def additive_latency(known: Known, target: TargetModel) -> AdditiveLatency:
     """seconds(c) = sum over operators k of w_k x sum over shapes of calls x seconds_k(c); w by the known models."""
     weight = calibrate(known).weight
-    parts = {of.operator: weight(of.operator) * of.seconds for of in operator_seconds(known, target)}
-    return AdditiveLatency(seconds=np.sum(list(parts.values()), axis=0), parts=parts)
+    found = operator_seconds(known, target)
+    parts = {of.operator: weight(of.operator) * of.seconds for of in found}
+    seconds = np.sum(list(parts.values()), axis=0)
+    deviation = np.vstack([parts[of.operator] / seconds * of.deviation for of in found])
+    return AdditiveLatency(seconds=seconds, parts=parts, deviation=deviation)
 
 
 @lru_cache(maxsize=64)
@@ -72,7 +79,7 @@ def calibrate(known: Known) -> Calibration:
         kept = relative[:, rows]
         grams.append(kept @ kept.T / max(rows.sum(), 1))
         sides.append(kept.sum(axis=1) / max(rows.sum(), 1))
-        tables.append(table)
+        tables.append(_table(known.without(model.name), model, names))
     gram, side = np.sum(grams, axis=0), np.sum(sides, axis=0)
     residuals = [
         _residual(model, table, _solve(gram - own, side - of_own))

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlcd.known.tables import Known
-from mlcd.models.serving.curves import resource_curves
+from mlcd.models.serving.curves import Shape, resource_curves
 
 Floats = NDArray[np.float64]
 
@@ -23,15 +23,17 @@ def knobs_that_matter(known: Known, operators: Sequence[tuple[str, float, Floats
     operators  (name, share, seconds in every configuration) of each key operator
     A row is a key operator in a configuration, weighted by its share; a column is a knob; the entry is the knob's main
     effect on the operator's log seconds per item (its resource curve). Components are added from the largest on; a knob
-    outside all of them is dropped (algorithms: 2.2), unless it makes known models run out of memory: no operator's time
-    shows that.
+    outside all of them is dropped (algorithms: 2.2), and so is one whose curve is a plane for every key operator. A
+    knob that makes known models run out of memory stays: no operator's time shows that.
     """
     names = [name for name, _ in known.configs[0].values]
+    bent: set[str] = set()
     columns = {name: np.zeros((len(operators), len(known.configs))) for name in names}
     for at, (operator, share, seconds) in enumerate(operators):
         for curve in resource_curves(known, operator, seconds):
             effect = dict(zip(curve.values, curve.log_seconds, strict=True))
             middle = float(np.mean(curve.log_seconds))
+            bent |= {curve.knob} if curve.shape is not Shape.PLANE else set()
             columns[curve.knob][at] = [np.sqrt(share) * (effect[c[curve.knob]] - middle) for c in known.configs]
     table = np.stack([columns[name].ravel() for name in names], axis=1)
     table -= table.mean(axis=0)
@@ -41,7 +43,11 @@ def knobs_that_matter(known: Known, operators: Sequence[tuple[str, float, Floats
     taken = order[: int(np.searchsorted(covered, min(cutoff, 1.0) - 1e-12)) + 1]
     loadings = (directions[:, taken] ** 2).max(axis=1)
     needed = _knobs_of_memory(known, names)
-    return [name for name, loading in zip(names, loadings, strict=True) if loading >= LEAST_LOADING or name in needed]
+    return [
+        name
+        for name, loading in zip(names, loadings, strict=True)
+        if (loading >= LEAST_LOADING and name in bent) or name in needed
+    ]
 
 
 def _knobs_of_memory(known: Known, names: Sequence[str]) -> set[str]:

@@ -69,10 +69,11 @@ def transfer_belief(
     least_models   with fewer known models, their residuals are ignored
     alike          off: models share only the mean of the residuals
     """
-    base = np.log(additive_latency(known, target).seconds)
+    additive = additive_latency(known, target)
+    base, of_unknown = np.log(additive.seconds), additive.deviation.T @ additive.deviation
     fit = _fit(known, _Points(points), least_models, LIKENESS_CANDIDATES if alike else (0.0,))
     if not len(fit.deviations):
-        return Belief(mean=base, covariance=fit.covariance)
+        return Belief(mean=base, covariance=fit.covariance + of_unknown)
     models = [model.target for model in known.models]
     among = _likeness([*models, target], fit.likeness)
     inner, to_target = among[:-1, :-1], among[:-1, -1]
@@ -81,7 +82,7 @@ def transfer_belief(
     ones = np.ones(len(models))
     of_mean = (1.0 - ones @ weights) ** 2 / float(ones @ cho_solve(factor, ones))
     left = max(float(1.0 - to_target @ weights + of_mean), 0.05)
-    return Belief(mean=base + fit.mean + weights @ fit.deviations, covariance=left * fit.covariance)
+    return Belief(mean=base + fit.mean + weights @ fit.deviations, covariance=left * fit.covariance + of_unknown)
 
 
 class _Points:

@@ -95,11 +95,15 @@ def _study(problem: ById[Problem], known: Known, target: TargetModel, settings: 
     limit = goal.slo.seconds if goal.slo is not None else np.inf
     value = known.batches * known.replicas / (known.usd_per_hour * seconds)
     knobs = knobs_that_matter(known, [(name, shares[name], parts[name]) for name in keys], settings.cutoff)
+    total = np.sum(list(parts.values()), axis=0)
+    unknown = np.vstack([parts[name] / total * found[name].deviation for name in keys])[:, at]
     pruned = redundant_rows(known, knobs, np.where(seconds <= limit, value, -seconds))
     scale = np.log(items_of(space) / goal.scale(problem.value.dollars_per_second))
     return Study(
         prior=ServingPrior(
-            belief=Belief(mean=np.log(seconds[at]), covariance=prior_covariance(ById(space), settings)),
+            belief=Belief(
+                mean=np.log(seconds[at]), covariance=prior_covariance(ById(space), settings) + unknown.T @ unknown
+            ),
             fits=memory_fits(known)[at],
             unseen={name: of.like for name, of in found.items() if of.like},
         ),

@@ -84,7 +84,7 @@ class PosteriorStrategy(TableInformedStrategy, ABC):
         return tuple(found)
 
     def recommend(self, problem: Problem, history: History, remaining: Remaining) -> Plan | None:
-        """The best that fits, by the belief after all trials, discounted by the probability that it keeps the limits.
+        """The best that fits by the belief after all trials: the largest value x P(limits kept)^`limit_weight`.
 
         One that barely kept them in a noisy trial loses to one that keeps them safely and is hardly worse.
         """
@@ -92,7 +92,7 @@ class PosteriorStrategy(TableInformedStrategy, ABC):
         if not fitting:
             return None
         worth = self.outlook(problem, history)
-        believed = worth.log_value - np.log(np.maximum(worth.keeps, 1e-6))
+        believed = worth.log_value - self.settings.limit_weight * np.log(np.maximum(worth.keeps, 1e-6))
         return min(fitting, key=lambda plan: believed[problem.space.index[plan.config]])
 
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:

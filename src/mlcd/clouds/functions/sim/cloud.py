@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from mlcd.clouds.chance import generator, share
 from mlcd.clouds.functions.provider import EpochFailed, EpochOrder
-from mlcd.clouds.functions.sim.laws import FunctionLaws
+from mlcd.clouds.functions.sim.laws import LOSS_MEMORY_EPOCHS, FunctionLaws
 from mlcd.functions import FunctionProblem
 from mlcd.trial.epoch import Epoch, Fleet, Phase
 from mlcd.units import Usd
@@ -17,10 +17,14 @@ OUT_OF_MEMORY_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """The state after an epoch: the training's progress, and which containers are warm."""
+    """The state after an epoch: the training's progress, which containers are warm, how far the loss deviates.
+
+    deviation  of the measured loss, in standard deviations
+    """
 
     progress: float = 0.0
     warm: Fleet | None = None
+    deviation: float = 0.0
 
 
 class SimFunctionCloud:
@@ -48,8 +52,15 @@ class SimFunctionCloud:
         """Continue a run of an earlier process: recomputes its progress exactly, epoch by epoch."""
         state = _State()
         for epoch in epochs:
-            state = _State(self._progress(state.progress, epoch.number, epoch.fleet), epoch.fleet)
+            state = self._after(state, epoch.number, epoch.fleet)
             self._states[run_id, epoch.number] = state
+
+    def progress_after(self, epochs: Sequence[Epoch]) -> float:
+        """The true progress after `epochs` of a run, which no measured loss shows."""
+        state = _State()
+        for epoch in epochs:
+            state = self._after(state, epoch.number, epoch.fleet)
+        return state.progress
 
     def run_epoch(self, order: EpochOrder) -> Epoch:
         """Raises EpochFailed when the epoch exceeds its authorisation, runs out of memory, or too many calls fail."""
@@ -68,9 +79,23 @@ class SimFunctionCloud:
         if seconds > order.seconds:
             message = f"the epoch would have taken {seconds:.0f} s and was ended after {order.seconds:.0f} s"
             raise EpochFailed(message, seconds=order.seconds, usd=self._at_most(order, seconds, failed))
-        progress = self._progress(before.progress, order.number, fleet)
-        self._states[order.run_id, order.number] = _State(progress, fleet)
-        return self._epoch(order, seconds, progress, cold=cold, failed=failed)
+        after = self._after(before, order.number, fleet)
+        self._states[order.run_id, order.number] = after
+        return self._epoch(order, seconds, after, cold=cold, failed=failed)
+
+    def _after(self, before: _State, number: int, fleet: Fleet) -> _State:
+        """The state after epoch `number`; chance depends on the seed and the number only."""
+        progress = self._progress(before.progress, number, fleet)
+        if not self.laws.chance.loss:
+            return _State(progress, fleet)
+        kept = math.exp((before.progress - progress) / LOSS_MEMORY_EPOCHS) if number > 1 else 0.0
+        drawn = generator("loss", self.seed, number).gauss()
+        return _State(progress, fleet, kept * before.deviation + math.sqrt(1 - kept**2) * drawn)
+
+    def _loss(self, state: _State) -> float:
+        """The measured loss: the true one, whose height above the floor deviates."""
+        true, noise = self.laws.loss(state.progress), self.laws.chance.loss
+        return true + (true - self.laws.floor_loss) * math.expm1(noise * state.deviation) if noise else true
 
     def _progress(self, before: float, number: int, fleet: Fleet) -> float:
         """The progress after epoch `number`; chance depends on the seed and the number only."""
@@ -142,17 +167,18 @@ class SimFunctionCloud:
         repeats = min(failed, self.problem.repeats(order.fleet.functions))
         return min(order.usd, self._charge(order.fleet, min(seconds, order.seconds), repeats))
 
-    def _epoch(self, order: EpochOrder, seconds: float, progress: float, *, cold: int, failed: int) -> Epoch:
+    def _epoch(self, order: EpochOrder, seconds: float, after: _State, *, cold: int, failed: int) -> Epoch:
         laws, fleet = self.run_laws, order.fleet
         n, m = fleet.functions, fleet.memory_mb
         parallel, update = laws.parallel_seconds(n, m) * fleet.share, laws.update_seconds(n, m) * fleet.share
+        fetched = laws.fetch_seconds(n, m) * fleet.share
         stretch = seconds / laws.part_seconds(n, m, fleet.share)
-        fetch, compute = parallel * laws.fetch_share * stretch, parallel * (1 - laws.fetch_share) * stretch
+        fetch, compute = fetched * stretch, (parallel - fetched) * stretch
         spread = 1 + 0.02 * math.sqrt(2 * math.log(max(n, 2)))
         return Epoch(
             number=order.number,
             fleet=fleet,
-            loss=laws.loss(progress),
+            loss=self._loss(after),
             seconds=seconds,
             usd=self._charge(fleet, seconds - laws.waiting_seconds(n) * stretch, failed),
             fetch=Phase(mean_seconds=fetch, max_seconds=fetch * spread),

@@ -15,6 +15,7 @@ from functools import cache
 from mlcd.catalog.functions import function_prices
 from mlcd.clouds.chance import generator
 from mlcd.clouds.functions.sim.laws import REFERENCE_MB, Chance, FunctionLaws
+from mlcd.clouds.functions.sim.wide import is_unseen, with_laws
 from mlcd.errors import BadInput, nearest
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal
@@ -146,6 +147,8 @@ LOCALHOST = SimWorkload(
 """A second calibration, to real epochs on `lithops/localhost`."""
 
 UNSEEN_COUNT = 12
+WIDE_COUNT = 24
+"""Workloads of the groups `unseen` and `wide` of `mlcd bench serverless`."""
 
 
 def training_workload(index: int) -> SimWorkload:
@@ -164,15 +167,33 @@ def unseen_workload(index: int) -> SimWorkload:
     return _drawn(f"unseen-{index}", wide=True)
 
 
+@cache
+def wide_workload(index: int) -> SimWorkload:
+    """A workload with laws of its own (mlcd.clouds.functions.sim.wide); unseen where its name's SHA-256 is even."""
+    return _drawn(f"wide-{index}", wide=True)
+
+
+@cache
+def wide_names(count: int, *, unseen: bool, first: int = 0) -> tuple[str, ...]:
+    """The first `count` unseen workloads `wide-N`, N from `first`, or those for tuning and training."""
+    found, index = [], first
+    while len(found) < count:
+        if is_unseen(f"wide-{index}") is unseen:
+            found.append(f"wide-{index}")
+        index += 1
+    return tuple(found)
+
+
 _DRAWN: Mapping[str, Callable[[int], SimWorkload]] = {
     "train": training_workload,
     "tune": tuning_workload,
     "unseen": unseen_workload,
+    "wide": wide_workload,
 }
 
 
 def workload(name: str) -> SimWorkload:
-    """By name: paper, flat, toy, lenet-localhost, the testbed's, train-N, tune-N or unseen-N. Raises BadInput."""
+    """By name: paper, flat, toy, lenet-localhost, the testbed's, train-N, tune-N, unseen-N or wide-N. Raises BadInput."""
     kind, _, number = name.partition("-")
     if kind in _DRAWN and (drawn := whole_number(number)) is not None:
         return _DRAWN[kind](drawn)
@@ -214,6 +235,8 @@ def _drawn(name: str, *, wide: bool) -> SimWorkload:
         half_gain_functions=PAPER.laws.half_gain_functions * spread(1.5),
         staleness=PAPER.laws.staleness * spread(1.6),
     )
+    if name.startswith("wide-"):
+        laws = with_laws(name, laws)
     drawn = SimWorkload(name=name, laws=laws)
     scale = random.uniform(52, 68) / drawn.cheapest_usd()
     return replace(

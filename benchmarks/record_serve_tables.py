@@ -1,0 +1,287 @@
+"""The records of `mlcd bench serve` on the tables shipped with mlcd, and the tables of docs/falcon.md and docs/serve.md.
+
+    .venv/bin/python benchmarks/record_serve_tables.py run h200 [--seeds 10] [--jobs -1]
+    .venv/bin/python benchmarks/record_serve_tables.py run cpu [--seeds 20]
+    .venv/bin/python benchmarks/record_serve_tables.py ablation [--seeds 5]   # both beds, targets that may be tuned on
+    .venv/bin/python benchmarks/record_serve_tables.py bounds [--seeds 5]     # both beds: what is lost to what
+    .venv/bin/python benchmarks/record_serve_tables.py page                   # the pages' tables, from the records
+
+Replayed from measured tables by the product's own engine; nothing is run on a GPU. The same tables, seeds and code give
+the same record.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from mlcd.bench.case import is_unseen
+from mlcd.bench.serve.beds import beds
+from mlcd.bench.serve.case import Bed, LeaveOut
+from mlcd.bench.serve.score import ServeComparison, ServeRow, compare, summarise
+from mlcd.known.tables import Known, TargetModel
+from mlcd.version import __version__
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGES = (ROOT / "docs" / "falcon.md", ROOT / "docs" / "serve.md")
+BEDS = ("h200", "cpu")
+TRIALS = (1, 3, 6, 15)
+TUNING_SEED = 1000
+"""Ablations and bounds use seeds that no reported result uses."""
+STRATEGIES = (
+    "falcon",
+    "falcon-transfer",
+    "falcon-transfer:requests=1e12",
+    "morphling",
+    "morphling:learns=latency",
+    "vesta",
+    "vesta:learns=latency",
+    "ernest",
+    "heterbo",
+    "source-mean",
+    "random",
+)
+ABLATED = (
+    "falcon",
+    "falcon:smallest-region=100000",
+    "falcon:explore=0",
+    "falcon:cutoff=1",
+    "falcon:cutoff=0.8",
+    "falcon:threshold=0.5",
+    "falcon:threshold=0.99",
+    "falcon:limit-weight=1",
+    "falcon-transfer",
+    "falcon-transfer:least-models=1000",
+    "falcon-transfer:likeness=off",
+    "falcon-transfer:limit-weight=1",
+)
+BOUNDED = ("falcon", "falcon-transfer:requests=1e12", "heterbo")
+SERVED = ("falcon", "falcon-transfer", "heterbo", "source-mean", "random")
+"""Shown in docs/serve.md."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OwnOperators(Bed):
+    """A bound, not a result: the target's own operators were measured alone, as in the records before 16 November 2026."""
+
+    def sources(self, name: str, leave: LeaveOut = "model") -> Known:  # noqa: ARG002
+        """The other models, and all operators."""
+        return replace(self.known, models=tuple(model for model in self.known.models if model.name != name))
+
+
+def bed_of(name: str) -> Bed:
+    return beds(cpu=name == "cpu")[0]
+
+
+def tuned(bed: Bed) -> Bed:
+    return replace(bed, targets=tuple(name for name in bed.targets if not is_unseen(name)))
+
+
+def made() -> dict[str, str]:
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+
+    rooms = [f"src/mlcd/{room}" for room in ("models", "bench", "search", "known", "deciders", "engine")]
+    changed = git("status", "--porcelain", "--", *rooms)
+    code = f"{git('rev-parse', '--short', 'HEAD') or 'unknown'}{' with changes' if changed else ''}"
+    return {"made": datetime.now(UTC).date().isoformat(), "version": __version__, "code": code}
+
+
+def by_target(rows: Sequence[ServeRow]) -> list[dict[str, Any]]:
+    """Means over seeds, one line per strategy, target and limit."""
+    groups: dict[tuple[str, str, float], list[ServeRow]] = {}
+    for row in rows:
+        groups.setdefault((row.strategy, row.target, row.slo_ms), []).append(row)
+    return [
+        {
+            "strategy": strategy,
+            "target": target,
+            "unseen": is_unseen(target),
+            "slo_ms": slo_ms,
+            "made": round(fmean(row.made for row in of), 2),
+            "accuracy": {str(count): round(fmean(r.accuracy[count] for r in of), 4) for count in of[0].accuracy},
+        }
+        for (strategy, target, slo_ms), of in groups.items()
+    ]
+
+
+def write(name: str, record: dict[str, Any]) -> None:
+    path = RESULTS / f"serve-{name}.json"
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(f"wrote {path.relative_to(ROOT)}")
+
+
+def read(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RESULTS / f"serve-{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def looked_up(known: Known, target: TargetModel) -> float:
+    """The share of the model's time in operators whose curve is known exactly."""
+    curves = {(curve.operator, curve.shape) for curve in known.curves}
+    return sum(use.share for use in target.operators if (use.operator, use.shape) in curves)
+
+
+def run(name: str, seeds: int, jobs: int) -> None:
+    bed = bed_of(name)
+    rows = compare(ServeComparison(strategies=STRATEGIES, trials=TRIALS, seeds=seeds, jobs=jobs), [bed])
+    shares = [(looked_up(bed.known, m.target), looked_up(bed.sources(m.name), m.target)) for m in bed.known.models]
+    record = {
+        **made(),
+        "source": bed.known.source,
+        "seeds": seeds,
+        "noise": bed.noise,
+        "looked_up": {"leaking": fmean(before for before, _ in shares), "now": fmean(now for _, now in shares)},
+        "summary": [asdict(s) for s in summarise(rows)],
+        "summary_seen": [asdict(s) for s in summarise([r for r in rows if not r.unseen])],
+        "summary_unseen": [asdict(s) for s in summarise([r for r in rows if r.unseen])],
+        "by_target": by_target(rows),
+    }
+    write(name, record)
+
+
+def ablate(seeds: int, jobs: int) -> None:
+    """On targets whose sha256(name) is odd."""
+    comparison = ServeComparison(strategies=ABLATED, trials=TRIALS, seeds=seeds, first_seed=TUNING_SEED, jobs=jobs)
+    found = {name: summarise(compare(comparison, [tuned(bed_of(name))])) for name in BEDS}
+    write("ablation", {**made(), "seeds": seeds, **{name: [asdict(s) for s in of] for name, of in found.items()}})
+
+
+def bound(seeds: int, jobs: int) -> None:
+    """What stands between the results and 1: what is not known of the operators, and the noise of a trial."""
+    record: dict[str, Any] = {**made(), "seeds": seeds}
+    for name in BEDS:
+        bed = bed_of(name)
+        own = OwnOperators(**{field: getattr(bed, field) for field in bed.__dataclass_fields__})
+        quiet = 1e-4
+        cases = (("as a user has it", bed, None), ("own operators measured", own, None), ("no noise", bed, quiet))
+        record[name] = []
+        for case, of, noise in cases:
+            comparison = ServeComparison(
+                strategies=BOUNDED,
+                trials=TRIALS,
+                seeds=1 if noise is not None else seeds,
+                first_seed=TUNING_SEED,
+                noise=noise,
+                jobs=jobs,
+            )
+            record[name] += [{"case": case, **asdict(s)} for s in summarise(compare(comparison, [of]))]
+    write("bounds", record)
+
+
+def grouped(summary: Sequence[dict[str, Any]], *keys: str) -> dict[tuple[Any, ...], dict[int, dict[str, Any]]]:
+    """(key, ...) -> trials -> line, in the order of the summary."""
+    groups: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
+    for line in summary:
+        groups.setdefault(tuple(line[key] for key in keys), {})[line["trials"]] = line
+    return groups
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
+
+
+def results_table(record: dict[str, Any], strategies: Sequence[str] = STRATEGIES) -> str:
+    """One line per strategy and limit; the last two columns are of the held-out targets alone."""
+    head = ["strategy", "limit", "runs", "1", "3", "6", "95% interval", "deviation", "least", "15", "least"]
+    head += ["held-out: 6", "15"]
+    unseen = grouped(record["summary_unseen"], "strategy", "slo_ms")
+    rows = []
+    for (strategy, slo_ms), of in grouped(record["summary"], "strategy", "slo_ms").items():
+        if strategy not in strategies:
+            continue
+        mean = {count: f"{of[count]['mean_accuracy']:.3f}" for count in of}
+        least = {count: f"{of[count]['least_accuracy']:.2f}" for count in of}
+        low, high = of[6]["interval"]
+        kept = [f"{unseen[strategy, slo_ms][count]['mean_accuracy']:.3f}" for count in (6, 15)]
+        spread = [f"{low:.3f} to {high:.3f}", f"{of[6]['deviation']:.3f}", least[6]]
+        named = [f"`{strategy}`", f"{slo_ms:g} ms", str(of[6]["runs"])]
+        rows.append([*named, mean[1], mean[3], mean[6], *spread, mean[15], least[15], *kept])
+    return markdown(head, rows)
+
+
+def accuracy_cells(lines: dict[int, dict[str, Any]]) -> list[str]:
+    six, fifteen = lines[6], lines[15]
+    return [f"{six['mean_accuracy']:.4f}", f"{six['least_accuracy']:.2f}", f"{fifteen['mean_accuracy']:.4f}"]
+
+
+def wide_table(record: dict[str, Any], first: str, key: str) -> str:
+    """Per bed and variant, means over the limits after 6 and 15 trials and the least after 6 under any limit."""
+    rows = []
+    for name in BEDS:
+        groups: dict[tuple[Any, ...], list[dict[int, dict[str, Any]]]] = {}
+        keys = ("strategy",) if key == "strategy" else (key, "strategy")
+        for (*variant, _), lines in grouped(record[name], *keys, "slo_ms").items():
+            groups.setdefault(tuple(variant), []).append(lines)
+        for variant, limits in groups.items():
+            six = fmean(lines[6]["mean_accuracy"] for lines in limits)
+            fifteen = fmean(lines[15]["mean_accuracy"] for lines in limits)
+            each = " / ".join(f"{lines[6]['mean_accuracy']:.3f}" for lines in limits)
+            least = min(lines[6]["least_accuracy"] for lines in limits)
+            named = [f"`{part}`" if part == variant[-1] else str(part) for part in variant]
+            rows.append([name, *named, each, f"{six:.4f}", f"{least:.2f}", f"{fifteen:.4f}"])
+    head = ["bed", *([first] if key != "strategy" else []), "strategy", "6, by limit", "6", "least at 6", "15"]
+    return markdown(head, rows)
+
+
+def origin(record: dict[str, Any]) -> str:
+    about = f"mlcd {record['version']} ({record['code']}), {record['made']}: {record['seeds']} seeds"
+    return f"{about}, {record['noise']:.1%} noise on every trial." if "noise" in record else f"{about}."
+
+
+def looked_up_table() -> str:
+    rows = []
+    for name in BEDS:
+        share = read(name)["looked_up"]
+        rows.append([name, f"{share['leaking']:.0%}", f"{share['now']:.0%}"])
+    return markdown(["bed", "until 16 November 2026", "now"], rows)
+
+
+def parts() -> dict[str, str]:
+    """The generated parts of the pages by their name."""
+    found = {name: f"{results_table(read(name))}\n\n{origin(read(name))}" for name in BEDS}
+    found["served"] = f"{results_table(read('cpu'), SERVED)}\n\n{origin(read('cpu'))}"
+    found["looked-up"] = looked_up_table()
+    found["ablation"] = f"{wide_table(read('ablation'), '', 'strategy')}\n\n{origin(read('ablation'))}"
+    found["bounds"] = f"{wide_table(read('bounds'), 'case', 'case')}\n\n{origin(read('bounds'))}"
+    return found
+
+
+def filled(text: str) -> str:
+    """The page with its generated parts replaced."""
+    for name, part in parts().items():
+        pattern = rf"(<!-- table: {name} -->\n).*?(<!-- end: {name} -->)"
+        text = re.sub(pattern, lambda found, part=part: f"{found[1]}\n{part}\n\n{found[2]}", text, flags=re.S)  # type: ignore[misc]
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["run", "ablation", "bounds", "page"])
+    parser.add_argument("bed", nargs="?", choices=BEDS)
+    parser.add_argument("--seeds", type=int, default=0, help="default: 10 (h200), 20 (cpu), 5 (ablation, bounds)")
+    parser.add_argument("--jobs", type=int, default=1)
+    given = parser.parse_args()
+    if given.what == "run":
+        if given.bed is None:
+            parser.error("run: name a bed, h200 or cpu")
+        run(given.bed, given.seeds or (10 if given.bed == "h200" else 20), given.jobs)
+    elif given.what == "ablation":
+        ablate(given.seeds or 5, given.jobs)
+    elif given.what == "bounds":
+        bound(given.seeds or 5, given.jobs)
+    else:
+        for page in PAGES:
+            page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
