@@ -46,7 +46,8 @@ def test_a_server_that_barely_kept_the_limit_loses_to_a_safe_one_that_is_hardly_
     history = History((measured(PROBLEM, first, 100.0), measured(PROBLEM, second, 100.0)))
     log_value, keeps = np.zeros(len(PROBLEM.space)), np.ones(len(PROBLEM.space))
     log_value[:2], keeps[:2] = (1.0, 1.05), (0.6, 0.99)
-    believing = SimpleNamespace(outlook=lambda *_: SimpleNamespace(log_value=log_value, keeps=keeps))
+    outlook = SimpleNamespace(log_value=log_value, keeps=keeps)
+    believing = SimpleNamespace(outlook=lambda *_: outlook, settings=SimpleNamespace(limit_weight=1.0))
     everything = Remaining(usd=None, seconds=None, allowed=np.ones(len(PROBLEM.space), dtype=bool))
     plan = PosteriorStrategy.recommend(cast(PosteriorStrategy, believing), PROBLEM, history, everything)
     assert plan is not None
