@@ -25,7 +25,7 @@ LIBRARIES = (
 
 def main() -> None:
     """Answer until standard input is closed."""
-    for name in LIBRARIES:
+    for name in LIBRARIES if Path("src", "mlcd").is_dir() else LIBRARIES[:1]:
         with suppress(ImportError):
             importlib.import_module(name)
     sys.path[0] = str(Path.cwd())

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mutants import runner
 from mutants.__main__ import failures, main, tables, unfit
 from mutants.mutant import Mutant, Unfit, read_list
 
@@ -29,6 +30,14 @@ def test_the_list_covers_the_rooms() -> None:
     assert {mutant.room for mutant in LISTED} >= ROOMS
 
 
+def test_the_page_shows_the_record_and_nine_in_ten_are_killed() -> None:
+    record = json.loads((ROOT / "mutants" / "result.json").read_text(encoding="utf-8"))
+    assert [row["name"] for row in record] == [mutant.name for mutant in LISTED]
+    assert failures(record, LISTED) == [], "survivors are explained, and only they"
+    assert sum(row["state"] == "killed" for row in record) >= LEAST_KILLED_SHARE * len(record)
+    assert tables(record, LISTED) in (ROOT / "docs" / "mutants.md").read_text(encoding="utf-8")
+
+
 # ---- the runner, on a made-up package
 
 
@@ -38,8 +47,9 @@ def mutant(name: str, old: str, new: str, tests: Sequence[str] = ("tests/test_ti
 
 
 @pytest.fixture
-def tiny(tmp_path: Path) -> Path:
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with one module, whose function `both` is tested and `either` is not."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # its tests need none, and loading them takes seconds
     for folder in ("src", "tests", "list"):
         (tmp_path / folder).mkdir()
     (tmp_path / "src" / "tiny.py").write_text(
@@ -79,6 +89,15 @@ def test_the_runner_tells_killed_from_survived(tiny: Path, capsys: pytest.Captur
     assert by["red"] == "tests/test_red.py fails without the fault: test_red.py::test_red"
     assert "a and b" in (tiny / "src" / "tiny.py").read_text(), "the checkout is as it was"
     assert json.loads((tiny / "record.json").read_text()) == rows
+
+
+@pytest.mark.extra
+def test_a_fault_that_makes_tests_endless_is_killed(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "LEAST_LIMIT_SECONDS", 2.0)
+    monkeypatch.setattr(runner, "LIMIT_FACTOR", 0.0)
+    (tiny / "list" / "room.toml").write_text(mutant("endless", "return a and b", "while True: pass"))
+    (verdict,) = runner.judge(tiny, read_list(tiny / "list"), tiny / "copies", processes=1)
+    assert (verdict.state, verdict.by) == (runner.State.KILLED, "does not end")
 
 
 LISTED_TINY = [

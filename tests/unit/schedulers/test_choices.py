@@ -10,7 +10,7 @@ import pytest
 from mlcd.clouds.functions.sim.workloads import PAPER
 from mlcd.goal import Goal, Objective
 from mlcd.schedulers.keeping import CONTINUE_MARGIN, _can_continue
-from mlcd.schedulers.parts import next_part
+from mlcd.schedulers.parts import MpcSettings, next_part
 from mlcd.schedulers.planning import PLANNING, Fleets, candidates, frugal, most_share
 from mlcd.trial.epoch import FailedEpoch, Fleet, RemainingEpochs
 from mlcd.units import Usd
@@ -56,9 +56,10 @@ def test_money_is_held_back_for_the_last_part() -> None:
         usd=np.array([10.0, 8.0]),
         most_share=np.array([1.0, 1.0]),
     )
+    settings = MpcSettings(kept_back_epochs=0.15, kept_back_share=0.2)
     for budget, functions in (("10.50", 50), ("12", 100)):
         remaining = replace(REMAINING, usd=Usd.of(budget))
-        fleet = next_part(PROBLEM, forecast(1.0, 1.0), remaining, two, passes=5.0)
+        fleet = next_part(PROBLEM, forecast(1.0, 1.0), remaining, two, passes=5.0, settings=settings)
         assert fleet is not None
         assert fleet.functions == functions
 
