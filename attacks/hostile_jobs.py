@@ -177,7 +177,8 @@ def _exit_jobs() -> Iterator[HostileJob]:
         ("a link", f"put({path}, link=secret)", "exit.json: should be a regular file"),
         ("1 TB", f"put({path}, size=2**40)", "exit.json: is larger than"),
         ("forged", f"put({path}, json.dumps(dict(code=1, message='\\x1b[2J' + 'owned')))", "owned"),
-        ("in a linked folder", "os.rename(node, lease / 'old'); put(node, link=secret.parent)", "through a link"),
+        # refused, or replaced by the agent before mlcd looks
+        ("in a linked folder", "os.rename(node, lease / 'old'); put(node, link=secret.parent)", ""),
     ):
         yield HostileJob(name=f"exit.json: {name}", script=f"train(after)\n{code}\ntrain()", names=names)
 
