@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,14 @@ class Bench:
         self.undo = ExitStack()
 
     def lease(
-        self, run: str, *, instance: str = "m.small", nodes: int = 1, cloud: MiniCloud | None = None, script: str = ""
+        self,
+        run: str,
+        *,
+        instance: str = "m.small",
+        nodes: int = 1,
+        cloud: MiniCloud | None = None,
+        script: str = "",
+        **job: Any,
     ) -> MiniNodes:
         self.count += 1
         lease_id = f"mlcd-test-{os.getpid()}-{self.count}"
@@ -51,7 +59,7 @@ class Bench:
         (folder / "workdir").mkdir(parents=True)
         (folder / "workdir" / "job.py").write_text(script)
         (folder / "workdir" / "beside.py").write_text("NAME = 'beside'\n")
-        (folder / "job.json").write_text(Job(lease_id=lease_id, run=run, envs={"GREETING": "hello"}).to_json())
+        (folder / "job.json").write_text(Job(lease_id=lease_id, run=run, envs={"GREETING": "hello"}, **job).to_json())
         order = NodeOrder(lease_id=lease_id, instance=instance, count=nodes, seconds=60, folder=folder)
         until = time.monotonic() + CAPACITY_TIMEOUT_SECONDS
         while True:
@@ -97,6 +105,25 @@ def remains(lease_id: str) -> dict[str, object]:
         "records": [name for name in read_records() if name == lease_id],
     }
     return {what: things for what, things in found.items() if things}
+
+
+ADD = """
+import horovod.mxnet as hvd
+import mxnet as mx
+hvd.init()
+print(hvd.rank(), hvd.allreduce(mx.nd.array([hvd.rank() + 1.0]), average=False).asscalar())
+"""
+
+
+@pytest.mark.extra  # scripts/setup-engine mxnet-ring compiles Horovod for minutes
+def test_horovod_connects_nodes_with_addresses_of_their_own(bench: Bench) -> None:
+    """As released, it connects to the address of the host name: 127.0.0.1 here."""
+    folder = Path(__file__).resolve().parents[2] / ".venvs" / "mxnet-ring"
+    if not (folder / "mlcd.stamp").exists():
+        pytest.skip("no .venvs/mxnet-ring: run scripts/setup-engine mxnet-ring")
+    run = f"{folder}/bin/python job.py"
+    leased = bench.lease(run, script=ADD, instance="m.large", nodes=2, platform="mxnet", topology="ring")
+    assert bench.output(leased) == ["0 3.0\n", "1 3.0\n"]
 
 
 SEND = """

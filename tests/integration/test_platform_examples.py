@@ -191,6 +191,23 @@ def test_mxnet_trains_on_two_nodes(tmp_path: Path) -> None:
     assert ended.metrics()["last_loss"] < ended.metrics()["first_loss"]
 
 
+@pytest.mark.extra  # scripts/setup-engine mxnet-ring compiles Horovod for minutes
+def test_mxnet_trains_on_a_ring_of_two_nodes_as_on_one(tmp_path: Path) -> None:
+    run = f"MLCD_MXNET_RING_PYTHON={shlex.quote(engine_python('mxnet-ring'))}; {job_file('mxnet-ring')['run']} 20"
+    losses = {}
+    for count in (1, 2):
+        (tmp_path / str(count)).mkdir()
+        with Nodes(tmp_path / str(count), "mxnet-ring", run=run, count=count) as nodes:
+            ended = nodes.wait()
+        assert ended.codes == [0] * count, ended.log
+        samples = [int(found) for found in re.findall(job_file("mxnet-ring")["progress"]["pattern"], ended.log)]
+        assert samples[-1] == 20 * (1500 // 192) * 192
+        assert ended.metrics()["accuracy"] > 0.8
+        losses[count] = ended.metrics()["training_loss"]
+    # Two workers have learned from the same batches as one: without all-reduce, worker 0 would know half of each only.
+    assert losses[2] == pytest.approx(losses[1], rel=0.001)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["ring", "ps"])
 def test_tensorflow_trains_on_two_nodes(tmp_path: Path, form: str) -> None:

@@ -147,19 +147,21 @@ class Agent:
         started: list[tuple[Process, Child]] = []
         for process in platform(self.job.platform)(self.placement):
             log = self.log if process.role == "worker" or process.essential else self.own / f"{process.role}.txt"
-            started.append((process, self._start_run(self._environment(process), log)))
+            started.append((process, self._start_run(process, log)))
         code, role = self._wait(started)
         return code, f"the {role} of node {self.placement.rank} ended with {_code_text(code)}" if code else ""
 
-    def _start_run(self, env: Mapping[str, str], log: Path) -> Child:
-        words = _plain_python(self.job.run)
+    def _start_run(self, process: Process, log: Path) -> Child:
+        env = self._environment(process)
+        command = process.command or (*process.prefix, "bash", "-c", self.job.run)
+        words = [] if process.command or process.prefix else _plain_python(self.job.run)
         socket = env.get("MLCD_WARM_SOCKET")
         if words and socket:
             from mlcd.platforms.warm import WarmFailed, run_warm  # noqa: PLC0415 - only where workers are kept warm
 
             with suppress(WarmFailed):  # the worker is gone: a new process takes longer to start but does the same
                 return run_warm(socket, argv=words, env=dict(env), cwd=str(self._cwd()), log=str(log))
-        return self._start(["bash", "-c", self.job.run], env, log)
+        return self._start(command, env, log)
 
     def _start(self, command: Sequence[str], env: Mapping[str, str], log: Path) -> Child:
         with log.open("ab") as out:

@@ -41,11 +41,15 @@ class Process:
     role       `worker`, `ps`, `chief`, `scheduler`, ...: in the log's name and in MLCD_ROLE
     essential  the node is done when its essential processes have ended; the others (servers) are ended then. A node
                without essential processes runs until the lease is released: other nodes decide when the job is done
+    command    what it runs instead of the user's command
+    prefix     a program and its arguments that starts the user's command, which follows them, when it can run
     """
 
     role: str = "worker"
     env: Mapping[str, str] = field(default_factory=dict)
     essential: bool = True
+    command: tuple[str, ...] = ()
+    prefix: tuple[str, ...] = ()
 
 
 PORTS = 128

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -87,6 +88,27 @@ def test_runs_setup_then_the_job_and_reports_success(node: Node) -> None:
     end = node.wait()
     assert (end["code"], end["kind"], end["message"]) == (0, "", "")
     assert node.log == "by setup\nrank 0 of 1\n"
+    assert node.running == []
+
+
+MEET = """
+import os, urllib.request
+url = "http://%(HOROVOD_GLOO_RENDEZVOUS_ADDR)s:%(HOROVOD_GLOO_RENDEZVOUS_PORT)s/global/0" % os.environ
+urllib.request.urlopen(urllib.request.Request(url, b"here", method="PUT"))
+print(urllib.request.urlopen(url).read().decode(), os.environ["HOROVOD_RANK"], os.environ["MLCD_ROLE"])
+"""
+
+
+def test_mxnets_ring_worker_meets_others_at_the_rendezvous_which_ends_with_it(node: Node) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    wrong = {"PYTHONPATH": "/nowhere", "PYTHONHOME": ""}  # the job's own: mlcd's process does not mind
+    node.start(
+        "python meet.py", platform="mxnet", topology="ring", port=port, envs=wrong, setup=f"echo '{MEET}' > meet.py"
+    )
+    assert node.wait()["code"] == 0, node.log
+    assert node.log == "here 0 worker\n"
     assert node.running == []
 
 

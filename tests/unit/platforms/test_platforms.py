@@ -112,6 +112,31 @@ def test_mxnet_has_scheduler_and_server_on_the_first_node() -> None:
     assert other[0].env["DMLC_NODE_HOST"] == "10.0.0.2"
 
 
+def test_mxnets_ring_has_horovods_variables_and_a_rendezvous_on_the_first_node() -> None:
+    head, other = (platform("mxnet")(place(rank, form="ring")) for rank in (0, 2))
+    assert [(process.role, process.essential) for process in head] == [("rendezvous", False), ("worker", True)]
+    assert head[0].command[-3:] == ("serve", "10.0.0.1", "29500")
+    assert [process.role for process in other] == ["worker"]
+    for rank, worker in (("0", head[1]), ("2", other[0])):
+        assert worker.prefix[-3:] == ("await", "10.0.0.1", "29500")
+        expected = {
+            "HOROVOD_CONTROLLER": "gloo",
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": "10.0.0.1",
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": "29500",
+            "HOROVOD_RANK": rank,
+            "HOROVOD_SIZE": "3",
+            "HOROVOD_LOCAL_RANK": "0",
+            "HOROVOD_LOCAL_SIZE": "1",
+            "HOROVOD_CROSS_RANK": rank,
+            "HOROVOD_CROSS_SIZE": "3",
+        }
+        assert expected.items() <= worker.env.items()
+    names = {platform("mxnet")(place(rank, LOCAL, form="ring"))[-1].env["HOROVOD_HOSTNAME"] for rank in range(3)}
+    assert len(names) == 3  # although the address is the same
+    (local,) = platform("mxnet")(place(1, LOCAL, form="ring"))
+    assert local.env["HOROVOD_GLOO_IFACE"] == interface_of("127.0.0.1")
+
+
 def test_a_command_has_one_process_and_no_variables() -> None:
     assert platform("command")(place(1, gpus=4)) == (Process(),)
 

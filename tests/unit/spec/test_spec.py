@@ -229,7 +229,7 @@ BAD_FIELDS = [
     ("secrets: [2A]", "secrets[0]", "not a valid variable name"),
     ("platform: torch", "platform", "did you mean 'pytorch'"),
     ("platform: {topology: ring}", "platform.name", "is missing"),
-    ("platform: {name: mxnet, topology: ring}", "platform.topology", "is not a topology of mxnet"),
+    ("platform: {name: mxnet, topology: star}", "platform.topology", "is not a topology of mxnet"),
     ("progress: {}", "progress", "exactly one of"),
     ("progress: {steps: mlcd.steps, file: a}", "progress", "exactly one of"),
     ("progress: {steps: my.steps}", "progress.steps", "mlcd.steps"),
