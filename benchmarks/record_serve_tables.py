@@ -1,4 +1,4 @@
-"""The records of `mlcd bench serve` on the tables shipped with mlcd, and the tables of docs/falcon.md and docs/serve.md.
+"""The records of `mlcd bench serve` on the tables shipped with mlcd, and the tables of docs/falcon.md and serve.md.
 
     .venv/bin/python benchmarks/record_serve_tables.py run h200 [--seeds 10] [--jobs -1]
     .venv/bin/python benchmarks/record_serve_tables.py run cpu [--seeds 20]
@@ -69,7 +69,7 @@ SERVED = ("falcon", "falcon-transfer", "heterbo", "source-mean", "random")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OwnOperators(Bed):
-    """A bound, not a result: the target's own operators were measured alone, as in the records before 16 November 2026."""
+    """A bound, not a result: the target's own operators were measured, as in the records until 16 November 2026."""
 
     def sources(self, name: str, leave: LeaveOut = "model") -> Known:  # noqa: ARG002
         """The other models, and all operators."""
