@@ -63,6 +63,7 @@ ABLATED = (
     "falcon-transfer:limit-weight=1",
 )
 BOUNDED = ("falcon", "falcon-transfer:requests=1e12", "heterbo")
+OURS = "falcon-transfer"
 SERVED = ("falcon", "falcon-transfer", "heterbo", "source-mean", "random")
 """Shown in docs/serve.md."""
 
@@ -208,9 +209,25 @@ def results_table(record: dict[str, Any], strategies: Sequence[str] = STRATEGIES
     return markdown(head, rows)
 
 
-def accuracy_cells(lines: dict[int, dict[str, Any]]) -> list[str]:
-    six, fifteen = lines[6], lines[15]
-    return [f"{six['mean_accuracy']:.4f}", f"{six['least_accuracy']:.2f}", f"{fifteen['mean_accuracy']:.4f}"]
+def goals_table() -> str:
+    """falcon-transfer, with and without its stop, beside the best rival under each limit."""
+    head = ["bed", "limit", "after 6", "least", "best rival after 6"]
+    head += ["after 15", "without its stop", "best rival after 15"]
+    rows = []
+    for name in BEDS:
+        groups = grouped(read(name)["summary"], "slo_ms", "strategy")
+        for slo_ms in dict.fromkeys(limit for limit, _ in groups):
+            ours, unstopped = groups[slo_ms, OURS], groups[slo_ms, f"{OURS}:requests=1e12"]
+            rivals = {text: of for (limit, text), of in groups.items() if limit == slo_ms and "falcon" not in text}
+            cells = [f"{ours[6]['mean_accuracy']:.4f}", f"{ours[6]['least_accuracy']:.2f}", best_of(rivals, 6)]
+            cells += [f"{of[15]['mean_accuracy']:.4f}" for of in (ours, unstopped)]
+            rows.append([name, f"{slo_ms:g} ms", *cells, best_of(rivals, 15)])
+    return markdown(head, rows)
+
+
+def best_of(rivals: dict[str, dict[int, dict[str, Any]]], count: int) -> str:
+    name = max(rivals, key=lambda text: float(rivals[text][count]["mean_accuracy"]))
+    return f"{rivals[name][count]['mean_accuracy']:.4f} (`{name}`)"
 
 
 def wide_table(record: dict[str, Any], first: str, key: str) -> str:
@@ -219,8 +236,8 @@ def wide_table(record: dict[str, Any], first: str, key: str) -> str:
     for name in BEDS:
         groups: dict[tuple[Any, ...], list[dict[int, dict[str, Any]]]] = {}
         keys = ("strategy",) if key == "strategy" else (key, "strategy")
-        for (*variant, _), lines in grouped(record[name], *keys, "slo_ms").items():
-            groups.setdefault(tuple(variant), []).append(lines)
+        for found, lines in grouped(record[name], *keys, "slo_ms").items():
+            groups.setdefault(found[:-1], []).append(lines)
         for variant, limits in groups.items():
             six = fmean(lines[6]["mean_accuracy"] for lines in limits)
             fifteen = fmean(lines[15]["mean_accuracy"] for lines in limits)
@@ -250,6 +267,7 @@ def parts() -> dict[str, str]:
     found = {name: f"{results_table(read(name))}\n\n{origin(read(name))}" for name in BEDS}
     found["served"] = f"{results_table(read('cpu'), SERVED)}\n\n{origin(read('cpu'))}"
     found["looked-up"] = looked_up_table()
+    found["goals"] = goals_table()
     found["ablation"] = f"{wide_table(read('ablation'), '', 'strategy')}\n\n{origin(read('ablation'))}"
     found["bounds"] = f"{wide_table(read('bounds'), 'case', 'case')}\n\n{origin(read('bounds'))}"
     return found
