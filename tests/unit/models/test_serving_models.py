@@ -101,6 +101,12 @@ def test_an_operator_never_measured_is_as_unsure_as_measured_ones_differ() -> No
     variance = np.diag(transfer_belief(known, target(new, old), points).covariance)
     assert (variance > np.diag(transfer_belief(known, target(old), points).covariance)).all()
     assert len(sure.deviation) == 0
+    full = tuple(
+        replace(curve, seconds=np.where(np.arange(len(CONFIGS)) == 7, np.inf, curve.seconds)) for curve in known.curves
+    )
+    out_of_memory = additive_latency(replace(known, curves=full), target(new, old)).deviation
+    assert (out_of_memory[:, 7] == 0).all()
+    assert np.isfinite(out_of_memory).all()
 
 
 def curve(batches: np.ndarray, shape: str, flops: float, moved: float, seconds: np.ndarray) -> OperatorCurve:
