@@ -164,8 +164,8 @@ def evaluation_text(one: dict[str, Any]) -> str:
     return f"**The paper:** {one['paper']}\n\n{markdown(rows)}{note}{shown}"
 
 
-def fill_page() -> None:
-    text = PAGE.read_text(encoding="utf-8")
+def filled(text: str) -> str:
+    """The page with its generated parts replaced."""
     parts = {
         name: f"{origin(read(name))}\n\n{comparison_table(read(name))}" for name in ("sim", "ribbon") if recorded(name)
     }
@@ -177,7 +177,11 @@ def fill_page() -> None:
         if not rest:
             raise SystemExit(f"{PAGE.name} has no place for {name}")
         text = f"{before}{begin}\n\n{part}\n\n{end}{rest.partition(end)[2]}"
-    PAGE.write_text(text, encoding="utf-8")
+    return text
+
+
+def fill_page() -> None:
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     print(f"wrote {PAGE.relative_to(ROOT)}")
 
 

@@ -191,7 +191,8 @@ def test_the_least_is_of_the_target_with_the_lowest_mean_over_its_seeds() -> Non
         )  # fmt: skip
 
     (found,) = summarise([row("lucky", 0.2), row("lucky", 1.0), row("poor", 0.5), row("poor", 0.3)])
-    assert (found.least_target, found.least_accuracy) == ("poor", pytest.approx(0.4))
+    assert found.least_target == "poor"
+    assert found.least_accuracy == pytest.approx(0.4)
     assert found.deviation == pytest.approx(np.std([0.2, 1.0, 0.5, 0.3]))
 
 
@@ -202,7 +203,8 @@ def test_a_bed_has_its_own_limits_and_noise() -> None:
     assert [row.slo_ms for row in own] == [3.0]
     assert own == compare(replace(comparison, slo_ms=(3.0,), noise=0.2), [bed])
     shipped = bed_room.beds(cpu=True)[0]
-    assert (shipped.name, shipped.noise) == ("cpu", pytest.approx(0.0331))
+    assert shipped.name == "cpu"
+    assert shipped.noise == pytest.approx(0.0331)
 
 
 def test_processes_do_not_change_the_rows() -> None:

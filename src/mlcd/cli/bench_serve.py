@@ -122,7 +122,8 @@ def _numbers(option: str, text: str, *, whole: bool = False) -> tuple[float, ...
 
 
 def _summary_table(summaries: "list[ServeSummary]") -> str:
-    rows = [["strategy", "limit", "trials", "runs", "accuracy", "95% interval", "least", "trials to 95%", "to 99%", "search"]]
+    head = ["strategy", "limit", "trials", "runs", "accuracy", "95% interval", "least", "trials to 95%", "to 99%"]
+    rows = [[*head, "search"]]
     for s in summaries:
         interval = f"{s.interval[0]:.3f}..{s.interval[1]:.3f}"
         reached = [f"{s.mean_trials_to_95:.1f}", f"{s.mean_trials_to_99:.1f}"]

@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 from tests.serving_world import CONFIGS, OPERATORS, world
 
 from mlcd.errors import BadInput
+from mlcd.graphs.grammar import weight_bytes
+from mlcd.graphs.grammar import work as work_of_call
 from mlcd.known.match import matching_rows
 from mlcd.known.tables import Known, OperatorCurve, OperatorUse, TargetModel
 from mlcd.models.serving.additive import additive_latency, calibrate
 from mlcd.models.serving.curves import Shape, classify, resource_curves
 from mlcd.models.serving.gaussian import Belief, matern, spread
+from mlcd.models.serving.interpolation import Work
 from mlcd.models.serving.operators import key_operators, operator_seconds, operator_shares
 from mlcd.models.serving.pruning import knobs_that_matter, redundant_rows
 from mlcd.models.serving.transfer import overlap, transfer_belief
@@ -84,6 +87,70 @@ def test_an_operator_never_measured_is_replaced_by_the_nearest_in_flops_per_byte
         operator_seconds(replace(known, curves=()), target(wanted))
 
 
+def test_an_operator_never_measured_is_as_unsure_as_measured_ones_differ() -> None:
+    known = world()
+    new, old = use("einsum", 0.5, flops=1e8, moved=1e6), use("dense", 0.5, shape="medium", flops=3e8, moved=1.5e6)
+    unknown, measured = operator_seconds(known, target(new, old))
+    assert len(measured.deviation) == 0
+    families = len({curve.operator for curve in known.curves})
+    assert unknown.deviation.shape == (families, len(CONFIGS))
+    both, sure = additive_latency(known, target(new, old)), additive_latency(known, target(old))
+    share = both.parts["einsum"] / both.seconds
+    assert (both.deviation**2).sum(axis=0) == pytest.approx((share**2) * (unknown.deviation**2).sum(axis=0))
+    points = known_points(known.configs)
+    variance = np.diag(transfer_belief(known, target(new, old), points).covariance)
+    assert (variance > np.diag(transfer_belief(known, target(old), points).covariance)).all()
+    assert len(sure.deviation) == 0
+    full = tuple(
+        replace(curve, seconds=np.where(np.arange(len(CONFIGS)) == 7, np.inf, curve.seconds)) for curve in known.curves
+    )
+    out_of_memory = additive_latency(replace(known, curves=full), target(new, old)).deviation
+    assert (out_of_memory[:, 7] == 0).all()
+    assert np.isfinite(out_of_memory).all()
+
+
+def curve(batches: np.ndarray, shape: str, flops: float, moved: float, seconds: np.ndarray) -> OperatorCurve:
+    assert len(batches) == len(seconds)
+    return OperatorCurve(operator="Gemm", shape=shape, flops=flops, bytes=moved, seconds=seconds)
+
+
+def test_weights_are_read_once_for_a_batch() -> None:
+    """Of two shapes as large, the one that is as heavy in weights is followed, not the one with equal bytes in all."""
+    configs = tuple(Config.of({"batch": batch}) for batch in (1, 4, 16, 64))
+    batches = np.array([float(config["batch"]) for config in configs])
+    heavy = curve(batches, "1x1000x1000", 2e6, 4.008e6, 1e-3 + 1e-6 * batches)
+    light = curve(batches, "100x100x100", 2e6, 1.2e5, 1e-5 * batches)
+    known = Known(configs=configs, usd_per_hour=np.ones(4), models=(), curves=(heavy, light), source="", simulated=True)
+    wanted = OperatorUse(operator="Gemm", shape="1x1100x900", count=1, share=1.0, flops=1.98e6, bytes=3.968e6)
+    (found,) = operator_seconds(known, target(wanted))
+    assert found.exact == 0
+    assert (
+        np.abs(np.log(found.seconds / heavy.seconds)).max() < 0.25 * np.abs(np.log(light.seconds / heavy.seconds)).max()
+    )
+    work = Work.of("Gemm", "1x1000x1000", 2e6, 4.008e6)
+    assert (work.weights, work.moved) == (4e6, 8e3)
+    assert Work.of("Relu", "64x56x56", 1.0, 8.0).weights == weight_bytes("Gemm", "not a shape") == 0
+
+
+@pytest.mark.parametrize(("name", "shape"), [("Conv", "64x56x56>128x28x28 k3x3 s2x2 g1"), ("LSTM", "64x512>512 l2 d1")])
+def test_weights_are_a_part_of_the_bytes_of_a_call(name: str, shape: str) -> None:
+    total = work_of_call(name, shape)[1]
+    assert 0 < weight_bytes(name, shape) < total
+    assert weight_bytes("Conv", "64x56x56>128x28x28 k3x3 s2x2 g1") == 4 * 64 * 128 * 9
+
+
+def test_residuals_are_those_of_models_whose_operators_were_not_measured() -> None:
+    known = world()
+    residuals = calibrate(known).residuals
+    at = [model.name for model in known.models].index("lstm")
+    lstm, gru = known.models[at], next(model for model in known.models if model.name == "gru")
+    alone = replace(known, models=tuple(model for model in known.models if model is not gru))
+    at_alone = [model.name for model in alone.models].index("lstm")
+    assert any(use.operator == "recurrent" for use in lstm.target.operators)
+    # Only gru also has recurrent operators: without it, leaving lstm out leaves nothing measured of them.
+    assert np.nanstd(calibrate(alone).residuals[at_alone]) > 2 * np.nanstd(residuals[at])
+
+
 @pytest.mark.parametrize(
     ("values", "shape"),
     [
@@ -119,6 +186,16 @@ def cores_and_batch() -> tuple[Known, np.ndarray]:
     price = np.array([1.0 + 0.1 * float(config["cores"]) for config in configs])
     known = Known(configs=configs, usd_per_hour=price, models=(), curves=(curve,), source="made up", simulated=True)
     return known, seconds
+
+
+def test_a_knob_whose_curve_is_a_plane_is_pruned_whatever_the_cutoff() -> None:
+    known, seconds = cores_and_batch()
+    cores = np.array([float(config["cores"]) for config in known.configs])
+    nearly, clearly = seconds * (1 + 0.005 * cores), seconds * (1 + 0.1 * cores)
+    steady = np.full(len(seconds), 1.0) * known.batches * (1 + 0.005 * cores)
+    assert "cores" not in knobs_that_matter(known, [("conv2d", 1.0, nearly)], 1.0)
+    assert "cores" in knobs_that_matter(known, [("conv2d", 1.0, clearly)], 1.0)
+    assert knobs_that_matter(known, [("add", 1.0, steady)], 1.0) == []
 
 
 def test_a_knob_that_does_not_matter_is_pruned_to_the_best_of_its_values() -> None:

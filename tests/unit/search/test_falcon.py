@@ -75,6 +75,23 @@ def test_both_beat_random_and_the_second_beats_the_first() -> None:
 
 
 @pytest.mark.parametrize("text", BOTH)
+def test_the_weight_of_the_limit_decides_between_a_close_and_a_safe_choice(text: str) -> None:
+    chosen = case("residual-50", 10.0)
+    remaining = everything(chosen)
+    close, safe = (Config.of({"batch": batch, "sms": 132, "precision": "fp16"}) for batch in (128, 64))
+    trials = tuple(slower(chosen, config, factor) for config, factor in ((close, 0.99), (safe, 0.55)))
+
+    def recommended(weight: float) -> Config:
+        made = searcher(f"{text}:limit-weight={weight}", chosen, sources("residual-50"), seed=0)
+        plan = made.recommend(chosen.problem, History(trials), remaining)
+        assert plan is not None
+        return plan.config
+
+    assert recommended(0.0) == close
+    assert recommended(50.0) == safe
+
+
+@pytest.mark.parametrize("text", BOTH)
 def test_a_trial_that_breaks_the_limit_still_informs_the_latency(text: str) -> None:
     """Bert under 3 ms: one trial that took twice the predicted latency everywhere turns to smaller batches."""
     chosen = case("bert-base", 3.0)

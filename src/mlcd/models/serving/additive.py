@@ -1,6 +1,6 @@
 """A model's latency as the weighted sum of its operators' latencies, with weights fitted to known models."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -10,7 +10,7 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import nnls
 
 from mlcd.known.tables import Known, KnownModel, TargetModel
-from mlcd.models.serving.operators import operator_seconds
+from mlcd.models.serving.operators import OperatorSeconds, operator_seconds
 
 Floats = NDArray[np.float64]
 
@@ -58,8 +58,14 @@ def additive_latency(known: Known, target: TargetModel) -> AdditiveLatency:
     found = operator_seconds(known, target)
     parts = {of.operator: weight(of.operator) * of.seconds for of in found}
     seconds = np.sum(list(parts.values()), axis=0)
-    deviation = np.vstack([parts[of.operator] / seconds * of.deviation for of in found])
-    return AdditiveLatency(seconds=seconds, parts=parts, deviation=deviation)
+    return AdditiveLatency(seconds=seconds, parts=parts, deviation=deviation_of_sum(parts, found))
+
+
+def deviation_of_sum(parts: Mapping[str, Floats], operators: Iterable[OperatorSeconds]) -> Floats:
+    """(K, N) the deviations of ln(sum of the parts) by those of its operators; 0 where memory ran out."""
+    total = np.sum(list(parts.values()), axis=0)
+    share = {name: np.where(np.isfinite(total), part, 0.0) / total for name, part in parts.items()}
+    return np.vstack([share[of.operator] * of.deviation for of in operators])
 
 
 @lru_cache(maxsize=64)

@@ -1,6 +1,6 @@
 """The curve of an operator that was not measured, from curves of the same operator with other shapes.
 
-Each curve is ln2 seconds over lines (configurations that differ in the batch alone) and batches. A neighbour is first
+Each curve is log2 seconds over lines (configurations that differ in the batch alone) and batches. A neighbour is first
 resized: an operator of 2^s times the work at batch b is this one at batch 2^s b, since equal work takes equal time,
 launches included. What remains depends on the roofline features, and is interpolated by ordinary kriging (a Gaussian
 process with an unknown mean, so that the weights of the neighbours sum to 1).
@@ -53,8 +53,8 @@ class Work:
     @property
     def features(self) -> Floats:
         """(3,) log2 of arithmetic intensity, weights per byte moved and size, in units of LENGTHS."""
-        flops, weights = max(self.flops, 1.0), max(self.weights, 1.0)
-        return np.asarray(np.array([np.log2(flops / self.moved), np.log2(weights / self.moved), self.log_size]) / LENGTHS)
+        intensity, weights = max(self.flops, 1.0) / self.moved, max(self.weights, 1.0) / self.moved
+        return np.asarray(np.array([np.log2(intensity), np.log2(weights), self.log_size]) / LENGTHS)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -159,7 +159,7 @@ def _family(curves: tuple[OperatorCurve, ...], grid: Grid) -> Family:
 
 @lru_cache(maxsize=16384)
 def _predicted(family: Family, work: Work) -> tuple[Floats, float]:
-    return family._predict(work)  # noqa: SLF001 - its cache
+    return family._predict(work)
 
 
 def _correlation(distances: Floats) -> Floats:

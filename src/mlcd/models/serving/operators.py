@@ -1,4 +1,4 @@
-"""An operator's time in every configuration: measured, or estimated from the nearest measured operator."""
+"""An operator's time in every configuration: measured, or interpolated from other shapes, or from other operators."""
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -79,7 +79,7 @@ class OperatorTable:
         return _Call(seconds=np.exp2(logs))
 
     def _unknown(self, use: OperatorUse) -> "_Call":
-        """What the measured operators would take for this work: their mean, the nearest ones first, and how they differ."""
+        """What the measured operators would take for this work: their mean, the nearest weighing most."""
         work = _work(use)
         found = {name: family.predict(work) for name, family in self._families.items()}
         logs = np.log(2.0) * np.array([logs for logs, _ in found.values()])
@@ -124,9 +124,7 @@ def _together(name: str, parts: list[tuple[OperatorUse, _Call]]) -> OperatorSeco
     deviation = np.zeros((0, len(seconds)))
     if parts[0][1].deviation is not None:
         # Its shapes err alike: the parts of the sum move together.
-        deviation = np.sum(
-            [use.count * call.seconds / seconds * call.deviation for use, call in parts], axis=0
-        )
+        deviation = np.sum([use.count * call.seconds / seconds * call.deviation for use, call in parts], axis=0)
     return OperatorSeconds(
         operator=name,
         seconds=seconds,

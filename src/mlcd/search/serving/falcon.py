@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlcd.known.tables import Known, TargetModel
-from mlcd.models.serving.additive import calibrate
+from mlcd.models.serving.additive import calibrate, deviation_of_sum
 from mlcd.models.serving.gaussian import Belief, matern, spread
 from mlcd.models.serving.operators import key_operators, operator_seconds, operator_shares
 from mlcd.models.serving.pruning import knobs_that_matter, redundant_rows
@@ -95,8 +95,7 @@ def _study(problem: ById[Problem], known: Known, target: TargetModel, settings: 
     limit = goal.slo.seconds if goal.slo is not None else np.inf
     value = known.batches * known.replicas / (known.usd_per_hour * seconds)
     knobs = knobs_that_matter(known, [(name, shares[name], parts[name]) for name in keys], settings.cutoff)
-    total = np.sum(list(parts.values()), axis=0)
-    unknown = np.vstack([parts[name] / total * found[name].deviation for name in keys])[:, at]
+    unknown = deviation_of_sum(parts, [found[name] for name in keys])[:, at]
     pruned = redundant_rows(known, knobs, np.where(seconds <= limit, value, -seconds))
     scale = np.log(items_of(space) / goal.scale(problem.value.dollars_per_second))
     return Study(

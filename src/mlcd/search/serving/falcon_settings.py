@@ -45,7 +45,8 @@ class FalconSettings(BeliefSettings):
 
     cutoff: float = 0.95
     """Of configurations that differ only in knobs outside the principal components that cover this share of the curves'
-    variance, all but the best are pruned. Paper 4.2; chosen on odd targets (ablation in docs/falcon.md). 1: only knobs whose curve is a plane for every key operator."""
+    variance, all but the best are pruned. Paper 4.2; chosen on odd targets (ablation in docs/falcon.md). 1: only knobs
+    whose curve is a plane for every key operator."""
 
     explore: float = 0.1
     """cp of UCT. Paper 4.3; chosen on odd targets."""
