@@ -84,13 +84,17 @@ def fit_loss(losses: Sequence[tuple[float, float]]) -> LossCurve:
         rate, start, floor = theta
         return np.asarray(1 / (rate * steps / span + start) + floor - values)
 
+    def slopes(theta: Floats) -> Floats:
+        bend = -1 / (theta[0] * steps / span + theta[1]) ** 2
+        return np.column_stack([bend * steps / span, bend, np.ones_like(steps)])
+
     best = None
     for share in (0.0, 0.5, 0.9):
         floor = low - (1 - share) * gap
         first, last = 1 / max(top - floor, 1e-9), 1 / max(low - floor + 0.05 * gap, 1e-9)
         start = np.array([max(last - first, 1e-6), max(first, 1e-6), floor])
         bounds = ([0.0, 1e-9, -np.inf], [np.inf, np.inf, low])
-        tried = least_squares(error, start, bounds=bounds, x_scale=np.maximum(np.abs(start), 1e-6))
+        tried = least_squares(error, start, jac=slopes, bounds=bounds, x_scale=np.maximum(np.abs(start), 1e-6))
         if best is None or tried.cost < best.cost:
             best = tried
     assert best is not None  # noqa: S101 - there are three starts
