@@ -71,7 +71,7 @@ def percent(value: float | None) -> str:
 def medians(rows: Sequence[ServerlessRow]) -> dict[tuple[str, float], float]:
     """(scheduler, budget) to the median of its time divided by the oracle's, minus 1."""
     done = [row for row in rows if row.status == "done"]
-    best = {(row.workload, row.budget_usd, row.seed): row.seconds for row in done if row.scheduler == "oracle"}
+    best = {(row.workload, row.budget_usd, row.seed): row.seconds for row in done if row.scheduler == "informed"}
     found: dict[tuple[str, float], list[float]] = {}
     for row in done:
         if (row.workload, row.budget_usd, row.seed) in best:
@@ -97,14 +97,14 @@ def comparison_table(rows: Sequence[ServerlessRow]) -> list[str]:
                 str(s.violations),
                 f"{s.infeasible} of {s.runs}" + (f" (needs ${enough:g})" if enough else ""),
                 *(
-                    map(percent, (pair.against_static, pair.against_siren, pair.against_oracle, median.get(at)))
+                    map(percent, (pair.against_static, pair.against_siren, pair.against_informed, median.get(at)))
                     if pair
                     else ("-", "-", "-", "-")
                 ),
             ]
         )
     heads = ["budget", "scheduler", "seconds", "USD", "over budget", "not trained"]
-    return table([*heads, "vs `static`", "vs `siren`", "vs `oracle`", "the same, median"], lines)
+    return table([*heads, "vs `static`", "vs `siren`", "vs `informed`", "the same, median"], lines)
 
 
 def paper_table(rows: Sequence[ServerlessRow]) -> list[str]:
@@ -200,8 +200,8 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, help="a folder with paper.json, unseen.json, flat.json: what was printed")
     arguments = parser.parse_args()
     seeds, other, flat_seeds = arguments.seeds, arguments.unseen_seeds, arguments.flat_seeds
-    known = (*DEFAULT_SCHEDULERS, "mpc-first", "oracle-whole")
-    unknown = (*DEFAULT_SCHEDULERS, "mpc-again", "oracle-whole")
+    known = (*DEFAULT_SCHEDULERS, "mpc-first", "informed-whole")
+    unknown = (*DEFAULT_SCHEDULERS, "mpc-again", "informed-whole")
     jobs, unseen_names = arguments.jobs, workload_names("unseen")
     wanted = {
         "paper": ServerlessComparison(budgets=BUDGETS, seeds=seeds, schedulers=known, jobs=jobs),

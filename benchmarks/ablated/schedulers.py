@@ -16,7 +16,7 @@ from mlcd.clouds.functions.sim.workloads import workload
 from mlcd.goal import Goal, Objective
 from mlcd.models.epochs import PRIOR
 from mlcd.schedulers.mpc import Mpc
-from mlcd.schedulers.oracle import Oracle
+from mlcd.schedulers.informed import Informed
 from mlcd.schedulers.registry import scheduler
 from mlcd.schedulers.scheduler import Scheduler
 from mlcd.schedulers.siren_state import FEATURES
@@ -109,7 +109,7 @@ def _against_oracle(made: Scheduler, name: str, budget: float, seed: int) -> flo
 def _oracle_seconds(name: str, budget: float, seed: int) -> float:
     problem = workload(name).problem(Goal(minimize=Objective.TIME, budget=Usd.of(budget)))
     cloud = SimFunctionCloud(problem=problem, laws=workload(name).laws, seed=seed)
-    run = train(problem, cloud, Oracle(truth=LawsOfRun.of(cloud)))
+    run = train(problem, cloud, Informed(truth=LawsOfRun.of(cloud)))
     return run.step_seconds if run.status is Status.DONE else math.inf
 
 

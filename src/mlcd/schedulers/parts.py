@@ -9,8 +9,7 @@ Parts of epochs have two uses. The first ones are small and grow: an unknown wor
 epoch. The last one is cut to the remaining epochs, so that no training goes far past its target.
 """
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,14 +38,17 @@ class MpcSettings(PlanningSettings):
     kept_back_share: float = 0.2
     """Upper limit of `kept_back_epochs`, as a share of the remaining epochs. Chosen on tune-0 to tune-520."""
 
-    tight_budget_sigmas: float = 0.3
-    """Standard deviations by which the remaining epochs are planned below their mean if the budget might not suffice:
-    money held back too long buys nothing. Chosen on tune-400 to tune-429 (commit 2302568) at $100, where it earns; at
-    $75 it costs (docs/ablations.md)."""
+    doubt_sigmas: float = 1.0
+    """Standard deviations by which the remaining epochs are planned above their mean near the target, and less before:
+    money kept back for a loss curve that turns out longer, when later epochs can no longer make up for it. Chosen on odd
+    wide-N."""
 
-    shortest_way_share: float = 0.3
-    """The remaining epochs are never planned below this share of their mean: a guard that keeps them above 0. No effect
-    on the beds of docs/ablations.md."""
+    affordable_share: float = 0.5
+    """No more epochs are planned than this share of those that what remains pays for with the cheapest fleet: if more
+    are needed, slow epochs now cost more time than they save. Chosen on odd wide-N."""
+
+    hope_sigmas: float = 1.0
+    """That undercuts their mean by at most this many deviations, and less near the target. Chosen on odd wide-N."""
 
     opening_parts: bool = True
     """Whether an unknown workload starts with small parts that grow; off: with whole epochs."""
@@ -58,6 +60,17 @@ class MpcSettings(PlanningSettings):
     first_functions_divisor: float = 4.0
     """The first part has this many times fewer functions than planned: starting many may take unknown time. Chosen on
     tune-0 to tune-520 and lenet-localhost."""
+
+    memory_gap: float = 0.3
+    """Opening parts also measure memory sizes whose logarithm is at least this far from any measured one, down to half
+    of the largest: speed may not grow with memory. Chosen on odd wide-N."""
+
+    optimism: float = 0.0
+    """Deviations by which a fleet's time is planned below its mean, so that memory sizes and numbers of functions that
+    may be faster are tried. Chosen on odd wide-N."""
+
+    memory_trials_share: float = 0.2
+    """Such parts come only while less than this share of an epoch is done. Chosen on odd wide-N."""
 
     part_growth: float = 2.0
     """Each opening part is this many times as large as all before it. Chosen on tune-0 to tune-520."""
@@ -103,7 +116,10 @@ def next_part(
         return None
     share = 1.0
     if settings.opening_parts and model.epochs_left_deviation > settings.known_way_share * model.epochs_left:
-        first = first if passes else _with_fewer(fleets, usable, first, settings.first_functions_divisor)
+        if not passes:
+            first = _with_fewer(fleets, usable, first, settings.first_functions_divisor)
+        elif passes <= settings.memory_trials_share:
+            first = _other_size(fleets, usable, first, model.times.memory_mb, settings.memory_gap)
         share = settings.part_growth * passes if passes else LEAST_SHARE
     share = min(share, float(need[first])) if settings.cut_last else share
     share = max(share, _least_share(problem, model, fleets, first, settings))
@@ -115,6 +131,17 @@ def _with_fewer(fleets: Fleets, usable: NDArray[np.bool_], first: int, divisor: 
     alike = usable & (fleets.memory_mb == fleets.memory_mb[first])
     distance = np.abs(np.log(fleets.functions * divisor / fleets.functions[first]))
     return int(np.where(alike, distance, np.inf).argmin()) if alike.any() else first
+
+
+def _other_size(fleets: Fleets, usable: NDArray[np.bool_], first: int, measured_mb: Floats, gap: float) -> int:
+    """The usable fleet with as many functions as `first` and the size farthest from any measured one; else `first`."""
+    largest = fleets.memory_mb[usable].max()
+    alike = usable & (fleets.functions == fleets.functions[first]) & (fleets.memory_mb >= 0.45 * largest)
+    if not alike.any() or not len(measured_mb):
+        return first
+    distance = np.abs(np.log(fleets.memory_mb[:, None] / measured_mb[None, :])).min(axis=1)
+    farthest = int(np.where(alike, distance, -1.0).argmax())
+    return farthest if distance[farthest] >= gap else first
 
 
 def _least_share(
@@ -140,10 +167,12 @@ def _plan(
     """(stretches,) indices of the fleets; None if no plan fits in what remains."""
     if not usable.any():
         return None
+    if len(model.times.functions):
+        hoped = np.exp(-settings.optimism * model.times.deviation(fleets.functions, fleets.memory_mb))
+        fleets = replace(fleets, seconds=fleets.seconds * hoped, usd=fleets.usd * hoped)
     value, other, limit = fleets.sides(problem, remaining)
-    epochs_left = _epochs_to_plan(
-        model, float((limit / other * model.usual_gain(fleets.functions))[usable].max()), settings
-    )
+    payable = float((limit / other * model.usual_gain(fleets.functions))[usable].max())
+    epochs_left = _epochs_to_plan(model, payable, settings)
     stretches = settings.stretches
     stage = model.stage + (1 - model.stage) * (np.arange(stretches) + 0.5) / stretches
     epochs = epochs_left / stretches / model.gain(fleets.functions[None, :], stage[:, None])
@@ -158,21 +187,14 @@ def _held_back_epochs(epochs_left: float, settings: MpcSettings) -> float:
 
 
 def _epochs_to_plan(model: EpochModel, payable: float, settings: MpcSettings) -> float:
-    """Effective epochs to plan for, assuming that the budget suffices: otherwise no choice matters.
+    """Effective epochs to plan for: their mean, and more near the target, by how uncertain they are; fewer if unpayable.
 
-    The remaining epochs are assumed normal, truncated at `payable`, where even the cheapest fleet would use up what
-    remains. Their mean is then mu - sigma phi(b)/Phi(b), b = (payable - mu)/sigma.
+    payable  epochs for which even the cheapest fleet would use up what remains
     """
-    mean, deviation = model.epochs_left, model.epochs_left_deviation
-    if deviation <= 0:
-        return mean
-    cut = (payable - _held_back_epochs(payable, settings) - mean) / deviation
-    if cut <= 4:
-        cut = max(cut, -3.0)
-        density = math.exp(-0.5 * cut**2) / math.sqrt(2 * math.pi)
-        mean -= deviation * density / (0.5 * math.erfc(-cut / math.sqrt(2)))
-        mean -= settings.tight_budget_sigmas * deviation
-    return max(mean, settings.shortest_way_share * model.epochs_left)
+    mean, deviation, stage = model.epochs_left, model.epochs_left_deviation, model.stage
+    cautious = mean + settings.doubt_sigmas * stage * deviation
+    hopeful = mean - settings.hope_sigmas * (1 - stage) * deviation
+    return max(min(cautious, settings.affordable_share * payable), hopeful, LEAST_SHARE)
 
 
 def _under_limit(value: Floats, other: Floats, limit: float) -> NDArray[np.intp] | None:

@@ -147,7 +147,7 @@ LOCALHOST = SimWorkload(
 """A second calibration, to real epochs on `lithops/localhost`."""
 
 UNSEEN_COUNT = 12
-WIDE_COUNT = 24
+WIDE_COUNT = 12
 """Workloads of the groups `unseen` and `wide` of `mlcd bench serverless`."""
 
 
