@@ -11,9 +11,7 @@ from mlcd.functions import Floats
 from mlcd.schedulers.informed import Informed
 from mlcd.schedulers.registry import SCHEDULERS
 from mlcd.schedulers.scheduler import Scheduler
-from mlcd.trial.epoch import Epoch
 from mlcd.testing import SchedulerContract
-from mlcd.trial.epoch import Epoch
 from mlcd.testing.schedulers import (
     FIRST_LOSS,
     FLOOR_LOSS,
@@ -22,6 +20,7 @@ from mlcd.testing.schedulers import (
     TARGET_LOSS,
     WORK_SECONDS,
 )
+from mlcd.trial.epoch import Epoch
 
 
 class TestMpc(SchedulerContract):

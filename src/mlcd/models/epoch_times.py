@@ -29,8 +29,8 @@ CROWD_DEVIATION, CROWD_LENGTH = 0.15, 1.5
 RUN_DEVIATION = 0.06
 """Deviation of the logarithm of times between trainings of the same workload."""
 PART_DEVIATION, FIXED_SECONDS = 0.01, 0.4
-"""Deviation of the logarithm of a phase measured over a share of an epoch: PART_DEVIATION / share, or FIXED_SECONDS over
-the seconds measured where that is less. Costs of starting weigh more in a short part."""
+"""Deviation of the logarithm of a phase measured over a share of an epoch: PART_DEVIATION / share, or FIXED_SECONDS
+over the seconds measured where that is less. Costs of starting weigh more in a short part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class TimesPrior:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EpochTimes:
-    """The posterior. `weights` (2T,) and the measured fleets turn kernels into predictions, `precision` into deviations."""
+    """The posterior; `weights` (2T,) turn covariances with the T measured fleets into predictions."""
 
     prior: TimesPrior
     samples: int
@@ -59,7 +59,6 @@ class EpochTimes:
     functions: Floats
     memory_mb: Floats
     weights: Floats
-    precision: Floats
     idle_share: tuple[float, float] = (0.0, 0.0)
     epoch_seconds: float = 0.0
     call_seconds: float = 0.0
@@ -90,7 +89,6 @@ class EpochTimes:
             functions=functions,
             memory_mb=np.array([float(e.fleet.memory_mb) for e, _ in known]),
             weights=np.zeros(2 * len(known)),
-            precision=np.zeros((2 * len(known), 2 * len(known))),
             idle_share=idle,
             epoch_seconds=starting[0],
             call_seconds=starting[1],
@@ -105,8 +103,7 @@ class EpochTimes:
         mean = found.trend(functions, found.memory_mb)
         rest = np.concatenate([np.log(shared / share * functions) - mean[0], np.log(update / share) - mean[1]])
         cover = found.covariance(functions, found.memory_mb) + np.diag(np.concatenate([noise, noise]) ** 2)
-        precision = np.linalg.inv(cover)
-        return replace(found, weights=precision @ rest, precision=precision)
+        return replace(found, weights=np.linalg.solve(cover, rest))
 
     def trend(self, functions: Floats, memory_mb: Floats) -> tuple[Floats, Floats]:
         """(log W, log U) by the prior."""
@@ -134,17 +131,6 @@ class EpochTimes:
             found = self.covariance(functions, memory_mb) @ self.weights
             shared, each = shared + found[: len(functions)], each + found[len(functions) :]
         return np.exp(shared) / functions, np.exp(each)
-
-    def deviation(self, functions: Floats, memory_mb: Floats) -> Floats:
-        """(A,) deviation of the logarithm of the shared work's time; that of the prior before the first epoch."""
-        prior, size = self.prior, np.log(memory_mb / REFERENCE_MB)
-        variance = prior.seconds_per_sample[1] ** 2 + prior.memory_power[1] ** 2 * size**2
-        variance = variance + MEMORY_DEVIATION**2 + CROWD_DEVIATION**2
-        if len(self.functions):
-            known = self.covariance(functions, memory_mb)[: len(functions)]
-            variance = variance - ((known @ self.precision) * known).sum(axis=1)
-        result: Floats = np.sqrt(np.maximum(variance, 0.0))
-        return result
 
     def seconds(self, functions: Floats, memory_mb: Floats) -> Floats:
         """(A,) predicted epoch times."""

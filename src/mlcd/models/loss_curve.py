@@ -2,8 +2,8 @@
 
     l(k) = 1/(b0 k + b1) + b2                                        (Optimus, EuroSys 2018; MLLess's first phase)
 
-k counts steps or samples. `fit_loss` needs many losses of one training, with noise on each: least squares, no target and
-no prior. The few losses of a training on functions are read by mlcd.models.loss_filter, which assumes no single law.
+k counts steps or samples. `fit_loss` needs many losses of one training, with noise on each: least squares, no target
+and no prior. The few losses of a training on functions are read by mlcd.models.loss_filter, which assumes no one law.
 """
 
 import math
@@ -18,6 +18,7 @@ from scipy.stats import t as student
 from mlcd.errors import BadInput
 
 Floats = NDArray[np.float64]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossCurve:

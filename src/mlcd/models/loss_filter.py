@@ -4,14 +4,13 @@ A family says that a transformed loss is a straight line over the work k:
 
     y(l) = (l - f)^-q / q     q = 1: Optimus' 1/(b0 k + b1) + f; q = 2: 1/sqrt(k); q = 3: slower still
     y(l) = -ln(l - f)         q = 0: exponential
-    y(l) = -(l - f)           q = -1: a straight line, whatever came before
 
 with the floor f on a grid below the target. The slope of the line may drift, little or much: with much drift it follows
 the newest losses, as after a step of the learning rate or off a plateau, and no global curve is assumed.
 
 Each hypothesis (family, floor, drift, noise, prior of the whole work, way to count the work) is a Kalman filter over
-(y, slope). Before each loss it predicts it; the product of those one-step predictive densities, in units of loss, is its
-weight. The remaining work is the weighted mean over all of them.
+(y, slope). Before each loss it predicts it; the product of those one-step predictive densities, in units of loss, is
+its weight. The remaining work is the weighted mean over all of them.
 """
 
 import math

@@ -9,7 +9,7 @@ Parts of epochs have two uses. The first ones are small and grow: an unknown wor
 epoch. The last one is cut to the remaining epochs, so that no training goes far past its target.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,23 +31,23 @@ class MpcSettings(PlanningSettings):
     """Equal pieces of the remaining progress, each with its own fleet. Chosen for speed; 1 is worse from $200 on and
     better at $75 (docs/ablations.md)."""
 
-    kept_back_epochs: float = 0.15
+    kept_back_epochs: float = 0.4
     """Epochs whose price is held back: for the ledger's reserve for the last part, and for one more part if that one
-    falls short. Chosen on tune-0 to tune-520."""
+    falls short. Chosen on odd wide-N."""
 
-    kept_back_share: float = 0.2
-    """Upper limit of `kept_back_epochs`, as a share of the remaining epochs. Chosen on tune-0 to tune-520."""
+    kept_back_share: float = 0.25
+    """Upper limit of `kept_back_epochs`, as a share of the remaining epochs. Chosen on odd wide-N."""
 
     doubt_sigmas: float = 1.0
     """Standard deviations by which the remaining epochs are planned above their mean near the target, and less before:
-    money kept back for a loss curve that turns out longer, when later epochs can no longer make up for it. Chosen on odd
-    wide-N."""
+    money kept back for a loss curve that turns out longer, when later epochs can no longer make up for it. Chosen on
+    odd wide-N."""
 
-    affordable_share: float = 0.5
+    affordable_share: float = 0.6
     """No more epochs are planned than this share of those that what remains pays for with the cheapest fleet: if more
     are needed, slow epochs now cost more time than they save. Chosen on odd wide-N."""
 
-    hope_sigmas: float = 1.0
+    hope_sigmas: float = 0.7
     """That undercuts their mean by at most this many deviations, and less near the target. Chosen on odd wide-N."""
 
     opening_parts: bool = True
@@ -64,10 +64,6 @@ class MpcSettings(PlanningSettings):
     memory_gap: float = 0.3
     """Opening parts also measure memory sizes whose logarithm is at least this far from any measured one, down to half
     of the largest: speed may not grow with memory. Chosen on odd wide-N."""
-
-    optimism: float = 0.0
-    """Deviations by which a fleet's time is planned below its mean, so that memory sizes and numbers of functions that
-    may be faster are tried. Chosen on odd wide-N."""
 
     memory_trials_share: float = 0.2
     """Such parts come only while less than this share of an epoch is done. Chosen on odd wide-N."""
@@ -167,9 +163,6 @@ def _plan(
     """(stretches,) indices of the fleets; None if no plan fits in what remains."""
     if not usable.any():
         return None
-    if len(model.times.functions):
-        hoped = np.exp(-settings.optimism * model.times.deviation(fleets.functions, fleets.memory_mb))
-        fleets = replace(fleets, seconds=fleets.seconds * hoped, usd=fleets.usd * hoped)
     value, other, limit = fleets.sides(problem, remaining)
     payable = float((limit / other * model.usual_gain(fleets.functions))[usable].max())
     epochs_left = _epochs_to_plan(model, payable, settings)
@@ -187,7 +180,7 @@ def _held_back_epochs(epochs_left: float, settings: MpcSettings) -> float:
 
 
 def _epochs_to_plan(model: EpochModel, payable: float, settings: MpcSettings) -> float:
-    """Effective epochs to plan for: their mean, and more near the target, by how uncertain they are; fewer if unpayable.
+    """Effective epochs to plan for: their mean, more near the target if it is uncertain, fewer if not payable.
 
     payable  epochs for which even the cheapest fleet would use up what remains
     """

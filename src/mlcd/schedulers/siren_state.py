@@ -3,8 +3,8 @@
 The paper's state is (t, loss, P, P^F, P^C, P^U, memory use, CPU use, remaining budget). Here it is scale-free, so that
 one policy serves jobs of different sizes. Some features are derived from the others: the remaining epochs with their
 deviation, by the loss curves; the even number, the number of functions that would spend what remains evenly over them;
-and how much slower half and a quarter of the memory would be, by the epochs so far. The action (log n, log m) is relative
-to the even number and to the largest memory.
+and how much slower half and a quarter of the memory would be, by the epochs so far. The action (log n, log m) is
+relative to the even number and to the largest memory.
 
 Not in the paper: two twentieths of an epoch come before the first one, to measure the times, and the last epoch is cut
 to what the loss curves say remains.
@@ -89,7 +89,7 @@ class SirenState:
     functions: float
 
     def even_functions(self, problem: FunctionProblem, memory_mb: int) -> float:
-        """The number of functions with which an epoch costs `spend_usd`; at least few that hardly cost more than one."""
+        """The number of functions with which an epoch costs `spend_usd`; at least as many as hardly cost more."""
         work, update = self.seconds_of_one(memory_mb)
         price = float(problem.prices.usd_per_second(memory_mb))
         even = (self.spend_usd - price * work) / (price * update + problem.usd_per_function)
@@ -111,9 +111,7 @@ def observe(
     usd = remaining.usd.dollars if remaining.usd is not None else math.nan
     last = history[-1] if history else None
     memory = float(problem.memory_mb[-1])
-    times = EpochTimes.fit(
-        history, samples=problem.samples, puts=max(problem.puts_per_function, 1), prior=PRIOR.times
-    )
+    times = EpochTimes.fit(history, samples=problem.samples, puts=max(problem.puts_per_function, 1), prior=PRIOR.times)
     functions = float(last.fleet.functions) if last else FIRST_FUNCTIONS
     state = SirenState(np.zeros(FEATURES), 1.0, 0.0, times, functions)
     work, update = state.seconds_of_one(memory)

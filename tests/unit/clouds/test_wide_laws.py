@@ -1,6 +1,7 @@
-"""The laws of `wide-N`: loss curves that fall, times that rise, draws that repeat, and laws kept for unseen workloads."""
+"""The laws of `wide-N`: losses that fall, times that rise, draws that repeat, laws kept for unseen workloads."""
 
 import ast
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -56,7 +57,7 @@ def test_every_loss_falls_from_its_first_value_and_can_be_inverted(name: str) ->
     laws = replace(PAPER.laws, shape=SHAPES[name])
     assert laws.loss(0.0) == pytest.approx(laws.first_loss)
     losses = [laws.loss(k) for k in np.linspace(0, 15, 61)]
-    assert all(later < earlier for earlier, later in zip(losses, losses[1:], strict=False))
+    assert all(later < earlier for earlier, later in itertools.pairwise(losses))
     assert min(losses) > laws.floor_loss
     assert laws.progress(laws.loss(7.3)) == pytest.approx(7.3)
     with pytest.raises(ValueError, match="never has a loss"):

@@ -16,9 +16,9 @@ from mlcd.errors import BadInput
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal, Objective
 from mlcd.schedulers.epoch_forecast import EpochForecast
+from mlcd.schedulers.informed import Informed
 from mlcd.schedulers.keeping import only_memory
 from mlcd.schedulers.mpc import Mpc
-from mlcd.schedulers.informed import Informed
 from mlcd.schedulers.registry import scheduler
 from mlcd.schedulers.scheduler import Scheduler
 from mlcd.schedulers.siren import Siren

@@ -20,8 +20,8 @@ from mlcd.models.epochs import fit_epochs
 from mlcd.run.authorisation import Refusal
 from mlcd.run.run import EpochRun
 from mlcd.schedulers.epoch_forecast import EpochForecast
-from mlcd.schedulers.mpc import Mpc
 from mlcd.schedulers.informed import Informed
+from mlcd.schedulers.mpc import Mpc
 from mlcd.schedulers.scheduler import Scheduler
 from mlcd.schedulers.siren import Siren
 from mlcd.trial.epoch import Epoch, Fleet

@@ -22,8 +22,8 @@ from mlcd.goal import Goal, Objective
 from mlcd.models.epochs import PRIOR, fit_epochs
 from mlcd.models.experience import prior_from_runs
 from mlcd.run.run import EpochRun
-from mlcd.schedulers.mpc import Mpc
 from mlcd.schedulers.informed import Informed
+from mlcd.schedulers.mpc import Mpc
 from mlcd.schedulers.planning import spread_over
 from mlcd.schedulers.registry import SCHEDULERS, scheduler, scheduler_class
 from mlcd.schedulers.scheduler import Scheduler

@@ -26,8 +26,9 @@ from mlcd.units import Usd
 
 DEFAULT_SCHEDULERS = ("static-n", "static", "siren-untrained", "siren", "mpc", "informed")
 EXTRA_SCHEDULERS = ("mpc-first", "mpc-again", "informed-whole")
-"""`siren-untrained` is siren with its network set to 0. `mpc-first` and `mpc-again` are mpc without and with knowledge of four earlier trainings of the workload, on every
-workload. `informed-whole` is `informed` limited to whole epochs, as Siren decides."""
+"""`mpc-first` and `mpc-again` are mpc without and with knowledge of four earlier trainings of the workload, on every
+workload. `informed-whole` is `informed` limited to whole epochs, as Siren decides. `siren-untrained`, above, is siren
+with its network set to 0."""
 
 
 @dataclass(frozen=True, slots=True)
