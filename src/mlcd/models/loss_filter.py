@@ -73,13 +73,17 @@ def remaining_work(
 
     whole        median of the work from the first loss to the target, and the deviation of its logarithm
     floor_share  median of the floor over the target loss, and the deviation of its logit
-    A hypothesis whose whole work is unlikely by the prior loses weight.
+    Each hypothesis is combined with the prior of the whole work, as two normal distributions of what remains.
     """
     axes = _axes(grid, target_loss, whole)
     score, left, deviation = _filtered(losses, ways, axes)
     score = score + axes.log_prior(grid, floor_share)
     done = ways[:, -1][:, None, None, None, None, None]
-    score = score - 0.5 * (np.log(np.maximum(done + left, 0.1) / whole[0]) / whole[1]) ** 2
+    expected, spread = whole[0] - done, whole[0] * whole[1]
+    both = deviation**2 + spread**2
+    score = score - 0.5 * (left - expected) ** 2 / both - 0.5 * np.log(both)
+    left = left + (expected - left) * deviation**2 / both
+    deviation = deviation * spread / np.sqrt(both)
     weight = np.exp(score - score.max())
     weight /= weight.sum()
     mean = float((weight * left).sum())
