@@ -67,7 +67,7 @@ _TEXTS = (
         "random",
         "mpc",
         "siren",
-        "oracle",
+        "informed",
         "python:a:b",
     ),
     *(

@@ -15,7 +15,7 @@ from mlcd.clouds.functions import EpochOrder
 from mlcd.clouds.functions.sim import NO_DEVIATION, SimFunctionCloud
 from mlcd.clouds.functions.sim.workloads import training_workload
 from mlcd.goal import Goal, Objective
-from mlcd.models.epochs import REFERENCE_MB
+from mlcd.models.epoch_times import REFERENCE_MB
 from mlcd.trial.epoch import Fleet
 from mlcd.units import Usd
 

@@ -1,6 +1,7 @@
 """The record of `mlcd bench serverless`, with the tables of docs/siren.md.
 
-    .venv/bin/python benchmarks/record_serverless.py              # a few minutes on 2 cores
+    .venv/bin/python benchmarks/record_serverless.py              # about half an hour on 2 cores
+    .venv/bin/python benchmarks/record_serverless.py --page-only  # the tables from the record
 
 Everything is simulated; the same sources give the same record.
 """
@@ -10,10 +11,11 @@ import json
 import statistics
 import subprocess
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from mlcd.bench.serverless.compare import (
     DEFAULT_SCHEDULERS,
@@ -26,6 +28,7 @@ from mlcd.bench.serverless.compare import (
     versus,
     workload_names,
 )
+from mlcd.clouds.functions.sim.wide import families
 from mlcd.version import __version__
 from papers import siren_ec2, siren_toy
 
@@ -35,7 +38,7 @@ RESULT = ROOT / "benchmarks" / "results" / "serverless.json"
 CURVE = ROOT / "benchmarks" / "results" / "siren-training.json"
 BEGIN, END = "<!-- begin: benchmarks/record_serverless.py -->", "<!-- end: benchmarks/record_serverless.py -->"
 SCRIPT = ".venv/bin/python benchmarks/papers/siren.py"
-BUDGETS = (50.0, 100.0, 200.0, 300.0)
+BUDGETS = (100.0, 200.0, 300.0)
 PAPER_ROWS = {100.0: (4979.7, 4480.4), 200.0: (2816.9, 2454.4), 300.0: (2452.3, 1569.5)}
 
 
@@ -50,6 +53,7 @@ def sources() -> str:
         "src/mlcd/schedulers",
         "src/mlcd/bench/serverless",
         "src/mlcd/models",
+        "src/mlcd/clouds/functions/sim",
         "benchmarks/papers",
     )
     return f"{git('rev-parse', '--short', 'HEAD') or 'unknown'}{' with changes' if changed else ''}"
@@ -68,52 +72,93 @@ def percent(value: float | None) -> str:
     return "-" if value is None else f"{value:+.1%}"
 
 
-def medians(rows: Sequence[ServerlessRow]) -> dict[tuple[str, float], float]:
-    """(scheduler, budget) to the median of its time divided by the oracle's, minus 1."""
-    done = [row for row in rows if row.status == "done"]
-    best = {(row.workload, row.budget_usd, row.seed): row.seconds for row in done if row.scheduler == "oracle"}
-    found: dict[tuple[str, float], list[float]] = {}
-    for row in done:
-        if (row.workload, row.budget_usd, row.seed) in best:
-            over = row.seconds / best[row.workload, row.budget_usd, row.seed] - 1
-            found.setdefault((row.scheduler, row.budget_usd), []).append(over)
-    return {key: statistics.median(values) for key, values in found.items()}
+def interval(ratios: dict[str, list[float]]) -> tuple[float, float] | None:
+    """95% interval of the mean of `ratios`, by a bootstrap over workloads, or over the runs of a single one."""
+    rng = np.random.default_rng(0)
+    groups = [np.array(values) for values in ratios.values()]
+    if len(groups) == 1:
+        groups = [np.array([value]) for value in groups[0]]
+    if len(groups) < 3:
+        return None
+    sums, sizes = np.array([g.sum() for g in groups]), np.array([len(g) for g in groups])
+    picks = rng.integers(len(groups), size=(2000, len(groups)))
+    low, high = np.quantile(sums[picks].sum(axis=1) / sizes[picks].sum(axis=1), (0.025, 0.975))
+    return round(float(low), 4), round(float(high), 4)
 
 
-def comparison_table(rows: Sequence[ServerlessRow]) -> list[str]:
+def table_of(rows: Sequence[ServerlessRow]) -> list[dict[str, Any]]:
+    """The lines of a table, as recorded: each scheduler at each budget."""
     pairs: dict[tuple[str, float], Versus] = {(v.scheduler, v.budget_usd): v for v in versus(rows)}
-    needed, median = smallest_budgets(rows), medians(rows)
+    done = {(r.workload, r.scheduler, r.budget_usd, r.seed): r.seconds for r in rows if r.status == "done"}
+    needed = smallest_budgets(rows)
     lines = []
     for s in sorted(summarise(rows), key=lambda s: s.budget_usd):
         at = s.scheduler, s.budget_usd
+        mine = [r for r in rows if (r.scheduler, r.budget_usd) == at]
+        told = [r for r in mine if (r.workload, "informed", r.budget_usd, r.seed) in done]
+        ratios: dict[str, list[float]] = {}
+        for r in told:
+            if r.status == "done":
+                best = done[r.workload, "informed", r.budget_usd, r.seed]
+                ratios.setdefault(r.workload, []).append(r.seconds / best - 1)
+        every = [value for values in ratios.values() for value in values]
         pair = pairs.get(at)
-        enough = needed.get(at)
         lines.append(
+            {
+                "budget_usd": s.budget_usd,
+                "scheduler": s.scheduler,
+                "runs": s.runs,
+                "mean_seconds": s.mean_seconds,
+                "mean_usd": s.mean_usd,
+                "over_budget": s.violations,
+                "unfinished": s.infeasible,
+                "payable": len(told),
+                "unfinished_of_payable": sum(r.status != "done" for r in told),
+                "needs_usd": needed.get(at),
+                "against_static": pair.against_static if pair else None,
+                "against_untrained": pair.against_untrained if pair else None,
+                "against_siren": pair.against_siren if pair else None,
+                "against_informed": statistics.fmean(every) if every else None,
+                "interval": interval(ratios) if every else None,
+                "median": statistics.median(every) if every else None,
+            }
+        )
+    return lines
+
+
+def comparison_table(lines: Sequence[dict[str, Any]]) -> list[str]:
+    shown = []
+    for line in lines:
+        needed, between = line["needs_usd"], line["interval"]
+        over = percent(line["against_informed"])
+        if between is not None and line["scheduler"] != "informed":
+            over += f" ({between[0]:+.1%} to {between[1]:+.1%})"
+        shown.append(
             [
-                f"${s.budget_usd:g}",
-                f"`{s.scheduler}`",
-                "-" if s.mean_seconds is None else f"{s.mean_seconds:,.0f}",
-                "-" if s.mean_usd is None else f"{s.mean_usd:,.2f}",
-                str(s.violations),
-                f"{s.infeasible} of {s.runs}" + (f" (needs ${enough:g})" if enough else ""),
-                *(
-                    map(percent, (pair.against_static, pair.against_siren, pair.against_oracle, median.get(at)))
-                    if pair
-                    else ("-", "-", "-", "-")
-                ),
+                f"${line['budget_usd']:g}",
+                f"`{line['scheduler']}`",
+                "-" if line["mean_seconds"] is None else f"{line['mean_seconds']:,.0f}",
+                "-" if line["mean_usd"] is None else f"{line['mean_usd']:,.2f}",
+                str(line["over_budget"]),
+                f"{line['unfinished']} of {line['runs']}" + (f" (needs ${needed:g})" if needed else ""),
+                f"{line['unfinished_of_payable']} of {line['payable']}",
+                *(percent(line[key]) for key in ("against_static", "against_untrained", "against_siren")),
+                over,
+                percent(line["median"]),
             ]
         )
-    heads = ["budget", "scheduler", "seconds", "USD", "over budget", "not trained"]
-    return table([*heads, "vs `static`", "vs `siren`", "vs `oracle`", "the same, median"], lines)
+    heads = ["budget", "scheduler", "seconds", "USD", "over budget", "unfinished", "of those `informed` finishes"]
+    heads += ["vs `static`", "vs `siren-untrained`", "vs `siren`", "vs `informed` (95%)", "median"]
+    return table(heads, shown)
 
 
-def paper_table(rows: Sequence[ServerlessRow]) -> list[str]:
-    means = {(s.scheduler, s.budget_usd): s.mean_seconds for s in summarise(rows)}
-    lines = []
+def paper_table(lines: Sequence[dict[str, Any]]) -> list[str]:
+    means = {(line["scheduler"], line["budget_usd"]): line["mean_seconds"] for line in lines}
+    shown = []
     for budget, (grid, siren) in PAPER_ROWS.items():
-        ours = {name: means.get((name, budget)) for name in ("static-n", "siren", "mpc")}
+        ours = {name: means.get((name, budget)) for name in ("static-n", "siren-untrained", "siren", "mpc")}
         base = ours["static-n"]
-        lines.append(
+        shown.append(
             [
                 f"${budget:g}",
                 f"{grid:,.1f} s",
@@ -124,36 +169,47 @@ def paper_table(rows: Sequence[ServerlessRow]) -> list[str]:
                 ),
             ]
         )
-    return table(["budget", "paper: grid search", "paper: Siren", "`static-n`", "`siren`", "`mpc`"], lines)
+    heads = ["budget", "paper: grid search", "paper: Siren", "`static-n`", "`siren-untrained`", "`siren`", "`mpc`"]
+    return table(heads, shown)
 
 
-def toy_lines() -> list[str]:
+def families_table(record: dict[str, Any]) -> list[str]:
+    """What `mpc` and `siren` take over `informed` on each wide workload, with the laws that it drew."""
+    shown = []
+    for name, line in record["wide"]["workloads"].items():
+        laws = [line["families"][kind] for kind in ("losses", "times", "memory", "progress")]
+        shown.append([f"`{name}`", *laws, *(percent(line[who]) for who in ("static", "siren", "mpc"))])
+    heads = ["workload", "loss", "times", "memory", "progress", "`static`", "`siren`", "`mpc`"]
+    return table(heads, shown)
+
+
+def toy_lines(record: dict[str, Any]) -> list[str]:
     rows = [
         [
-            r.what,
-            str(r.epochs),
-            f"{r.paper_loss:.6f} / {r.loss:.6f}",
-            f"{r.paper_seconds:.2f} / {r.seconds:.2f}",
-            f"{r.paper_usd:.3f} / {r.usd:.4f}",
-            f"{r.usd_with_storage:.4f}",
+            r["what"],
+            str(r["epochs"]),
+            f"{r['paper_loss']:.6f} / {r['loss']:.6f}",
+            f"{r['paper_seconds']:.2f} / {r['seconds']:.2f}",
+            f"{r['paper_usd']:.3f} / {r['usd']:.4f}",
+            f"{r['usd_with_storage']:.4f}",
         ]
-        for r in siren_toy.toy_table()
+        for r in record["toy"]
     ]
     return table(
         ["on", "epochs", "loss: paper / ours", "seconds: paper / ours", "USD: paper / ours", "with storage"], rows
     )
 
 
-def ec2_lines() -> list[str]:
+def ec2_lines(record: dict[str, Any]) -> list[str]:
     rows = [
         [
-            f.workload,
-            f"by the {f.paid_by}",
-            "none payable" if f.most_less_time is None else f"up to {f.most_less_time:.1%}",
-            f"{f.fastest_functions.seconds:,.0f} s / {f.fastest_instances.seconds:,.0f} s",
-            f"${f.cheapest_functions.usd:.3f} / ${f.cheapest_instances.usd:.3f}",
+            f["workload"],
+            f"by the {f['paid_by']}",
+            "none payable" if f["most_less_time"] is None else f"up to {f['most_less_time']:.1%}",
+            f"{f['fastest_functions']['seconds']:,.0f} s / {f['fastest_instances']['seconds']:,.0f} s",
+            f"${f['cheapest_functions']['usd']:.3f} / ${f['cheapest_instances']['usd']:.3f}",
         ]
-        for f in siren_ec2.findings()
+        for f in record["ec2"]
     ]
     heads = ["workload", "instances are paid", "less time at equal cost"]
     return table([*heads, "fastest: functions / instances", "cheapest: functions / instances"], rows)
@@ -178,91 +234,105 @@ def curve_lines() -> list[str]:
     return [said, "", *table(["epochs seen", "paper's workload", "other workloads", "reward, exploring"], rows)]
 
 
-def rows_of(name: str, comparison: ServerlessComparison, folder: Path | None) -> list[ServerlessRow]:
-    """The rows: read from `folder` where the command was run before, else computed."""
-    file = folder / f"{name}.json" if folder is not None else None
-    if file is None or not file.exists():
-        return compare(comparison)
-    read = [ServerlessRow(**row) for row in json.loads(file.read_text(encoding="utf-8"))["rows"]]
-    found = {(row.workload, row.scheduler, row.budget_usd) for row in read}
-    expected = len(comparison.workloads) * len(comparison.schedulers) * len(comparison.budgets)
-    if len(found) != expected or len(read) != expected * comparison.seeds:
-        raise SystemExit(f"{file}: is not the result of the command that is recorded")
-    return read
+def over_informed(rows: Sequence[ServerlessRow], workload: str, scheduler: str) -> float | None:
+    """The mean time over `informed`'s on one workload, minus 1, over all budgets."""
+    found = [
+        v.against_informed for v in versus([r for r in rows if r.workload == workload]) if v.scheduler == scheduler
+    ]
+    known = [value for value in found if value is not None]
+    return statistics.fmean(known) if known else None
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--unseen-seeds", type=int, default=20)
-    parser.add_argument("--flat-seeds", type=int, default=10)
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--rows", type=Path, help="a folder with paper.json, unseen.json, flat.json: what was printed")
-    arguments = parser.parse_args()
-    seeds, other, flat_seeds = arguments.seeds, arguments.unseen_seeds, arguments.flat_seeds
-    known = (*DEFAULT_SCHEDULERS, "mpc-first", "oracle-whole")
-    unknown = (*DEFAULT_SCHEDULERS, "mpc-again", "oracle-whole")
-    jobs, unseen_names = arguments.jobs, workload_names("unseen")
-    wanted = {
-        "paper": ServerlessComparison(budgets=BUDGETS, seeds=seeds, schedulers=known, jobs=jobs),
-        "unseen": ServerlessComparison(
-            workloads=unseen_names, schedulers=unknown, budgets=BUDGETS, seeds=other, jobs=jobs
-        ),
-        "flat": ServerlessComparison(workloads=("flat",), budgets=BUDGETS[1:], seeds=flat_seeds, jobs=jobs),
-    }
-    seen, unseen, flat = (rows_of(name, comparison, arguments.rows) for name, comparison in wanted.items())
-    commands = {
-        "paper": f"mlcd bench serverless --budgets 50,100,200,300 --seeds {seeds} --schedulers {','.join(known)}",
-        "unseen": f"mlcd bench serverless --budgets 50,100,200,300 --seeds {other} --workloads unseen"
-        f" --schedulers {','.join(unknown)}",
-        "flat": f"mlcd bench serverless --budgets 100,200,300 --seeds {flat_seeds} --workloads flat",
-    }
-    record: dict[str, Any] = {
-        "version": __version__,
-        "sources": sources(),
-        "date": datetime.now(UTC).date().isoformat(),
-        "simulated": True,
-        "commands": commands,
-        "toy": siren_toy.as_json()["rows"],
-        "ec2": siren_ec2.as_json()["findings"],
-    }
-    for name, rows in (("paper", seen), ("unseen", unseen), ("flat", flat)):
-        record[name] = {
-            "summary": [asdict(line) for line in summarise(rows)],
-            "versus": [asdict(line) for line in versus(rows)],
-        }
-    record["paper"]["rows"] = [asdict(row) for row in seen]
-    record["unseen"]["workloads"] = {
-        name: [asdict(line) for line in summarise([row for row in unseen if row.workload == name])]
-        for name in dict.fromkeys(row.workload for row in unseen)
-    }
-    RESULT.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    lines = [
-        *(f"mlcd {__version__}, {record['date']}, simulated; raw result: `benchmarks/results/serverless.json`.", ""),
-        *("### The paper's table", "", *paper_table(seen)),
-        *(f"### All schedulers, {seeds} seeds", "", f"    {commands['paper']}", "", *comparison_table(seen)),
+def page_lines(record: dict[str, Any]) -> list[str]:
+    """The part of the page between the marks, from the record and the learning curve."""
+    commands, seeds = record["commands"], record["seeds"]
+    return [
+        f"mlcd {record['version']}, {record['date']}, simulated; record: `benchmarks/results/serverless.json`.",
+        "",
+        *(f"### Unseen laws: {seeds['wide']} seeds on each of twelve workloads", "", f"    {commands['wide']}", ""),
+        *comparison_table(record["wide"]["table"]),
+        *("Over `informed`, by the laws that each workload drew (means over budgets and seeds):", ""),
+        *families_table(record),
+        *("### The paper's table", "", *paper_table(record["paper"]["table"])),
+        *(f"### The paper's workload, {seeds['paper']} seeds", "", f"    {commands['paper']}", ""),
+        *comparison_table(record["paper"]["table"]),
         *(
-            f"### Twelve unseen workloads, {other} seed{'s' if other > 1 else ''} each",
+            f"### Optimus' law: {seeds['unseen']} seeds, twelve workloads",
             "",
             f"    {commands['unseen']}",
             "",
         ),
-        *comparison_table(unseen),
+        *comparison_table(record["unseen"]["table"]),
         *("### Were progress independent of the number of functions", "", f"    {commands['flat']}", ""),
-        *comparison_table(flat),
-        *("### The toy table", "", f"    {SCRIPT} --figures toy", "", *toy_lines()),
-        *(
-            "### Functions against instances",
-            "",
-            f"    {SCRIPT} --figures ec2",
-            "",
-            *ec2_lines(),
-        ),
+        *comparison_table(record["flat"]["table"]),
+        *("### The toy table", "", f"    {SCRIPT} --figures toy", "", *toy_lines(record)),
+        *("### Functions against instances", "", f"    {SCRIPT} --figures ec2", "", *ec2_lines(record)),
         *("### How the policy learnt", "", *curve_lines()),
     ]
+
+
+def write_page(record: dict[str, Any]) -> str:
+    """The page with its tables made anew from `record`."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n\n" + "\n".join(lines) + f"\n{END}{after}", encoding="utf-8")
+    return f"{before}{BEGIN}\n\n" + "\n".join(page_lines(record)) + f"\n{END}{rest.partition(END)[2]}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", default="wide,paper,unseen,flat", help="those measured anew; others stay")
+    parser.add_argument("--wide-seeds", type=int, default=20)
+    parser.add_argument("--seeds", type=int, default=20, help="of the paper's workload")
+    parser.add_argument("--unseen-seeds", type=int, default=20)
+    parser.add_argument("--flat-seeds", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--page-only", action="store_true", help="write the page from the record, measure nothing")
+    arguments = parser.parse_args()
+    record: dict[str, Any] = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {}
+    measured = [] if arguments.page_only else [part for part in arguments.tables.split(",") if part]
+    seeds = {
+        "wide": arguments.wide_seeds,
+        "paper": arguments.seeds,
+        "unseen": arguments.unseen_seeds,
+        "flat": arguments.flat_seeds,
+    }
+    names = {"wide": "wide", "paper": "paper", "unseen": "unseen", "flat": "flat"}
+    budgets = {"paper": (50.0, *BUDGETS), "wide": BUDGETS, "unseen": BUDGETS, "flat": BUDGETS}
+    extra = {"paper": ("mpc-first",)}
+    for name in measured:
+        schedulers = (*DEFAULT_SCHEDULERS, *extra.get(name, ()))
+        rows = compare(
+            ServerlessComparison(
+                workloads=workload_names(names[name]),
+                schedulers=schedulers,
+                budgets=budgets[name],
+                seeds=seeds[name],
+                jobs=arguments.jobs,
+            )
+        )
+        record[name] = {"table": table_of(rows)}
+        if name == "wide":
+            record[name]["workloads"] = {
+                made: {"families": families(made)} | {who: over_informed(rows, made, who) for who in DEFAULT_SCHEDULERS}
+                for made in dict.fromkeys(row.workload for row in rows)
+            }
+            record[name]["rows"] = [
+                [r.workload, r.scheduler, r.budget_usd, r.seed, r.status, round(r.seconds, 1), round(r.usd, 2)]
+                for r in rows
+            ]
+        words = f"mlcd bench serverless --workloads {names[name]} --budgets {','.join(f'{b:g}' for b in budgets[name])}"
+        record.setdefault("commands", {})[name] = f"{words} --seeds {seeds[name]} --schedulers {','.join(schedulers)}"
+        record.setdefault("seeds", {})[name] = seeds[name]
+        record |= {
+            "version": __version__,
+            "sources": sources(),
+            "date": datetime.now(UTC).date().isoformat(),
+            "simulated": True,
+            "toy": siren_toy.as_json()["rows"],
+            "ec2": siren_ec2.as_json()["findings"],
+        }
+        RESULT.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        print(name, flush=True)
+    PAGE.write_text(write_page(record), encoding="utf-8")
     print(RESULT.relative_to(ROOT))
 
 

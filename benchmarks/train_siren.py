@@ -3,8 +3,9 @@
     scripts/train-siren                       # rewrites the shipped weights and the learning curve
     scripts/train-siren --steps 20000 --to /tmp/policy.npz
 
-Training uses the training workloads and the paper's; the policy that is kept is the best on validation runs
-(train-20000 onwards, and the paper's with other seeds). Benchmarks use other seeds and workloads.
+Training uses the first 5,000 workloads `wide-N` with an odd SHA-256, and the paper's; the policy that is kept is the
+best on validation runs (odd wide-N, N from 20,000 on, and the paper's with other seeds). Benchmarks use other workloads and
+seeds.
 """
 
 import argparse
@@ -29,14 +30,13 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
 from mlcd.bench.serverless.environment import ServerlessTraining, plain_seconds
-from mlcd.clouds.functions.sim.workloads import PAPER, training_workload
+from mlcd.clouds.functions.sim.workloads import PAPER, wide_names, workload
 from mlcd.schedulers.siren import WEIGHTS, Policy
+from mlcd.schedulers.siren_state import START_ACTION
 from mlcd.version import __version__
 
 ROOT = Path(__file__).parents[1]
 CURVE = ROOT / "benchmarks" / "results" / "siren-training.json"
-FIRST_MEAN = (0.0, 0.8)
-"""Initial mean of the policy: spends the remaining budget evenly, with nearly the largest memory."""
 
 
 def policy_of(model: BaseAlgorithm) -> Policy:
@@ -60,17 +60,17 @@ def validate(policy: Policy, seeds: int) -> dict[str, float]:
     found: dict[str, list[float]] = {"paper": [], "other": []}
     cases = [("paper", PAPER, budget, 50_000 + seed) for budget in (100.0, 200.0, 300.0) for seed in range(seeds)]
     cases += [
-        ("other", training_workload(20_000 + seed), budget, 60_000 + seed)
-        for seed in range(2 * seeds)
+        ("other", workload(name), budget, 60_000 + seed)
+        for seed, name in enumerate(wide_names(2 * seeds, unseen=False, first=20_000))
         for budget in (100.0, 200.0, 300.0)
     ]
-    for kind, workload, budget, seed in cases:
-        seen, _ = env.reset(seed=0, options={"workload": workload, "budget": budget, "cloud_seed": seed})
+    for kind, made, budget, seed in cases:
+        seen, _ = env.reset(seed=0, options={"workload": made, "budget": budget, "cloud_seed": seed})
         ended = False
         info: dict[str, Any] = {}
         while not ended:
             seen, _, ended, _, info = env.step(policy.mean(seen.astype(np.float64)).astype(np.float32))
-        found[kind].append(info["seconds"] / plain_seconds(workload, budget) if info["done"] else 3.0)
+        found[kind].append(info["seconds"] / plain_seconds(made, budget) if info["done"] else 3.0)
     return {kind: float(np.mean(values)) for kind, values in found.items()}
 
 
@@ -142,7 +142,7 @@ def main() -> None:
         device="cpu",
     )
     with torch.no_grad():
-        dict(model.policy.named_parameters())["action_net.bias"].copy_(torch.tensor(FIRST_MEAN))
+        dict(model.policy.named_parameters())["action_net.bias"].copy_(torch.tensor(START_ACTION))
     watch = Watch(every=8, seeds=8, seconds=60 * arguments.minutes)
     model.learn(arguments.steps, callback=watch)
     watch.look()

@@ -1,8 +1,7 @@
-"""mpc and siren on simulated functions, against the oracle that knows the laws."""
+"""mpc and siren on simulated functions, against `informed`, which knows the laws."""
 
 import math
 import tempfile
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,9 +13,8 @@ from mlcd.bench.serverless.training import train
 from mlcd.clouds.functions.sim import SimFunctionCloud
 from mlcd.clouds.functions.sim.workloads import workload
 from mlcd.goal import Goal, Objective
-from mlcd.models.epochs import PRIOR
+from mlcd.schedulers.informed import Informed
 from mlcd.schedulers.mpc import Mpc
-from mlcd.schedulers.oracle import Oracle
 from mlcd.schedulers.registry import scheduler
 from mlcd.schedulers.scheduler import Scheduler
 from mlcd.schedulers.siren_state import FEATURES
@@ -30,9 +28,9 @@ BUDGETS = (75.0, 100.0, 200.0, 300.0)
 DEADLINE_SECONDS = 6000.0
 LOCALHOST, LOCALHOST_BUDGET = "lenet-localhost", 3.0
 UNFINISHED_LOSS = 3.0
-FIXED_NOISE, EVEN, HALF_MEMORY = "mpc:noise=fixed", "siren:weights=even", "siren:weights=zero"
-"""Not options of the product: a prior whose noise is not learnt, and policies whose network is 0. `even` spends what
-remains evenly with the largest memory, which is the policy's initial state before training."""
+EVEN, HALF_MEMORY = "siren:weights=even", "siren:weights=zero"
+"""Not options of the product: policies whose network is 0. `even` spends what remains evenly with the largest memory,
+`zero` with half of it."""
 
 MPC_CHANGES = (
     Change(part="opening parts", text="mpc:opening-parts=off"),
@@ -41,20 +39,22 @@ MPC_CHANGES = (
     Change(part="known to 5%, then whole epochs", text="mpc:known-way-share=1"),
     Change(part="busy four times the start", text="mpc:busy-factor=0"),
     Change(part="last part cut", text="mpc:cut-last=off"),
-    Change(part="noise learning", text=FIXED_NOISE),
     Change(part="start-up learning", text="mpc:learn-startup=off"),
     Change(part="money kept back", text="mpc:kept-back-epochs=0"),
     Change(part="money kept back: cap", text="mpc:kept-back-share=1"),
-    Change(part="tight budget: shorter way", text="mpc:tight-budget-sigmas=0"),
-    Change(part="tight budget: shortest way", text="mpc:shortest-way-share=0"),
+    Change(part="money kept back for doubt", text="mpc:doubt-sigmas=0"),
+    Change(part="no more epochs than affordable", text="mpc:affordable-share=1e9"),
+    Change(part="tight budget: shorter way", text="mpc:hope-sigmas=0"),
+    Change(part="opening: other memory sizes", text="mpc:memory-gap=1e9"),
     Change(part="plan with part-payable fleets", text="mpc:plannable-share=1"),
     Change(part="twelve stretches", text="mpc:stretches=1"),
-    Change(part="120 counts, 4 sizes", text="mpc:function-counts=60,memory-sizes=2"),
+    Change(part="90 counts, 10 sizes", text="mpc:function-counts=45,memory-sizes=4"),
 )
 SIREN_CHANGES = (
     Change(part="opening", text="siren:opening-share=1", beds=("$",)),
     Change(part="last part cut", text="siren:cut-last=off", beds=("$",)),
     Change(part="share of what is payable", text="siren:payable-share=1e9", beds=("$",)),
+    Change(part="network: 0, as before training", text="siren:untrained=on", beds=("$",)),
     Change(part="network: even, all memory", text=EVEN, beds=("$",)),
     Change(part="network: zero", text=HALF_MEMORY, beds=("$",)),
 )
@@ -69,7 +69,7 @@ def outcomes(text: str, change: Change, tables: Path, seeds: int) -> list[Outcom
         for name, unseen in names:
             for budget in BUDGETS:
                 if change.concerns(f"${budget:g}"):
-                    loss = _against_oracle(made, name, budget, seed)
+                    loss = _against_informed(made, name, budget, seed)
                     found.append(Outcome(bed=f"${budget:g}", workload=name, unseen=unseen, seed=seed, loss=loss))
             if isinstance(made, Mpc):
                 loss = _cost(made, name, seed)
@@ -77,14 +77,12 @@ def outcomes(text: str, change: Change, tables: Path, seeds: int) -> list[Outcom
         if isinstance(made, Mpc):
             for draw in range(5):
                 at = seed * 5 + draw
-                loss = _against_oracle(made, LOCALHOST, LOCALHOST_BUDGET, at)
+                loss = _against_informed(made, LOCALHOST, LOCALHOST_BUDGET, at)
                 found.append(Outcome(bed="localhost", workload=f"draw {draw}", unseen=False, seed=seed, loss=loss))
     return found
 
 
 def _made(text: str) -> Scheduler:
-    if text == FIXED_NOISE:
-        return Mpc(prior=replace(PRIOR, noise_degrees=1e9))
     if text in {EVEN, HALF_MEMORY}:
         return scheduler(f"siren:weights={_constant_policy(1.0 if text == EVEN else 0.0)}")
     return scheduler(text)
@@ -98,18 +96,18 @@ def _constant_policy(memory: float) -> Path:
     return path
 
 
-def _against_oracle(made: Scheduler, name: str, budget: float, seed: int) -> float:
-    best = _oracle_seconds(name, budget, seed)
+def _against_informed(made: Scheduler, name: str, budget: float, seed: int) -> float:
+    best = _informed_seconds(name, budget, seed)
     problem = workload(name).problem(Goal(minimize=Objective.TIME, budget=Usd.of(budget)))
     run = train(problem, SimFunctionCloud(problem=problem, laws=workload(name).laws, seed=seed), made)
     return run.step_seconds / best if run.status is Status.DONE and math.isfinite(best) else UNFINISHED_LOSS
 
 
 @lru_cache(maxsize=4096)
-def _oracle_seconds(name: str, budget: float, seed: int) -> float:
+def _informed_seconds(name: str, budget: float, seed: int) -> float:
     problem = workload(name).problem(Goal(minimize=Objective.TIME, budget=Usd.of(budget)))
     cloud = SimFunctionCloud(problem=problem, laws=workload(name).laws, seed=seed)
-    run = train(problem, cloud, Oracle(truth=LawsOfRun.of(cloud)))
+    run = train(problem, cloud, Informed(truth=LawsOfRun.of(cloud)))
     return run.step_seconds if run.status is Status.DONE else math.inf
 
 

@@ -1,13 +1,14 @@
 """Every scheduler passes the contract."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from mlcd.functions import Floats
-from mlcd.schedulers.oracle import Oracle
+from mlcd.schedulers.informed import Informed
 from mlcd.schedulers.registry import SCHEDULERS
 from mlcd.schedulers.scheduler import Scheduler
 from mlcd.testing import SchedulerContract
@@ -19,6 +20,7 @@ from mlcd.testing.schedulers import (
     TARGET_LOSS,
     WORK_SECONDS,
 )
+from mlcd.trial.epoch import Epoch
 
 
 class TestMpc(SchedulerContract):
@@ -49,13 +51,17 @@ class TestStaticN(SchedulerContract):
 
 @dataclass(frozen=True)
 class MadeTruth:
-    """The contract's own world, as the truth that the oracle needs."""
+    """The contract's own world, as the truth that `informed` needs."""
 
     working_set_mb: float = LEAST_MEMORY_MB
 
     @property
     def target_epochs(self) -> float:
-        return self.progress(TARGET_LOSS)
+        return self.progress_at(TARGET_LOSS)
+
+    @property
+    def target_deviation(self) -> float:
+        return 0.0
 
     def seconds(self, functions: Floats, memory_mb: float) -> Floats:
         found: Floats = WORK_SECONDS / functions / min(1.0, memory_mb / 1769) + ROUND_SECONDS
@@ -67,19 +73,22 @@ class MadeTruth:
     def gain(self, functions: Floats, progress: float) -> Floats:
         return np.ones_like(functions)
 
-    def progress(self, loss: float) -> float:
+    def progress(self, history: Sequence[Epoch]) -> float:
+        return self.progress_at(history[-1].loss) if history else 0.0
+
+    def progress_at(self, loss: float) -> float:
         return math.log((FIRST_LOSS - FLOOR_LOSS) / (loss - FLOOR_LOSS)) / math.log(1 / 0.75)
 
 
-class TestOracle(SchedulerContract):
+class TestInformed(SchedulerContract):
     goals = ("budget", "tight", "hopeless", "both")
 
     @pytest.fixture
     def text(self) -> str:
-        return "oracle"
+        return "informed"
 
     def make(self, text: str, seed: int = 0) -> Scheduler:
-        return Oracle(truth=MadeTruth(), seed=seed)
+        return Informed(truth=MadeTruth(), seed=seed)
 
 
 def test_every_scheduler_has_the_contract() -> None:

@@ -24,18 +24,18 @@ def test_the_documented_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0
     told: dict[str, Any] = json.loads(out)
     assert told["simulated"] is True
-    assert [list(line) for line in told["summary"]] == [SUMMARY_KEYS] * 10
+    assert [list(line) for line in told["summary"]] == [SUMMARY_KEYS] * 12
     by = {(line["scheduler"], line["budget_usd"]): line for line in told["summary"]}
-    for name in ("static-n", "static", "siren", "mpc", "oracle"):
+    for name in ("static-n", "static", "siren-untrained", "siren", "mpc", "informed"):
         assert by[name, 50.0]["infeasible"] == 2, "no scheduler trains for $50"
         assert by[name, 50.0]["mean_seconds"] is None
         assert by[name, 300.0]["infeasible"] == 0
         assert by[name, 300.0]["violations"] == by[name, 50.0]["violations"] == 0
     said = {row["scheduler"] for row in told["rows"] if row["smallest_budget_usd"] is not None}
-    assert said == {"static-n", "static", "siren", "mpc", "oracle"}, "each names a budget that would do"
+    assert len(said) == 6, "each names a budget that would do"
     seconds = {name: by[name, 300.0]["mean_seconds"] for name, usd in by if usd == 300.0}
     assert seconds["siren"] < (1 - 0.36) * seconds["static-n"]
-    assert seconds["oracle"] <= 1.01 * seconds["mpc"]
+    assert seconds["informed"] <= 1.01 * seconds["mpc"]
     assert seconds["mpc"] < seconds["static"]
 
 

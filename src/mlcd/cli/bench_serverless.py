@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 @click.option("--budgets", default="50,100,200,300", metavar="USD,USD", help="Budgets in US dollars.")
 @click.option("--seeds", type=click.IntRange(1, 100_000), default=20, help="Trainings of each workload and budget.")
 @click.option("--first-seed", type=click.IntRange(0, 2**31), default=0, help="First seed.")
-@click.option("--workloads", default="paper", metavar="A,B", help="paper, unseen (12 workloads), or names.")
+@click.option("--workloads", default="paper", metavar="A,B", help="paper, unseen or wide (12 workloads each), or names.")
 @click.option(
     "--schedulers",
-    default="static-n,static,siren,mpc,oracle",
+    default="static-n,static,siren-untrained,siren,mpc,informed",
     metavar="A,B",
-    help="Schedulers; also mpc-first, mpc-again, oracle-whole.",
+    help="Schedulers; also mpc-first, mpc-again, informed-whole.",
 )
 @click.option(
     "--jobs",
@@ -74,10 +74,10 @@ def _table(rows: "list[ServerlessRow]") -> str:
     pairs = {(line.scheduler, line.budget_usd): line for line in versus(rows)}
     needed = smallest_budgets(rows)
     head = ["scheduler", "budget", "runs", "seconds", "USD", "over budget", "infeasible", "enough"]
-    lines = [[*head, "vs static-n", "vs static", "vs oracle"]]
+    lines = [[*head, "vs static-n", "vs static", "vs informed"]]
     for s in summarise(rows):
         pair = pairs.get((s.scheduler, s.budget_usd))
-        others = (pair.against_static_n, pair.against_static, pair.against_oracle) if pair else (None, None, None)
+        others = (pair.against_static_n, pair.against_static, pair.against_informed) if pair else (None, None, None)
         enough = needed.get((s.scheduler, s.budget_usd))
         lines.append(
             [

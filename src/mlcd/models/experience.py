@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from mlcd.models.epochs import PRIOR, EpochPrior, LossFit, LossHistory, fit_loss_curve, fit_times
+from mlcd.models.epochs import PRIOR, EpochPrior, fit_epochs, progress_of
 from mlcd.trial.epoch import Epoch
 
-RUN_DEVIATION = 0.06
-"""Deviation of the logarithm of times between trainings of the same workload."""
+AGREEMENT = 0.03
+"""Deviation of the logarithm of the effective epochs to the target between trainings of the same workload."""
 
 
 def prior_from_runs(
@@ -24,50 +24,56 @@ def prior_from_runs(
 ) -> EpochPrior:
     """The prior after `runs` of the same workload, which may have had other fleets and need not be finished.
 
-    All share one loss curve, so that fleets of different sizes determine the gain's coefficients. Without runs,
-    `prior`.
+    All need equally many effective epochs to the target, so that fleets of different sizes determine the gain's
+    coefficients; no form of the loss curve is assumed of a finished one. Without runs, `prior`.
     """
-    epochs = [epoch for run in runs for epoch in run]
-    if not epochs:
+    known = [tuple(run) for run in runs if run]
+    if not known:
         return prior
-    work, update, power, _ = fit_times(epochs, samples=samples, puts=max(puts, 1), prior=prior)
-    learnt = replace(
-        prior,
-        seconds_per_sample=(work / samples, RUN_DEVIATION),
-        seconds_per_put=(update / max(puts, 1), RUN_DEVIATION),
-        memory_power=(power, prior.memory_power[1]),
-    )
-    curve = _curve(runs, target_loss=target_loss, first_loss=first_loss, prior=prior)
-    if curve is None:
-        return learnt
-    floor, fit = curve
-    return replace(
-        learnt,
-        epochs=(fit.done + fit.left, 0.02),
-        floor_share=(floor, 0.1),
-        early_gain=(fit.early_gain, 0.05),
-        staleness=(fit.staleness, 0.05),
-    )
-
-
-def _curve(
-    runs: Sequence[Sequence[Epoch]], *, target_loss: float, first_loss: float | None, prior: EpochPrior
-) -> tuple[float, LossFit] | None:
-    """(floor over target, fit) of all runs together; each run's losses lie on one curve over its own progress."""
+    learnt = replace(prior, measured=tuple(epoch for run in known for epoch in run))
+    finished = [run for run in known if run[-1].loss <= target_loss]
+    if not finished:
+        nearest = min(known, key=lambda run: run[-1].loss)
+        fit = fit_epochs(
+            nearest, samples=samples, puts=puts, target_loss=target_loss, first_loss=first_loss, prior=prior
+        )
+        whole = fit.done + fit.epochs_left
+        return replace(learnt, epochs=(whole, min(max(fit.epochs_left_deviation / whole, AGREEMENT), prior.epochs[1])))
     spots = np.linspace(-2, 2, 9)
     gains = [
         (prior.early_gain[0] * math.exp(prior.early_gain[1] * u), prior.staleness[0] * math.exp(prior.staleness[1] * v))
         for u in spots
         for v in spots
-    ]
-    # What remains is counted from the last run: the one that came nearest to the target.
-    known = sorted((run for run in runs if run), key=lambda run: -run[-1].loss)
-    whole, found = prior.epochs[0], None
+    ] + [(0.0, 0.0)]
+    logs = np.array([[_log_whole(run, pair, target_loss, first_loss, prior) for run in finished] for pair in gains])
+    middle = logs.mean(axis=1)
+    score = -0.5 * (((logs - middle[:, None]) / AGREEMENT) ** 2).sum(axis=1)
+    score[:-1] -= 0.5 * np.array([u**2 + v**2 for u in spots for v in spots])
+    weight = np.exp(score - score.max())
+    weight /= weight.sum()
+    early, stale = (float(weight @ np.array(values)) for values in zip(*gains, strict=True))
+    return replace(
+        learnt,
+        epochs=(math.exp(float(weight @ middle)), AGREEMENT),
+        early_gain=(early, 0.05),
+        staleness=(stale, 0.05),
+    )
+
+
+def _log_whole(
+    run: Sequence[Epoch],
+    gains: tuple[float, float],
+    target_loss: float,
+    first_loss: float | None,
+    prior: EpochPrior,
+) -> float:
+    """The logarithm of the effective epochs at which a finished run crossed its target, between its last two losses."""
+    whole = prior.epochs[0]
     for _ in range(3):
-        courses = [LossHistory.of(run, gains, whole=whole, first_loss=first_loss) for run in known]
-        wide = replace(prior, early_gain=(prior.early_gain[0], 1.0), staleness=(prior.staleness[0], 1.0))
-        found = fit_loss_curve(courses, gains, target_loss, wide)
-        if found is None:
-            return None
-        whole = found[1].done + found[1].left
-    return found
+        done = progress_of(run, whole, gains)
+        losses = [*([first_loss] if first_loss is not None else [run[0].loss]), *(epoch.loss for epoch in run)]
+        before = float(done[-2]) if len(done) > 1 else 0.0
+        fall = losses[-2] - losses[-1]
+        part = min(max((losses[-2] - target_loss) / fall, 0.0), 1.0) if fall > 0 else 1.0
+        whole = before + part * (float(done[-1]) - before)
+    return math.log(max(whole, 0.05))

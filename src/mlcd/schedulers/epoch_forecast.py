@@ -47,7 +47,7 @@ class EpochForecast:
             prior=prior,
         )
         if not learn_startup:
-            model = replace(model, epoch_seconds=0.0, call_seconds=0.0)
+            model = replace(model, times=replace(model.times, epoch_seconds=0.0, call_seconds=0.0))
         smallest = _smallest_mb(problem, history)
         fleets = candidates(problem, model, remaining, smallest_mb=smallest, settings=settings)
         cheapest = cheapest_usd(

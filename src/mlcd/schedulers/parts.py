@@ -9,7 +9,6 @@ Parts of epochs have two uses. The first ones are small and grow: an unknown wor
 epoch. The last one is cut to the remaining epochs, so that no training goes far past its target.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,21 +31,24 @@ class MpcSettings(PlanningSettings):
     """Equal pieces of the remaining progress, each with its own fleet. Chosen for speed; 1 is worse from $200 on and
     better at $75 (docs/ablations.md)."""
 
-    kept_back_epochs: float = 0.15
+    kept_back_epochs: float = 0.4
     """Epochs whose price is held back: for the ledger's reserve for the last part, and for one more part if that one
-    falls short. Chosen on tune-0 to tune-520."""
+    falls short. Chosen on odd wide-N."""
 
-    kept_back_share: float = 0.2
-    """Upper limit of `kept_back_epochs`, as a share of the remaining epochs. Chosen on tune-0 to tune-520."""
+    kept_back_share: float = 0.25
+    """Upper limit of `kept_back_epochs`, as a share of the remaining epochs. Chosen on odd wide-N."""
 
-    tight_budget_sigmas: float = 0.3
-    """Standard deviations by which the remaining epochs are planned below their mean if the budget might not suffice:
-    money held back too long buys nothing. Chosen on tune-400 to tune-429 (commit 2302568) at $100, where it earns; at
-    $75 it costs (docs/ablations.md)."""
+    doubt_sigmas: float = 1.0
+    """Standard deviations by which the remaining epochs are planned above their mean near the target, and less before:
+    money kept back for a loss curve that turns out longer, when later epochs can no longer make up for it. Chosen on
+    odd wide-N."""
 
-    shortest_way_share: float = 0.3
-    """The remaining epochs are never planned below this share of their mean: a guard that keeps them above 0. No effect
-    on the beds of docs/ablations.md."""
+    affordable_share: float = 0.6
+    """No more epochs are planned than this share of those that what remains pays for with the cheapest fleet: if more
+    are needed, slow epochs now cost more time than they save. Chosen on odd wide-N."""
+
+    hope_sigmas: float = 0.7
+    """That undercuts their mean by at most this many deviations, and less near the target. Chosen on odd wide-N."""
 
     opening_parts: bool = True
     """Whether an unknown workload starts with small parts that grow; off: with whole epochs."""
@@ -58,6 +60,13 @@ class MpcSettings(PlanningSettings):
     first_functions_divisor: float = 4.0
     """The first part has this many times fewer functions than planned: starting many may take unknown time. Chosen on
     tune-0 to tune-520 and lenet-localhost."""
+
+    memory_gap: float = 0.3
+    """Opening parts also measure memory sizes whose logarithm is at least this far from any measured one, down to half
+    of the largest: speed may not grow with memory. Chosen on odd wide-N."""
+
+    memory_trials_share: float = 0.2
+    """Such parts come only while less than this share of an epoch is done. Chosen on odd wide-N."""
 
     part_growth: float = 2.0
     """Each opening part is this many times as large as all before it. Chosen on tune-0 to tune-520."""
@@ -103,7 +112,10 @@ def next_part(
         return None
     share = 1.0
     if settings.opening_parts and model.epochs_left_deviation > settings.known_way_share * model.epochs_left:
-        first = first if passes else _with_fewer(fleets, usable, first, settings.first_functions_divisor)
+        if not passes:
+            first = _with_fewer(fleets, usable, first, settings.first_functions_divisor)
+        elif passes <= settings.memory_trials_share:
+            first = _other_size(fleets, usable, first, model.times.memory_mb, settings.memory_gap)
         share = settings.part_growth * passes if passes else LEAST_SHARE
     share = min(share, float(need[first])) if settings.cut_last else share
     share = max(share, _least_share(problem, model, fleets, first, settings))
@@ -115,6 +127,17 @@ def _with_fewer(fleets: Fleets, usable: NDArray[np.bool_], first: int, divisor: 
     alike = usable & (fleets.memory_mb == fleets.memory_mb[first])
     distance = np.abs(np.log(fleets.functions * divisor / fleets.functions[first]))
     return int(np.where(alike, distance, np.inf).argmin()) if alike.any() else first
+
+
+def _other_size(fleets: Fleets, usable: NDArray[np.bool_], first: int, measured_mb: Floats, gap: float) -> int:
+    """The usable fleet with as many functions as `first` and the size farthest from any measured one; else `first`."""
+    largest = fleets.memory_mb[usable].max()
+    alike = usable & (fleets.functions == fleets.functions[first]) & (fleets.memory_mb >= 0.45 * largest)
+    if not alike.any() or not len(measured_mb):
+        return first
+    distance = np.abs(np.log(fleets.memory_mb[:, None] / measured_mb[None, :])).min(axis=1)
+    farthest = int(np.where(alike, distance, -1.0).argmax())
+    return farthest if distance[farthest] >= gap else first
 
 
 def _least_share(
@@ -141,9 +164,8 @@ def _plan(
     if not usable.any():
         return None
     value, other, limit = fleets.sides(problem, remaining)
-    epochs_left = _epochs_to_plan(
-        model, float((limit / other * model.usual_gain(fleets.functions))[usable].max()), settings
-    )
+    payable = float((limit / other * model.usual_gain(fleets.functions))[usable].max())
+    epochs_left = _epochs_to_plan(model, payable, settings)
     stretches = settings.stretches
     stage = model.stage + (1 - model.stage) * (np.arange(stretches) + 0.5) / stretches
     epochs = epochs_left / stretches / model.gain(fleets.functions[None, :], stage[:, None])
@@ -158,21 +180,14 @@ def _held_back_epochs(epochs_left: float, settings: MpcSettings) -> float:
 
 
 def _epochs_to_plan(model: EpochModel, payable: float, settings: MpcSettings) -> float:
-    """Effective epochs to plan for, assuming that the budget suffices: otherwise no choice matters.
+    """Effective epochs to plan for: their mean, more near the target if it is uncertain, fewer if not payable.
 
-    The remaining epochs are assumed normal, truncated at `payable`, where even the cheapest fleet would use up what
-    remains. Their mean is then mu - sigma phi(b)/Phi(b), b = (payable - mu)/sigma.
+    payable  epochs for which even the cheapest fleet would use up what remains
     """
-    mean, deviation = model.epochs_left, model.epochs_left_deviation
-    if deviation <= 0:
-        return mean
-    cut = (payable - _held_back_epochs(payable, settings) - mean) / deviation
-    if cut <= 4:
-        cut = max(cut, -3.0)
-        density = math.exp(-0.5 * cut**2) / math.sqrt(2 * math.pi)
-        mean -= deviation * density / (0.5 * math.erfc(-cut / math.sqrt(2)))
-        mean -= settings.tight_budget_sigmas * deviation
-    return max(mean, settings.shortest_way_share * model.epochs_left)
+    mean, deviation, stage = model.epochs_left, model.epochs_left_deviation, model.stage
+    cautious = mean + settings.doubt_sigmas * stage * deviation
+    hopeful = mean - settings.hope_sigmas * (1 - stage) * deviation
+    return max(min(cautious, settings.affordable_share * payable), hopeful, LEAST_SHARE)
 
 
 def _under_limit(value: Floats, other: Floats, limit: float) -> NDArray[np.intp] | None:

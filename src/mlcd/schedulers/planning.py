@@ -19,11 +19,15 @@ Floats = NDArray[np.float64]
 class PlanningSettings:
     """Shared by all schedulers that plan with the epoch model. Sources: docs/siren.md, "What was chosen on what"."""
 
-    function_counts: int = 120
+    function_counts: int = 90
     """Function counts considered, spread evenly over their logarithms. Chosen for speed; unmeasured."""
 
-    memory_sizes: int = 4
-    """Memory sizes considered, spread likewise. Chosen for speed; unmeasured."""
+    memory_sizes: int = 10
+    """Memory sizes considered, spread likewise from the largest down to `memory_range` times less. Chosen for speed;
+    unmeasured."""
+
+    memory_range: float = 4.0
+    """The largest memory size over the smallest considered. Unmeasured."""
 
     time_margin: float = 1.15
     """An epoch is planned only if its authorisation lasts this many times its predicted time. A safety
@@ -43,13 +47,13 @@ class PlanningSettings:
     frugal_factor: float = 1.15
     """If no plan fits: the fastest fleet whose epoch costs at most this many times the cheapest. Unmeasured."""
 
-    budget_factor: float = 1.15
+    budget_factor: float = 1.4
     """Reported sufficient budget over the cost of the cheapest training: for random variation, and because fleets are
-    chosen to be fast. Chosen on tune-N workloads (commit c8737f8)."""
+    chosen to be fast and money is kept back. A safety margin; unmeasured."""
 
     known_epochs_share: float = 0.05
     """A prior whose epochs are this certain comes from earlier runs: it may refuse a budget before the first epoch. The
-    general prior has 0.32, one from earlier runs 0.02."""
+    general prior has 0.45, one from earlier runs 0.03."""
 
     @property
     def last_price(self) -> float:
@@ -100,10 +104,11 @@ def spread_over(values: Sequence[int], count: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def _choice(
-    functions: tuple[int, ...], memory_mb: tuple[int, ...], counts: int, sizes: int
+    functions: tuple[int, ...], memory_mb: tuple[int, ...], counts: int, sizes: int, least_mb: float
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     rows = np.array(spread_over(functions, counts))
-    columns = np.array(spread_over(memory_mb, sizes))
+    first = sum(size < least_mb for size in memory_mb)
+    columns = first + np.array(spread_over(memory_mb[first:], sizes))
     grid = np.meshgrid(rows, columns, indexing="ij")
     return grid[0].ravel(), grid[1].ravel()
 
@@ -117,7 +122,10 @@ def candidates(
     settings: PlanningSettings = PLANNING,
 ) -> Fleets:
     """The candidate fleets; none with less memory than `smallest_mb` is payable."""
-    rows, columns = _choice(problem.functions, problem.memory_mb, settings.function_counts, settings.memory_sizes)
+    least_mb = problem.memory_mb[-1] / settings.memory_range
+    rows, columns = _choice(
+        problem.functions, problem.memory_mb, settings.function_counts, settings.memory_sizes, least_mb
+    )
     functions, memory = problem.functions_array[rows, 0], problem.memory_array[0, columns]
     seconds, overhead = model.seconds(functions, memory), model.overhead(functions)
     usd = functions * (problem.usd_per_second[0, columns] * seconds + problem.usd_per_function)

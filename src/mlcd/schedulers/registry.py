@@ -15,10 +15,10 @@ SCHEDULERS = {
     "static": ("mlcd.schedulers.static", "Static"),
     "siren": ("mlcd.schedulers.siren", "Siren"),
     "mpc": ("mlcd.schedulers.mpc", "Mpc"),
-    "oracle": ("mlcd.schedulers.oracle", "Oracle"),
+    "informed": ("mlcd.schedulers.informed", "Informed"),
 }
 
-ONLY_SIMULATED = "oracle"
+ONLY_SIMULATED = "informed"
 """Needs the simulator's truth; only `mlcd bench serverless` creates it."""
 _NOT_OPTIONS = ("seed", "prior", "truth", "settings")
 """Fields that are not options; the fields of `settings` are."""
@@ -50,7 +50,7 @@ def scheduler(text: str, *, seed: int = 0, prior: EpochPrior | None = None) -> S
 
     prior  from earlier trainings, for schedulers that use one
 
-    `oracle` cannot be created by name: it needs the truth, which only a simulated cloud knows.
+    `informed` cannot be created by name: it needs the truth, which only a simulated cloud knows.
     """
     name, _, tail = text.partition(":")
     cls = scheduler_class(name.strip())

@@ -12,7 +12,7 @@ from mlcd.errors import BadInput
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Objective
 from mlcd.schedulers.epoch_forecast import EpochForecast
-from mlcd.schedulers.siren_state import FEATURES, SIREN, SirenSettings, choose, observe
+from mlcd.schedulers.siren_state import FEATURES, SIREN, START_ACTION, SirenSettings, choose, observe
 from mlcd.trial.epoch import LEAST_SHARE, Epoch, Fleet, RemainingEpochs
 from mlcd.units import Usd
 
@@ -64,11 +64,13 @@ class Siren:
     """The most probable fleet of the trained policy, masked by the ledger.
 
     Its options are `weights` and the fields of SirenSettings.
-    weights  a file written by `scripts/train-siren`; default: the shipped policy
+    weights    a file written by `scripts/train-siren`; default: the shipped policy
+    untrained  whether the network counts as 0: the action is START_ACTION, whatever the state
     """
 
     name: ClassVar[str] = "siren"
     weights: str = ""
+    untrained: bool = False
     settings: SirenSettings = SIREN
     seed: int = 0
 
@@ -83,7 +85,10 @@ class Siren:
         ):
             return None
         state = observe(problem, history, remaining, self.settings)
-        action = load_policy(self.weights or str(WEIGHTS)).mean(state.features)
+        if self.untrained:
+            action = np.array(START_ACTION)
+        else:
+            action = load_policy(self.weights or str(WEIGHTS)).mean(state.features)
         return choose(problem, remaining, state, action, self.settings)
 
     def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> str:

@@ -20,8 +20,8 @@ from mlcd.models.epochs import fit_epochs
 from mlcd.run.authorisation import Refusal
 from mlcd.run.run import EpochRun
 from mlcd.schedulers.epoch_forecast import EpochForecast
+from mlcd.schedulers.informed import Informed
 from mlcd.schedulers.mpc import Mpc
-from mlcd.schedulers.oracle import Oracle
 from mlcd.schedulers.scheduler import Scheduler
 from mlcd.schedulers.siren import Siren
 from mlcd.trial.epoch import Epoch, Fleet
@@ -190,10 +190,10 @@ def test_money_for_a_small_part_is_not_the_end() -> None:
     assert fleet.share < 0.2
 
 
-def test_the_oracle_is_faster_because_it_cuts_its_last_epoch() -> None:
+def test_the_informed_scheduler_is_faster_because_it_cuts_its_last_epoch() -> None:
     problem = problem_of(150)
     truth = LawsOfRun.of(SimFunctionCloud(problem=problem, laws=PAPER.laws, seed=7))
-    cut, whole = (train(Oracle(truth=truth, least_share=least), problem, seed=7) for least in (0.01, 1.0))
+    cut, whole = (train(Informed(truth=truth, least_share=least), problem, seed=7) for least in (0.01, 1.0))
     assert cut.status is Status.DONE
     assert whole.status is Status.DONE
     assert {fleet.share for fleet in fleets(whole)} == {1.0}

@@ -85,7 +85,7 @@ def test_mistakes_are_named_with_their_line(line: str, message: str) -> None:
         ),
         ("workload: {model: logistic, data: nowhere, target_loss: 1}", "workload.data: there is no such folder"),
         ("search: {strategy: mcp}", "search.strategy: unknown scheduler 'mcp'"),
-        ("search: {strategy: oracle}", "search.strategy: oracle runs only in `mlcd bench serverless`"),
+        ("search: {strategy: informed}", "search.strategy: informed runs only in `mlcd bench serverless`"),
     ],
 )
 def test_a_job_that_cannot_be_resolved_is_refused_before_spending(change: str, message: str) -> None:

@@ -17,17 +17,18 @@ from mlcd.errors import BadInput, nearest
 from mlcd.functions import Floats, FunctionProblem
 from mlcd.goal import Goal, Objective
 from mlcd.models.epochs import EpochPrior
-from mlcd.schedulers.oracle import Oracle
+from mlcd.schedulers.informed import Informed
 from mlcd.schedulers.registry import scheduler as scheduler_by_name
 from mlcd.schedulers.scheduler import Scheduler
 from mlcd.trial.epoch import Epoch
 from mlcd.trial.outcome import Status
 from mlcd.units import Usd
 
-DEFAULT_SCHEDULERS = ("static-n", "static", "siren", "mpc", "oracle")
-EXTRA_SCHEDULERS = ("mpc-first", "mpc-again", "oracle-whole")
+DEFAULT_SCHEDULERS = ("static-n", "static", "siren-untrained", "siren", "mpc", "informed")
+EXTRA_SCHEDULERS = ("mpc-first", "mpc-again", "informed-whole")
 """`mpc-first` and `mpc-again` are mpc without and with knowledge of four earlier trainings of the workload, on every
-workload. `oracle-whole` is the oracle limited to whole epochs: an upper bound for Siren's decisions."""
+workload. `informed-whole` is `informed` limited to whole epochs, as Siren decides. `siren-untrained`, above, is siren
+with its network set to 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,13 @@ class LawsOfRun:
     @property
     def working_set_mb(self) -> float:  # noqa: D102
         return self.laws.working_set_mb
+
+    @property
+    def target_deviation(self) -> float:  # noqa: D102
+        laws, step = self.laws, 0.05 * self.laws.target_epochs
+        above = laws.loss(laws.target_epochs) - laws.floor_loss
+        slope = (laws.loss(laws.target_epochs - step) - laws.loss(laws.target_epochs)) / step
+        return laws.chance.loss * above / slope
 
     def seconds(self, functions: Floats, memory_mb: float) -> Floats:  # noqa: D102
         return self.laws.seconds(functions, memory_mb)
@@ -126,8 +134,9 @@ class Versus:
     pairs: int
     against_static_n: float | None
     against_static: float | None
+    against_untrained: float | None
     against_siren: float | None
-    against_oracle: float | None
+    against_informed: float | None
 
 
 def workload_names(text: str) -> tuple[str, ...]:
@@ -228,16 +237,18 @@ def _scheduler(scheduler: str, name: str, budget: float, cloud: SimFunctionCloud
             return _grid(name, budget, cloud.problem.memory_mb)
         case "siren":
             return scheduler_by_name("siren")
+        case "siren-untrained":
+            return scheduler_by_name("siren:untrained=on")
         case "mpc":
             return scheduler_by_name("mpc", prior=_prior(name) if name in SEEN else None)
         case "mpc-first":
             return scheduler_by_name("mpc")
         case "mpc-again":
             return scheduler_by_name("mpc", prior=_prior(name))
-        case "oracle-whole":
-            return Oracle(truth=LawsOfRun.of(cloud), least_share=1.0)
+        case "informed-whole":
+            return Informed(truth=LawsOfRun.of(cloud), least_share=1.0)
         case _:
-            return Oracle(truth=LawsOfRun.of(cloud))
+            return Informed(truth=LawsOfRun.of(cloud))
 
 
 def _grid_memory(problem: FunctionProblem) -> int:
@@ -318,8 +329,9 @@ def versus(rows: Sequence[ServerlessRow]) -> list[Versus]:
             pairs=sum(key[:2] == (scheduler, budget) for key in times),
             against_static_n=against(scheduler, budget, "static-n"),
             against_static=against(scheduler, budget, "static"),
+            against_untrained=against(scheduler, budget, "siren-untrained"),
             against_siren=against(scheduler, budget, "siren"),
-            against_oracle=against(scheduler, budget, "oracle"),
+            against_informed=against(scheduler, budget, "informed"),
         )
         for scheduler, budget in dict.fromkeys((row.scheduler, row.budget_usd) for row in rows)
         if any(key[:2] == (scheduler, budget) for key in times)

@@ -123,7 +123,8 @@ class FunctionLaws:
         shares = (self.contention_power, self.storage_functions, self.straggling, self.memory_step_mb)
         if min(*shares, self.critical_functions) < 0:
             raise ValueError(
-                "contention_power, storage_functions, straggling, memory_step_mb, critical_functions: must not be negative"
+                "contention_power, storage_functions, straggling, memory_step_mb, critical_functions:"
+                " must not be negative"
             )
 
     def speed(self, memory_mb: float) -> float:
@@ -132,14 +133,17 @@ class FunctionLaws:
 
     def _speed(self, memory_mb: float) -> float:
         step = self.memory_step_mb
-        size = memory_mb if not step else max(math.floor(memory_mb / step), 1) * step if memory_mb >= step else memory_mb
+        size = (
+            memory_mb if not step else max(math.floor(memory_mb / step), 1) * step if memory_mb >= step else memory_mb
+        )
         share = min(size, self.fastest_mb) / REFERENCE_MB
         return share**self.memory_power if share >= 1 else share
 
     def fetch_seconds(self, functions: Count, memory_mb: float) -> Count:
         """Time of each function for fetching its samples."""
         alone: Count = self.work_seconds * self.fetch_share / functions / self.speed(memory_mb)
-        return alone * self._queueing(functions)
+        fetching: Count = alone * self._queueing(functions)
+        return fetching
 
     def parallel_seconds(self, functions: Count, memory_mb: float) -> Count:
         """Time of each function for fetching and computing: W / n where storage is no limit."""
@@ -151,7 +155,7 @@ class FunctionLaws:
     def update_seconds(self, functions: Count, memory_mb: float) -> Count:
         """Time of each function for all its rounds of updates."""
         crowd = 1 + self.contention * (functions / 1000) ** self.contention_power
-        each = self.rounds * self.round_seconds * crowd / self.speed(memory_mb)
+        each: Count = self.rounds * self.round_seconds * crowd / self.speed(memory_mb)
         return each * self._queueing(functions)
 
     def _queueing(self, functions: Count) -> Count:

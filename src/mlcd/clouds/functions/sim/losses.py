@@ -119,7 +119,9 @@ class TwoScales(_Positive):
 
     def remaining(self, epochs: float) -> float:
         """First the quick part falls, then the slow one."""
-        return self.quick * math.exp(-epochs / self.quick_scale) + (1 - self.quick) * math.exp(-epochs / self.slow_scale)
+        return self.quick * math.exp(-epochs / self.quick_scale) + (1 - self.quick) * math.exp(
+            -epochs / self.slow_scale
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,7 +106,9 @@ UNSEEN_ONLY = LawFamilies(
         "quadratic": lambda random, laws: replace(laws, contention=random.uniform(0.2, 1.0), contention_power=2.0),
     },
     memory={
-        "steps": lambda random, laws: replace(laws, memory_step_mb=random.choice((448.0, 886.0, 1769.0)), memory_power=1.0),
+        "steps": lambda random, laws: replace(
+            laws, memory_step_mb=random.choice((448.0, 886.0, 1769.0)), memory_power=1.0
+        ),
     },
     progress={
         "critical": lambda random, laws: replace(

@@ -147,7 +147,7 @@ LOCALHOST = SimWorkload(
 """A second calibration, to real epochs on `lithops/localhost`."""
 
 UNSEEN_COUNT = 12
-WIDE_COUNT = 24
+WIDE_COUNT = 12
 """Workloads of the groups `unseen` and `wide` of `mlcd bench serverless`."""
 
 
@@ -176,7 +176,8 @@ def wide_workload(index: int) -> SimWorkload:
 @cache
 def wide_names(count: int, *, unseen: bool, first: int = 0) -> tuple[str, ...]:
     """The first `count` unseen workloads `wide-N`, N from `first`, or those for tuning and training."""
-    found, index = [], first
+    found: list[str] = []
+    index = first
     while len(found) < count:
         if is_unseen(f"wide-{index}") is unseen:
             found.append(f"wide-{index}")
@@ -193,7 +194,7 @@ _DRAWN: Mapping[str, Callable[[int], SimWorkload]] = {
 
 
 def workload(name: str) -> SimWorkload:
-    """By name: paper, flat, toy, lenet-localhost, the testbed's, train-N, tune-N, unseen-N or wide-N. Raises BadInput."""
+    """By name: paper, flat, toy, lenet-localhost, the testbed's, train-N, tune-N, unseen-N, wide-N. Raises BadInput."""
     kind, _, number = name.partition("-")
     if kind in _DRAWN and (drawn := whole_number(number)) is not None:
         return _DRAWN[kind](drawn)
