@@ -69,6 +69,23 @@ class Overdue(Exception):
         self.seconds = seconds
 
 
+class _Stop(threading.Event):
+    """The stop of one call: its own, or that of the whole run, which ends a `wait` within POLL_SECONDS."""
+
+    def __init__(self, run: threading.Event) -> None:
+        super().__init__()
+        self._run = run
+
+    def is_set(self) -> bool:
+        """Whether the call is to end."""
+        return super().is_set() or self._run.is_set()
+
+    @property
+    def is_passed_on(self) -> bool:
+        """Whether those who wait have been told."""
+        return super().is_set()
+
+
 @dataclass(slots=True)
 class _Result(Generic[T]):
     value: T | None = None
@@ -82,7 +99,7 @@ def watched(work: Callable[[Situation[P]], T], situation: Situation[P], *, most_
     too, so that it gives its nodes back; then it is raised here, at the latest after bounds.interrupt_seconds.
     """
     inbox: SimpleQueue[Event | _Result[T]] = SimpleQueue()
-    stop = threading.Event()
+    stop = _Stop(situation.stop)
 
     def tell(event: Event) -> None:
         if inbox.qsize() < MOST_WAITING or not isinstance(event, RunProgress):
@@ -136,7 +153,7 @@ def abandoned(step: Step, situation: Situation[P], began: Moment, problem: str) 
 def _wait(
     inbox: "SimpleQueue[Event | _Result[T]]",
     situation: Situation[P],
-    stop: threading.Event,
+    stop: _Stop,
     until: float,
     bounds: Bounds,
 ) -> _Result[T] | None:
@@ -147,7 +164,7 @@ def _wait(
             if stop.is_set():
                 raise Interrupted("the cloud did not stop with the run")
             return None
-        if situation.stop.is_set() and not stop.is_set():
+        if situation.stop.is_set() and not stop.is_passed_on:
             stop.set()
             until = min(until, now + bounds.interrupt_seconds)
         with contextlib.suppress(Empty):
