@@ -6,8 +6,9 @@ Every request has an id: `good`, or `bad` for a malformed one (of eight kinds, i
 good one with 200 and its id, every bad one with 4xx, drops no connection and keeps running. wrk does not report which
 response belongs to which request, so the counts are compared: they may differ by the requests in flight at the end.
 
-Then both generators load the same server without malformed requests, in turn, and the server is asked in the middle half
-of each test how many requests it has answered: that says which generator to believe. Needs wrk (Debian: apt install wrk).
+Then both generators load the same server without malformed requests, in turn, and the server is asked in the middle
+half of each test how many requests it has answered: that says which generator to believe. Needs wrk (Debian: apt
+install wrk).
 """
 
 import argparse

@@ -55,6 +55,7 @@ def main():
             samples += batch
             if rank == 0:
                 print("samples: %d loss: %.4f" % (samples, losses[-1]), flush=True)  # noqa: T201, UP031
+    mx.nd.waitall()  # no worker leaves before its last gradients were exchanged
 
     if rank == 0:
         right = net(mx.nd.array(test_images[:, None])).argmax(axis=1).asnumpy() == test_labels
