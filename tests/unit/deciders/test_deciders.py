@@ -20,6 +20,7 @@ from mlcd.engine.serving import FAILED_RATE_FACTOR
 from mlcd.errors import BadInput
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal, Objective
+from mlcd.models.speed import speed_model
 from mlcd.problem import Problem, Target
 from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.authorisation import Authorisation, Choice
@@ -226,6 +227,18 @@ def test_a_plan_that_was_not_measured_or_does_not_fit_is_not_chosen() -> None:
         unguarded = ask(rash, run)
         assert isinstance(unguarded, Conclude)
         assert unguarded.verdict.choice == answer
+
+
+def test_an_untried_naive_choice_takes_what_the_model_predicts_with_interruptions() -> None:
+    run = tried(new_run(make_problem(stretch=(2.0,) * 24)), A, C)
+    decider = SearchDecider(strategy=Listed(configs=()), aftermath=TrainingDecider(), naive=[("four nodes", B)])
+    decision = decider.next(run, run.step_seconds)
+    model = speed_model(run.problem, run.history)
+    assert isinstance(decision, Conclude)
+    assert model is not None
+    (naive,) = decision.verdict.naive
+    assert (naive.plan.config, naive.measured) == (B, False)
+    assert naive.plan.seconds == pytest.approx(math.exp(model.log_seconds[run.problem.space.index[B]]))
 
 
 def test_a_job_that_does_not_report_its_work_cannot_continue() -> None:

@@ -227,3 +227,8 @@ def test_only_the_epoch_that_was_ordered_is_accepted() -> None:
         found = outcome(wrong)
         assert isinstance(found, FailedEpoch)
         assert found.usd == ORDER.usd, "what it cost is not known: all of it is charged"
+
+
+def test_the_speed_is_unknown_for_some_seconds_after_the_first_sample_however_late_that_was() -> None:
+    assert watched((100.0, 1.0), (101.0, 2.0), (102.0, 3.0)).speed() is None
+    assert watched((100.0, 1.0), (103.0, 4.0), (106.0, 7.0)).speed() == pytest.approx(1.0)

@@ -304,3 +304,12 @@ def test_saving_and_releasing_the_nodes_is_paid() -> None:
     trial = measurement(lease)
     assert trial.seconds == 600.0 + 45.0
     assert trial.usd == PRICE.for_seconds(645.0)
+
+
+def test_reports_that_come_more_often_later_are_no_warm_up() -> None:
+    """10 samples a second throughout: five reports of 10 s each, then thirty of 1 s."""
+    seconds = np.cumsum([0.0, *[10.0] * 5, *[1.0] * 30])
+    speed = steady_speed([JobProgress(float(at), 10.0 * float(at)) for at in seconds])
+    assert speed is not None
+    assert speed.samples_per_second == pytest.approx(10.0)
+    assert speed.points == 35

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tests.synthetic import failed, make_problem, measured
 
+import mlcd
 from mlcd.problem import Problem
 from mlcd.search.candidates import open_rows, rising_rows
 from mlcd.search.heterbo_settings import HeterBOSettings
@@ -101,3 +102,12 @@ def test_a_rival_that_keeps_limits_ends_at_the_first_refusal() -> None:
     assert seen == [True, False]
     assert ledger_ended_it(suggest, PROBLEM, history, narrowed)
     assert not ledger_ended_it(lambda *_: (), PROBLEM, history, narrowed)
+
+
+def test_without_a_number_of_nodes_a_failure_says_nothing_of_others() -> None:
+    problem = mlcd.Search(knobs={"batch": [1, 8, 64]}, objective="maximize").problem
+    small, middle, large = problem.space.configs
+    free = Remaining(usd=None, seconds=None, allowed=np.ones(3, dtype=bool))
+    for kind in FailureKind:
+        mask = open_rows(problem, History((failed(problem, middle, kind),)), free)
+        assert [bool(mask[problem.space.index[config]]) for config in (small, middle, large)] == [True, False, True]
