@@ -72,7 +72,7 @@ def record_comparison(name: str, found: Sequence[Bed], arguments: argparse.Names
         {
             "made": made(),
             "seeds": arguments.seeds,
-            "noise": comparison.noise,
+            "noise": found[0].noise,
             "tables": [
                 {"name": b.name, "source": b.known.source, "simulated": b.known.simulated, "targets": b.targets}
                 for b in found

@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/record_serve_tables.py run h200 [--seeds 10] [--jobs -1]
     .venv/bin/python benchmarks/record_serve_tables.py run cpu [--seeds 20] [--only 'falcon;falcon-transfer']
-    .venv/bin/python benchmarks/record_serve_tables.py ablation [--seeds 5]   # both beds, targets that may be tuned on
-    .venv/bin/python benchmarks/record_serve_tables.py bounds [--seeds 5]     # both beds, targets that may be tuned on
+    .venv/bin/python benchmarks/record_serve_tables.py ablation [h200] [--seeds 5]   # targets that may be tuned on
+    .venv/bin/python benchmarks/record_serve_tables.py bounds [cpu] [--seeds 5]      # the same targets
     .venv/bin/python benchmarks/record_serve_tables.py page                   # the pages' tables, from the records
 
 Replayed from measured tables by the product's own engine; nothing is run on a GPU. The same tables, seeds and code give
@@ -157,33 +157,39 @@ def run(name: str, strategies: Sequence[str], seeds: int, jobs: int) -> None:
     write(name, record)
 
 
-def ablate(seeds: int, jobs: int) -> None:
+def ablate(name: str, seeds: int, jobs: int) -> None:
     """On targets whose sha256(name) is odd."""
     comparison = ServeComparison(strategies=ABLATED, trials=TRIALS, seeds=seeds, first_seed=TUNING_SEED, jobs=jobs)
-    found = {name: summarise(compare(comparison, [tuned(bed_of(name))])) for name in BEDS}
-    write("ablation", {**made(), "seeds": seeds, **{name: [asdict(s) for s in of] for name, of in found.items()}})
+    lines = [asdict(s) for s in summarise(compare(comparison, [tuned(bed_of(name))]))]
+    write_bed("ablation", name, {**made(), "seeds": seeds, "lines": lines})
 
 
-def bound(seeds: int, jobs: int) -> None:
+def write_bed(record: str, name: str, part: dict[str, Any]) -> None:
+    """Replaces one bed's part of a record."""
+    earlier = read(record) if (RESULTS / f"serve-{record}.json").exists() else {}
+    write(record, {bed: part if bed == name else earlier[bed] for bed in BEDS if bed == name or bed in earlier})
+
+
+def bound(name: str, seeds: int, jobs: int) -> None:
     """What stands between the results and 1 on odd targets: unknown operators, and the noise of a trial."""
-    record: dict[str, Any] = {**made(), "seeds": seeds}
-    for name in BEDS:
-        bed = tuned(bed_of(name))
-        own = OwnOperators(**{field: getattr(bed, field) for field in bed.__dataclass_fields__})
-        quiet = 1e-4
-        cases = (("as a user has it", bed, None), ("own operators measured", own, None), ("no noise", bed, quiet))
-        record[name] = []
-        for case, of, noise in cases:
-            comparison = ServeComparison(
-                strategies=BOUNDED,
-                trials=TRIALS,
-                seeds=1 if noise is not None else seeds,
-                first_seed=TUNING_SEED,
-                noise=noise,
-                jobs=jobs,
-            )
-            record[name] += [{"case": case, **asdict(s)} for s in summarise(compare(comparison, [of]))]
-    write("bounds", record)
+    bed = tuned(bed_of(name))
+    own = OwnOperators(**{field: getattr(bed, field) for field in bed.__dataclass_fields__})
+    lines = []
+    for case, of, noise in (
+        ("as a user has it", bed, None),
+        ("own operators measured", own, None),
+        ("no noise", bed, 1e-4),
+    ):
+        comparison = ServeComparison(
+            strategies=BOUNDED,
+            trials=TRIALS,
+            seeds=seeds if noise is None else 1,
+            first_seed=TUNING_SEED,
+            noise=noise,
+            jobs=jobs,
+        )
+        lines += [{"case": case, **asdict(s)} for s in summarise(compare(comparison, [of]))]
+    write_bed("bounds", name, {**made(), "seeds": seeds, "lines": lines})
 
 
 def grouped(summary: Sequence[dict[str, Any]], *keys: str) -> dict[tuple[Any, ...], dict[int, dict[str, Any]]]:
@@ -245,7 +251,7 @@ def wide_table(record: dict[str, Any], first: str, key: str) -> str:
     for name in BEDS:
         groups: dict[tuple[Any, ...], list[dict[int, dict[str, Any]]]] = {}
         keys = ("strategy",) if key == "strategy" else (key, "strategy")
-        for found, lines in grouped(record[name], *keys, "slo_ms").items():
+        for found, lines in grouped(record[name]["lines"], *keys, "slo_ms").items():
             groups.setdefault(found[:-1], []).append(lines)
         for variant, limits in groups.items():
             six = fmean(lines[6]["mean_accuracy"] for lines in limits)
@@ -277,8 +283,10 @@ def parts() -> dict[str, str]:
     found["served"] = f"{results_table(read('cpu'), SERVED)}\n\n{origin(read('cpu'))}"
     found["looked-up"] = looked_up_table()
     found["goals"] = goals_table()
-    found["ablation"] = f"{wide_table(read('ablation'), '', 'strategy')}\n\n{origin(read('ablation'))}"
-    found["bounds"] = f"{wide_table(read('bounds'), 'case', 'case')}\n\n{origin(read('bounds'))}"
+    for name, key in (("ablation", "strategy"), ("bounds", "case")):
+        record = read(name)
+        made_by = " ".join(f"{bed}: {origin(record[bed])}" for bed in BEDS)
+        found[name] = f"{wide_table(record, key, key)}\n\n{made_by}"
     return found
 
 
@@ -303,10 +311,9 @@ def main() -> None:
             parser.error("run: name a bed, h200 or cpu")
         chosen = given.only.split(";") if given.only else STRATEGIES
         run(given.bed, chosen, given.seeds or (10 if given.bed == "h200" else 20), given.jobs)
-    elif given.what == "ablation":
-        ablate(given.seeds or 5, given.jobs)
-    elif given.what == "bounds":
-        bound(given.seeds or 5, given.jobs)
+    elif given.what in ("ablation", "bounds"):
+        for name in BEDS if given.bed is None else (given.bed,):
+            (ablate if given.what == "ablation" else bound)(name, given.seeds or 5, given.jobs)
     else:
         for page in PAGES:
             page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
