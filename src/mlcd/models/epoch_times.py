@@ -28,9 +28,9 @@ CROWD_DEVIATION, CROWD_LENGTH = 0.15, 1.5
 """The same for the number of functions."""
 RUN_DEVIATION = 0.06
 """Deviation of the logarithm of times between trainings of the same workload."""
-PART_DEVIATION, FIXED_SECONDS = 0.01, 0.4
-"""Deviation of the logarithm of a phase measured over a share of an epoch: PART_DEVIATION / share, or FIXED_SECONDS
-over the seconds measured where that is less. Costs of starting weigh more in a short part."""
+PART_DEVIATION = 0.01
+"""Deviation of the logarithm of a phase measured over a share of an epoch is this / share: a slow function's last round
+and the start of containers weigh more in a short part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +98,7 @@ class EpochTimes:
         share = np.array([e.fleet.share for e, _ in known])
         shared = np.array([e.fetch.mean_seconds + e.compute.mean_seconds for e, _ in known])
         update = np.array([e.update.mean_seconds for e, _ in known])
-        part = np.minimum(PART_DEVIATION / share, FIXED_SECONDS / (shared + update))
-        noise = np.sqrt(prior.noise**2 + part**2 + np.array([extra for _, extra in known]) ** 2)
+        noise = np.sqrt(prior.noise**2 + (PART_DEVIATION / share) ** 2 + np.array([extra for _, extra in known]) ** 2)
         mean = found.trend(functions, found.memory_mb)
         rest = np.concatenate([np.log(shared / share * functions) - mean[0], np.log(update / share) - mean[1]])
         cover = found.covariance(functions, found.memory_mb) + np.diag(np.concatenate([noise, noise]) ** 2)

@@ -65,8 +65,11 @@ class MpcSettings(PlanningSettings):
     """Opening parts also measure memory sizes whose logarithm is at least this far from any measured one, down to half
     of the largest: speed may not grow with memory. Chosen on odd wide-N."""
 
-    memory_trials_share: float = 0.2
-    """Such parts come only while less than this share of an epoch is done. Chosen on odd wide-N."""
+    memory_trials_from: float = 0.03
+    """Such parts come only after this share of an epoch: before, a part is too short to tell speeds apart. Unmeasured."""
+
+    memory_trials_to: float = 0.3
+    """And only before this share of an epoch is done. Unmeasured."""
 
     part_growth: float = 2.0
     """Each opening part is this many times as large as all before it. Chosen on tune-0 to tune-520."""
@@ -114,7 +117,7 @@ def next_part(
     if settings.opening_parts and model.epochs_left_deviation > settings.known_way_share * model.epochs_left:
         if not passes:
             first = _with_fewer(fleets, usable, first, settings.first_functions_divisor)
-        elif passes <= settings.memory_trials_share:
+        elif settings.memory_trials_from <= passes + 1e-9 <= settings.memory_trials_to:
             first = _other_size(fleets, usable, first, model.times.memory_mb, settings.memory_gap)
         share = settings.part_growth * passes if passes else LEAST_SHARE
     share = min(share, float(need[first])) if settings.cut_last else share
