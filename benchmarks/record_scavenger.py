@@ -1,6 +1,7 @@
-"""The record of `mlcd bench scavenger` and of the models alone, the paper's pictures, the tables of docs/scavenger.md.
+"""The record of `mlcd bench scavenger`, the paper's pictures, and the tables of docs/scavenger.md.
 
-    .venv/bin/python benchmarks/record_scavenger.py --tables DIR      # DIR: one folder per model, see docs/scavenger.md
+    .venv/bin/python benchmarks/record_scavenger.py --tables DIR      # measures; DIR: see docs/scavenger.md
+    .venv/bin/python benchmarks/record_scavenger.py                   # the page's tables from the committed record
 
 Everything is replayed from measured tables or simulated; nothing is run. The same tables give the same record.
 """
@@ -8,40 +9,42 @@ Everything is replayed from measured tables or simulated; nothing is run. The sa
 import argparse
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from mlcd.bench.case import is_unseen
-from mlcd.bench.scavenger import score as product
+from mlcd.bench.scavenger.score import MODES, ScavengerRow, ScavengerSummary, Spread, score, summarise
 from mlcd.bench.scavenger.truth import ScavengerTruth, load_truths
+from mlcd.spec.batches import RateRule
 from mlcd.version import __version__
 from papers import scavenger
-from papers.scavenger_models.ablation import Ablation, ablations
-from papers.scavenger_models.score import EXTRA_MODES, MODES, Row, as_json, score, summarise
 from papers.scavenger_pictures import PAPER_JOBS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "scavenger.md"
 RESULT = ROOT / "benchmarks" / "results" / "scavenger.json"
 IMAGES = ROOT / "docs" / "images"
-MODELS_ALONE = (
-    "Forecasts from whole trainings at several batches, which no user has (`benchmarks/papers/scavenger_models`):"
-    " what the models could do at best."
-)
 BEGIN, END = "<!-- begin: benchmarks/record_scavenger.py -->", "<!-- end: benchmarks/record_scavenger.py -->"
+
+CASES: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "as-planned": ("", {"modes": MODES, "seeds": 2}),
+    "known-length": (" --known-length", {"modes": ("partial",), "seeds": 2, "known_length": True}),
+    **{
+        rule: (f" --rule {rule}", {"modes": ("partial",), "seeds": 1, "rule": RateRule(rule)})
+        for rule in ("linear", "sqrt", "fixed")
+    },
+}
+"""What is run: its name in the record, the options of the command, and how it is called."""
 
 
 def sources() -> str:
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
-    changed = git(
-        "status", "--porcelain", "--", "src/mlcd/models", "src/mlcd/bench", "src/mlcd/report", "benchmarks/papers"
-    )
+    changed = git("status", "--porcelain", "--", "src/mlcd", "benchmarks/papers")
     return f"{git('rev-parse', '--short', 'HEAD') or 'unknown'}{' with changes' if changed else ''}"
 
 
@@ -58,11 +61,117 @@ def best(truth: ScavengerTruth) -> dict[str, Any]:
     }
 
 
-def percent(value: float) -> str:
-    return f"{value:.1%}" if value < 10 else f"{value:,.0%}"
+def measure(tables: Path, jobs: int) -> dict[str, Any]:
+    """The whole record, from the tables."""
+    truths = load_truths(tables)
+    pictures = scavenger.figures(tuple(PAPER_JOBS))
+    scavenger.draw(pictures, IMAGES)
+    made_of, cases = sources(), {}
+    for name, (options, arguments) in CASES.items():
+        print(name, flush=True)
+        command = f"mlcd bench scavenger --tables DIR{options} --seeds {arguments['seeds']} -o json"
+        cases[name] = {
+            "command": f"{command} --modes {','.join(arguments['modes'])}",
+            "rows": [asdict(row) for row in score(truths, jobs=jobs, **arguments)],
+        }
+    return {
+        "version": __version__,
+        "sources": made_of,
+        "date": datetime.now(UTC).date().isoformat(),
+        "cases": cases,
+        "truth": [best(truth) for truth in truths.values()],
+        "figures": scavenger.as_json(pictures),
+    }
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def page_text(record: Mapping[str, Any]) -> str:
+    """The generated part of docs/scavenger.md."""
+    cases = {name: [ScavengerRow(**row) for row in case["rows"]] for name, case in record["cases"].items()}
+    said = f"Version {record['version']}, {record['date']}; raw result: `benchmarks/results/scavenger.json`."
+    spread = "Medians over models and seeds, with the quartiles."
+    lines = [
+        *(f"{said} {spread}", ""),
+        *("### As a user gets it", "", f"    {record['cases']['as-planned']['command']}", ""),
+        *("All six models:", "", *_summary(cases["as-planned"])),
+        *("The four held-out models:", "", *_summary(_held_out(cases["as-planned"]))),
+        *("### With the length known", "", f"    {record['cases']['known-length']['command']}", ""),
+        *("All six models:", "", *_summary(cases["known-length"])),
+        *("The four held-out models:", "", *_summary(_held_out(cases["known-length"]))),
+        *("### Under each learning-rate rule", "", *_rules(cases)),
+        *("### Every model", "", *_models(cases["as-planned"])),
+        *("### The trainings", "", *_lengths(record["truth"])),
+    ]
+    return "\n".join(lines)
+
+
+def write_page(record: Mapping[str, Any]) -> None:
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(f"{before}{BEGIN}\n\n{page_text(record)}\n{END}{after}", encoding="utf-8")
+
+
+def _held_out(rows: Sequence[ScavengerRow]) -> list[ScavengerRow]:
+    return [row for row in rows if is_unseen(row.model)]
+
+
+def _summary(rows: Sequence[ScavengerRow]) -> list[str]:
+    heads = ["mode", "runs", "met in trials", "step error", "iterations error", "time error", "regret, time"]
+    return _table(
+        [*heads, "regret, cost", "all time over the best training's"],
+        [_summary_line(f"`{s.mode}`", s) for s in summarise(rows)],
+    )
+
+
+def _summary_line(name: str, s: ScavengerSummary) -> list[str]:
+    spreads = (s.step_mape, s.iterations_mape, s.time_mape, s.regret_time, s.regret_cost)
+    total = "-" if s.total_ratio is None else f"{s.total_ratio.median:.2f}"
+    return [name, str(s.runs), str(s.met_in_trials), *(_spread(spread) for spread in spreads), total]
+
+
+def _rules(cases: Mapping[str, Sequence[ScavengerRow]]) -> list[str]:
+    """`partial` with the first seed."""
+    rows = {"adascale": [r for r in cases["as-planned"] if r.mode == "partial" and r.seed == 0]}
+    rows |= {rule: list(cases[rule]) for rule in ("linear", "sqrt", "fixed")}
+    lines = []
+    for rule, of in rows.items():
+        (s,) = summarise(of)
+        spreads = (s.iterations_mape, s.time_mape, s.regret_time, s.regret_cost)
+        lines.append([f"`{rule}`", *(_spread(spread) for spread in spreads)])
+    return _table(["rule", "iterations error", "time error", "regret, time", "regret, cost"], lines)
+
+
+def _models(rows: Sequence[ScavengerRow]) -> list[str]:
+    lines = []
+    for model, mode in dict.fromkeys((row.model, row.mode) for row in rows):
+        of = [row for row in rows if (row.model, row.mode) == (model, mode)]
+        name = f"{model} (held out)" if is_unseen(model) else model
+        figures = [
+            [getattr(row, key) for row in of]
+            for key in ("step_mape", "iterations_mape", "time_mape", "regret_time", "regret_cost", "regret_knee")
+        ]
+        counts = ["/".join(str(getattr(row, key)) for row in of) for key in ("trials", "restarts")]
+        done = "/".join(f"{row.done_share:.0%}" for row in of)
+        lines.append([name, f"`{mode}`", *counts, done, *(_median(values) for values in figures)])
+    heads = ["model", "mode", "trials", "moves", "done by trials", "step", "iterations", "time"]
+    return [
+        "Trials, moves and the share of the training that trials did, by seed; the rest are medians over seeds.",
+        "",
+        *_table([*heads, "regret: time", "cost", "knee"], lines),
+    ]
+
+
+def _lengths(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    def say(at: Mapping[str, Any]) -> str:
+        return f"K = {at['workers']}, B = {at['batch']:,}: {at['seconds']:,.0f} s, ${at['usd']:,.2f}"
+
+    lines = [
+        [f["model"], str(f["configurations"]), f"{f['target']:.4g}", say(f["fastest"]), say(f["cheapest"])]
+        for f in found
+    ]
+    return _table(["model", "configurations", "target", "fastest", "cheapest"], lines)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [
         "| " + " | ".join(heads) + " |",
         "|" + "---|" * len(heads),
@@ -71,134 +180,29 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def maybe(value: float | None) -> str:
-    return "-" if value is None else percent(value)
+def _spread(value: Spread | None) -> str:
+    return "-" if value is None else f"{_percent(value.median)} ({_percent(value.low)} to {_percent(value.high)})"
 
 
-def product_summary(rows: Sequence[product.ScavengerRow]) -> list[str]:
-    held_out = {s.mode: s for s in product.summarise([r for r in rows if is_unseen(r.model)])}
-    lines = []
-    for s in product.summarise(rows):
-        h = held_out[s.mode]
-        pairs = (
-            (s.median_time_mape, h.median_time_mape),
-            (s.median_regret_time, h.median_regret_time),
-            (s.median_regret_cost, h.median_regret_cost),
-            (s.median_overhead, h.median_overhead),
-        )
-        total = f"{s.median_total_ratio:.2f} ({h.median_total_ratio:.2f})"
-        lines.append([f"`{s.mode}`", *(f"{maybe(a)} ({maybe(b)})" for a, b in pairs), total])
-    heads = ["mode", "time error", "regret, time", "regret, cost", "overhead", "all time over the best training's"]
-    return table(heads, lines)
+def _median(values: Sequence[float | None]) -> str:
+    found = Spread.of(values)
+    return "-" if found is None else _percent(found.median)
 
 
-def product_rows(rows: Sequence[product.ScavengerRow]) -> list[str]:
-    heads = [
-        "model",
-        "mode",
-        "trials",
-        "moves",
-        "step",
-        "iterations",
-        "time",
-        "regret: time",
-        "cost",
-        "knee",
-        "overhead",
-    ]
-    lines = []
-    for r in rows:
-        errors = (r.step_mape, r.iterations_mape, r.time_mape, r.regret_time, r.regret_cost, r.regret_knee, r.overhead)
-        name = f"{r.model} (held out)" if is_unseen(r.model) else r.model
-        lines.append([name, f"`{r.mode}`", str(r.trials), str(r.restarts), *(maybe(e) for e in errors)])
-    return table(heads, lines)
-
-
-def summary_table(rows: Sequence[Row]) -> list[str]:
-    held_out = {s.mode: s for s in summarise([r for r in rows if is_unseen(r.model)])}
-    lines = []
-    for s in summarise(rows):
-        h = held_out[s.mode]
-        pairs = (
-            (s.median_time_mape, h.median_time_mape),
-            (s.median_regret_time, h.median_regret_time),
-            (s.median_regret_cost, h.median_regret_cost),
-            (s.median_overhead, h.median_overhead),
-        )
-        lines.append([f"`{s.mode}`", *(f"{percent(a)} ({percent(b)})" for a, b in pairs)])
-    return table(["mode", "time error", "regret, time", "regret, cost", "overhead"], lines)
-
-
-def rows_table(rows: Sequence[Row]) -> list[str]:
-    heads = ["model", "mode", "step", "iterations", "time", "regret: time", "cost", "knee", "overhead"]
-    lines = []
-    for r in rows:
-        errors = (r.step_mape, r.iterations_mape, r.time_mape, r.regret_time, r.regret_cost, r.regret_knee, r.overhead)
-        name = f"{r.model} (held out)" if is_unseen(r.model) else r.model
-        lines.append([name, f"`{r.mode}`", *(percent(e) for e in errors)])
-    return table(heads, lines)
-
-
-def ablation_table(found: Sequence[Ablation]) -> list[str]:
-    models = list(dict.fromkeys(a.model for a in found))
-    lines = []
-    for of, change in dict.fromkeys((a.of, a.change) for a in found):
-        errors = {a.model: a.error for a in found if (a.of, a.change) == (of, change)}
-        lines.append([of, change, percent(median(errors.values())), *(percent(errors[m]) for m in models)])
-    return table(["error of", "what is changed", "median", *models], lines)
-
-
-def lengths_table(found: Sequence[dict[str, Any]]) -> list[str]:
-    def say(at: dict[str, Any]) -> str:
-        return f"K = {at['workers']}, B = {at['batch']:,}: {at['seconds']:,.0f} s, ${at['usd']:,.2f}"
-
-    lines = [
-        [f["model"], str(f["configurations"]), f"{f['target']:.4g}", say(f["fastest"]), say(f["cheapest"])]
-        for f in found
-    ]
-    return table(["model", "configurations", "target", "fastest", "cheapest"], lines)
+def _percent(value: float) -> str:
+    return f"{value:.1%}" if value < 10 else f"{value:,.0%}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", type=Path, required=True)
+    parser.add_argument("--tables", type=Path, help="measure anew, with these tables")
     parser.add_argument("--jobs", type=int, default=-1, help="processes; -1 is one a core")
     arguments = parser.parse_args()
-    truths = load_truths(arguments.tables)
-    runs = product.score(truths, jobs=arguments.jobs)
-    rows = score(truths, modes=(*MODES, *EXTRA_MODES))
-    changes, known = ablations(truths), [best(truth) for truth in truths.values()]
-    pictures = scavenger.figures(tuple(PAPER_JOBS))
-    scavenger.draw(pictures, IMAGES)
-    result = {
-        "version": __version__,
-        "sources": sources(),
-        "date": datetime.now(UTC).date().isoformat(),
-        "command": "mlcd bench scavenger --tables DIR -o json",
-        **product.as_json(runs),
-        "summary_unseen": [asdict(s) for s in product.summarise([r for r in runs if is_unseen(r.model)])],
-        "models_alone": {
-            **as_json(rows),
-            "summary_unseen": [asdict(s) for s in summarise([r for r in rows if is_unseen(r.model)])],
-        },
-        "truth": known,
-        "ablations": [asdict(a) for a in changes],
-        "figures": scavenger.as_json(pictures),
-    }
-    RESULT.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    said = f"Version {__version__}, {result['date']}; raw result: `benchmarks/results/scavenger.json`."
-    lines = [
-        *(f"{said} Median over the six models, and in brackets over the four held-out ones.", ""),
-        *product_summary(runs),
-        *("### Every model", "", *product_rows(runs)),
-        *("### The models alone", "", MODELS_ALONE, "", *summary_table(rows), *rows_table(rows)),
-        *("### The trainings", "", *lengths_table(known)),
-        *("### What each part is worth", "", *ablation_table(changes)),
-    ]
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n\n" + "\n".join(lines) + f"\n{END}{after}", encoding="utf-8")
-    print(RESULT.relative_to(ROOT))
+    if arguments.tables is not None:
+        record = measure(arguments.tables, arguments.jobs)
+        RESULT.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_page(json.loads(RESULT.read_text(encoding="utf-8")))
+    print(PAGE.relative_to(ROOT))
 
 
 if __name__ == "__main__":

@@ -1,50 +1,49 @@
-"""Scavenger's modes and the parts of their models on six measured trainings."""
+"""The parts of scavenger-goodput, by runs of the product on six measured trainings."""
 
-from functools import lru_cache
+from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 from ablated.compare import Change, Outcome
 from mlcd.bench.case import is_unseen
+from mlcd.bench.scavenger.score import BenchCase, train
 from mlcd.bench.scavenger.truth import load_truths
-from papers.scavenger_models.ablation import Ablation, ablations
+from mlcd.goal import Objective
 
-LOSSES = {
-    "full": ("time", "full"),
-    "universal": ("time", "universal, described"),
-    "convergence": ("iterations", "p fitted"),
-    "full:mode=partial": ("time", "partial"),
-    "full:mode=universal": ("time", "universal, described"),
-    "full:iterations=true": ("time", "full, true iterations"),
-    "full:steps=true": ("time", "full, true step times"),
-    "universal:described=off": ("time", "universal, blind"),
-    "convergence:exponent=1": ("iterations", "p = 1 (McCandlish)"),
-    "convergence:exponent=0.5": ("iterations", "p = 0.5 (Scavenger), in steps"),
-    "convergence:noise=smallest": ("iterations", "noise of the smallest batch's training alone"),
-}
-"""Our text to (the quantity whose error is the loss, the change's name in papers.scavenger_models.ablation)."""
+SEEDS = 2
 
 CHANGES = (
-    Change(part="every K at three batches", text="full:mode=partial"),
-    Change(part="any run of this job", text="full:mode=universal"),
-    Change(part="true iterations (limit)", text="full:iterations=true"),
-    Change(part="true step times (limit)", text="full:steps=true"),
-    Change(part="description of the job", text="universal:described=off"),
-    Change(part="fitted exponent of steps over batch", text="convergence:exponent=1"),
-    Change(part="fitted exponent of steps over batch", text="convergence:exponent=0.5"),
-    Change(part="convergence known, not noise alone", text="convergence:noise=smallest"),
+    Change(part="growth of the noise", text="scavenger-goodput:noise=measured"),
+    Change(part="noise, not the rule alone", text="scavenger-goodput:noise=off"),
+    Change(part="a new plan while training", text="scavenger-goodput:replan=off"),
+    Change(part="more runs where the centre misfits", text="scavenger-goodput:more=0"),
+    Change(part="three runs of the predicted best", text="scavenger-goodput:confirm=1"),
 )
 
 
 def outcomes(text: str, change: Change, tables: Path, seeds: int) -> list[Outcome]:  # noqa: ARG001
-    """Mean relative errors; deterministic."""
-    of, name = LOSSES[text]
-    return [
-        Outcome(bed=of, workload=line.model, unseen=is_unseen(line.model), seed=0, loss=line.error)
-        for line in _lines(tables / "pollux")
-        if (line.of, line.change) == (of, name)
-    ]
+    """All time of a run for the least time, over the best training's."""
+    mode, _, option = text.removeprefix("scavenger-").partition(":")
+    found = []
+    for name, truth in load_truths(tables / "pollux").items():
+        best = min(truth.seconds(choice) for choice in truth.choices)
+        for seed in range(seeds):
+            with patch("mlcd.models.remaining.expected_noise", NOISES[option]) if option in NOISES else patch.dict({}):
+                plain = mode if option in NOISES or not option else f"{mode}:{option}"
+                made = train(BenchCase(truth=truth), plain, Objective.TIME, seed=seed)
+            loss = made.run.total_seconds / best
+            found.append(Outcome(bed="pollux", workload=name, unseen=is_unseen(name), seed=seed, loss=loss))
+    return found
 
 
-@lru_cache(maxsize=1)
-def _lines(folder: Path) -> list[Ablation]:
-    return ablations(load_truths(folder))
+def _measured(seen: list[tuple[float, float]], **_: float) -> float | None:
+    """The noise measured last, as if it did not grow."""
+    return seen[-1][1] if seen else None
+
+
+def _off(seen: list[tuple[float, float]], **_: float) -> float | None:  # noqa: ARG001
+    """None: the learning-rate rule decides."""
+    return None
+
+
+NOISES: dict[str, Callable[..., float | None]] = {"noise=measured": _measured, "noise=off": _off}

@@ -17,11 +17,12 @@ from mlcd.clouds.sim.network import exchange_seconds
 from mlcd.clouds.sim.node import GIB, compute_seconds
 from mlcd.clouds.sim.physics import waiting_factor
 from mlcd.findings.batches import batch_tradeoff
-from mlcd.models import convergence, parallel
-from mlcd.models.convergence import Reached
+from mlcd.models import parallel
 from mlcd.models.parallel import ClusterSetting, Refined, StepTime
 from mlcd.report.batch_picture import batch_picture
 from mlcd.run.findings import BatchCurve, BatchPoint
+from papers import scavenger_convergence as convergence
+from papers.scavenger_convergence import Reached
 from papers.scavenger_pricing import ByMemory, PerNode, PricePolicy, Pricing
 
 WORKERS = (8, 12, 16, 20)

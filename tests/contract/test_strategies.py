@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlcd.models.convergence import ConvergenceModel
 from mlcd.models.parallel import ClusterSetting, Law, StepTime, fit
 from mlcd.models.universal import KnownJob
 from mlcd.search.registry import STRATEGIES, strategy
@@ -28,10 +27,7 @@ def earlier_jobs() -> tuple[KnownJob, ...]:
         for k in (1, 2, 4, 8)
         for b in (64.0, 256.0)
     ]
-    convergence = ConvergenceModel(floor=1.0, critical=500.0, exponent=1.0)
-    return (
-        KnownJob(first_batch=64, largest_local_batch=256, parallel=fit(runs, Law.OVERLAP), convergence=convergence),
-    )
+    return (KnownJob(largest_local_batch=256, parallel=fit(runs, Law.OVERLAP)),)
 
 
 def strategy_of(text: str, seed: int = 0) -> Strategy:

@@ -42,10 +42,11 @@ def batch_findings(run: SearchRun, remaining: Problem) -> BatchFindings | None:
         as_paid=batch_tradeoff(as_paid, own),
         repriced=batch_tradeoff(repriced),
         per_million=not remaining.work_known,
-        noise_scale=batching.noise_scale,
+        noise_scale=run.history.noise_scale,
+        expected_noise_scale=batching.noise_scale,
         worths=_worths(remaining, batching),
         reference=batching.reference,
-        by_learning_rate_rule=batching.decay is not None,
+        by_learning_rate_rule=batching.noise_scale is None,
         target=target,
         target_samples=samples,
     )
@@ -72,8 +73,6 @@ def paid_by(problem: Problem) -> Pricing:
 
 
 def _worths(problem: Problem, batching: Batching) -> tuple[tuple[int, float], ...]:
-    if batching.noise_scale is None:
-        return ()
     sizes = sorted({int(config["batch"]) for config in problem.space})
     return tuple((size, batching.worth(size)) for size in (sizes[0], sizes[-1]))
 

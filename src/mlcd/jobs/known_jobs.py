@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 
-from mlcd.models.convergence import ConvergenceModel
 from mlcd.models.parallel import Law, fit
 from mlcd.models.timed import setting_of, timed
 from mlcd.models.universal import KnownJob
@@ -36,10 +35,4 @@ def known_job(run: AnyRun) -> KnownJob | None:
     if len(runs) < FEWEST_MEASUREMENTS:
         return None
     settings = [setting_of(config) for config in run.problem.space]
-    noise = history.noise_scale
-    return KnownJob(
-        first_batch=min(s.batch for s in settings),
-        largest_local_batch=max(s.local_batch for s in settings),
-        parallel=fit(runs, Law.OVERLAP),
-        convergence=ConvergenceModel(floor=1.0, critical=noise or 1.0, exponent=1.0),
-    )
+    return KnownJob(largest_local_batch=max(s.local_batch for s in settings), parallel=fit(runs, Law.OVERLAP))

@@ -98,7 +98,7 @@ def _dense(tf: Any, gradients: Sequence[Any]) -> list[Any]:
 
 
 class _Reporter:
-    """Called at every step, from inside TensorFlow's graph or by a chief; reports some of them one step later, once counted."""
+    """Called at every step, in TensorFlow's graph or by a chief; reports some of them one step later, once counted."""
 
     def __init__(self, progress: TrainingProgress) -> None:
         self._progress = progress

@@ -219,32 +219,48 @@ _FLOOR = 1e-12
 def _seconds(law: Law, values: Floats, settings: Sequence[ClusterSetting], workers_per_node: int) -> Floats:
     if law is not Law.OVERLAP:
         return np.maximum(_columns(law, settings) @ values, _FLOOR)
-    workers = np.array([s.workers for s in settings], dtype=float)
-    pieces = np.array([s.pieces for s in settings], dtype=float)
-    piece = np.array([s.local_batch for s in settings]) / pieces
-    compute = np.exp(values[0]) + np.exp(values[1]) * piece
-    inside = workers <= workers_per_node
-    base = np.exp(np.where(inside, values[2], values[3]))
-    growth = np.where(inside, values[4], values[5])
-    exchange = np.where(workers > 1, base * (1 + growth * np.maximum(workers - 2, 0)), 0.0)
-    # The larger of the two is factored out of the root, so that no power overflows.
-    large, small = np.maximum(compute, exchange), np.minimum(compute, exchange)
-    joined = large * (1 + (small / large) ** values[6]) ** (1 / values[6])
-    return np.asarray((pieces - 1) * compute + joined)
+    return _Grid.of(settings, workers_per_node).overlap_seconds(values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Grid:
+    """Settings as arrays (N,), for the overlap law; a fit evaluates it thousands of times."""
+
+    workers: Floats
+    pieces: Floats
+    piece: Floats
+    inside: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, settings: Sequence[ClusterSetting], workers_per_node: int) -> "_Grid":
+        workers = np.array([s.workers for s in settings], dtype=float)
+        pieces = np.array([s.pieces for s in settings], dtype=float)
+        local = np.array([s.local_batch for s in settings])
+        return cls(workers=workers, pieces=pieces, piece=local / pieces, inside=workers <= workers_per_node)
+
+    def overlap_seconds(self, values: Floats) -> Floats:
+        """(..., N) for coefficients (..., 7)."""
+        fixed, slope, base_in, base_out, growth_in, growth_out, power = np.moveaxis(values, -1, 0)[..., None]
+        compute = np.exp(fixed) + np.exp(slope) * self.piece
+        base = np.exp(np.where(self.inside, base_in, base_out))
+        growth = np.where(self.inside, growth_in, growth_out)
+        exchange = np.where(self.workers > 1, base * (1 + growth * np.maximum(self.workers - 2, 0)), 0.0)
+        # The larger of the two is factored out of the root, so that no power overflows.
+        large, small = np.maximum(compute, exchange), np.minimum(compute, exchange)
+        joined = large * (1 + (small / large) ** power) ** (1 / power)
+        return np.asarray((self.pieces - 1) * compute + joined)
 
 
 def _slopes(law: Law, values: Floats, settings: Sequence[ClusterSetting], workers_per_node: int) -> Floats:
     """d ln t / d coefficient, a row per setting; by central differences, which are exact enough for a covariance."""
-    found = np.zeros((len(settings), len(values)))
-    for at, value in enumerate(values):
-        step = 1e-5 * max(abs(float(value)), 1e-3)
-        above, below = values.copy(), values.copy()
-        above[at] += step
-        below[at] -= step
-        high = np.log(_seconds(law, above, settings, workers_per_node))
-        low = np.log(_seconds(law, below, settings, workers_per_node))
-        found[:, at] = (high - low) / (2 * step)
-    return found
+    steps = 1e-5 * np.maximum(np.abs(values), 1e-3)
+    shifted = np.vstack([values + np.diag(steps), values - np.diag(steps)])
+    if law is Law.OVERLAP:
+        seconds = _Grid.of(settings, workers_per_node).overlap_seconds(shifted)
+    else:
+        seconds = np.maximum(shifted @ _columns(law, settings).T, _FLOOR)
+    above, below = np.split(np.log(seconds), 2)
+    return np.asarray(((above - below) / (2 * steps[:, None])).T)
 
 
 def _fit_overlap(settings: Sequence[ClusterSetting], seconds: Floats, workers_per_node: int) -> tuple[Floats, Floats]:
@@ -259,16 +275,24 @@ def _fit_overlap(settings: Sequence[ClusterSetting], seconds: Floats, workers_pe
     bounds = [*[(float(m) - 12, float(m) + 12) for m in means[:4]], (0.0, 0.5), (0.0, 0.5), (1.0, 10.0)]
     logs = np.log(seconds)
 
-    def loss(values: Floats) -> float:
-        errors = (np.log(_seconds(Law.OVERLAP, values, settings, workers_per_node)) - logs) / _STEP_DEVIATION
+    grid, offsets = _Grid.of(settings, workers_per_node), 1e-6 * np.eye(len(means))
+
+    def losses(values: Floats) -> Floats:
+        errors = (np.log(grid.overlap_seconds(values)) - logs) / _STEP_DEVIATION
         strays = (values - means) / deviations
-        return float(errors @ errors + strays @ strays)
+        return np.asarray((errors**2).sum(axis=-1) + (strays**2).sum(axis=-1))
+
+    def loss(values: Floats) -> tuple[float, Floats]:
+        """With its gradient, by central differences."""
+        found = losses(np.vstack([values, values + offsets, values - offsets]))
+        ahead, behind = found[1 : 1 + len(means)], found[1 + len(means) :]
+        return float(found[0]), (ahead - behind) / 2e-6
 
     best = None
     for start_g in (1.0, 1.5, 3.0):
         start = means.copy()
         start[6] = start_g
-        tried = minimize(loss, start, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})
+        tried = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})
         if best is None or tried.fun < best.fun:
             best = tried
     assert best is not None  # noqa: S101 - there are three starts

@@ -39,17 +39,28 @@ def work_text(problem: Problem) -> str:
 
 
 def _noise_notes(found: BatchFindings) -> list[str]:
-    noise = found.noise_scale
-    if noise is None:
-        return [BLACK_BOX]
-    meaning = "up to this size a larger batch saves steps in proportion, far beyond it hardly any"
-    samples = "1 sample" if round(noise) == 1 else f"{noise:,.0f} samples"
-    notes = [f"The gradients' noise scale is about {samples}: {meaning}."]
+    notes = (
+        [_noise_note(found.noise_scale, found.expected_noise_scale)] if found.noise_scale is not None else [BLACK_BOX]
+    )
     if any(abs(worth - 1) > 0.005 for _, worth in found.worths):
         why = "By its learning-rate rule" if found.by_learning_rate_rule else "By this noise"
         parts = " and ".join(f"at {size:,} for {worth:.0%}" for size, worth in found.worths if abs(worth - 1) > 0.005)
         notes.append(f"{why} a sample counts {parts} of one at a batch of {found.reference:,}.")
     return notes
+
+
+def _noise_note(measured: float, expected: float | None) -> str:
+    meaning = "up to this size a larger batch saves steps in proportion, far beyond it hardly any"
+    if expected is None:  # a run of an earlier version
+        return f"The gradients' noise scale is about {_samples(measured)}: {meaning}."
+    return (
+        f"The gradients' noise scale was about {_samples(measured)} in the trials, and {_samples(expected)} are"
+        f" expected over the rest: {meaning}."
+    )
+
+
+def _samples(count: float) -> str:
+    return "1 sample" if round(count) == 1 else f"{count:,.0f} samples"
 
 
 def _target_notes(record: SearchRun, found: BatchFindings) -> list[str]:

@@ -237,10 +237,11 @@ class BatchFindings:
     as_paid         the curves at the run's own prices
     repriced        the same under the other price policy
     per_million     whether the curves are for a million samples, because the end of the training is unknown
-    noise_scale     of the gradients, in samples; None if the job reports none
+    noise_scale     of the gradients in the last trials, in samples; None if the job reports none
+    expected_noise_scale  the one that stands for the rest of the training; None if the job reports none
     worths          (batch, what a sample of it is worth in samples of the reference batch): smallest, largest batch
     reference       the batch at which samples are counted
-    by_learning_rate_rule  whether the worths follow the job's learning-rate rule, not only its noise
+    by_learning_rate_rule  whether the worths follow the job's learning-rate rule, because its noise is not known
     target          None if no target ends the training
     target_samples  total samples until the target: allowed or expected
     """
@@ -256,6 +257,7 @@ class BatchFindings:
     by_learning_rate_rule: bool
     target: TargetState | None = None
     target_samples: float | None = None
+    expected_noise_scale: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

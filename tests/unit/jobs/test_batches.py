@@ -213,13 +213,20 @@ def test_learning_rate_by_batch(rule: RateRule, noise: float | None, factor: flo
 
 @pytest.mark.parametrize("rule", RateRule)
 @pytest.mark.parametrize("batch", [16, 64, 300, 4096])
-def test_value_of_a_step_is_proportional_to_its_learning_rate(rule: RateRule, batch: int) -> None:
-    """worth(B) B / (worth(B0) B0) = rate(B)/rate(B0): the assumption that the docs state, for every rule."""
-    rate = LearningRate(base=0.1, at_batch=64, rule=rule)
+def test_under_every_rule_a_sample_counts_by_the_measured_noise(rule: RateRule, batch: int) -> None:
+    """AdaScale's gain is what a step is worth, whatever the job's own rule gives as its rate."""
+    rate = LearningRate(base=0.1, at_batch=64, rule=RateRule.ADASCALE)
     counted = Batching(reference=64, decay=rule.decay, noise_scale=500.0)
     gain = rate.at(batch, 500.0) / rate.at(64, 500.0)
     assert counted.worth(batch) * batch / 64 == pytest.approx(gain)
     assert counted.worth(64) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("rule", [RateRule.LINEAR, RateRule.SQRT, RateRule.FIXED])
+def test_until_noise_is_measured_a_step_counts_by_its_learning_rate(rule: RateRule) -> None:
+    rate = LearningRate(base=0.1, at_batch=64, rule=rule)
+    counted = Batching(reference=64, decay=rule.decay)
+    assert counted.worth(512) * 512 / 64 == pytest.approx(rate.at(512) / rate.at(64))
 
 
 def test_without_noise_every_sample_counts_the_same_under_adascale() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from mlcd.errors import BadInput
 from mlcd.goal import Goal, Objective
-from mlcd.models.convergence import ConvergenceModel
 from mlcd.models.learning import forecast
 from mlcd.models.parallel import ClusterSetting, Law, StepTime, fit
 from mlcd.models.remaining import remaining_problem
@@ -143,12 +142,7 @@ def test_universal_starts_at_the_prediction_of_other_jobs_and_needs_them() -> No
         StepTime(setting=ClusterSetting(workers=k, batch=b), seconds=1.5 * step_seconds(k, b))
         for k, b in itertools.product((1, 2, 4), BATCHES)
     )
-    job = KnownJob(
-        first_batch=64,
-        largest_local_batch=512,
-        parallel=fit(runs, Law.OVERLAP),
-        convergence=ConvergenceModel(floor=1.0, critical=300.0, exponent=1.0),
-    )
+    job = KnownJob(largest_local_batch=512, parallel=fit(runs, Law.OVERLAP))
     searcher = strategy("scavenger-universal", jobs=(job,))
     wanted = searcher.suggest(question, History(), everything(question), 1)
     values = truth(question, History())
@@ -197,12 +191,41 @@ def test_failed_runs_are_not_suggested_again() -> None:
 def test_work_done_at_a_large_batch_counts_for_less() -> None:
     question = problem(decay=0.5)
     rng = np.random.default_rng(0)
-    first = replace(measured(1, 64, rng=rng), reached_samples=1000.0)
-    second = replace(measured(1, 256, rng=rng), reached_samples=3000.0)
+    first = replace(measured(1, 64, rng=rng), reached_samples=1000.0, noise_scale=None)
+    second = replace(measured(1, 256, rng=rng), reached_samples=3000.0, noise_scale=None)
     assert work_done(question, (first, second)).samples == pytest.approx(1000 + 2000 * 0.5)
     remaining = remaining_problem(question, History((first, second)))
     assert remaining.work_samples == pytest.approx(question.work_samples - 2000)
     assert remaining.work_of(config(1, 256)) == pytest.approx(2 * remaining.work_samples)
+
+
+def test_samples_count_by_the_noise_of_their_own_trial() -> None:
+    """64 samples of noise at 256 make a sample worth 128/320; a trial without noise takes the last one before it."""
+    question, rng = problem(decay=0.5), np.random.default_rng(0)
+    noises, ends = (None, 64.0, None, 192.0), (1000.0, 3000.0, 4000.0, 8000.0)
+    history = History(
+        tuple(
+            replace(measured(1, 256, rng=rng), reached_samples=end, noise_scale=noise)
+            for noise, end in zip(noises, ends, strict=True)
+        )
+    )
+    done = work_done(question, history.trials)
+    low, high = 128 / 320, 256 / 448
+    assert done.samples == pytest.approx(4000 * low + 4000 * high)
+    (first, noise), (second, later) = done.noise
+    assert (first, noise) == pytest.approx((2500 * low, 64.0))
+    assert (second, later) == pytest.approx((4000 * low + 3000 * high, 192.0))
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.5, 1.0, None])
+def test_under_every_rule_the_noise_of_the_trials_decides(decay: float | None) -> None:
+    question, rng = problem(decay=decay), np.random.default_rng(0)
+    trial = replace(measured(1, 64, rng=rng), reached_samples=2000.0, noise_scale=300.0)
+    unseen = replace(trial, noise_scale=None)
+    by_noise = remaining_problem(question, History((trial,)))
+    assert by_noise.worth(config(1, 512)) == remaining_problem(problem(), History((trial,))).worth(config(1, 512))
+    by_rule = remaining_problem(question, History((unseen,)))
+    assert by_rule.worth(config(1, 512)) == pytest.approx((64 / 512) ** (decay or 0.0))
 
 
 def test_the_end_is_predicted_from_the_metric() -> None:

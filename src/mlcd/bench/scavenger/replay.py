@@ -30,7 +30,7 @@ SPEED_DEVIATION = 0.03
 """Relative deviation of a trial's speed from the table's. The training has the table's."""
 NOISE_DEVIATION, REPORT_DEVIATION = 0.15, 0.3
 """Relative deviations of the noise scale that a lease reports: of the lease as a whole, and of each report."""
-REPORTS_PER_TRAINING = 100
+REPORTS_PER_TRAINING = 40
 """Number of reports of a whole training; a trial reports every step or every second, whichever is longer."""
 
 

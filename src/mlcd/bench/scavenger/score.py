@@ -11,7 +11,7 @@ from statistics import fmean
 import numpy as np
 
 from mlcd.bench.new_run import new_run
-from mlcd.bench.scavenger.descriptions import DESCRIPTIONS
+from mlcd.bench.scavenger.planned import PLANNED_SAMPLES
 from mlcd.bench.scavenger.replay import MEAN_START_SECONDS, METRIC, MeasuredTraining, choice_of
 from mlcd.bench.scavenger.truth import GPUS_PER_NODE, USD_PER_NODE_HOUR, ClusterChoice, ScavengerTruth, usd
 from mlcd.bench.tasks import run_tasks
@@ -53,8 +53,8 @@ class ScavengerRow:
     *_mape       mean of |predicted/true - 1| for the rest of the training when the search ended, over untried
                  configurations; None where there are none, or the training was done
     regret_*     time or cost from the end of the search to the target, restarts included and the first start not,
-                 relative to the best configuration for that rest, minus 1, each from a run with that goal; where the
-                 trials met the target, of a whole training on the choice; for the knee, the missing share of its depth
+                 relative to the best configuration for that rest, minus 1, each from a run with that goal; None where
+                 the trials met the target; for the knee, the missing share of its depth over a whole training
     overhead     time of the run for the least time beyond that of a whole training on its choice, relative to it
     total_ratio  all of that run's time relative to the optimal training's: what a user waits for
     """
@@ -69,9 +69,9 @@ class ScavengerRow:
     iterations_mape: float | None
     time_mape: float | None
     cost_mape: float | None
-    regret_time: float
-    regret_cost: float
-    regret_knee: float
+    regret_time: float | None
+    regret_cost: float | None
+    regret_knee: float | None
     overhead: float
     total_ratio: float
 
@@ -96,11 +96,16 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScavengerSummary:
-    """A mode over all its rows; errors over the rows that have them."""
+    """A mode over all its rows, which are models times seeds; errors and regrets over the rows that have them.
+
+    met_in_trials  rows whose run for the least time met the target during its search
+    """
 
     mode: str
-    models: int
-    seeds: int
+    runs: int
+    met_in_trials: int
+    step_mape: Spread | None
+    iterations_mape: Spread | None
     time_mape: Spread | None
     regret_time: Spread | None
     regret_cost: Spread | None
@@ -130,26 +135,31 @@ class ReplayedTraining:
         return choice_of(self.run.choice.config)
 
     @property
-    def regret_time(self) -> float:
+    def regret_time(self) -> float | None:
         """See ScavengerRow."""
-        truth = self.truth
-        if self._is_done:
-            return truth.seconds(self.choice) / min(map(truth.seconds, truth.choices)) - 1
-        best = min(truth.seconds_left(choice, self.progress) for choice in truth.choices)
-        return sum(self._seconds) / best - 1
+        if self.is_done:
+            return None
+        best = min(self.truth.seconds_left(choice, self.progress) for choice in self.truth.choices)
+        return _whole(sum(self._seconds) / best - 1)
 
     @property
-    def regret_cost(self) -> float:
+    def regret_cost(self) -> float | None:
         """See ScavengerRow."""
         truth = self.truth
-        if self._is_done:
-            return truth.usd(self.choice) / min(map(truth.usd, truth.choices)) - 1
+        if self.is_done:
+            return None
         best = min(usd(choice, truth.seconds_left(choice, self.progress)) for choice in truth.choices)
         spent = zip(self.run.attempts, self._seconds, strict=True)
-        return sum(usd(choice_of(attempt.config), seconds) for attempt, seconds in spent) / best - 1
+        return _whole(sum(usd(choice_of(attempt.config), seconds) for attempt, seconds in spent) / best - 1)
 
     @property
-    def _is_done(self) -> bool:
+    def regret_knee(self) -> float | None:
+        """See ScavengerRow."""
+        return None if self.is_done else _whole(_knee_regret(self.truth, self.choice))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the trials met the target."""
         return self.progress > 1 - DONE_SHARE
 
     @property
@@ -204,7 +214,7 @@ class BenchCase:
 
     def problem(self, minimize: Objective) -> Problem:
         """The problem as from a job file: the target, batches, the learning-rate rule and, where known, the epochs."""
-        truth, described = self.truth, DESCRIPTIONS.get(self.truth.name)
+        truth = self.truth
         configs = tuple(
             Config((("instance", INSTANCE), ("nodes", choice.workers), ("batch", choice.batch)))
             for choice in truth.choices
@@ -214,7 +224,7 @@ class BenchCase:
             Knob(name="nodes", values=tuple(sorted({c.workers for c in truth.choices}))),
             Knob(name="batch", values=truth.batches),
         )
-        work = described.planned_samples if described else None
+        work = PLANNED_SAMPLES.get(truth.name)
         if self.known_length:
             work = truth.iterations[truth.batches[0]] * truth.batches[0]
         return Problem(
@@ -273,8 +283,10 @@ def summarise(rows: Sequence[ScavengerRow]) -> list[ScavengerSummary]:
         found.append(
             ScavengerSummary(
                 mode=mode,
-                models=len({r.model for r in of}),
-                seeds=len({r.seed for r in of}),
+                runs=len(of),
+                met_in_trials=sum(r.done_share > 1 - DONE_SHARE for r in of),
+                step_mape=Spread.of([r.step_mape for r in of]),
+                iterations_mape=Spread.of([r.iterations_mape for r in of]),
                 time_mape=Spread.of([r.time_mape for r in of]),
                 regret_time=Spread.of([r.regret_time for r in of]),
                 regret_cost=Spread.of([r.regret_cost for r in of]),
@@ -310,9 +322,9 @@ def _row(case: BenchCase, mode: str, seed: int) -> ScavengerRow:
         iterations_mape=iterations,
         time_mape=seconds,
         cost_mape=seconds,  # the price is hourly: the same relative error
-        regret_time=_whole(by_time.regret_time),
-        regret_cost=_whole(by_money.regret_cost),
-        regret_knee=_whole(_knee_regret(truth, by_knee.choice)),
+        regret_time=by_time.regret_time,
+        regret_cost=by_money.regret_cost,
+        regret_knee=by_knee.regret_knee,
         overhead=by_time.run.total_seconds / truth.seconds(by_time.choice) - 1,
         total_ratio=by_time.run.total_seconds / (MEAN_START_SECONDS + quickest),
     )

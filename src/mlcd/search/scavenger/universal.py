@@ -64,9 +64,4 @@ class ScavengerUniversal(GridStrategy):
         return tuple(found)
 
     def _steps(self, settings: Sequence[ClusterSetting]) -> ParallelModel:
-        model, _ = universal(
-            self.jobs,
-            first_batch=min(s.batch for s in settings),
-            largest_local_batch=max(s.local_batch for s in settings),
-        )
-        return model
+        return universal(self.jobs, largest_local_batch=max(s.local_batch for s in settings))
