@@ -86,7 +86,8 @@ METHODS = {
         changes=scavenger.CHANGES,
         run=scavenger.outcomes,
         seeds=scavenger.SEEDS,
-        loss="all time of a run, trials and starts included, over the best training's",
+        loss="all time of a run for the least time, trials and starts included, over the best training's; on `cost`,"
+        " all money of a run for the least cost over the cheapest training's",
         beds="pollux tables, six measured trainings of which cifar10 and yolov3 may be tuned on",
     ),
 }
