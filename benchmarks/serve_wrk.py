@@ -6,7 +6,8 @@ Every request has an id: `good`, or `bad` for a malformed one (of eight kinds, i
 good one with 200 and its id, every bad one with 4xx, drops no connection and keeps running. wrk does not report which
 response belongs to which request, so the counts are compared: they may differ by the requests in flight at the end.
 
-Then both generators load the same server without malformed requests, in turn. Needs wrk (Debian: apt install wrk).
+Then both generators load the same server without malformed requests, in turn, and the server is asked in the middle half
+of each test how many requests it has answered: that says which generator to believe. Needs wrk (Debian: apt install wrk).
 """
 
 import argparse
@@ -17,7 +18,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -157,6 +161,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--compare-seconds", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("-o", "--output", type=Path)
     arguments = parser.parse_args()
     if shutil.which("wrk") is None:
@@ -170,7 +175,7 @@ def main() -> None:
                 server, seconds=arguments.seconds, connections=arguments.connections, share=0.05, cpus=cores.generator
             )
             alive, after = server.is_alive, server.stats()
-            rounds = [compare(server, arguments, cores.generator) for _ in range(3)]
+            rounds = [compare(server, arguments, cores.generator) for _ in range(arguments.rounds)]
             alive = alive and server.is_alive
         remaining = server.is_alive
     held = {**verdict(seen, arguments.connections, alive), "nothing_left_running": not remaining}
@@ -195,28 +200,51 @@ def main() -> None:
 
 def compare(server: RunningServer, arguments: argparse.Namespace, cpus: tuple[int, ...]) -> dict[str, Any]:
     """Both generators, closed loop, the same number of connections, no malformed requests."""
-    theirs = run_wrk(server, seconds=arguments.compare_seconds, connections=arguments.connections, share=0, cpus=cpus)
+    seconds = arguments.compare_seconds
+    with counted(server, seconds) as by_server:
+        theirs = run_wrk(server, seconds=seconds, connections=arguments.connections, share=0, cpus=cpus)
+    wrk = {key: theirs[key] for key in ("requests_per_second", "p50_ms", "p95_ms", "p99_ms")} | by_server
     time.sleep(0.5)
-    ours = measure_load(
-        server.address,
-        server.model,
-        [LoadInput(name="input", datatype="FP32", shape=(1, 256))],
-        scenario=Scenario.OFFLINE,
-        seconds=arguments.compare_seconds,
-        concurrency=arguments.connections,
-        cpus=cpus,
-    )
-    return {
-        "wrk": {key: theirs[key] for key in ("requests_per_second", "p50_ms", "p95_ms", "p99_ms")},
-        "ours": {
-            "requests_per_second": round(ours.requests_per_second, 1),
-            "p50_ms": round(ours.p50_seconds * 1000, 3),
-            "p95_ms": round(ours.p95_seconds * 1000, 3),
-            "p99_ms": round(ours.p99_seconds * 1000, 3),
-            "processor_share": round(ours.processor_share, 3),
-            "saturated": ours.saturated,
-        },
-    }
+    with counted(server, seconds) as by_server:
+        found = measure_load(
+            server.address,
+            server.model,
+            [LoadInput(name="input", datatype="FP32", shape=(1, 256))],
+            scenario=Scenario.OFFLINE,
+            seconds=seconds,
+            concurrency=arguments.connections,
+            cpus=cpus,
+        )
+    ours = {
+        "requests_per_second": round(found.requests_per_second, 1),
+        "p50_ms": round(found.p50_seconds * 1000, 3),
+        "p95_ms": round(found.p95_seconds * 1000, 3),
+        "p99_ms": round(found.p99_seconds * 1000, 3),
+        "processor_share": round(found.processor_share, 3),
+        "saturated": found.saturated,
+    } | by_server
+    return {"wrk": wrk, "ours": ours}
+
+
+@contextmanager
+def counted(server: RunningServer, seconds: float) -> Iterator[dict[str, float]]:
+    """What the server itself counts in the middle half of `seconds`; filled at the end of the block."""
+    found: dict[str, float] = {}
+
+    def watch() -> None:
+        time.sleep(0.3 * seconds)  # later than a quarter: our generator first warms up for a tenth of its time
+        first = server.stats()
+        time.sleep(0.5 * seconds)
+        last = server.stats()
+        passed, answered, batches = (last[key] - first[key] for key in ("uptime_seconds", "requests", "batches"))
+        found["server_requests_per_second"] = round(answered / passed, 1)
+        found["server_batch"] = round(answered / batches, 2)
+        found["server_processor_share"] = round((last["processor_seconds"] - first["processor_seconds"]) / passed, 3)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    yield found
+    watcher.join()
 
 
 if __name__ == "__main__":

@@ -86,8 +86,8 @@ def load(group: str, name: str, *, needs: Collection[str] = (), built_in: Collec
     point = next(point for point in _points(group) if point.name == name)
     try:
         loaded = point.load()
-    except Exception as error:
-        # Importing a third-party package may raise anything; it must not look like a bug in mlcd.
+    except (Exception, SystemExit) as error:
+        # Importing a third-party package may raise anything; it must not look like a bug in mlcd, or end it.
         raise _refusal(found, f"cannot be imported: {type(error).__name__}: {error}") from error
     if missing := [attribute for attribute in needs if not hasattr(loaded, attribute)]:
         lack = f"lacks {', '.join(missing)}"
@@ -111,7 +111,7 @@ def load_object(group: str, name: str, *, needs: Collection[str], built_in: Coll
         return loaded
     try:
         return loaded()
-    except Exception as error:  # third-party code, as above
+    except (Exception, SystemExit) as error:  # third-party code, as above
         found = next(plugin for plugin in plugins(group) if plugin.name == name)
         raise _refusal(found, f"cannot be instantiated: {type(error).__name__}: {error}") from error
 

@@ -32,7 +32,6 @@ ROOT = "/tmp/mlcd-home-0.1.0"
 """Where the fixture was made: in the store and in what 0.1.0 showed, it stands for the folder of the copy."""
 SCHEMA = 5
 BACKUP = f"{FILE}.schema{SCHEMA}.bak"
-KILLS = 20
 PATIENCE_SECONDS = 120.0
 """How long to wait for what is sure to come; no assertion depends on it."""
 
@@ -352,7 +351,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, float]:
     return int(statements), float(seconds)
 
 
-def test_killed_20_times_while_it_is_opened(
+@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.extra)])
+def test_killed_while_it_is_opened(
+    kills: int,
     undisturbed: tuple[int, float],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -360,7 +361,7 @@ def test_killed_20_times_while_it_is_opened(
 ) -> None:
     statements, seconds = undisturbed
     killed = 0
-    for seed in range(KILLS):
+    for seed in range(kills):
         rng = random.Random(f"kill-{seed}")
         home = unpack(tmp_path / str(seed), to_read=True)
         rows = _rows(home / FILE)
@@ -381,4 +382,4 @@ def test_killed_20_times_while_it_is_opened(
         run = rng.choice([name for name, listed in RUNS.items() if listed["kind"] == kind])
         old = json.loads(expected(home, f"{run}.json"))
         assert list(differences(old, json.loads(shown(capsys, "show", run, "-o", "json")))) == []
-    assert killed >= KILLS / 2  # those at an instant may come too late on a quick machine
+    assert killed >= kills / 2  # those at an instant may come too late on a quick machine

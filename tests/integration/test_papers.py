@@ -27,7 +27,9 @@ def called(capsys: pytest.CaptureFixture[str], script: Any, *words: str) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["heterbo", "falcon", "siren", "scavenger"])
+@pytest.mark.parametrize(
+    "name", ["heterbo", *(pytest.param(each, marks=pytest.mark.extra) for each in ("falcon", "siren", "scavenger"))]
+)
 def test_the_scripts_run_from_anywhere_and_refuse_without_a_traceback(name: str, tmp_path: Path) -> None:
     def call(*words: str) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, str(FOLDER / f"{name}.py"), *words]

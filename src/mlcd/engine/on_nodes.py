@@ -7,11 +7,10 @@ from mlcd.deciders.account import Accounts
 from mlcd.engine.checked import CheckedCloud, checked_cloud, cloud_name, is_simulated
 from mlcd.engine.performer import Situation
 from mlcd.engine.training import Training
-from mlcd.engine.trials import lost_trial, measure_trial, overdue_trial
-from mlcd.engine.watchdog import Bounds, Overdue, abandoned, watched
+from mlcd.engine.trials import lost_trial, measure_trial, overdue
+from mlcd.engine.watchdog import Bounds, Overdue, watched
 from mlcd.errors import ProviderError
 from mlcd.problem import Problem
-from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Outcome, Role, Step
 from mlcd.search.strategy import Elastic
@@ -61,16 +60,7 @@ class NodePerformer:
         try:
             return watched(carry_out, situation, most_seconds=most, bounds=self.bounds)
         except Overdue as late:
-            seconds, message = abandoned(step, situation, began, f"the cloud {cloud_name(self.cloud)} {late}")
-            if step.role is Role.TRIAL:
-                return overdue_trial(step, seconds, message)
-            return Attempt(
-                config=step.config,
-                seconds=seconds,
-                usd=step.price.for_seconds(seconds),
-                ending=Ending.OVERRAN,
-                message=message,
-            )
+            return overdue(step, situation, began, f"the cloud {cloud_name(self.cloud)} {late}")
 
     def lost(self, step: Step, situation: Situation[Problem], *, interrupted: bool) -> Outcome:
         """See Performer."""

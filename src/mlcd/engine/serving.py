@@ -13,8 +13,8 @@ from mlcd.deciders.account import Account, Accounts
 from mlcd.deciders.verification import failed_verifications
 from mlcd.engine.checked import checked_serving, cloud_name, is_simulated
 from mlcd.engine.performer import Situation, lost_time
-from mlcd.engine.trials import lost_trial, overdue_trial
-from mlcd.engine.watchdog import Bounds, Overdue, abandoned, watched
+from mlcd.engine.trials import lost_trial, overdue
+from mlcd.engine.watchdog import Bounds, Overdue, watched
 from mlcd.events import RunProgress
 from mlcd.problem import Problem
 from mlcd.profiler.load import LoadTest, measure_load_trial, verify_load
@@ -55,16 +55,7 @@ class LoadTestPerformer:
         try:
             return watched(lambda inner: self._carry_out(step, inner), situation, most_seconds=most, bounds=self.bounds)
         except Overdue as late:
-            seconds, message = abandoned(step, situation, began, f"the cloud {cloud_name(self.cloud)} {late}")
-            if step.role is Role.TRIAL:
-                return overdue_trial(step, seconds, message)
-            return Attempt(
-                config=step.config,
-                seconds=seconds,
-                usd=step.price.for_seconds(seconds),
-                ending=Ending.OVERRAN,
-                message=message,
-            )
+            return overdue(step, situation, began, f"the cloud {cloud_name(self.cloud)} {late}")
 
     def _carry_out(self, step: Step, situation: Situation[Problem]) -> Outcome:
         cloud = checked_serving(self.cloud, step, situation, self.bounds)

@@ -2,10 +2,13 @@
 
 from mlcd.engine.checked import CheckedCloud
 from mlcd.engine.performer import Situation, lost_time
+from mlcd.engine.watchdog import abandoned
 from mlcd.events import Warned
 from mlcd.problem import Problem
 from mlcd.profiler.measure import measure
-from mlcd.run.step import Step
+from mlcd.run.attempt import Attempt, Ending
+from mlcd.run.moment import Moment
+from mlcd.run.step import Outcome, Role, Step
 from mlcd.trial.trial import Failure, FailureKind, Trial
 
 
@@ -28,15 +31,19 @@ def measure_trial(cloud: CheckedCloud, step: Step, situation: Situation[Problem]
     )
 
 
-def overdue_trial(step: Step, seconds: float, message: str) -> Failure:
-    """A trial that was abandoned after `seconds`."""
+def overdue(step: Step, situation: Situation[Problem], began: Moment, problem: str) -> Outcome:
+    """A trial, a training or a verification whose cloud did not return: abandoned, and charged in full."""
+    seconds, message = abandoned(step, situation, began, problem)
+    usd = step.price.for_seconds(seconds)
+    if step.role is not Role.TRIAL:
+        return Attempt(config=step.config, seconds=seconds, usd=usd, ending=Ending.OVERRAN, message=message)
     return Failure(
         config=step.config,
         attempt=step.authorisation.attempt,
         kind=FailureKind.OVERRAN,
         message=message,
         seconds=seconds,
-        usd=step.price.for_seconds(seconds),
+        usd=usd,
     )
 
 

@@ -11,6 +11,7 @@ from mlcd.loadgen.plan import LoadPlan, Scenario
 from mlcd.loadgen.result import LoadResult, LoadStep
 from mlcd.loadgen.wire import Wire, bodies
 
+_WARM_UP_REQUESTS = 8
 _WARM_UP_SHARE = 0.1
 _CLIMB_SHARE = 0.15
 _CONFIRM_SHARE = 0.45
@@ -33,7 +34,11 @@ def generate(plan: LoadPlan) -> LoadResult:
     wire = Wire(place.hostname, place.port, requests, timeout_seconds=timeout_seconds)
     begun = time.perf_counter()
     try:
-        closed_loop(wire, concurrency=min(plan.concurrency, 4), seconds=_WARM_UP_SHARE * plan.seconds, least=8)
+        warm_up = closed_loop(
+            wire, concurrency=min(plan.concurrency, 4), seconds=_WARM_UP_SHARE * plan.seconds, least=_WARM_UP_REQUESTS
+        )
+        if warm_up.errors == warm_up.requests:  # more would only wait for more time-outs
+            return _result(plan, warm_up, begun, error=warm_up.spread())
         if plan.scenario is Scenario.SERVER and plan.rate is None:
             return _search(plan, wire, begun)
         phase = _one_phase(plan, wire, plan.seconds - (time.perf_counter() - begun))

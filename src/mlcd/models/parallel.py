@@ -210,50 +210,85 @@ _FLOOR = 1e-12
 
 
 def _seconds(law: Law, values: Floats, settings: Sequence[ClusterSetting], workers_per_node: int) -> Floats:
-    if law is not Law.OVERLAP:
-        return np.maximum(_columns(law, settings) @ values, _FLOOR)
-    return _Grid.of(settings, workers_per_node).overlap_seconds(values)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Grid:
-    """Settings as arrays (N,), for the overlap law; a fit evaluates it thousands of times."""
-
-    workers: Floats
-    pieces: Floats
-    piece: Floats
-    inside: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, settings: Sequence[ClusterSetting], workers_per_node: int) -> "_Grid":
-        workers = np.array([s.workers for s in settings], dtype=float)
-        pieces = np.array([s.pieces for s in settings], dtype=float)
-        local = np.array([s.local_batch for s in settings])
-        return cls(workers=workers, pieces=pieces, piece=local / pieces, inside=workers <= workers_per_node)
-
-    def overlap_seconds(self, values: Floats) -> Floats:
-        """(..., N) for coefficients (..., 7)."""
-        fixed, slope, base_in, base_out, growth_in, growth_out, power = np.moveaxis(values, -1, 0)[..., None]
-        compute = np.exp(fixed) + np.exp(slope) * self.piece
-        base = np.exp(np.where(self.inside, base_in, base_out))
-        growth = np.where(self.inside, growth_in, growth_out)
-        exchange = np.where(self.workers > 1, base * (1 + growth * np.maximum(self.workers - 2, 0)), 0.0)
-        # The larger of the two is factored out of the root, so that no power overflows.
-        large, small = np.maximum(compute, exchange), np.minimum(compute, exchange)
-        joined = large * (1 + (small / large) ** power) ** (1 / power)
-        return np.asarray((self.pieces - 1) * compute + joined)
+    if law is Law.OVERLAP:
+        return _Overlap.of(settings, workers_per_node).seconds(values)
+    return np.maximum(_columns(law, settings) @ values, _FLOOR)
 
 
 def _slopes(law: Law, values: Floats, settings: Sequence[ClusterSetting], workers_per_node: int) -> Floats:
-    """d ln t / d coefficient, a row per setting; by central differences, which are exact enough for a covariance."""
-    steps = 1e-5 * np.maximum(np.abs(values), 1e-3)
-    shifted = np.vstack([values + np.diag(steps), values - np.diag(steps)])
+    """d ln t / d coefficient, a row per setting."""
     if law is Law.OVERLAP:
-        seconds = _Grid.of(settings, workers_per_node).overlap_seconds(shifted)
-    else:
-        seconds = np.maximum(shifted @ _columns(law, settings).T, _FLOOR)
-    above, below = np.split(np.log(seconds), 2)
-    return np.asarray(((above - below) / (2 * steps[:, None])).T)
+        return _Overlap.of(settings, workers_per_node).slopes(values)[1]
+    columns = _columns(law, settings)
+    return np.asarray(columns / np.maximum(columns @ values, _FLOOR)[:, None])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Overlap:
+    """The overlap law over some settings: t = (pieces - 1) G + (G^g + C^g)^(1/g), with G = a0 + a1 piece.
+
+    piece   samples of one piece of a worker's batch
+    inside  whether all workers are in one node
+    grown   workers beyond the second, for each of which the exchange C = c (1 + r grown) takes longer
+    alone   whether there is one worker, so that C = 0
+    """
+
+    pieces: Floats
+    piece: Floats
+    inside: NDArray[np.bool_]
+    grown: Floats
+    alone: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, settings: Sequence[ClusterSetting], workers_per_node: int) -> "_Overlap":
+        workers = np.array([s.workers for s in settings], dtype=float)
+        pieces = np.array([s.pieces for s in settings], dtype=float)
+        return cls(
+            pieces=pieces,
+            piece=np.array([s.local_batch for s in settings]) / pieces,
+            inside=workers <= workers_per_node,
+            grown=np.maximum(workers - 2, 0),
+            alone=workers <= 1,
+        )
+
+    def seconds(self, values: Floats) -> Floats:
+        """t at these coefficients."""
+        compute, _, exchange = self._parts(values)
+        return np.asarray((self.pieces - 1) * compute + _joined(compute, exchange, values[6]))
+
+    def slopes(self, values: Floats) -> tuple[Floats, Floats]:
+        """t, and d ln t / d coefficient with a row per setting."""
+        compute, base, exchange = self._parts(values)
+        g = values[6]
+        joined = _joined(compute, exchange, g)
+        seconds = (self.pieces - 1) * compute + joined
+        of_compute, of_exchange = compute / joined, exchange / joined
+        by_compute = self.pieces - 1 + of_compute ** (g - 1)
+        by_exchange = np.where(self.alone, 0.0, of_exchange ** (g - 1))
+        logs = of_compute**g * np.log(of_compute) + of_exchange**g * np.log(np.maximum(of_exchange, _FLOOR))
+        columns = [
+            by_compute * np.exp(values[0]),
+            by_compute * np.exp(values[1]) * self.piece,
+            by_exchange * np.where(self.inside, exchange, 0.0),
+            by_exchange * np.where(self.inside, 0.0, exchange),
+            by_exchange * np.where(self.inside, base * self.grown, 0.0),
+            by_exchange * np.where(self.inside, 0.0, base * self.grown),
+            joined * logs / g,
+        ]
+        return seconds, np.asarray(np.column_stack(columns) / seconds[:, None])
+
+    def _parts(self, values: Floats) -> tuple[Floats, Floats, Floats]:
+        """G, c and C."""
+        compute = np.exp(values[0]) + np.exp(values[1]) * self.piece
+        base = np.exp(np.where(self.inside, values[2], values[3]))
+        growth = np.where(self.inside, values[4], values[5])
+        return compute, base, np.where(self.alone, 0.0, base * (1 + growth * self.grown))
+
+
+def _joined(compute: Floats, exchange: Floats, g: float) -> Floats:
+    """(G^g + C^g)^(1/g); the larger of the two is factored out of the root, so that no power overflows."""
+    large, small = np.maximum(compute, exchange), np.minimum(compute, exchange)
+    return np.asarray(large * (1 + (small / large) ** g) ** (1 / g))
 
 
 def _fit_overlap(settings: Sequence[ClusterSetting], seconds: Floats, workers_per_node: int) -> tuple[Floats, Floats]:
@@ -267,19 +302,14 @@ def _fit_overlap(settings: Sequence[ClusterSetting], seconds: Floats, workers_pe
     deviations = np.array([1.5, 1.5, 1.5, 1.5, _R_DEVIATION, _R_DEVIATION, _G_DEVIATION])
     bounds = [*[(float(m) - 12, float(m) + 12) for m in means[:4]], (0.0, 0.5), (0.0, 0.5), (1.0, 10.0)]
     logs = np.log(seconds)
-
-    grid, offsets = _Grid.of(settings, workers_per_node), 1e-6 * np.eye(len(means))
-
-    def losses(values: Floats) -> Floats:
-        errors = (np.log(grid.overlap_seconds(values)) - logs) / _STEP_DEVIATION
-        strays = (values - means) / deviations
-        return np.asarray((errors**2).sum(axis=-1) + (strays**2).sum(axis=-1))
+    overlap = _Overlap.of(settings, workers_per_node)
 
     def loss(values: Floats) -> tuple[float, Floats]:
-        """With its gradient, by central differences."""
-        found = losses(np.vstack([values, values + offsets, values - offsets]))
-        ahead, behind = found[1 : 1 + len(means)], found[1 + len(means) :]
-        return float(found[0]), (ahead - behind) / 2e-6
+        predicted, slopes = overlap.slopes(values)
+        errors = (np.log(predicted) - logs) / _STEP_DEVIATION
+        strays = (values - means) / deviations
+        gradient = 2 * (errors @ slopes / _STEP_DEVIATION + strays / deviations)
+        return float(errors @ errors + strays @ strays), gradient
 
     best = None
     for start_g in (1.0, 1.5, 3.0):

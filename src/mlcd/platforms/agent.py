@@ -8,7 +8,6 @@ supports it, the processes also die with the agent. It uses the standard library
 """
 
 import argparse
-import ctypes
 import json
 import os
 import re
@@ -24,8 +23,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from stat import S_ISREG
-from typing import Protocol
 
+from mlcd.platforms.descendants import Child, adopt_orphans, cpu_seconds, die_with_agent, end_all, started_below
 from mlcd.platforms.placement import Placement, Process
 from mlcd.platforms.registry import platform
 from mlcd.untrusted import delete_tree, last_lines
@@ -42,9 +41,6 @@ CANNOT_START = 126
 """The node's exit code when its job could not be started; the shell uses it for a command that cannot be run."""
 EXIT_FILE_BYTES = 4096
 """Size of exit.json, reserved before the job starts."""
-TERM_GRACE_SECONDS = 2.0
-"""Time between SIGTERM and SIGKILL."""
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 OUT_OF_MEMORY = re.compile(
     r"out of memory|OutOfMemoryError|MemoryError|bad_alloc|Cannot allocate memory|ResourceExhaustedError"
@@ -90,20 +86,6 @@ class Job:
         return json.dumps(asdict(self), indent=2)
 
 
-class Child(Protocol):
-    """A started process: a Popen, or one forked from a warm worker."""
-
-    pid: int
-
-    def poll(self) -> int | None:
-        """Its exit code once it has one; negative for a signal."""
-        ...
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        ...
-
-
 class Agent:
     """One node's agent; `run` returns the node's exit code."""
 
@@ -124,7 +106,7 @@ class Agent:
         """Run the setup, then the platform's processes until the essential ones have ended."""
         self.own.mkdir(parents=True, exist_ok=True)
         (self.own / "agent.pid").write_text(str(os.getpid()))
-        _adopt_orphans()
+        adopt_orphans()
         self._reserve_exit_file()
         signal.signal(signal.SIGTERM, lambda *_: self._end("it was asked to end", kind="killed"))
         if self.lifeline == "stdin":
@@ -132,7 +114,7 @@ class Agent:
         try:
             code, kind, message = self._run_job()
         except OSError as error:  # no bash, no disk space for the log, too many processes
-            _end_all(())
+            end_all(())
             code, kind, message = CANNOT_START, "job-failed", f"node {self.placement.rank} cannot run the job: {error}"
         if self.reason:
             code, kind, message = code or 143, self.reason_kind, f"node {self.placement.rank}: {self.reason}"
@@ -189,7 +171,7 @@ class Agent:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_die_with_agent if sys.platform == "linux" else None,  # noqa: PLW1509 - one prctl, no locks
+                preexec_fn=die_with_agent if sys.platform == "linux" else None,  # noqa: PLW1509 - one prctl, no locks
             )
 
     def _cwd(self) -> Path:
@@ -249,8 +231,8 @@ class Agent:
             essential = [code for process, code in codes if process.essential]
             over = self.reason or self._is_over()
             if failed or over or (essential and all(code == 0 for code in essential)):
-                self.cpu_seconds += _cpu_seconds()
-                _end_all(started)
+                self.cpu_seconds += cpu_seconds()
+                end_all([child for _, child in started])
                 return failed or (0, "")
             if self._notes is not None:
                 self._notes.update()
@@ -367,25 +349,13 @@ class _Notes:
         if time.monotonic() < self._next_at:
             return
         self._next_at = time.monotonic() + NOTE_SECONDS
-        noted = sorted(_started_below())
+        noted = sorted(started_below())
         if noted != self._noted:
             self._noted = noted
             part = self.file.with_name(f"{NOTES_FILE}.part")
             with suppress(OSError):  # a full disk: the processes are not noted, then
                 part.write_text(json.dumps({"processes": noted}))
                 part.replace(self.file)
-
-
-def _started_below() -> list[tuple[int, str]]:
-    """(pid, start) of every descendant of this process, by asking each for its children: few files are read."""
-    found, todo = [], [os.getpid()]
-    while todo:
-        for children in Path(f"/proc/{todo.pop()}/task").glob("*/children"):
-            with suppress(OSError):
-                for pid in map(int, children.read_text().split()):
-                    todo.append(pid)
-                    found.append((pid, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]))
-    return found
 
 
 def _plain_python(run: str) -> list[str]:
@@ -397,103 +367,6 @@ def _plain_python(run: str) -> list[str]:
     simple = not re.search(r"[$`|&;<>(){}*?\n]", run.strip())
     is_python = len(words) > 1 and words[0] in ("python", "python3") and words[1].endswith(".py")
     return words if simple and is_python else []
-
-
-def _adopt_orphans() -> None:
-    """Make orphans of the job children of this process, so that they can be found and ended."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def _die_with_agent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
-def _descendants() -> list[int]:
-    """All descendants of this process, found through /proc; empty on systems without it."""
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            text = stat.read_text()
-        except OSError:  # it has just ended
-            continue
-        parent = int(text.rpartition(")")[2].split()[1])
-        children.setdefault(parent, []).append(int(stat.parent.name))
-    found, todo = [], [os.getpid()]
-    while todo:
-        below = children.get(todo.pop(), [])
-        found += below
-        todo += below
-    return found
-
-
-def _cpu_seconds() -> float:
-    """Processor time of all descendants of this process, running or ended."""
-    ticks = 0
-    for pid in _descendants():
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        ticks += sum(int(fields[i]) for i in (11, 12, 13, 14))
-    ended = os.times()
-    return ticks / os.sysconf("SC_CLK_TCK") + ended.children_user + ended.children_system
-
-
-def _end_all(started: Sequence[tuple[Process, Child]]) -> None:
-    """Send SIGTERM, then SIGKILL, to every process of the job; returns when all have ended."""
-    until = time.monotonic() + TERM_GRACE_SECONDS
-    sign = signal.SIGTERM
-    while True:
-        alive = [child for _, child in started if child.poll() is None]
-        below = _running(_descendants())
-        if not alive and not below:
-            return
-        for child in alive:
-            _signal_group(child.pid, sign)
-        for pid in below:
-            _signal(pid, sign)
-        if time.monotonic() >= until:
-            sign = signal.SIGKILL
-        time.sleep(0.02)
-        _reap()
-
-
-def _running(pids: Sequence[int]) -> list[int]:
-    living = []
-    for pid in pids:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            continue
-        if state != "Z":
-            living.append(pid)
-    return living
-
-
-def _reap() -> None:
-    """Collect adopted orphans, but not children that a Popen waits for."""
-    for pid in _descendants():
-        try:
-            if os.getpgid(pid) == pid:  # a process that the agent started leads its own group: its Popen collects it
-                continue
-            os.waitpid(pid, os.WNOHANG)
-        except (ChildProcessError, ProcessLookupError):
-            continue
-
-
-def _signal(pid: int, sign: signal.Signals) -> None:
-    try:
-        os.kill(pid, sign)
-    except ProcessLookupError:
-        return
-
-
-def _signal_group(pid: int, sign: signal.Signals) -> None:
-    try:
-        os.killpg(pid, sign)
-    except (ProcessLookupError, PermissionError):
-        _signal(pid, sign)
 
 
 def _code_text(code: int) -> str:

@@ -6,8 +6,8 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, fields
-from decimal import Decimal
+from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
@@ -21,14 +21,11 @@ from mlcd.functions import FunctionProblem
 from mlcd.home import close_tree, home, private_folder
 from mlcd.home import envs as env_values
 from mlcd.problem import Problem
-from mlcd.run.attempt import Attempt
-from mlcd.run.authorisation import Authorisation, Choice
 from mlcd.run.findings import Findings
 from mlcd.run.header import Header
 from mlcd.run.kind import Kind
-from mlcd.run.moment import Moment
 from mlcd.run.run import AnyRun, Run
-from mlcd.run.step import Outcome, Role, Step
+from mlcd.run.step import Role, Step
 from mlcd.run.verdict import Verdict
 from mlcd.store.backups import back_up
 from mlcd.store.damage import DamagedStore, NotWritable, damaged, damaged_run, explained, explained_os
@@ -36,10 +33,9 @@ from mlcd.store.migration import FIRST_SCHEMA, migrate, missing_columns, schema_
 from mlcd.store.opening import BUSY_SECONDS, FILE, connect, new_copy_folder, open_copy, open_in
 from mlcd.store.place import Place, place_of, was_removed
 from mlcd.store.rows import UNREADABLE, DamagedRow, check_count, count_rows, insert, insert_numbered, select
+from mlcd.store.step_rows import call_from, call_row, ended_row, started_row, step_from
 from mlcd.trial.call import FunctionCall
-from mlcd.trial.epoch import Epoch
 from mlcd.trial.outcome import Status
-from mlcd.trial.trial import Failure, Measurement
 from mlcd.units import Usd
 from mlcd.untrusted import Malformed
 
@@ -50,7 +46,6 @@ SCHEMA = 7
 had the values of environment variables in the job's text, and no digests."""
 CHECKED_BYTES = 64 * 2**20
 """A larger store is only checked quickly before money is spent: a check reads it once."""
-_CALL_FIELDS = tuple(field.name for field in fields(FunctionCall))
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Run[Any])
@@ -144,7 +139,7 @@ class Store:
 
     def start(self, run_id: str, steps: Sequence[Step]) -> None:
         """Record that these steps start together, all or none; call it before anything is spent on them."""
-        rows = [_started(run_id, step) for step in steps]
+        rows = [started_row(run_id, step) for step in steps]
         with self._transaction() as db:
             insert(db, "steps_started", rows)
 
@@ -155,20 +150,9 @@ class Store:
         """
         if step.outcome is None:
             raise ValueError(f"step {step.number} has no outcome yet")
-        outcome = step.outcome
-        row = {
-            "run_id": run_id,
-            "number": step.number,
-            "kind": _short_kind(outcome),
-            "seconds": outcome.seconds,
-            "usd_micros": outcome.usd.micros,
-            "outcome": codec.encode(outcome, Outcome),
-            "ended_seconds": step.ended_seconds,
-            "ended_moment": _encoded(step.ended_moment),
-        }
         with self._transaction() as db:
-            insert(db, "steps_ended", [row])
-            insert(db, "calls", [{"run_id": run_id, "number": step.number, **_call_values(call)} for call in calls])
+            insert(db, "steps_ended", [ended_row(run_id, step, step.outcome)])
+            insert(db, "calls", [call_row(run_id, step, call) for call in calls])
 
     def conclude(self, run_id: str, verdict: Verdict) -> None:
         """Record the verdict when the search, or a serverless training, ends. A later verdict replaces it."""
@@ -235,7 +219,7 @@ class Store:
                     self._decoded(name, "problem", run["problem"], Problem | FunctionProblem),
                 ),
                 status=status,
-                steps=tuple(self._step(name, row, ended.get(row["number"])) for row in started),
+                steps=tuple(step_from(row, ended.get(row["number"]), partial(self._decoded, name)) for row in started),
                 verdict=None if verdict is None else self._decoded(name, "verdict", verdict["verdict"], Verdict),
                 findings=None if findings is None else self._decoded(name, "findings", findings["findings"], Findings),
                 outputs=self._outputs(name),
@@ -273,7 +257,7 @@ class Store:
         with self._explained(name):
             query = "SELECT * FROM calls WHERE run_id = ? ORDER BY number, shard, attempt"
             found = select(self._db, query, name)
-            return tuple(codec.from_json({field: row[field] for field in _CALL_FIELDS}, FunctionCall) for row in found)
+            return tuple(call_from(row) for row in found)
 
     def kind(self, run_id: str) -> Kind:
         """The kind of job."""
@@ -426,35 +410,6 @@ class Store:
             raise DamagedRow("the start of a step is missing")
         return started, ended
 
-    def _step(self, run_id: str, row: Mapping[str, Any], ended: Mapping[str, Any] | None) -> Step:
-        number, rate = row["number"], row["usd_per_hour_micros"]
-        return Step(
-            number=number,
-            round=row["round"],
-            role=Role(row["role"]),
-            authorisation=Authorisation(
-                choice=self._decoded(run_id, f"choice of step {number}", row["choice"], Choice),
-                attempt=row["attempt"],
-                usd=Usd(row["authorised_usd_micros"]),
-                seconds=row["authorised_seconds"],
-            ),
-            reason=row["reason"],
-            usd_per_hour=None if rate is None else Usd(rate),
-            started_seconds=row["started_seconds"],
-            started_at=row["started_at"],
-            outcome=None
-            if ended is None
-            else self._decoded(run_id, f"outcome of step {number}", ended["outcome"], Outcome),
-            ended_seconds=None if ended is None else ended["ended_seconds"],
-            started_moment=self._moment(run_id, f"start of step {number}", row["started_moment"]),
-            ended_moment=None
-            if ended is None
-            else self._moment(run_id, f"end of step {number}", ended["ended_moment"]),
-        )
-
-    def _moment(self, run_id: str, what: str, text: str | None) -> Moment | None:
-        return None if text is None else self._decoded(run_id, what, text, Moment)
-
     def _summary_or_damage(self, run_id: str) -> RunSummary:
         try:
             with self._explained(run_id):
@@ -565,41 +520,3 @@ def create_tables(db: sqlite3.Connection) -> None:
 def _add_status(db: sqlite3.Connection, run_id: str, status: Status) -> None:
     row = {"run_id": run_id, "status": status.value, "at": time.time(), "row_count": count_rows(db, run_id) + 1}
     insert_numbered(db, "statuses", row)
-
-
-def _started(run_id: str, step: Step) -> dict[str, object]:
-    permission = step.authorisation
-    return {
-        "run_id": run_id,
-        "number": step.number,
-        "round": step.round,
-        "role": step.role.value,
-        "choice": codec.encode(permission.choice, Choice),
-        "attempt": permission.attempt,
-        "reason": step.reason,
-        "usd_per_hour_micros": None if step.usd_per_hour is None else step.usd_per_hour.micros,
-        "authorised_usd_micros": permission.usd.micros,
-        "authorised_seconds": permission.seconds,
-        "started_seconds": step.started_seconds,
-        "started_at": step.started_at,
-        "started_moment": _encoded(step.started_moment),
-    }
-
-
-def _encoded(moment: Moment | None) -> str | None:
-    return None if moment is None else codec.encode(moment)
-
-
-def _short_kind(outcome: Outcome) -> str:
-    if isinstance(outcome, Measurement):
-        return "measured"
-    if isinstance(outcome, Failure):
-        return outcome.kind.value
-    if isinstance(outcome, Attempt):
-        return outcome.ending.value
-    return "done" if isinstance(outcome, Epoch) else "failed"
-
-
-def _call_values(call: FunctionCall) -> dict[str, object]:
-    values = {name: getattr(call, name) for name in _CALL_FIELDS}
-    return {name: str(value) if isinstance(value, Decimal) else value for name, value in values.items()}

@@ -154,6 +154,16 @@ def test_no_configuration_of_the_real_tables_is_near_the_best_for_most_models(sl
     assert (served >= 0.95).mean(axis=0).max() <= 0.5
 
 
+def test_an_evaluation_runs_real_searches(folder: Path) -> None:
+    setting = Setting(bed=paper_bed(folder), slo_ms=100.0, strategies=("falcon", "random"), seeds=1, rival="vesta")
+    (found,) = evaluate(setting, (1,))
+    cold = {row[0]: row for row in found.rows}
+    assert float(cold["falcon"][2]) > float(cold["random"][2])
+    assert found.picture.startswith("<svg")
+    assert "SIMULATED" in found.picture
+
+
+@pytest.mark.extra
 def test_the_evaluations_run_real_searches(folder: Path) -> None:
     bed = paper_bed(folder)
     setting = Setting(bed=bed, slo_ms=100.0, strategies=("falcon", "falcon-transfer", "random"), seeds=1, rival="vesta")

@@ -176,10 +176,10 @@ def test_loading_is_quick() -> None:
     best = plain = float("inf")
     for _ in range(5):
         _packaged.cache_clear()
-        start = time.perf_counter()
+        start = time.process_time()
         load_catalog()
-        best = min(best, time.perf_counter() - start)
-        start = time.perf_counter()
+        best = min(best, time.process_time() - start)
+        start = time.process_time()
         list(csv.DictReader(snapshot.read_text(encoding="utf-8").splitlines()))
-        plain = min(plain, time.perf_counter() - start)
+        plain = min(plain, time.process_time() - start)
     assert best < 60 * plain

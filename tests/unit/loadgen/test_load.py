@@ -258,6 +258,12 @@ class TestSearch:
         assert result.as_json()["p50_seconds"] is None
         assert result.first_error.startswith("status 400")
 
+    def test_a_server_that_only_fails_is_not_loaded(self) -> None:
+        with running(Toy(fail_every=1)) as address:
+            result = measure_load(address, "m", X, rate=5000, seconds=1)
+        assert result.errors == result.requests >= 8
+        assert result.offered_per_second is None, "the warm-up was enough"
+
     def test_a_given_rate(self) -> None:
         with running(Toy()) as address:
             result = measure_load(address, "m", X, rate=100, seconds=1)

@@ -11,6 +11,8 @@ from mlcd.models.parallel import (
     Law,
     Refined,
     StepTime,
+    _seconds,
+    _slopes,
     check_centre,
     choose,
     fit,
@@ -63,6 +65,22 @@ def test_the_overlap_law_is_recovered_inside_and_across_nodes() -> None:
 def test_five_runs_are_enough_for_the_overlap_law() -> None:
     model = fit(timed([*CORNERS, CENTRE], overlap), Law.OVERLAP, workers_per_node=4)
     assert np.mean([abs(model.seconds(s) / overlap(s) - 1) for s in GRID]) < 0.1
+
+
+def test_the_slopes_are_those_of_the_law() -> None:
+    settings = [ClusterSetting(workers=k, batch=b, pieces=p) for k in (1, 2, 5, 9) for b in (64, 4096) for p in (1, 3)]
+    values = {
+        Law.PARAMETER_SERVER: [0.3, 0.002, 0.1],
+        Law.RING: [0.3, 0.002, 0.1, 0.01],
+        Law.OVERLAP: [-1.2, -6.0, -1.5, -0.7, 0.05, 0.1, 1.7],
+    }
+    for law, given in values.items():
+        at = np.array(given)
+        slopes = _slopes(law, at, settings, 4)
+        for column in range(len(at)):
+            step = 1e-6 * np.eye(len(at))[column]
+            above, below = (np.log(_seconds(law, at + sign * step, settings, 4)) for sign in (1, -1))
+            assert slopes[:, column] == pytest.approx((above - below) / 2e-6, rel=1e-5, abs=1e-7), (law, column)
 
 
 def test_pieces_are_computed_separately_and_exchanged_once() -> None:

@@ -114,9 +114,12 @@ def test_a_strategy_and_a_scheduler_are_found_by_name_with_options(install: Inst
 def test_a_plug_in_that_cannot_be_imported_is_named_and_hides_no_other(install: Install) -> None:
     install("mlcd-broken", {STRATEGIES: {"broken": "broken_plugin:It"}}, broken_plugin="raise RuntimeError('no GPU')")
     install("mlcd-lost", {STRATEGIES: {"lost": "no_such_module_here:It"}})
+    install("mlcd-exits", {STRATEGIES: {"exits": "exit_plugin:It"}}, exit_plugin="raise SystemExit(3)")
     install("mlcd-fine", {STRATEGIES: {"mine": "good_plugin_2:Mine"}}, good_plugin_2=GOOD)
     assert {"broken", "lost", "mine"} <= set(plugin_names(STRATEGIES))
     assert strategy("mine").name == "mine"
+    with pytest.raises(BadInput, match=r"mlcd-exits 1\.2: strategy 'exits' .*cannot be imported: SystemExit: 3"):
+        strategy("exits")
     with pytest.raises(
         BadInput, match=r"mlcd-broken 1\.2: strategy 'broken' .*cannot be imported: RuntimeError: no GPU"
     ):

@@ -122,7 +122,7 @@ class LithopsCloud:
         except (TimeoutError, TooManyFailures, UntrainableModel) as error:
             self._finish(running, watch)
             raise self._failure(running, error, watch) from error
-        except BaseException:
+        except BaseException:  # Ctrl-C too: functions that nobody waits for must not go on
             self._finish(running, watch)
             raise
         self._finish(running, watch)
