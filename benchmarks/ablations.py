@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ablated import falcon, heterbo, schedulers
+from ablated import falcon, heterbo, scavenger, schedulers
 from ablated.compare import Change, Line, Outcome, lines
 
 from mlcd.version import __version__
@@ -80,6 +80,15 @@ METHODS = {
         seeds=falcon.SEEDS,
         loss="dollars for 1e9 requests and for the search, over the best configuration's for them; nothing found: 3",
         beds="the shipped H200 tables, each of 30 models left out in its turn, at most 15 trials, noise 1%",
+    ),
+    "scavenger": Method(
+        defaults=("scavenger-goodput",),
+        changes=scavenger.CHANGES,
+        run=scavenger.outcomes,
+        seeds=scavenger.SEEDS,
+        loss="all time of a run for the least time, trials and starts included, over the best training's; on `cost`,"
+        " all money of a run for the least cost over the cheapest training's",
+        beds="pollux tables, six measured trainings of which cifar10 and yolov3 may be tuned on",
     ),
 }
 

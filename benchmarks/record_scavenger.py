@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mlcd.bench.case import is_unseen
+from mlcd.bench.scavenger.planned import PLANNED_SAMPLES
 from mlcd.bench.scavenger.score import MODES, ScavengerRow, ScavengerSummary, Spread, score, summarise
 from mlcd.bench.scavenger.truth import ScavengerTruth, load_truths
 from mlcd.spec.batches import RateRule
@@ -29,6 +30,8 @@ RESULT = ROOT / "benchmarks" / "results" / "scavenger.json"
 IMAGES = ROOT / "docs" / "images"
 BEGIN, END = "<!-- begin: benchmarks/record_scavenger.py -->", "<!-- end: benchmarks/record_scavenger.py -->"
 
+GOAL_MODES = ("partial", "goodput")
+"""The modes whose errors and regrets have goals."""
 CASES: Mapping[str, tuple[str, dict[str, Any]]] = {
     "as-planned": ("", {"modes": MODES, "seeds": 2}),
     "known-length": (" --known-length", {"modes": ("partial",), "seeds": 2, "known_length": True}),
@@ -50,6 +53,8 @@ def sources() -> str:
 
 def best(truth: ScavengerTruth) -> dict[str, Any]:
     quickest, cheapest = min(truth.choices, key=truth.seconds), min(truth.choices, key=truth.usd)
+    largest = max(truth.choices, key=lambda choice: (choice.batch, choice.workers))
+    smallest = min(truth.choices, key=lambda choice: (choice.workers, choice.batch))
     return {
         "model": truth.name,
         "unseen": is_unseen(truth.name),
@@ -57,6 +62,8 @@ def best(truth: ScavengerTruth) -> dict[str, Any]:
         "target": truth.target,
         "fastest": {**asdict(quickest), "seconds": truth.seconds(quickest), "usd": truth.usd(quickest)},
         "cheapest": {**asdict(cheapest), "seconds": truth.seconds(cheapest), "usd": truth.usd(cheapest)},
+        "largest_regret": truth.seconds(largest) / truth.seconds(quickest) - 1,
+        "smallest_regret": truth.usd(smallest) / truth.usd(cheapest) - 1,
         "iterations": truth.iterations,
     }
 
@@ -90,7 +97,7 @@ def page_text(record: Mapping[str, Any]) -> str:
     said = f"Version {record['version']}, {record['date']}; raw result: `benchmarks/results/scavenger.json`."
     spread = "Medians over models and seeds, with the quartiles."
     lines = [
-        *(f"{said} {spread}", ""),
+        *(f"{said} {spread}", "", *_findings(cases, record["truth"])),
         *("### As a user gets it", "", f"    {record['cases']['as-planned']['command']}", ""),
         *("All six models:", "", *_summary(cases["as-planned"])),
         *("The four held-out models:", "", *_summary(_held_out(cases["as-planned"]))),
@@ -102,6 +109,49 @@ def page_text(record: Mapping[str, Any]) -> str:
         *("### The trainings", "", *_lengths(record["truth"])),
     ]
     return "\n".join(lines)
+
+
+def _findings(cases: Mapping[str, Sequence[ScavengerRow]], truth: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The two goals, and what stands in the way of the one that is missed."""
+
+    def over(case: str, mode: str, key: str) -> str:
+        rows = [row for row in cases[case] if row.mode == mode]
+        whole, held_out = ([getattr(row, key) for row in of] for of in (rows, _held_out(rows)))
+        return f"{_median(whole)} (held out: {_median(held_out)})"
+
+    def verdict(key: str, goal: float) -> str:
+        medians = [Spread.of([getattr(r, key) for r in cases["as-planned"] if r.mode == mode]) for mode in GOAL_MODES]
+        return "reached" if all(m is not None and m.median <= goal for m in medians) else "missed"
+
+    def both(key: str) -> str:
+        return ", ".join(f"`{mode}` {over('as-planned', mode, key)}" for mode in GOAL_MODES)
+
+    def known(key: str) -> str:
+        return over("known-length", "partial", key)
+
+    guess = _median([f["largest_regret"] for f in truth])
+    shares = sorted(f["iterations"][first] * int(first) / PLANNED_SAMPLES[f["model"]] for f, first in _firsts(truth))
+    regret, cost, time = both("regret_time"), both("regret_cost"), both("time_mape")
+    parts = f"step times by {known('step_mape')}, iterations by {known('iterations_mape')}"
+    lines = (
+        (
+            f"**Regret in time, goal 5%: {verdict('regret_time', 0.05)}.** {regret}. The largest batch on the most"
+            f" GPUs, chosen without any search, is at {guess}: these tables are kind to large batches."
+        ),
+        f"**Regret in cost**: {cost}.",
+        (
+            f"**Time error, goal 20%: {verdict('time_mape', 0.20)}.** {time}. What stands in the way is when the target"
+            f" will be met: a script plans its epochs, and these targets are met after {shares[0]:.0%} to"
+            f" {shares[-1]:.0%} of them at the smallest batch. With that length in the job file, `partial` is off by"
+            f" {known('time_mape')}: {parts}."
+        ),
+    )
+    return [*(f"- {line}" for line in lines), ""]
+
+
+def _firsts(truth: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], str]]:
+    """Each training with its smallest batch."""
+    return [(found, min(found["iterations"], key=int)) for found in truth]
 
 
 def write_page(record: Mapping[str, Any]) -> None:
@@ -165,10 +215,20 @@ def _lengths(found: Sequence[Mapping[str, Any]]) -> list[str]:
         return f"K = {at['workers']}, B = {at['batch']:,}: {at['seconds']:,.0f} s, ${at['usd']:,.2f}"
 
     lines = [
-        [f["model"], str(f["configurations"]), f"{f['target']:.4g}", say(f["fastest"]), say(f["cheapest"])]
+        [
+            *(f["model"], str(f["configurations"]), f"{f['target']:.4g}", say(f["fastest"]), say(f["cheapest"])),
+            *(_percent(f["largest_regret"]), _percent(f["smallest_regret"])),
+        ]
         for f in found
     ]
-    return _table(["model", "configurations", "target", "fastest", "cheapest"], lines)
+    guesses = [_median([f[key] for f in found]) for key in ("largest_regret", "smallest_regret")]
+    heads = ["model", "configurations", "target", "fastest", "cheapest"]
+    return [
+        "The last two columns are choices without any search: the largest batch on the most GPUs (its regret in time),",
+        f"and the smallest batch on one GPU (its regret in cost). Their medians are {guesses[0]} and {guesses[1]}.",
+        "",
+        *_table([*heads, "largest: time", "smallest: cost"], lines),
+    ]
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

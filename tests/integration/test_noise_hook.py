@@ -282,7 +282,8 @@ def test_tensorflow_on_one_worker_compares_two_steps(tmp_path: Path) -> None:
 def run_parameter_servers(folder: Path, count: int, *command: str, **env: str) -> str:
     """The output of the chief, which must succeed; servers and workers are ended then, as mlcd does."""
     port = free_ports()
-    serving, chief = [], None
+    started: list[subprocess.Popen[Any]] = []
+    chief: subprocess.Popen[str] | None = None
     words = [engine_python("tensorflow"), *command]
     try:
         for rank in range(count):
@@ -293,17 +294,18 @@ def run_parameter_servers(folder: Path, count: int, *command: str, **env: str) -
                 if process.role == "chief":
                     pipe = subprocess.PIPE
                     chief = subprocess.Popen(words, env=variables, cwd=folder, text=True, stdout=pipe, stderr=pipe)
+                    started.append(chief)
                 else:
                     null = subprocess.DEVNULL
-                    serving.append(subprocess.Popen(words, env=variables, cwd=folder, stdout=null, stderr=null))
+                    started.append(subprocess.Popen(words, env=variables, cwd=folder, stdout=null, stderr=null))
         assert chief is not None
         out, errors = chief.communicate(timeout=240)
         assert chief.returncode == 0, errors
         return out
     finally:
-        for started in (*serving, *([chief] if chief is not None else [])):
-            started.kill()
-            started.wait()
+        for one in started:
+            one.kill()
+            one.wait()
 
 
 def test_tensorflows_parameter_server_equals_brute_force(tmp_path: Path) -> None:

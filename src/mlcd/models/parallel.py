@@ -20,7 +20,6 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize, nnls
-from scipy.stats import t as student
 
 from mlcd.errors import BadInput
 
@@ -95,12 +94,6 @@ class ParallelModel:
         """Relative deviation of a new measurement: of the fit and of the measurement itself."""
         slope = _slopes(self.law, np.array(self.coefficients), [setting], self.workers_per_node)[0]
         return math.sqrt(self.scatter**2 + float(slope @ self.covariance @ slope))
-
-    def interval(self, setting: ClusterSetting, level: float = 0.9) -> tuple[float, float]:
-        """A predictive interval of the step's seconds, log-normal with Student's t."""
-        reach = float(student.ppf(0.5 + level / 2, self.freedom)) * self.deviation(setting)
-        middle = self.seconds(setting)
-        return middle * math.exp(-reach), middle * math.exp(reach)
 
 
 def fit(runs: Sequence[StepTime], law: Law, *, workers_per_node: int = 1) -> ParallelModel:

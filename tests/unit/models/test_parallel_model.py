@@ -2,13 +2,13 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import t as student
 
 from mlcd.errors import BadInput
 from mlcd.models.parallel import (
     ClusterSetting,
     FitCheck,
     Law,
-    ParallelModel,
     Refined,
     StepTime,
     _seconds,
@@ -121,29 +121,25 @@ def test_a_wrong_law_has_a_larger_leave_one_out_error() -> None:
 
 
 @pytest.mark.parametrize("law", [Law.PARAMETER_SERVER, Law.OVERLAP])
-def test_ninety_percent_intervals_cover_about_ninety_percent(law: Law) -> None:
+def test_deviations_cover_about_ninety_percent_at_their_ninety_percent_bounds(law: Law) -> None:
     truth = server if law is Law.PARAMETER_SERVER else overlap
     held = total = 0
     for seed in range(12):
         model = fit(timed([*CORNERS, CENTRE], truth, noise=0.05, seed=seed), law, workers_per_node=4)
         for run in timed(GRID, truth, noise=0.05, seed=100 + seed):
-            low, high = model.interval(run.setting)
-            held, total = held + (low <= run.seconds <= high), total + 1
+            reach = float(student.ppf(0.95, model.freedom)) * model.deviation(run.setting)
+            held += abs(math.log(run.seconds / model.seconds(run.setting))) <= reach
+            total += 1
     assert held / total > 0.85
 
 
-def test_an_interval_is_wider_far_from_the_runs_and_narrower_with_more_of_them() -> None:
+def test_a_deviation_is_larger_far_from_the_runs_and_smaller_with_more_of_them() -> None:
     few, many = (
         fit(timed(CORNERS, noise=0.02), Law.PARAMETER_SERVER),
         fit(timed(GRID, noise=0.02), Law.PARAMETER_SERVER),
     )
     assert many.deviation(CENTRE) < few.deviation(CENTRE)
-    assert _width(few, ClusterSetting(workers=512, batch=1024)) > _width(few, CENTRE)
-
-
-def _width(model: ParallelModel, setting: ClusterSetting) -> float:
-    low, high = model.interval(setting)
-    return high / low
+    assert few.deviation(ClusterSetting(workers=512, batch=1024)) > few.deviation(CENTRE)
 
 
 def test_a_refined_law_matches_its_runs_and_keeps_the_effects_of_one_size() -> None:
