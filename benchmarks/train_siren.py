@@ -4,8 +4,8 @@
     scripts/train-siren --steps 20000 --to /tmp/policy.npz
 
 Training uses the first 5,000 workloads `wide-N` with an odd SHA-256, and the paper's; the policy that is kept is the
-best on validation runs (odd wide-N, N from 20,000 on, and the paper's with other seeds). Benchmarks use other workloads and
-seeds.
+best on validation runs (odd wide-N, N from 20,000 on, and the paper's with other seeds). Benchmarks use other
+workloads and seeds.
 """
 
 import argparse

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 @click.option("--budgets", default="50,100,200,300", metavar="USD,USD", help="Budgets in US dollars.")
 @click.option("--seeds", type=click.IntRange(1, 100_000), default=20, help="Trainings of each workload and budget.")
 @click.option("--first-seed", type=click.IntRange(0, 2**31), default=0, help="First seed.")
-@click.option("--workloads", default="paper", metavar="A,B", help="paper, unseen or wide (12 workloads each), or names.")
+@click.option("--workloads", default="paper", metavar="A,B", help="paper, unseen or wide (12 each), or names.")
 @click.option(
     "--schedulers",
     default="static-n,static,siren-untrained,siren,mpc,informed",

@@ -66,7 +66,7 @@ class MpcSettings(PlanningSettings):
     of the largest: speed may not grow with memory. Chosen on odd wide-N."""
 
     memory_trials_from: float = 0.03
-    """Such parts come only after this share of an epoch: before, a part is too short to tell speeds apart. Unmeasured."""
+    """Such parts come only after this share of an epoch: a shorter part does not tell speeds apart. Unmeasured."""
 
     memory_trials_to: float = 0.3
     """And only before this share of an epoch is done. Unmeasured."""

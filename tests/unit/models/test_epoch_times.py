@@ -15,7 +15,7 @@ from mlcd.models.epochs import PRIOR
 from mlcd.trial.epoch import Epoch, Fleet
 from mlcd.units import Usd
 
-FLEETS = (Fleet(100, 3008, 0.05), Fleet(300, 1408, 0.05), Fleet(300, 2048, 0.2), Fleet(600, 2048), Fleet(200, 2048))
+FLEETS = (Fleet(100, 3008, 0.4), Fleet(300, 1408, 0.2), Fleet(300, 2048, 0.2), Fleet(600, 2048), Fleet(200, 2048))
 
 
 def epochs_of(made: SimWorkload, fleets: tuple[Fleet, ...] = FLEETS, **laws: Any) -> tuple[FunctionLaws, list[Epoch]]:
