@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from tests.integration.test_kill import (
@@ -71,7 +72,8 @@ def _kill_and_resume(case: int, name: str, whole: AnyRun, rng: random.Random, fo
         if is_over:  # the kill came too late: once more, from the beginning
             shutil.rmtree(home)
     what = f"{name}, home {home.name}"
-    code = finish(go_on_with(home, kind, job))
+    process = go_on_with(home, kind, job)
+    code = _exit_code(home, process, finish(process))
     resumed = only_run(home)
     tally.count("killed and resumed" if landed else "ended before the kill")
     if code is None:
@@ -84,6 +86,12 @@ def _kill_and_resume(case: int, name: str, whole: AnyRun, rng: random.Random, fo
         tally.find(Kind.WRONG, case, f"{what}: another answer than the undisturbed run")
     else:
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _exit_code(home: Path, process: BaseProcess, code: int | None) -> int | None:
+    """Its exit code; multiprocessing says 255 where its fork server lost it, but the process has written it down."""
+    written = home / f"code-{process.pid}"
+    return int(written.read_text()) if code == 255 and written.exists() else code
 
 
 def _last_words(home: Path) -> str:

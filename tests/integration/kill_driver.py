@@ -86,6 +86,7 @@ def command(home: str, arguments: list[str]) -> None:
     said = Path(home, f"said-{os.getpid()}")
     with said.open("w") as file, redirect_stdout(file), redirect_stderr(file):
         code = mlcd(arguments)
+    (Path(home) / f"code-{os.getpid()}").write_text(str(code))
     sys.exit(code)
 
 
