@@ -34,6 +34,7 @@ from mlcd.space import Config, Knob, Space, Value
 from mlcd.store.store import Store
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import LEAST_SHARE, Epoch, FailedEpoch, Fleet, Phase
+from mlcd.trial.node_metrics import MOST_BYTES, MOST_SOURCE_CHARACTERS, NodeMetrics
 from mlcd.trial.trial import Failure, Load, Measurement
 from mlcd.units import Usd
 
@@ -66,6 +67,12 @@ RANGES: Mapping[type, Mapping[str, st.SearchStrategy[Any]]] = {
         "limit_seconds": positive | st.just(math.inf),
         "concurrency": counts,
         "tier_usd_per_second": st.none() | st.dictionaries(counts, prices, min_size=1, max_size=3),
+    },
+    NodeMetrics: {
+        "source": texts.filter(bool).map(lambda text: text[:MOST_SOURCE_CHARACTERS]),
+        "nodes": counts,
+        "cpu_percent": st.floats(0, 100),  # one of the three must be there
+        **dict.fromkeys(("received_bytes", "sent_bytes"), st.none() | st.floats(0, MOST_BYTES)),
     },
     FunctionProblem: {
         "samples": st.integers(1000, 10**6),
