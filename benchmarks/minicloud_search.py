@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pages
 from minicloud_bed import EPOCHS, RESULTS, ROOT, SAMPLES, job, speeds, spread
 from scipy.stats import t as student
 
@@ -35,6 +36,7 @@ BUDGET, DEADLINE = 5.0, 5.0
 """Times the cheapest configuration's training, and the fastest one's. A trial takes a fifth of a training here, so the
 limits have to be wider than for trainings of hours."""
 PAGE = ROOT / "docs" / "clouds" / "minicloud-results.md"
+KEPT = RESULTS / "search.json"
 
 
 @dataclass(frozen=True)
@@ -55,11 +57,9 @@ def main() -> None:
     parser.add_argument("--report", action="store_true")
     given = parser.parse_args()
     bed = read_bed()
-    kept = RESULTS / "search.json"
     if not given.report:
-        rows = searched(bed, given.arms.split(";"), given.seeds, kept)
-    rows = json.loads(kept.read_text())["rows"]
-    write_page(rows)
+        searched(bed, given.arms.split(";"), given.seeds, KEPT)
+    pages.write(parts())
 
 
 def read_bed() -> Bed:
@@ -79,7 +79,7 @@ def read_bed() -> Bed:
     )
 
 
-def searched(bed: Bed, arms: list[str], seeds: int, path: Path) -> list[dict[str, object]]:
+def searched(bed: Bed, arms: list[str], seeds: int, path: Path) -> None:
     """Run every arm for every goal and seed; results are written after each run."""
     goals = {
         "budget": {"minimize": "time", "budget": f"{bed.budget_usd} USD"},
@@ -98,7 +98,6 @@ def searched(bed: Bed, arms: list[str], seeds: int, path: Path) -> list[dict[str
                 print(json.dumps(rows[-1]), flush=True)
                 data = {"mlcd": __version__, "date": datetime.now(UTC).isoformat(), "bed": vars(bed), "rows": rows}
                 path.write_text(json.dumps(data, indent=1) + "\n")
-    return rows
 
 
 def _spec(arm: str, goal: dict[str, str], bed: Bed) -> TrainSpec:
@@ -134,7 +133,9 @@ def _row(run: SearchRun, *, goal: str, arm: str, seed: int, wall: float) -> dict
     }
 
 
-def write_page(rows: list[dict[str, object]]) -> None:
+def parts() -> dict[Path, dict[str, str]]:
+    """The tables of the page, by their names there."""
+    rows = json.loads(KEPT.read_text(encoding="utf-8"))["rows"]
     lines = ["| goal | arm | mean total | paired difference to heterbo (95%) | limits broken | unfinished | trials |"]
     lines.append("|---|---|---|---|---|---|---|")
     pairs = [
@@ -161,13 +162,7 @@ def write_page(rows: list[dict[str, object]]) -> None:
             change = _interval(_paired(plain, runs, unit))
             cells = (goal, arm.removesuffix(PRODUCTIVE), before, _mean(values, unit), change, f"{done:.0%}")
             pairs.append(f"| {' | '.join(cells)} |")
-    for mark, made in (("searches", lines), ("productive", pairs)):
-        text = "\n".join(made)
-        print(text)
-        page = PAGE.read_text()
-        head, _, rest = page.partition(f"<!-- {mark} -->")
-        tail = rest.partition(f"<!-- end: {mark} -->")[2]
-        PAGE.write_text(f"{head}<!-- {mark} -->\n\n{text}\n\n<!-- end: {mark} -->{tail}")
+    return {PAGE: {"searches": "\n".join(lines), "productive": "\n".join(pairs)}}
 
 
 Runs = dict[object, dict[str, object]]

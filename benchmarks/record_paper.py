@@ -10,10 +10,11 @@ the others.
 import argparse
 import json
 import os
-import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import pages
 
 from mlcd.version import __version__
 from papers.heterbo_figures.experiment import Settings
@@ -28,19 +29,13 @@ SCRIPT = "benchmarks/papers/heterbo.py"
 MORE_SEEDS = ("9", "10", "11", "15")
 
 
-def sources() -> str:
-    """The commit, and whether the product's sources differ from it."""
-
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
-
-    changed = git("status", "--porcelain", "--", "src", "benchmarks/papers")
-    return f"{git('rev-parse', '--short', 'HEAD') or 'unknown'}{' with changes' if changed else ''}"
-
-
 def record(seeds: int, other_seeds: int, jobs: int) -> dict[str, Any]:
     """Every figure, with the command and the sources that gave it."""
-    head = {"version": __version__, "sources": sources(), "date": datetime.now(UTC).date().isoformat()}
+    head = {
+        "version": __version__,
+        "sources": pages.sources("src", "benchmarks/papers"),
+        "date": datetime.now(UTC).date().isoformat(),
+    }
     others = [name for name in FIGURES if name not in MORE_SEEDS]
     groups = [(list(MORE_SEEDS), seeds), (others, other_seeds)]
     found = {name: run_figures([name], Settings(seeds=n, jobs=jobs)) for names, n in groups for name in names}
@@ -52,20 +47,15 @@ def record(seeds: int, other_seeds: int, jobs: int) -> dict[str, Any]:
     }
 
 
-def page(text: str) -> str:
-    """The page with each table made anew from the records; the words between the tables stay."""
+def parts() -> dict[Path, dict[str, str]]:
+    """The tables of the page, by their names there."""
     result = json.loads(RECORD.read_text(encoding="utf-8"))
     tables = {
         "summary": summary(result["figures"]),
         "readings": readings(json.loads(READINGS.read_text(encoding="utf-8"))),
         "figures": figures(result, SCRIPT),
     }
-    for name, lines in tables.items():
-        begin, end = f"<!-- begin: {name} -->", f"<!-- end: {name} -->"
-        before, _, rest = text.partition(begin)
-        after = rest.partition(end)[2]
-        text = "\n".join([f"{before}{begin}", "", *lines, "", f"{end}{after}"])
-    return text
+    return {PAGE: {name: "\n".join(lines) for name, lines in tables.items()}}
 
 
 def main() -> None:
@@ -78,7 +68,7 @@ def main() -> None:
     if not arguments.tables:
         result = record(arguments.seeds, arguments.other_seeds, arguments.jobs)
         RECORD.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    pages.write(parts())
 
 
 if __name__ == "__main__":

@@ -8,12 +8,13 @@ Everything is replayed from measured tables or simulated; nothing is run. The sa
 
 import argparse
 import json
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import pages
 
 from mlcd.bench.case import is_unseen
 from mlcd.bench.scavenger.planned import PLANNED_SAMPLES
@@ -28,7 +29,6 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "scavenger.md"
 RESULT = ROOT / "benchmarks" / "results" / "scavenger.json"
 IMAGES = ROOT / "docs" / "images"
-BEGIN, END = "<!-- begin: benchmarks/record_scavenger.py -->", "<!-- end: benchmarks/record_scavenger.py -->"
 
 GOAL_MODES = ("partial", "goodput")
 """The modes whose errors and regrets have goals."""
@@ -41,14 +41,6 @@ CASES: Mapping[str, tuple[str, dict[str, Any]]] = {
     },
 }
 """What is run: its name in the record, the options of the command, and how it is called."""
-
-
-def sources() -> str:
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
-
-    changed = git("status", "--porcelain", "--", "src/mlcd", "benchmarks/papers")
-    return f"{git('rev-parse', '--short', 'HEAD') or 'unknown'}{' with changes' if changed else ''}"
 
 
 def best(truth: ScavengerTruth) -> dict[str, Any]:
@@ -73,7 +65,7 @@ def measure(tables: Path, jobs: int) -> dict[str, Any]:
     truths = load_truths(tables)
     pictures = scavenger.figures(tuple(PAPER_JOBS))
     scavenger.draw(pictures, IMAGES)
-    made_of, cases = sources(), {}
+    made_of, cases = pages.sources("src", "benchmarks/papers"), {}
     for name, (options, arguments) in CASES.items():
         print(name, flush=True)
         command = f"mlcd bench scavenger --tables DIR{options} --seeds {arguments['seeds']} -o json"
@@ -154,10 +146,9 @@ def _firsts(truth: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any],
     return [(found, min(found["iterations"], key=int)) for found in truth]
 
 
-def write_page(record: Mapping[str, Any]) -> None:
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n\n{page_text(record)}\n{END}{after}", encoding="utf-8")
+def parts() -> dict[Path, dict[str, str]]:
+    """The tables of the page, by their name there."""
+    return {PAGE: {"results": page_text(json.loads(RESULT.read_text(encoding="utf-8")))}}
 
 
 def _held_out(rows: Sequence[ScavengerRow]) -> list[ScavengerRow]:
@@ -261,8 +252,7 @@ def main() -> None:
     if arguments.tables is not None:
         record = measure(arguments.tables, arguments.jobs)
         RESULT.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    write_page(json.loads(RESULT.read_text(encoding="utf-8")))
-    print(PAGE.relative_to(ROOT))
+    pages.write(parts())
 
 
 if __name__ == "__main__":

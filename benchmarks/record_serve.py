@@ -11,13 +11,14 @@ Everything is simulated or replayed; nothing is run. The same tables, seeds and 
 import argparse
 import json
 import os
-import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+
+import pages
 
 from mlcd.bench.serve.beds import beds
 from mlcd.bench.serve.case import Bed
@@ -31,16 +32,6 @@ RESULTS = ROOT / "benchmarks" / "results"
 IMAGES = ROOT / "docs" / "images"
 PAGE = ROOT / "docs" / "falcon-paper.md"
 SLO = {"sim": (30.0, 100.0, 150.0), "ribbon": (10.0, 30.0, 100.0)}
-
-
-def code() -> str:
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
-
-    changed = git(
-        "status", "--porcelain", "--", "src/mlcd/models", "src/mlcd/bench", "src/mlcd/search", "benchmarks/papers"
-    )
-    return f"{git('rev-parse', '--short', 'HEAD') or 'unknown'}{' with changes' if changed else ''}"
 
 
 def by_target(rows: Sequence[ServeRow]) -> list[dict[str, Any]]:
@@ -99,7 +90,11 @@ def record_evaluations(arguments: argparse.Namespace) -> None:
 
 
 def made() -> dict[str, str]:
-    return {"version": __version__, "code": code(), "date": datetime.now(UTC).date().isoformat()}
+    return {
+        "version": __version__,
+        "code": pages.sources("src", "benchmarks/papers"),
+        "date": datetime.now(UTC).date().isoformat(),
+    }
 
 
 def write(path: Path, record: dict[str, Any]) -> None:
@@ -164,25 +159,14 @@ def evaluation_text(one: dict[str, Any]) -> str:
     return f"**The paper:** {one['paper']}\n\n{markdown(rows)}{note}{shown}"
 
 
-def filled(text: str) -> str:
-    """The page with its generated parts replaced."""
-    parts = {
+def parts() -> dict[Path, dict[str, str]]:
+    """The generated parts of the page, by their names there."""
+    found = {
         name: f"{origin(read(name))}\n\n{comparison_table(read(name))}" for name in ("sim", "ribbon") if recorded(name)
     }
     for one in read("evaluations")["evaluations"]:
-        parts[f"evaluation-{one['number']}"] = evaluation_text(one)
-    for name, part in parts.items():
-        begin, end = f"<!-- begin: {name} -->", f"<!-- end: {name} -->"
-        before, _, rest = text.partition(begin)
-        if not rest:
-            raise SystemExit(f"{PAGE.name} has no place for {name}")
-        text = f"{before}{begin}\n\n{part}\n\n{end}{rest.partition(end)[2]}"
-    return text
-
-
-def fill_page() -> None:
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    print(f"wrote {PAGE.relative_to(ROOT)}")
+        found[f"evaluation-{one['number']}"] = evaluation_text(one)
+    return {PAGE: found}
 
 
 def main() -> None:
@@ -195,7 +179,7 @@ def main() -> None:
     arguments = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if arguments.what == "page":
-        fill_page()
+        pages.write(parts())
     elif arguments.what == "evaluations":
         record_evaluations(arguments)
     else:

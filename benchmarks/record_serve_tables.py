@@ -12,14 +12,14 @@ the same record.
 
 import argparse
 import json
-import re
-import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+
+import pages
 
 from mlcd.bench.case import is_unseen
 from mlcd.bench.serve.beds import beds
@@ -30,7 +30,7 @@ from mlcd.version import __version__
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = (ROOT / "docs" / "falcon.md", ROOT / "docs" / "serve.md")
+FALCON_PAGE, SERVE_PAGE = ROOT / "docs" / "falcon.md", ROOT / "docs" / "serve.md"
 BEDS = ("h200", "cpu")
 TRIALS = (1, 3, 6, 15)
 TUNING_SEED = 1000
@@ -86,13 +86,7 @@ def tuned(bed: Bed) -> Bed:
 
 
 def made() -> dict[str, str]:
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
-
-    rooms = [f"src/mlcd/{room}" for room in ("models", "bench", "search", "known", "deciders", "engine")]
-    changed = git("status", "--porcelain", "--", *rooms)
-    code = f"{git('rev-parse', '--short', 'HEAD') or 'unknown'}{' with changes' if changed else ''}"
-    return {"made": datetime.now(UTC).date().isoformat(), "version": __version__, "code": code}
+    return {"made": datetime.now(UTC).date().isoformat(), "version": __version__, "code": pages.sources()}
 
 
 def by_target(rows: Sequence[ServeRow]) -> list[dict[str, Any]]:
@@ -277,25 +271,17 @@ def looked_up_table() -> str:
     return markdown(["bed", "until 16 November 2026", "now"], rows)
 
 
-def parts() -> dict[str, str]:
-    """The generated parts of the pages by their name."""
+def parts() -> dict[Path, dict[str, str]]:
+    """The generated parts of the pages, by their names there."""
     found = {name: f"{results_table(read(name))}\n\n{origin(read(name))}" for name in BEDS}
-    found["served"] = f"{results_table(read('cpu'), SERVED)}\n\n{origin(read('cpu'))}"
     found["looked-up"] = looked_up_table()
     found["goals"] = goals_table()
     for name, key in (("ablation", "strategy"), ("bounds", "case")):
         record = read(name)
         made_by = " ".join(f"{bed}: {origin(record[bed])}" for bed in BEDS)
         found[name] = f"{wide_table(record, key, key)}\n\n{made_by}"
-    return found
-
-
-def filled(text: str) -> str:
-    """The page with its generated parts replaced."""
-    for name, part in parts().items():
-        pattern = rf"(<!-- table: {name} -->\n).*?(<!-- end: {name} -->)"
-        text = re.sub(pattern, lambda found, part=part: f"{found[1]}\n{part}\n\n{found[2]}", text, flags=re.S)  # type: ignore[misc]
-    return text
+    served = f"{results_table(read('cpu'), SERVED)}\n\n{origin(read('cpu'))}"
+    return {FALCON_PAGE: found, SERVE_PAGE: {"served": served}}
 
 
 def main() -> None:
@@ -315,8 +301,7 @@ def main() -> None:
         for name in BEDS if given.bed is None else (given.bed,):
             (ablate if given.what == "ablation" else bound)(name, given.seeds or 5, given.jobs)
     else:
-        for page in PAGES:
-            page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
+        pages.write(parts())
 
 
 if __name__ == "__main__":

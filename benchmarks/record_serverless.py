@@ -9,13 +9,13 @@ Everything is simulated; the same sources give the same record.
 import argparse
 import json
 import statistics
-import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pages
 
 from mlcd.bench.serverless.compare import (
     DEFAULT_SCHEDULERS,
@@ -36,27 +36,9 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "siren.md"
 RESULT = ROOT / "benchmarks" / "results" / "serverless.json"
 CURVE = ROOT / "benchmarks" / "results" / "siren-training.json"
-BEGIN, END = "<!-- begin: benchmarks/record_serverless.py -->", "<!-- end: benchmarks/record_serverless.py -->"
 SCRIPT = ".venv/bin/python benchmarks/papers/siren.py"
 BUDGETS = (100.0, 200.0, 300.0)
 PAPER_ROWS = {100.0: (4979.7, 4480.4), 200.0: (2816.9, 2454.4), 300.0: (2452.3, 1569.5)}
-
-
-def sources() -> str:
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
-
-    changed = git(
-        "status",
-        "--porcelain",
-        "--",
-        "src/mlcd/schedulers",
-        "src/mlcd/bench/serverless",
-        "src/mlcd/models",
-        "src/mlcd/clouds/functions/sim",
-        "benchmarks/papers",
-    )
-    return f"{git('rev-parse', '--short', 'HEAD') or 'unknown'}{' with changes' if changed else ''}"
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -271,10 +253,9 @@ def page_lines(record: dict[str, Any]) -> list[str]:
     ]
 
 
-def write_page(record: dict[str, Any]) -> str:
-    """The page with its tables made anew from `record`."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    return f"{before}{BEGIN}\n\n" + "\n".join(page_lines(record)) + f"\n{END}{rest.partition(END)[2]}"
+def parts() -> dict[Path, dict[str, str]]:
+    """The tables of the page, by their name there."""
+    return {PAGE: {"results": "\n".join(page_lines(json.loads(RESULT.read_text(encoding="utf-8"))))}}
 
 
 def main() -> None:
@@ -324,7 +305,7 @@ def main() -> None:
         record.setdefault("seeds", {})[name] = seeds[name]
         record |= {
             "version": __version__,
-            "sources": sources(),
+            "sources": pages.sources("src", "benchmarks/papers"),
             "date": datetime.now(UTC).date().isoformat(),
             "simulated": True,
             "toy": siren_toy.as_json()["rows"],
@@ -332,8 +313,7 @@ def main() -> None:
         }
         RESULT.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         print(name, flush=True)
-    PAGE.write_text(write_page(record), encoding="utf-8")
-    print(RESULT.relative_to(ROOT))
+    pages.write(parts())
 
 
 if __name__ == "__main__":

@@ -9,12 +9,13 @@ minutes of one core.
 
 import argparse
 import json
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import pages
 
 from mlcd.bench.case import GoalKind
 from mlcd.bench.train import TrainComparison, compare, summarise
@@ -51,8 +52,7 @@ def main() -> None:
             parser.error("the folder of the measured tables is missing")
         for bed in arguments.beds.split(","):
             record(bed, arguments.tables, arguments.seeds, arguments.jobs)
-    for path, text in pages().items():
-        path.write_text(text, encoding="utf-8")
+    pages.write(parts())
 
 
 def record(bed: str, tables: Path, seeds: int, jobs: int) -> None:
@@ -83,13 +83,10 @@ def record(bed: str, tables: Path, seeds: int, jobs: int) -> None:
                 "summary_unseen": [asdict(s) for s in summarise([r for r in rows if r.unseen and folder is not None])],
             }
         )
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
     kept = {
         "date": datetime.now(UTC).date().isoformat(),
         "version": __version__,
-        "sources": commit.stdout.strip(),
+        "sources": pages.sources(),
         "noise": NOISE,
         "seeds": seeds,
         "records": records,
@@ -100,29 +97,14 @@ def record(bed: str, tables: Path, seeds: int, jobs: int) -> None:
 # ---- pages
 
 
-def pages() -> dict[Path, str]:
-    """Every page with tables of these records, with the tables made anew; the words around them stay."""
+def parts() -> dict[Path, dict[str, str]]:
+    """The tables of every page, by their names there."""
     results = {bed: json.loads((RESULTS / f"{bed}.json").read_text(encoding="utf-8")) for bed in BEDS}
-    text = PAGE.read_text(encoding="utf-8")
-    for bed, result in results.items():
-        text = _between(text, f"<!-- begin: {bed} -->", f"<!-- end: {bed} -->", _bed_table(result))
-    made = {PAGE: text}
-    for name in ("heterbo", *COMPARED[2:]):
-        path = STRATEGIES / f"{name}.md"
-        lines = _own_table(results, name)
-        page = path.read_text(encoding="utf-8")
-        made[path] = _between(page, f"<!-- begin: {name} -->", f"<!-- end: {name} -->", lines)
-    return made
+    own = {STRATEGIES / f"{name}.md": {name: _own_table(results, name)} for name in ("heterbo", *COMPARED[2:])}
+    return {PAGE: {bed: _bed_table(result) for bed, result in results.items()}, **own}
 
 
-def _between(page: str, begin: str, end: str, lines: Sequence[str]) -> str:
-    """The page with `lines` between the two marks. Raises ValueError if a mark is missing."""
-    before, rest = page.split(begin)
-    after = rest.split(end)[1]
-    return "\n".join([f"{before}{begin}", "", *lines, "", f"{end}{after}"])
-
-
-def _bed_table(result: Mapping[str, Any]) -> list[str]:
+def _bed_table(result: Mapping[str, Any]) -> str:
     lines = [
         "| goal | strategy | ratio (95%) | if done | broken | unfinished | trials | held out: ratio (95%) | of runs |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -136,11 +118,10 @@ def _bed_table(result: Mapping[str, Any]) -> list[str]:
             counts = f"{s['violations']} | {s['unfinished']} of {s['runs']} | {s['mean_trials']:.1f}"
             done = _number(s["mean_ratio_done"])
             lines.append(f"| {goal} | `{s['strategy']}` | {_ratio(s)} | {done} | {counts} | {apart} |")
-    lines += ["", f"*{_made(result)}*"]
-    return lines
+    return "\n".join([*lines, "", f"*{_made(result)}*"])
 
 
-def _own_table(results: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
+def _own_table(results: Mapping[str, Mapping[str, Any]], name: str) -> str:
     """One strategy on every bed, trials one after the other."""
     lines = [
         "| bed | goal | runs | ratio (95%) | if done | limits broken | unfinished | trials |",
@@ -157,11 +138,9 @@ def _own_table(results: Mapping[str, Mapping[str, Any]], name: str) -> list[str]
                     lines.append(f"| {bed} | {goal} | {s['runs']} | {figures} | {s['mean_trials']:.1f} |")
     seeds = ", ".join(f"{bed} {result['seeds']}" for bed, result in results.items())
     lines += ["", f"*mlcd {results[SIM]['version']}, {results[SIM]['date']}; seeds: {seeds}."]
-    lines += [
-        "[What the columns mean](../bench.md#what-the-figures-mean); all strategies side by side, and the held-out"
-    ]
+    lines += ["[What the columns mean](../bench.md#what-the-figures-mean); all strategies side by side, and the"]
     lines += ["held-out jobs: [strategy results](../strategy-results.md).*"]
-    return lines
+    return "\n".join(lines)
 
 
 def _made(result: Mapping[str, Any]) -> str:

@@ -1,6 +1,8 @@
 """wrk against the server, with one request in twenty malformed; and wrk compared with the product's own load generator.
 
-    python benchmarks/serve_wrk.py [--seconds 60] [--connections 32] [-o benchmarks/results/serve-wrk.json]
+    python benchmarks/serve_wrk.py [--seconds 60] [--connections 32] [--rounds 5]
+
+Keeps benchmarks/results/serve-wrk.json and writes what docs/server.md says of it.
 
 Every request has an id: `good`, or `bad` for a malformed one (of eight kinds, in turn). A correct server answers every
 good one with 200 and its id, every bad one with 4xx, drops no connection and keeps running. wrk does not report which
@@ -29,12 +31,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pages
 
 from mlcd.loadgen import LoadInput, Scenario, measure_load, split_cores
 from mlcd.server import RunningServer, ServerOptions, start_server
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 serving_models = import_module("serving_models")
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "server.md"
+RESULT = ROOT / "benchmarks" / "results" / "serve-wrk.json"
 
 LUA = """
 local folder, share = "@FOLDER@", @SHARE@
@@ -163,7 +170,6 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--compare-seconds", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("-o", "--output", type=Path)
     arguments = parser.parse_args()
     if shutil.which("wrk") is None:
         sys.exit("wrk is not installed; on Debian: apt install wrk")
@@ -192,11 +198,32 @@ def main() -> None:
         "memory_mib": {"before": before["memory_bytes"] / 2**20, "after": after["memory_bytes"] / 2**20},
         "beside_our_generator": rounds,
     }
-    text = json.dumps(result, indent=2)
-    print(text)
-    if arguments.output:
-        arguments.output.write_text(text + "\n")
+    RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    pages.write(parts())
     sys.exit(0 if all(held.values()) else 1)
+
+
+def parts() -> dict[Path, dict[str, str]]:
+    """What the page says, by the names there."""
+    record = json.loads(RESULT.read_text(encoding="utf-8"))
+    seen, memory = record["seen"], record["memory_mib"]
+    held = (
+        f"{record['date'][:10]}, {record['machine']}: {seen['requests']:,} requests over {record['connections']}"
+        f" connections in {seen['seconds']:.0f} s. {seen['answered_200']:,} good ones were answered 200, all"
+        f" {seen['answered_4xx']:,} malformed ones 4xx, {seen['answered_5xx']} 5xx;"
+        f" {sum(seen['socket_errors'].values())} connections were lost, and the server's memory grew by"
+        f" {memory['after'] - memory['before']:.1f} MiB."
+    )
+    lines = [
+        "| round | generator | requests a second, it says | the server counted | difference | mean batch | median |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for number, both in enumerate(record["beside_our_generator"], start=1):
+        for name, found in both.items():
+            says, counted = found["requests_per_second"], found["server_requests_per_second"]
+            figures = f"{says:,.0f} | {counted:,.0f} | {says / counted - 1:+.1%} | {found['server_batch']:.1f}"
+            lines.append(f"| {number} | {name} | {figures} | {found['p50_ms']:.1f} ms |")
+    return {PAGE: {"held": held, "wrk": "\n".join(lines)}}
 
 
 def compare(server: RunningServer, arguments: argparse.Namespace, cpus: tuple[int, ...]) -> dict[str, Any]:

@@ -1,19 +1,15 @@
-"""docs/siren.md says what its record says, and the record's figures follow from its runs."""
+"""The figures of the serverless record follow from its runs."""
 
 import json
 from statistics import fmean
 from typing import Any
 
 import pytest
-from record_serverless import PAGE, RESULT, comparison_table, interval, write_page
+from record_serverless import RESULT, comparison_table, interval
 
 from mlcd.clouds.functions.sim.wide import families, is_unseen
 
 RECORD: dict[str, Any] = json.loads(RESULT.read_text(encoding="utf-8"))
-
-
-def test_the_page_is_written_from_the_record() -> None:
-    assert PAGE.read_text(encoding="utf-8") == write_page(RECORD)
 
 
 def test_the_table_follows_from_the_runs() -> None:

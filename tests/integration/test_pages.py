@@ -1,0 +1,38 @@
+"""Every table of docs/ that comes from a record says what the record says."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pages
+import pytest
+
+DOCS = pages.ROOT / "docs"
+BY_DOCS_SCRIPT = "scripts/make_docs.py "
+
+
+@pytest.fixture(scope="module")
+def parts() -> dict[Path, dict[str, str]]:
+    found: dict[Path, dict[str, str]] = {}
+    for script in pages.SCRIPTS:
+        for page, of in import_module(script).parts().items():
+            found[page] = found.get(page, {}) | dict(of)
+    return found
+
+
+def test_the_pages_say_what_the_records_say(parts: dict[Path, dict[str, str]]) -> None:
+    assert list(pages.changed(parts)) == [], "run: benchmarks/pages.py"
+
+
+def test_every_mark_belongs_to_a_record(parts: dict[Path, dict[str, str]]) -> None:
+    for page in DOCS.rglob("*.md"):
+        names = re.findall(r"<!-- begin: (.*?) -->", page.read_text(encoding="utf-8"))
+        assert {name for name in names if not name.startswith(BY_DOCS_SCRIPT)} == set(parts.get(page, {})), page
+
+
+def test_a_page_without_the_marks_is_refused() -> None:
+    assert pages.filled("a <!-- begin: x --> b <!-- end: x --> c", {"x": "new"}) == (
+        "a <!-- begin: x -->\n\nnew\n\n<!-- end: x --> c"
+    )
+    with pytest.raises(ValueError, match="no place for y"):
+        pages.filled("a <!-- begin: x --> b <!-- end: x --> c", {"y": "new"})
