@@ -179,7 +179,7 @@ def test_the_coverage_gate_fails_on_a_file_that_it_cannot_read(
     ("content", "says"),
     [(b"no database", "cannot be read"), (b"SQLite format 3\x00 cut", "cannot be read"), (b"", "is empty")],
 )
-def test_the_coverage_gate_fails_on_data_that_was_not_combined(
+def test_the_coverage_gate_names_data_that_was_not_combined(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, says: str
 ) -> None:
     """`coverage combine` leaves a data file that it cannot read, warns, and ends with 0."""
@@ -192,9 +192,12 @@ def test_the_coverage_gate_fails_on_data_that_was_not_combined(
     whole.add_lines({"a.py": [1]})
     whole.write()
     assert gate.main([str(report)]) == 0, "a file that can be read is of a process that ended late"
+    assert "not counted" not in capsys.readouterr().out
     (tmp_path / ".coverage.host.2.cut").write_bytes(content)
-    assert gate.main([str(report)]) == 1
-    assert f".coverage.host.2.cut {says}" in capsys.readouterr().out
+    assert gate.main([str(report)]) == 0, "tests kill processes; what is not counted only lowers the shares"
+    said = capsys.readouterr().out
+    assert f".coverage.host.2.cut {says}" in said
+    assert "not counted: " in said
 
 
 def test_the_coverage_gate_needs_a_report() -> None:
