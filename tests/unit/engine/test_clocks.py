@@ -1,6 +1,8 @@
 """Time that is charged and counted against the deadline, whatever happens to the clocks."""
 
 import math
+import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +13,7 @@ from tests.synthetic import Listed, Machine, SyntheticCloud, make_engine, make_p
 
 from mlcd.clouds.provider import Lease, Order, Purpose
 from mlcd.engine import Engine
-from mlcd.engine.clock import Moments, WallClock, boot_seconds, lost_time, read_moment
+from mlcd.engine.clock import Moments, WallClock, _this_boot, boot_seconds, lost_time, read_moment
 from mlcd.events import Event, Warned
 from mlcd.goal import Goal, Objective
 from mlcd.problem import Problem
@@ -282,3 +284,29 @@ def test_a_killed_run_whose_wall_clock_was_set_is_charged_by_the_boot_clock(tmp_
     assert 0 < lost.seconds <= boot_seconds() - began
     assert lost.usd.micros > 0
     assert any("the wall clock was set" in text for text in warned)
+
+
+# ---- systems without a clock of the boot
+
+
+@pytest.mark.parametrize(("platform", "clock"), [("darwin", "CLOCK_MONOTONIC_RAW"), ("win32", "")])
+def test_without_a_boot_clock_the_next_best_is_read(monkeypatch: pytest.MonkeyPatch, platform: str, clock: str) -> None:
+    asked: list[int] = []
+
+    def clock_gettime(which: int) -> float:
+        asked.append(which)
+        return 5.0
+
+    monkeypatch.delattr(time, "CLOCK_BOOTTIME", raising=False)
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(time, "clock_gettime", clock_gettime)
+    monkeypatch.setattr(time, "monotonic", lambda: 7.0)
+    assert boot_seconds() == (5.0 if clock else 7.0)
+    assert asked == ([getattr(time, clock)] if clock else [])
+
+
+def test_without_a_boot_clock_each_process_is_a_machine_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(time, "CLOCK_BOOTTIME", raising=False)
+    first, again, other = (_this_boot.__wrapped__(process) for process in (1, 1, 2))
+    assert len({first, again, other}) == 3
+    assert {machine for _, machine in (first, again, other)} == {""}

@@ -1,5 +1,6 @@
 """Damaged stores: named, never overwritten, restored; other runs stay readable."""
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -18,7 +19,9 @@ from mlcd.problem import Problem
 from mlcd.run.run import Run
 from mlcd.run.verdict import Verdict
 from mlcd.store.backups import backups
+from mlcd.store.damage import DamagedStore, NotWritable, damaged, damaged_run, explained, explained_os
 from mlcd.store.restore import restore
+from mlcd.store.rows import digest
 from mlcd.store.store import FILE, Store
 from mlcd.trial.outcome import Status
 
@@ -402,3 +405,40 @@ def test_a_full_disk_is_named_and_everything_recorded_is_there(tmp_path: Path) -
         assert f"{disk}/home/{FILE}" in line
         assert "the disk is full: free some space, then `mlcd resume` the run" in line
     assert (read, write) == ("True False", "True")
+
+
+# ---- what is said
+
+
+def test_damage_of_a_store_in_memory_names_no_file() -> None:
+    assert str(damaged(None, "a page is missing")) == "the store in memory is damaged: a page is missing"
+    assert str(damaged_run(None, "r-1", "a row is missing")).startswith("the store in memory: run r-1 is damaged")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "says"),
+    [
+        (sqlite3.SQLITE_FULL, StoreError, "the disk is full"),
+        (sqlite3.SQLITE_READONLY, NotWritable, "is not writable"),
+        (sqlite3.SQLITE_BUSY, StoreError, "another mlcd process has locked it"),
+        (sqlite3.SQLITE_IOERR, StoreError, "the disk cannot be read or written"),
+        (sqlite3.SQLITE_CORRUPT, DamagedStore, "is damaged: it broke"),
+    ],
+)
+def test_errors_of_sqlite_say_what_to_do(tmp_path: Path, code: int, kind: type[StoreError], says: str) -> None:
+    error = sqlite3.OperationalError("it broke")
+    error.sqlite_errorcode = code
+    found = explained(error, tmp_path / FILE)
+    assert type(found) is kind
+    assert says in str(found)
+
+
+def test_errors_of_the_system_say_what_to_do(tmp_path: Path) -> None:
+    full = explained_os(OSError(errno.ENOSPC, "no space", str(tmp_path / FILE)), None)
+    assert f"{tmp_path / FILE}: the disk is full" in str(full)
+    assert isinstance(explained_os(PermissionError(errno.EACCES, "denied"), tmp_path), NotWritable)
+
+
+def test_a_digest_counts_bytes_and_not_how_sqlite_writes_numbers() -> None:
+    assert digest({"a": b"1"}) != digest({"a": b"2"}) != digest({"a": "2"})
+    assert digest({"a": 600.0, "b": True}) == digest({"b": 1, "a": 600, "c": None})
