@@ -23,7 +23,7 @@ SCRIPTS = (
     "record_serve_tables",
     "record_serverless",
     "minicloud_search",
-    # "serve_wrk",
+    "serve_wrk",
 )
 
 Parts = Mapping[Path, Mapping[str, str]]
