@@ -1,6 +1,12 @@
-"""Processes that tests interrupt are not measured: coverage holds a lock in which a Ctrl-C hangs for ever."""
+"""Coverage and interrupts: it has a lock, and an interrupt in the functions that take and give it back keeps it taken.
+
+So processes that tests interrupt are not measured, and threads take and give back the lock by functions without Python
+code, in which no interrupt can arrive.
+"""
 
 import sys
+
+from coverage.collector import Collector
 
 UNMEASURED = {"COVERAGE_PROCESS_START": "", "COVERAGE_PROCESS_CONFIG": ""}
 """The variables of a process that coverage does not measure."""
@@ -12,3 +18,9 @@ def stop_measuring() -> None:
     measuring = coverage.Coverage.current() if coverage is not None else None
     if measuring is not None:
         measuring.stop()
+
+
+def make_threads_interruptible() -> None:
+    """For threads that start from now on in this process."""
+    Collector.lock_data = property(lambda self: self.data_lock.acquire)  # type: ignore[method-assign, assignment]
+    Collector.unlock_data = property(lambda self: self.data_lock.release)  # type: ignore[method-assign, assignment]
