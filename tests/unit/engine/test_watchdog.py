@@ -110,6 +110,16 @@ def test_a_stop_of_the_run_reaches_the_call_and_is_not_waited_for_long() -> None
     go.set()
 
 
+def test_a_stop_of_the_run_is_seen_by_the_call_at_once() -> None:
+    outside = situation()
+
+    def looks(inner: Situation[Problem]) -> bool:
+        outside.stop.set()
+        return inner.stop.is_set()
+
+    assert watched(looks, outside, most_seconds=60.0, bounds=QUICK)
+
+
 CTRL_C = """
     import os, signal, sys, threading, time
     from mlcd.engine.watchdog import Bounds, watched
