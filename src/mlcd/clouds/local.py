@@ -22,8 +22,8 @@ from mlcd.untrusted import Malformed
 USD_PER_CPU_HOUR = 0.0425
 """Nominal, so that time can be traded against money: a c5 vCPU's on-demand price (the catalog's c5.xlarge)."""
 
-AGENT_END_SECONDS = 4.0
-"""How long the agents may take to end their jobs, which takes 2 s if those ignore SIGTERM; then they are killed."""
+AGENT_END_SECONDS = 3.0
+"""How long the agents may take to end their jobs, which takes 2 s if those ignore SIGTERM; then all are killed."""
 NETWORK_GBPS = 20.0
 """Nominal, for loopback: about what gloo moves between two processes of one machine."""
 
@@ -199,7 +199,7 @@ class LocalNodes:
             if agent.stdin:
                 agent.stdin.close()
         try:
-            self.held.close()
+            self.held.close(grace_seconds=0.0)  # the agents have asked already
         finally:
             self.engine._release_cpus(self.order.lease_id)
         for agent in self.agents:

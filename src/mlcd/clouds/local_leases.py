@@ -188,9 +188,9 @@ class HeldLease:
         """CPU seconds of all its processes, running and ended, where the system counts them; else None."""
         return self.group.used_seconds() if self.group is not None else None
 
-    def close(self) -> None:
+    def close(self, *, grace_seconds: float = processes.GRACE_SECONDS) -> None:
         """End all its processes. Idempotent. Raises ProviderError naming those that still run."""
-        end_processes(self.record)
+        end_processes(self.record, grace_seconds=grace_seconds)
         self.leases._forget(self.record)
 
     def _save(self, record: LeaseRecord) -> None:
@@ -209,12 +209,12 @@ def proved(record: LeaseRecord, tagged: Iterable[int]) -> list[int]:
     return sorted(found - {os.getpid()})
 
 
-def end_processes(record: LeaseRecord) -> None:
+def end_processes(record: LeaseRecord, *, grace_seconds: float = processes.GRACE_SECONDS) -> None:
     """End what is proved to be the lease's, asking it to end first. Raises ProviderError naming what still runs."""
     left: list[int] = []
     until = time.monotonic() + END_SECONDS
     while alive := [pid for pid in proved(record, processes.tagged(record.lease_id)) if pid not in left]:
-        left += processes.end(alive)
+        left += processes.end(alive, grace_seconds=grace_seconds)
         if time.monotonic() > until:  # it starts new ones as fast as they end
             left += proved(record, processes.tagged(record.lease_id))
             break

@@ -15,6 +15,8 @@ TAG = "MLCD_LEASE"
 """The environment variable that every process of a lease carries."""
 EXEC_SECONDS = 1.0
 """How long to wait for a process in the middle of exec(); exec() takes less than a millisecond of CPU time."""
+GRACE_SECONDS = 3.0
+"""Time between SIGTERM and SIGKILL."""
 KILL_SECONDS = 10.0
 """How long a killed process may take to end: one that waits for a disk that does not answer may never end."""
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD of linux/sched.h, in field 9 of /proc/PID/stat
@@ -160,7 +162,7 @@ def _has_no_environment_yet(pid: int) -> bool:
     return state not in "ZX" and not flags & _KERNEL_THREAD and not end_of_variables
 
 
-def end(pids: Iterable[int], *, grace_seconds: float = 3.0) -> list[int]:
+def end(pids: Iterable[int], *, grace_seconds: float = GRACE_SECONDS) -> list[int]:
     """Send SIGTERM, then SIGKILL after `grace_seconds`; returns when none of them runs.
 
     Returns those that still run KILL_SECONDS later, or that this user may not end; a later process with the pid of one

@@ -14,13 +14,17 @@ from typing import Any
 import pytest
 
 from mlcd.cli.main import run as mlcd
-from mlcd.clouds import control_groups, local_leases, processes
+from mlcd.clouds import control_groups, local, local_leases, processes
 from mlcd.clouds.control_groups import TrackingGroup
+from mlcd.clouds.job import RELEASE_SECONDS, REPORT_SECONDS
 from mlcd.clouds.lease_records import LeaseRecord, LeaseRecords
-from mlcd.clouds.local import Local, _environment
+from mlcd.clouds.local import Local, LocalNodes, _environment
 from mlcd.clouds.local_leases import HeldLease, LocalLeases
+from mlcd.clouds.nodes import NodeOrder
 from mlcd.clouds.processes import ProcessId
 from mlcd.errors import ProviderError
+from mlcd.platforms import descendants
+from mlcd.trial.plan import STOP_SECONDS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 
@@ -538,6 +542,36 @@ def test_a_job_that_starts_processes_as_fast_as_they_end_is_not_waited_for(
 
     monkeypatch.setattr(local_leases, "END_SECONDS", 0.1)
     monkeypatch.setattr(local_leases, "proved", found)
-    monkeypatch.setattr(processes, "end", lambda alive: alive[1:])
+    monkeypatch.setattr(processes, "end", lambda alive, **_: alive[1:])
     with pytest.raises(ProviderError, match=rf"cannot end the processes {stranger.pid}$"):
         local_leases.end_processes(hold(home).record)
+
+
+def test_what_resists_the_agents_is_killed_at_once(home: Path, mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A budget keeps time back for one request to end and the kill after it, not for a second request."""
+    monkeypatch.setattr(local, "AGENT_END_SECONDS", 0.1)
+    folder = home / "work" / "a-run" / "leases" / "mlcd-run-1"
+    (folder / "node-0").mkdir(parents=True)
+    order = NodeOrder(lease_id="mlcd-run-1", instance="local.1", count=1, folder=folder, seconds=60.0)
+    nodes = Local(home).start(order)
+    assert isinstance(nodes, LocalNodes)
+    start(nodes.held, f"trap '' TERM; sleep 600.{mark} & wait; wait")
+    until(lambda: running(mark))
+    waited: list[float] = []
+    end = processes.end
+
+    def recorded(pids: list[int], *, grace_seconds: float) -> list[int]:
+        waited.append(grace_seconds)
+        return end(pids, grace_seconds=grace_seconds)
+
+    monkeypatch.setattr(processes, "end", recorded)
+    nodes.release()
+    assert not running(mark)
+    assert set(waited) == {0.0}
+
+
+def test_the_end_of_a_training_that_resists_fits_into_what_its_budget_keeps_back() -> None:
+    """Noticed a report late, asked to save, then ended by force: half as much time again, for a busy machine."""
+    assert local.AGENT_END_SECONDS > descendants.TERM_GRACE_SECONDS
+    assert RELEASE_SECONDS >= 1.5 * local.AGENT_END_SECONDS
+    assert STOP_SECONDS >= REPORT_SECONDS + RELEASE_SECONDS
