@@ -1,8 +1,10 @@
 """Fails when a room that must be well tested is not, or it is not known: `coverage_gate.py COVERAGE.json`."""
 
 import json
+import sqlite3
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -50,24 +52,33 @@ def read(path: Path) -> Mapping[str, Any]:
     return {"files": files}
 
 
-def unreadable(folder: Path, report: Path) -> list[str]:
-    """What is wrong with each data file of `coverage` in `folder` that could not be combined into the report.
+def unreadable(folder: Path, report: Path) -> Iterator[tuple[str, bool]]:
+    """(what is wrong, whether anything was measured) of each data file of `coverage` that could not be combined.
 
-    `coverage combine` only warns of a file that it cannot read, and leaves it. Tests kill processes, some of them while
-    they write such a file: what they ran is not counted, which can only lower the shares that are judged.
+    `coverage combine` only warns of a file that it cannot read, and leaves it. Tests kill processes, some before they
+    have written anything: then the file is a sound database without a measurement, and nothing is lost with it.
     """
-    found = []
     for file in sorted(folder.glob(".coverage.*")):
-        if file.is_dir() or file.resolve() == report.resolve():
+        if file.is_dir() or file.resolve() == report.resolve() or file.name.endswith("-journal"):
             continue
-        problem = "" if file.stat().st_size else "is empty"
+        if _measured_nothing(file):
+            yield f"{file} has no measurement", False
+            continue
         try:
             CoverageData(str(file)).read()
         except (OSError, CoverageException) as error:
-            problem = f"cannot be read: {error}"
-        if problem:
-            found.append(f"{file} {problem}")
-    return found
+            yield f"{file} cannot be read: {error}", True
+
+
+def _measured_nothing(file: Path) -> bool:
+    """Whether it is a sound database (after SQLite has undone what was half-written) that names no measured file."""
+    try:
+        with closing(sqlite3.connect(file)) as database:
+            tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            measured = database.execute("SELECT count(*) FROM file").fetchone()[0] if "file" in tables else 0
+            return measured == 0 and database.execute("PRAGMA quick_check").fetchone() == ("ok",)
+    except sqlite3.Error:
+        return False
 
 
 def shares(report: Mapping[str, Any], room: str) -> tuple[float, float]:
@@ -95,8 +106,10 @@ def main(arguments: list[str]) -> int:
     except ValueError as error:
         print(f"coverage: {error}")
         return 1
-    for problem in unreadable(path.parent, path):
+    lost = False
+    for problem, measured in unreadable(path.parent, path):
         print(f"coverage: not counted: {problem}")
+        lost |= measured
     short = []
     for room in ROOMS:
         try:
@@ -110,7 +123,7 @@ def main(arguments: list[str]) -> int:
             short.append(room)
     if short:
         print(f"coverage: below {LEAST:.0%}: {', '.join(short)}")
-    return 1 if short else 0
+    return int(bool(short) or lost)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -176,11 +177,17 @@ def test_the_coverage_gate_fails_on_a_file_that_it_cannot_read(
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
-    [(b"no database", "cannot be read"), (b"SQLite format 3\x00 cut", "cannot be read"), (b"", "is empty")],
+    ("damage", "code", "says"),
+    [
+        (lambda whole: b"no database", 1, "cannot be read"),
+        (lambda whole: whole[: len(whole) // 2], 1, "cannot be read"),
+        (lambda whole: whole.replace(b"CREATE TABLE meta", b"CREATE TABLE atem"), 1, "cannot be read"),
+        (lambda whole: b"", 0, "has no measurement"),
+    ],
+    ids=["no database", "cut", "damaged", "killed before it wrote"],
 )
-def test_the_coverage_gate_names_data_that_was_not_combined(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, says: str
+def test_the_coverage_gate_fails_on_data_that_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[bytes], bytes], code: int, says: str
 ) -> None:
     """`coverage combine` leaves a data file that it cannot read, warns, and ends with 0."""
     gate = script("coverage_gate")
@@ -191,13 +198,12 @@ def test_the_coverage_gate_names_data_that_was_not_combined(
     whole = CoverageData(str(tmp_path / ".coverage.host.1.late"))
     whole.add_lines({"a.py": [1]})
     whole.write()
+    whole.close()
     assert gate.main([str(report)]) == 0, "a file that can be read is of a process that ended late"
     assert "not counted" not in capsys.readouterr().out
-    (tmp_path / ".coverage.host.2.cut").write_bytes(content)
-    assert gate.main([str(report)]) == 0, "tests kill processes; what is not counted only lowers the shares"
-    said = capsys.readouterr().out
-    assert f".coverage.host.2.cut {says}" in said
-    assert "not counted: " in said
+    (tmp_path / ".coverage.host.2.bad").write_bytes(damage((tmp_path / ".coverage.host.1.late").read_bytes()))
+    assert gate.main([str(report)]) == code
+    assert f"not counted: {tmp_path / '.coverage.host.2.bad'} {says}" in capsys.readouterr().out
 
 
 def test_the_coverage_gate_needs_a_report() -> None:
