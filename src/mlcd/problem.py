@@ -136,6 +136,8 @@ class Problem:
     stretch       expected run time over undisturbed run time, >= 1 (spot interruptions), in the space's order
     blueprint     what is known of network and machines in advance; None if nothing is
     keeps_work    whether a trial's work counts: the training continues from its checkpoint
+    beside        whether the training starts on the first deployment that fits, and further trials run beside it
+    restart_seconds  expected time to move a training to other nodes: save, release, start, load
     work_known    False until the first trial has reported work_samples; until then work_samples is a placeholder
     work_error    standard error of log work_samples, if work_samples is an estimate of when a target will be met
     batching      how samples count, if the global batch is chosen too (the knob `batch`)
@@ -161,6 +163,8 @@ class Problem:
     target: Target | None = None
     verify_seconds: float | None = None
     slowdown: float = 0.0
+    beside: bool = False
+    restart_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         if len(self.usd_per_hour) != len(self.space):
@@ -177,8 +181,11 @@ class Problem:
             raise ValueError("noise must be in [0, 1)")
         if not 0 <= self.slowdown <= MOST_SLOWDOWN:
             raise ValueError(f"slowdown must be between 0 and {MOST_SLOWDOWN:g}")
-        if not (self.work_error >= 0 and math.isfinite(self.work_error)):
-            raise ValueError("work_error must not be negative")
+        if self.beside and self.keeps_work:
+            raise ValueError("trials beside the training do not continue it: beside excludes keeps_work")
+        for name in ("work_error", "restart_seconds"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must not be negative")
         if self.batching is not None and "batch" not in {knob.name for knob in self.space.knobs}:
             raise ValueError("batching needs a space with a knob `batch`")
         if self.stretch and (len(self.stretch) != len(self.space) or min(self.stretch) < 1):

@@ -128,12 +128,14 @@ class Remaining:
     allowed  (N,) whether the ledger would authorise a trial of each configuration now
     guarded  False for a rival strategy that ignores limits: then everything is allowed, and `fits` compares the
              training alone with the whole limit
+    training the plan for the rest of the work where the training runs already, without a start-up; None before that
     """
 
     usd: Usd | None
     seconds: float | None
     allowed: NDArray[np.bool_]
     guarded: bool = True
+    training: Plan | None = None
 
     @property
     def is_limited(self) -> bool:
