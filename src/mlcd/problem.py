@@ -167,10 +167,7 @@ class Problem:
     restart_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        if len(self.usd_per_hour) != len(self.space):
-            raise ValueError("every configuration needs a price")
-        if min(price.micros for price in self.usd_per_hour) <= 0:
-            raise ValueError("a price must be more than $0")
+        self._check_space()
         if not (self.work_samples > 0 and np.isfinite(self.work_samples)):
             raise ValueError("work_samples must be more than 0")
         if not 0.5 <= self.assurance < 1:
@@ -186,6 +183,12 @@ class Problem:
         for name in ("work_error", "restart_seconds"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must not be negative")
+
+    def _check_space(self) -> None:
+        if len(self.usd_per_hour) != len(self.space):
+            raise ValueError("every configuration needs a price")
+        if min(price.micros for price in self.usd_per_hour) <= 0:
+            raise ValueError("a price must be more than $0")
         if self.batching is not None and "batch" not in {knob.name for knob in self.space.knobs}:
             raise ValueError("batching needs a space with a knob `batch`")
         if self.stretch and (len(self.stretch) != len(self.space) or min(self.stretch) < 1):
