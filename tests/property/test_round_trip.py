@@ -30,7 +30,7 @@ from mlcd.run.header import Header
 from mlcd.run.run import AnyRun, Run
 from mlcd.run.step import Outcome, Role, Step
 from mlcd.run.verdict import Verdict
-from mlcd.space import Config, Knob, Space, Value
+from mlcd.space import Config, Knob, Space, Value, Workers
 from mlcd.store.store import Store
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import LEAST_SHARE, Epoch, FailedEpoch, Fleet, Phase
@@ -106,6 +106,7 @@ RANGES: Mapping[type, Mapping[str, st.SearchStrategy[Any]]] = {
         "noise": st.floats(0, 0.999),
         "slowdown": st.floats(0, 10),
         "work_error": not_negative,
+        "parameters": st.none() | positive,
     },
     Slo: {"seconds": positive, "percentile": st.sampled_from([50, 95, 99])},
     Step: {"number": counts, "round": counts},
@@ -115,6 +116,7 @@ RANGES: Mapping[type, Mapping[str, st.SearchStrategy[Any]]] = {
         "precision": st.floats(0.01, 0.99),
         "retries": amounts,
     },
+    Workers: {"count": counts, "memory_gib": positive},
 }
 """Fields that may not have every value of their type."""
 
@@ -160,6 +162,7 @@ def _knob(draw: Draw, values: Values) -> None:
     values["values"] = tuple(options)
     values["log2_sizes"] = draw(st.none() | st.fixed_dictionaries(dict.fromkeys(options, st.floats(allow_nan=False))))
     values["kinds"] = draw(st.none() | st.fixed_dictionaries(dict.fromkeys(options, texts)))
+    values["workers"] = draw(st.none() | st.fixed_dictionaries(dict.fromkeys(options, of(Workers))))
 
 
 def _space(draw: Draw, values: Values) -> None:
@@ -258,7 +261,7 @@ _PLAIN: dict[Any, st.SearchStrategy[Any]] = {
 }
 _FIT_FIELDS: Mapping[type, frozenset[str]] = {
     FunctionProblem: frozenset({"functions", "memory_mb", "limit_seconds", "first_loss"}),
-    Knob: frozenset({"values", "features", "log2_sizes", "kinds"}),
+    Knob: frozenset({"values", "features", "log2_sizes", "kinds", "workers"}),
     Space: frozenset({"knobs", "configs"}),
     Step: frozenset({"outcome"}),
 }
