@@ -20,8 +20,11 @@ import sys
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import cast
 
+import pages
 from joblib import Parallel, delayed
 
 from mlcd.bench.case import search as run_search
@@ -37,6 +40,7 @@ from mlcd.run.run import SearchRun
 from mlcd.space import Config, Knob, Space
 from mlcd.trial.outcome import Status
 from mlcd.units import Usd
+from mlcd.version import __version__
 
 STRATEGIES = ("heterbo", "heterbo", "heterbo:start=all", "heterbo:acquisition=tei", "heterbo:prune=off,gate=off",
               "convbo-budget", "cherrypick-budget")  # fmt: skip
@@ -254,6 +258,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=-1, help="processes; -1 is one a core")
     parser.add_argument("--only", type=int, metavar="NUMBER", help="this one search, in this process")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="also write the result there, with its origin")
     options = parser.parse_args()
     start = time.perf_counter()
     numbers = [options.only] if options.only is not None else list(range(options.searches))
@@ -264,6 +269,10 @@ def main() -> int:
     outcomes = [outcome for chunk in answers for outcome in chunk]
     settings = {"seed": options.seed, "slower": options.slower, "slowdown": options.slowdown}
     found = {**settings, **summary(outcomes, time.perf_counter() - start)}
+    if options.record:
+        made = {"command": f"benchmarks/guarantee.py {' '.join(sys.argv[1:])}", "date": f"{datetime.now(UTC):%Y-%m-%d}"}
+        made |= {"version": __version__, "code": pages.sources()}
+        options.record.write_text(json.dumps({**made, **found}, indent=1) + "\n", encoding="utf-8")
     if options.output == "json":
         print(json.dumps(found, indent=2))
     else:
