@@ -47,3 +47,28 @@ def test_the_strategies_record_has_every_strategy_under_every_goal() -> None:
         assert found == cases
         held_out = [len(case["summary_unseen"]) for case in result["records"]]
         assert held_out == [0 if bed == strategies.SIM else len(names) for _, _, names in cases]
+
+
+def test_every_strategy_ahead_of_heterbo_is_listed_with_what_it_broke() -> None:
+    def line(name: str, ratio: float, broken: int = 0) -> dict[str, object]:
+        figures = {
+            "mean_ratio": ratio,
+            "ratio_interval": (1.0, 13.0),
+            "runs": 15,
+            "violations": broken,
+            "unfinished": 0,
+        }
+        return {"strategy": name, "goal": "budget", **figures}
+
+    case = {
+        "parallel": 1,
+        "summary": [line("heterbo", 1.204), line("convbo", 1.196, broken=8), line("random", 1.203)],
+        "summary_unseen": [line("heterbo", 9.0), line("random", 12.0)],
+    }
+    rows = strategies.losses_table({"scout": {"records": [case]}}).splitlines()[2:]
+    assert rows == []
+    case["summary"][1]["mean_ratio"] = 1.19  # type: ignore[index]
+    (row,) = strategies.losses_table({"scout": {"records": [case]}}).splitlines()[2:]
+    assert row == (
+        "| scout | budget | all | 1.20 (1.00 to 13.00) | 2 of 3 | `convbo` 1.19 (1.00 to 13.00) [8 broken of 15] |"
+    )
