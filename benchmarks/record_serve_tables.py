@@ -31,6 +31,7 @@ from mlcd.version import __version__
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 FALCON_PAGE, SERVE_PAGE = ROOT / "docs" / "falcon.md", ROOT / "docs" / "serve.md"
+WRONG_PAGE = ROOT / "docs" / "what-we-got-wrong.md"
 BEDS = ("h200", "cpu")
 TRIALS = (1, 3, 6, 15)
 TUNING_SEED = 1000
@@ -268,8 +269,8 @@ def above(groups: dict[str, dict[int, dict[str, Any]]], count: int) -> list[str]
     return [text for text, of in rivals_of(groups).items() if of[count]["mean_accuracy"] > ours]
 
 
-def first_goal() -> str:
-    """At least GOAL_MEAN after 6 trials, with a least of GOAL_LEAST."""
+def below_goal() -> list[str]:
+    """Held-out means below GOAL_MEAN after 6 trials, and targets below GOAL_LEAST."""
     missed = []
     for name, slo_ms, groups in limits("summary_unseen"):
         line = groups[OURS][6]
@@ -277,12 +278,22 @@ def first_goal() -> str:
             missed.append(f"the mean on {name} under {slo_ms:g} ms is {line['mean_accuracy']:.4f}")
         if line["least_accuracy"] < GOAL_LEAST:
             missed.append(f"`{line['least_target']}` on {name} under {slo_ms:g} ms is at {line['least_accuracy']:.4f}")
+    return missed
+
+
+def first_goal() -> str:
+    missed = below_goal()
     verdict = f"missed, held out: {'; '.join(missed)}" if missed else "reached, held out too"
     return f"**{GOAL_MEAN} after 6 trials, no target below {GOAL_LEAST:.2f}**: {verdict}."
 
 
 def second_goal() -> str:
-    """No rival above after 15."""
+    reached = not any(above(groups, 15) for _, _, groups in limits("summary_unseen"))
+    return f"**No rival above it after 15 trials: {'reached' if reached else 'missed'}**: {rivals_above()}."
+
+
+def rivals_above() -> str:
+    """Under which limits a rival is above after 15 trials, and after 6."""
     said = []
     for part, targets in (("summary_unseen", "held out"), ("summary", "over all targets")):
         cases = limits(part)
@@ -290,8 +301,7 @@ def second_goal() -> str:
         said.append(f"{targets} a rival is above under {len(bad)} of {len(cases)} limits ({', '.join(bad) or 'none'})")
     early = [f"{name} {slo_ms:g} ms" for name, slo_ms, groups in limits("summary_unseen") if above(groups, 6)]
     said.append(f"after 6 trials, held out, under {len(early)} ({', '.join(early) or 'none'})")
-    verdict = "reached" if not any(above(groups, 15) for _, _, groups in limits("summary_unseen")) else "missed"
-    return f"**No rival above it after 15 trials: {verdict}**: {'; '.join(said)}."
+    return "; ".join(said)
 
 
 def one_target() -> str:
@@ -367,7 +377,62 @@ def parts() -> dict[Path, dict[str, str]]:
         made_by = " ".join(f"{bed}: {origin(record[bed])}" for bed in BEDS)
         found[name] = f"{wide_table(record, key, key)}\n\n{made_by}"
     served = f"{results_table(read('cpu'), SERVED)}\n\n{origin(read('cpu'))}"
-    return {FALCON_PAGE: found, SERVE_PAGE: {"served": served}}
+    return {FALCON_PAGE: found, SERVE_PAGE: {"served": served}, WRONG_PAGE: {"serving": wrong_claims()}}
+
+
+def wrong_claims() -> str:
+    """For the page of claims that were wrong."""
+
+    def after_six(name: str) -> str:
+        found = [
+            " / ".join(f"{of[OURS][6]['mean_accuracy']:.3f}" for bed, _, of in limits(part) if bed == name)
+            for part in ("summary", "summary_unseen")
+        ]
+        return f"{found[0]} (held out {found[1]})"
+
+    shares = {name: read(name)["looked_up"] for name in BEDS}
+    leak = {
+        name: f"{of['leaking']:.0%} of its time could be looked up (now {of['now']:.0%})" for name, of in shares.items()
+    }
+    rows = [
+        [
+            "`falcon-transfer` after 6 trials on the H200, under 10 / 30 / 100 ms",
+            "0.997 / 0.998 / 0.997",
+            after_six("h200"),
+            f"a left-out model kept the curves of operators that had been measured only for it: {leak['h200']}",
+        ],
+        [
+            "the same on CPUs, under 20 / 50 / 100 ms",
+            "0.996 / 0.995 / 0.996",
+            after_six("cpu"),
+            f"the same leak: {leak['cpu']}; no noise, one seed, and a loop of the benchmark's own",
+        ],
+        [
+            '"no rival is above `falcon` after 15 trials"; then: "missed on the H200" only',
+            "over all targets, half of which were tuned on",
+            rivals_above(),
+            "the leak; then the held-out half, which was not in the table of the goals",
+        ],
+        [
+            "0.90 as the least is reached",
+            "0.8995, by rounding",
+            "; ".join(below_goal()) or "reached, held out too",
+            "rounded",
+        ],
+        [
+            "a lead on CPUs under 20 ms",
+            "",
+            one_target(),
+            "one model that was tuned on makes most of it",
+        ],
+        [
+            "the shapes of operator curves guide the search",
+            "",
+            "they decide next to nothing, and [the page says so](falcon.md#what-does-the-work)",
+            "nothing used them",
+        ],
+    ]
+    return markdown(["claim", "was", "is", "why it was wrong"], rows)
 
 
 def main() -> None:
