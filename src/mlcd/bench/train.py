@@ -7,11 +7,13 @@ from typing import Literal
 
 import numpy as np
 
-from mlcd.bench.case import GoalKind, TrainRow, is_unseen, row, search
+from mlcd.bench.case import GoalKind, TrainRow, is_unseen, row, search_with
+from mlcd.bench.oracle import Oracle
+from mlcd.bench.protocol import BUDGET_FACTOR, DEADLINE_FACTOR, TrainProtocol, Work
 from mlcd.bench.tasks import run_tasks
-from mlcd.bench.workloads import sim_case, sim_workloads, table_cloud, table_truth, table_workloads
-from mlcd.clouds.provider import Cloud
+from mlcd.bench.workloads import case_of, sim_workloads, table_workloads
 from mlcd.clouds.replay import ReplayWorkload
+from mlcd.errors import BadInput
 from mlcd.search.registry import strategy
 
 Unseen = Literal["all", "only", "no"]
@@ -21,7 +23,8 @@ Unseen = Literal["all", "only", "no"]
 class TrainComparison:
     """What to compare. `tables` None means the simulator's jobs.
 
-    run_noise  deviation of the final run from the true mean: a separate experiment, 0 in every headline figure
+    strategies  as the user writes them, and `oracle`: see mlcd.bench.oracle
+    run_noise, work, restart_seconds, budget_factor, deadline_factor, types  see TrainProtocol
     """
 
     strategies: tuple[str, ...]
@@ -36,6 +39,30 @@ class TrainComparison:
     parallel: int = 1
     jobs: int = 1
     unseen: Unseen = "all"
+    work: Work = Work.THROWN
+    restart_seconds: float = 0.0
+    budget_factor: float = BUDGET_FACTOR
+    deadline_factor: float = DEADLINE_FACTOR
+    types: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.work is Work.KEPT and self.parallel > 1:
+            raise BadInput("--parallel: trials whose work is kept continue one another; allowed with --work kept: 1")
+        if self.work is Work.BESIDE:
+            raise BadInput("--work: the engine does not run trials beside a training yet; allowed: thrown, kept")
+
+    def protocol(self, hours: float) -> TrainProtocol:
+        """The protocol of all runs whose fastest training takes `hours`."""
+        return TrainProtocol(
+            hours=hours,
+            noise=self.noise,
+            run_noise=self.run_noise,
+            work=self.work,
+            restart_seconds=self.restart_seconds,
+            budget_factor=self.budget_factor,
+            deadline_factor=self.deadline_factor,
+            types=self.types,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +87,8 @@ class TrainSummary:
 def compare(comparison: TrainComparison) -> list[TrainRow]:
     """Every run of the comparison, in order. Skips workloads without a feasible configuration."""
     for text in comparison.strategies:
-        strategy(text)  # report a wrong name or option before the first run
+        if text != Oracle.name:
+            strategy(text)  # report a wrong name or option before the first run
     sources = _sources(comparison)
     tasks = [
         (comparison, source, hours, text, comparison.first_seed + seed)
@@ -86,18 +114,35 @@ def _sources(comparison: TrainComparison) -> Sequence[ReplayWorkload | str]:
 def _run(
     comparison: TrainComparison, source: ReplayWorkload | str, hours: float, text: str, seed: int
 ) -> TrainRow | None:
-    cloud: Cloud
-    if isinstance(source, str):
-        truth, cloud = sim_case(source, hours, noise=comparison.noise, seed=seed)
-    else:
-        truth = table_truth(source, hours, comparison.noise)
-        cloud = table_cloud(source, hours, noise=comparison.noise, run_noise=comparison.run_noise, seed=seed)
-    problem = truth.with_goal(comparison.goal, hours)
+    return run_one(
+        source,
+        comparison.protocol(hours),
+        kind=comparison.goal,
+        strategy_text=text,
+        seed=seed,
+        parallel=comparison.parallel,
+    )
+
+
+def run_one(
+    source: ReplayWorkload | str,
+    protocol: TrainProtocol,
+    *,
+    kind: GoalKind,
+    strategy_text: str,
+    seed: int,
+    parallel: int = 1,
+) -> TrainRow | None:
+    """One run of a workload under a protocol; None where no configuration's training fits the limits."""
+    truth, cloud = case_of(source, protocol, seed=seed)
+    problem = truth.with_goal(kind, protocol)
     optimum = truth.optimum(problem.goal)
     if optimum is None:
         return None
-    record = search(problem, cloud, text, seed=seed, parallel=comparison.parallel)
-    return row(truth, record, kind=comparison.goal, hours=hours, optimum=optimum)
+    is_oracle = strategy_text == Oracle.name
+    chosen = Oracle(truth=truth, seed=seed) if is_oracle else strategy(strategy_text, seed=seed)
+    record = search_with(chosen, problem, cloud, name=strategy_text, seed=seed, parallel=parallel)
+    return row(truth, record, kind=kind, protocol=protocol, optimum=optimum)
 
 
 def summarise(rows: Sequence[TrainRow]) -> list[TrainSummary]:
