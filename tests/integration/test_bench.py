@@ -43,6 +43,8 @@ ROW_KEYS = [
     "budget_factor",
     "deadline_factor",
     "types",
+    "deployments",
+    "trial_seconds",
 ]
 SUMMARY_KEYS = [
     "strategy",

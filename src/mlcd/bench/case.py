@@ -112,6 +112,8 @@ class TrainRow:
     budget_factor: float = BUDGET_FACTOR
     deadline_factor: float = DEADLINE_FACTOR
     types: int | None = None
+    deployments: int = 0
+    trial_seconds: float = 600.0
 
     @property
     def counted_ratio(self) -> float:
@@ -182,4 +184,6 @@ def row(truth: TrainTruth, run: SearchRun, *, kind: GoalKind, protocol: TrainPro
         budget_factor=protocol.budget_factor,
         deadline_factor=protocol.deadline_factor,
         types=protocol.types,
+        deployments=len(run.problem.space),
+        trial_seconds=run.problem.trial.seconds,
     )

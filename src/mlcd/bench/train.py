@@ -11,8 +11,7 @@ from mlcd.bench.case import GoalKind, TrainRow, is_unseen, row, search_with
 from mlcd.bench.oracle import Oracle
 from mlcd.bench.protocol import BUDGET_FACTOR, DEADLINE_FACTOR, TrainProtocol, Work
 from mlcd.bench.tasks import run_tasks
-from mlcd.bench.workloads import case_of, sim_workloads, table_workloads
-from mlcd.clouds.replay import ReplayWorkload
+from mlcd.bench.workloads import Source, case_of, sim_workloads, table_workloads
 from mlcd.errors import BadInput
 from mlcd.search.registry import strategy
 
@@ -71,7 +70,7 @@ class TrainSummary:
 
     strategy: str
     goal: str
-    hours: float
+    hours: float | None
     runs: int
     mean_ratio: float
     mean_ratio_done: float | None
@@ -101,19 +100,17 @@ def compare(comparison: TrainComparison) -> list[TrainRow]:
     return [r for r in rows if r is not None]
 
 
-def _sources(comparison: TrainComparison) -> Sequence[ReplayWorkload | str]:
-    found: Iterable[ReplayWorkload | str]
+def _sources(comparison: TrainComparison) -> Sequence[Source]:
+    found: Iterable[Source]
     if comparison.tables is None:
         found = sim_workloads(comparison.workloads)
     else:
         found = table_workloads(comparison.tables, comparison.workloads).values()
     keep = {"all": (True, False), "only": (True,), "no": (False,)}[comparison.unseen]
-    return [source for source in found if is_unseen(source if isinstance(source, str) else source.name) in keep]
+    return [source for source in found if is_unseen(source.name) in keep]
 
 
-def _run(
-    comparison: TrainComparison, source: ReplayWorkload | str, hours: float, text: str, seed: int
-) -> TrainRow | None:
+def _run(comparison: TrainComparison, source: Source, hours: float, text: str, seed: int) -> TrainRow | None:
     return run_one(
         source,
         comparison.protocol(hours),
@@ -125,7 +122,7 @@ def _run(
 
 
 def run_one(
-    source: ReplayWorkload | str,
+    source: Source,
     protocol: TrainProtocol,
     *,
     kind: GoalKind,
@@ -145,15 +142,15 @@ def run_one(
     return row(truth, record, kind=kind, protocol=protocol, optimum=optimum)
 
 
-def summarise(rows: Sequence[TrainRow]) -> list[TrainSummary]:
-    """One summary for each (strategy, goal, hours), in the order they appear."""
-    groups: dict[tuple[str, str, float], list[TrainRow]] = {}
+def summarise(rows: Sequence[TrainRow], *, pool_hours: bool = False) -> list[TrainSummary]:
+    """One summary for each (strategy, goal, hours), in the order they appear; hours is None where they are pooled."""
+    groups: dict[tuple[str, str, float | None], list[TrainRow]] = {}
     for r in rows:
-        groups.setdefault((r.strategy, r.goal, r.hours), []).append(r)
+        groups.setdefault((r.strategy, r.goal, None if pool_hours else r.hours), []).append(r)
     return [_summary(key, group) for key, group in groups.items()]
 
 
-def _summary(key: tuple[str, str, float], rows: list[TrainRow]) -> TrainSummary:
+def _summary(key: tuple[str, str, float | None], rows: list[TrainRow]) -> TrainSummary:
     ratios = np.array([r.counted_ratio for r in rows])
     done = [r.ratio for r in rows if r.status == "done" and r.ratio is not None]
     shares = [r.probe_share for r in rows if r.probe_share is not None]
@@ -174,13 +171,18 @@ def _summary(key: tuple[str, str, float], rows: list[TrainRow]) -> TrainSummary:
     )
 
 
-def _bootstrap(rows: list[TrainRow], draws: int = 2000) -> tuple[float, float]:
+def _bootstrap(rows: list[TrainRow]) -> tuple[float, float]:
     """95% interval of mean_ratio by resampling workloads: runs of one workload are not independent."""
     by_workload: dict[str, list[float]] = {}
     for r in rows:
         by_workload.setdefault(r.workload, []).append(r.counted_ratio)
-    sums = np.array([sum(values) for values in by_workload.values()])
-    counts = np.array([len(values) for values in by_workload.values()])
+    return bootstrap_interval(list(by_workload.values()))
+
+
+def bootstrap_interval(groups: Sequence[Sequence[float]], draws: int = 2000) -> tuple[float, float]:
+    """95% interval of the mean over all values, by resampling their groups."""
+    sums = np.array([sum(values) for values in groups])
+    counts = np.array([len(values) for values in groups])
     picks = np.random.default_rng(0).integers(len(sums), size=(draws, len(sums)))
     means = sums[picks].sum(axis=1) / counts[picks].sum(axis=1)
     low, high = np.percentile(means, [2.5, 97.5])

@@ -1,7 +1,7 @@
 """The sources of the benchmark's truths: measured tables, and the simulator's jobs."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from mlcd.catalog import load_catalog
 from mlcd.clouds.chance import generator
 from mlcd.clouds.provider import Cloud
 from mlcd.clouds.replay import ReplayCloud, ReplayWorkload, load_workloads
-from mlcd.clouds.sim import PAPER_JOBS, SimCloud
+from mlcd.clouds.sim import PAPER_JOBS, SimCloud, SimJob
 from mlcd.clouds.wrappers import Checkpointing, Noisy, NoisyRun, SlowStart
 from mlcd.errors import BadInput
 from mlcd.goal import Goal, Objective
@@ -33,17 +33,34 @@ def table_workloads(folder: Path, pattern: str = "*") -> dict[str, ReplayWorkloa
     return found
 
 
-def sim_workloads(pattern: str = "*") -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimWorkload:
+    """A job of the simulator, and the deployments it is offered: names, globs or sets of aws, and the most nodes."""
+
+    name: str
+    job: SimJob
+    instances: tuple[str, ...]
+    max_nodes: int
+
+
+Source = ReplayWorkload | SimWorkload
+
+
+def sim_workloads(pattern: str = "*") -> tuple[SimWorkload, ...]:
     """The simulator's jobs that match. Raises BadInput when none does."""
-    found = tuple(name for name in PAPER_JOBS if fnmatchcase(name, pattern))
+    found = tuple(
+        SimWorkload(name=name, job=job.job, instances=job.instances, max_nodes=job.max_nodes)
+        for name, job in PAPER_JOBS.items()
+        if fnmatchcase(name, pattern)
+    )
     if not found:
         raise BadInput(f"no simulated job matches {pattern!r}; allowed: {', '.join(PAPER_JOBS)}")
     return found
 
 
-def case_of(source: ReplayWorkload | str, protocol: TrainProtocol, *, seed: int) -> tuple[TrainTruth, Cloud]:
-    """A table's workload, or a simulated job by its name, under a protocol: its truth, and the cloud that runs it."""
-    if isinstance(source, str):
+def case_of(source: Source, protocol: TrainProtocol, *, seed: int) -> tuple[TrainTruth, Cloud]:
+    """A workload under a protocol: its truth, and the cloud that runs it."""
+    if isinstance(source, SimWorkload):
         return sim_case(source, protocol, seed=seed)
     part = sub_table(source, protocol, seed=seed)
     return table_truth(part, protocol), table_cloud(part, protocol, seed=seed)
@@ -97,15 +114,15 @@ def table_cloud(workload: ReplayWorkload, protocol: TrainProtocol, *, seed: int)
     return _moving(cloud, protocol, work_samples=1.0)
 
 
-def sim_case(name: str, protocol: TrainProtocol, *, seed: int) -> tuple[TrainTruth, Cloud]:
+def sim_case(source: SimWorkload, protocol: TrainProtocol, *, seed: int) -> tuple[TrainTruth, Cloud]:
     """A simulated job with its work scaled so that the fastest training takes the protocol's hours."""
-    job = PAPER_JOBS[name]
-    offered = load_catalog().select(job.instances, cloud="aws")
-    most = min(job.max_nodes, protocol.most_nodes or job.max_nodes)
+    job, name = source.job, source.name
+    offered = load_catalog().select(source.instances, cloud="aws")
+    most = min(source.max_nodes, protocol.most_nodes or source.max_nodes)
     for names in _drawn_types(tuple(i.name for i in offered), name, protocol, seed):
         instances = [i for i in offered if i.name in names]
         cloud = SimCloud(
-            cloud="aws", instances={i.name: i for i in instances}, job=job.job, seed=seed, noise=protocol.noise
+            cloud="aws", instances={i.name: i for i in instances}, job=job, seed=seed, noise=protocol.noise
         )
         space = deployments(instances, lambda _: tuple(range(1, most + 1)))
         speeds = [cloud.true_samples_per_second(config) for config in space]
@@ -121,7 +138,7 @@ def sim_case(name: str, protocol: TrainProtocol, *, seed: int) -> tuple[TrainTru
         goal=Goal(minimize=Objective.TIME),
         usd_per_hour=tuple(cloud.instances[c.instance].usd_per_hour * c.nodes for c in space),
         noise=cloud.noise,
-        blueprint=blueprint(job.job, instances),
+        blueprint=blueprint(job, instances),
     )
     seconds = tuple(
         None if speed is None else cloud.startup_seconds(config) + problem.work_samples / speed

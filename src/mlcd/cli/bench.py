@@ -198,5 +198,6 @@ def _summary_table(summaries: "list[TrainSummary]") -> str:
         share = "-" if s.probe_share is None else f"{s.probe_share:.0%}"
         ratios = [f"{s.mean_ratio:.3f}", interval, done, f"{s.median_ratio:.3f}", f"{s.p95_ratio:.3f}"]
         counts = [str(s.violations), str(s.unfinished), f"{s.mean_trials:.1f}", share]
-        rows.append([s.strategy, s.goal, f"{s.hours:g}", str(s.runs), *ratios, *counts])
+        hours = "all" if s.hours is None else f"{s.hours:g}"
+        rows.append([s.strategy, s.goal, hours, str(s.runs), *ratios, *counts])
     return table(rows, "<<>>>>>>>>>>>")

@@ -7,7 +7,7 @@ import pytest
 from mlcd.bench.case import GoalKind, TrainRow
 from mlcd.bench.protocol import TrainProtocol, Work
 from mlcd.bench.train import TrainComparison, run_one
-from mlcd.bench.workloads import case_of, sub_table
+from mlcd.bench.workloads import case_of, sim_workloads, sub_table
 from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Purpose
 from mlcd.clouds.replay import ReplayCloud, ReplayInstance, ReplayWorkload
 from mlcd.clouds.wrappers import Checkpointing, SlowStart
@@ -120,6 +120,11 @@ def test_the_factors_give_the_limits() -> None:
     assert (found.budget_factor, found.deadline_factor) == (4.0, 3.0)
 
 
+def test_the_trial_seconds_are_those_of_the_trials() -> None:
+    found = made("oracle", trial_seconds=180.0)
+    assert (found.probe_seconds, found.trial_seconds) == (180.0, 180.0)
+
+
 # ---- sub-spaces
 
 
@@ -140,7 +145,7 @@ def test_a_drawn_sub_space_is_a_workload_of_its_own() -> None:
     found = made("exhaustive", types=1, seed=seed)
     assert found.trials == 2, "of small only"
     assert found.optimum == 3600.0, "scaled within the sub-space"
-    assert found.types == 1
+    assert (found.types, found.deployments) == (1, 2)
 
 
 def test_a_sub_space_where_nothing_finished_is_drawn_again() -> None:
@@ -155,7 +160,8 @@ def test_most_nodes_leaves_larger_deployments_out() -> None:
 
 
 def test_a_simulated_job_has_sub_spaces_too() -> None:
-    truth, _ = case_of("resnet-budgets", TrainProtocol(types=2, most_nodes=7), seed=0)
+    (source,) = sim_workloads("resnet-budgets")
+    truth, _ = case_of(source, TrainProtocol(types=2, most_nodes=7), seed=0)
     assert len({config.instance for config in truth.problem.space}) == 2
     assert max(config.nodes for config in truth.problem.space) == 7
 
