@@ -5,6 +5,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,17 +15,30 @@ paper = import_module("record_paper")
 strategies = import_module("record_strategies")
 experiment = import_module("papers.heterbo_figures.experiment")
 figures = import_module("papers.heterbo_figures.figures")
-RECORDS = (paper.RECORD, paper.READINGS, *(strategies.RESULTS / f"{bed}.json" for bed in strategies.BEDS))
+SERVE = ("h200", "cpu", "sim", "ribbon", "evaluations", "ablation", "bounds")
+RECORDS = (
+    *(paper.RECORD, paper.READINGS, strategies.RESULTS / "scavenger.json"),
+    *(strategies.RESULTS / f"{bed}.json" for bed in strategies.BEDS),
+    *(strategies.RESULTS / f"serve-{bed}.json" for bed in SERVE),
+)
+
+
+def commits(record: dict[str, Any]) -> set[str]:
+    """The commits that a record, or any part of it, says it was made of."""
+    named = {record[key] for key in ("sources", "code") if key in record}
+    return named.union(*(commits(part) for part in record.values() if isinstance(part, dict)))
 
 
 @pytest.mark.parametrize("file", RECORDS, ids=lambda file: file.stem)
 def test_a_record_names_a_commit_of_this_repository(file: Path) -> None:
-    sources = json.loads(file.read_text(encoding="utf-8"))["sources"]
-    git = ["git", "merge-base", "--is-ancestor", sources, "HEAD"]
+    named = commits(json.loads(file.read_text(encoding="utf-8")))
+    assert named
     asked = ["git", "rev-parse", "--is-shallow-repository"]
     if subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip() != "false":
         pytest.skip("no whole history to look in")
-    assert subprocess.run(git, cwd=ROOT, capture_output=True, check=False).returncode == 0, sources
+    for commit in named:
+        git = ["git", "merge-base", "--is-ancestor", commit, "HEAD"]
+        assert subprocess.run(git, cwd=ROOT, capture_output=True, check=False).returncode == 0, commit
 
 
 def test_the_record_has_both_heterbos_in_every_figure_that_compares() -> None:
