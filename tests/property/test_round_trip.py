@@ -107,6 +107,7 @@ RANGES: Mapping[type, Mapping[str, st.SearchStrategy[Any]]] = {
         "slowdown": st.floats(0, 10),
         "work_error": not_negative,
         "parameters": st.none() | positive,
+        "restart_seconds": not_negative,
     },
     Slo: {"seconds": positive, "percentile": st.sampled_from([50, 95, 99])},
     Step: {"number": counts, "round": counts},
@@ -175,6 +176,7 @@ def _space(draw: Draw, values: Values) -> None:
 
 def _problem(draw: Draw, values: Values) -> None:
     size = len(values["space"])
+    values["beside"] = values["beside"] and not values["keeps_work"]
     values["usd_per_hour"] = draw(st.tuples(*[st.builds(Usd, counts)] * size))
     values["stretch"] = draw(st.just(()) | st.tuples(*[st.floats(1, 100)] * size))
     if "batch" not in {knob.name for knob in values["space"].knobs}:
