@@ -76,6 +76,12 @@ class TestCherryPickBudget(StrategyContract):
         return "cherrypick-budget"
 
 
+class TestLynceus(StrategyContract):
+    @pytest.fixture(params=["lynceus", "lynceus:horizon=0"])
+    def text(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+
 class TestRandom(StrategyContract):
     @pytest.fixture(params=["random", "random:steps=3"])
     def text(self, request: pytest.FixtureRequest) -> str:
