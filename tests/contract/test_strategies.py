@@ -82,6 +82,12 @@ class TestLynceus(StrategyContract):
         return str(request.param)
 
 
+class TestErnest(StrategyContract):
+    @pytest.fixture(params=["ernest", "ernest:types=1,design=2"])
+    def text(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+
 class TestRandom(StrategyContract):
     @pytest.fixture(params=["random", "random:steps=3"])
     def text(self, request: pytest.FixtureRequest) -> str:
