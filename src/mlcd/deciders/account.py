@@ -30,18 +30,24 @@ class Account:
 
     @cached_property
     def history(self) -> History:
-        """The trials; a speed measured later by a training or verification replaces the trial's own."""
+        """The trials; a speed measured later by a training or verification replaces the trial's own.
+
+        Where trials are part of the training, whatever follows them is a restart.
+        """
         history = self.run.history
         seen = {attempt.config: attempt.samples_per_second for attempt in self.run.earlier}
-        if not seen:
-            return history
-        return History(tuple(_as_trained(trial, seen.get(trial.config)) for trial in history))
+        if seen:
+            history = History(tuple(_as_trained(trial, seen.get(trial.config)) for trial in history))
+        return self._restarted(history) if self.run.problem.keeps_work and self.run.reached_samples > 0 else history
 
     @cached_property
     def restarting(self) -> History:
         """The same for a training that moves: none starts faster than `Problem.restart_seconds`."""
+        return self._restarted(self.history)
+
+    def _restarted(self, history: History) -> History:
         least = self.run.problem.restart_seconds
-        return History(tuple(_with_startup(trial, least) for trial in self.history)) if least > 0 else self.history
+        return History(tuple(_with_startup(trial, least) for trial in history)) if least > 0 else history
 
     @property
     def open(self) -> tuple[Authorisation, ...]:
