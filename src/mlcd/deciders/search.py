@@ -133,7 +133,7 @@ class SearchDecider:
         beside = replace(ledger, training=place)
         requests, stopped = self._authorised(beside, *self._wanted(beside, room))
         stretch = stretch_at(account, place) if requests else None
-        return ((stretch, *requests), "") if stretch is not None else ((), stopped)
+        return ((*requests, stretch), "") if stretch is not None else ((), stopped)
 
     def _wanted(self, ledger: Ledger, room: int) -> tuple[list[Suggestion], str]:
         """Trials worth making, retries first; or none, and why."""
@@ -193,7 +193,9 @@ class SearchDecider:
         """What the naive choices would have taken: measured if they were tried, else predicted by the model."""
         if not self.naive:
             return ()
-        problem, history = account.remaining, account.history
+        # Without a search, all of the work would be done there; beside trials, a part of it is done by now.
+        problem = account.run.problem if account.remaining.beside else account.remaining
+        history = account.history
         by_config = {trial.config: trial for trial in history.measured}
         model = speed_model(problem, history) if len(history.measured) <= MODEL_TRIALS else None
         answers = []

@@ -60,7 +60,7 @@ class Training:
     def run(self) -> Attempt:
         """Train until done, moved, restarted, stopped or failed. Raises Interrupted, ProviderError."""
         attempt = self._attempt()
-        if attempt.ending.is_begun_again:
+        if attempt.ending.is_begun_again and attempt.ending is not Ending.CONTINUED:
             self._report_restart(attempt)
         return attempt
 
@@ -476,6 +476,8 @@ class Training:
         self.situation.tell(Warned(text=f"{ended.message}; the training continues {where}"))
 
     def _tell(self, fraction: float, usd: Usd, seconds: float) -> None:
+        if self._is_beside:  # the trials are what is shown
+            return
         money = self._at_start.money_while_training(usd, seconds, self.step.started_seconds)
         self.situation.tell(RunProgress(config=self.step.config, fraction=fraction, money=money))
 

@@ -61,8 +61,8 @@ def test_the_training_starts_with_the_first_deployment_that_fits(store: Store) -
     run = run_of(store, (SLOW, EVEN))
     assert [(step.round, step.role, step.config) for step in run.steps] == [
         (1, Role.TRIAL, SLOW),
-        (2, Role.TRAINING, SLOW),
         (2, Role.TRIAL, EVEN),
+        (2, Role.TRAINING, SLOW),
         (3, Role.TRAINING, SLOW),
     ]
     first, last = trainings(run)
@@ -145,7 +145,7 @@ def test_where_money_counts_the_training_waits_until_the_deadline_presses(store:
     with Store(None) as other:
         pressed = problem(goal=Goal(minimize=Objective.COST, deadline_seconds=300 + START + 7200 + 200))
         run = run_of(other, (SLOW, EVEN), of=pressed)
-    assert [step.role for step in run.steps] == [Role.TRIAL, Role.TRAINING, Role.TRIAL, Role.TRAINING]
+    assert [step.role for step in run.steps] == [Role.TRIAL, Role.TRIAL, Role.TRAINING, Role.TRAINING]
 
 
 def test_a_training_that_ends_first_ends_the_trials_beside_it(store: Store) -> None:
