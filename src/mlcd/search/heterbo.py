@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 DEFAULTS = HeterBOSettings()
-PAPER = HeterBOSettings(start="all", acquisition="tei")
+PAPER = HeterBOSettings(start="all", acquisition="tei", memory="off")
 """As the paper describes it (III-C). Price, prune, gate, reserve and the 95% interval are the defaults already."""
 
 
@@ -46,7 +46,7 @@ class HeterBO(MeasuredStrategy):
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """Start trials, then the best by the acquisition. Each one assumes that those before it go as expected."""
-        candidates = open_rows(problem, history, remaining)
+        candidates = open_rows(problem, history, remaining, memory=self.settings.memory)
         if self.settings.prune:
             candidates &= rising_rows(problem, history, self.settings)
         rows = self._start(problem, history, candidates, count)
@@ -62,7 +62,7 @@ class HeterBO(MeasuredStrategy):
         incumbent = best_fitting(problem, history, remaining)
         if len(history.tried) == len(problem.space):
             return "every configuration was tried"
-        if not open_rows(problem, history, remaining).any():
+        if not open_rows(problem, history, remaining, memory=self.settings.memory).any():
             if incumbent is None:
                 return "no further trial fits in what remains"
             more = _more_for_a_trial(problem, history, remaining, incumbent)
