@@ -93,7 +93,7 @@ def _on_single_types(text: str, bed: str, factor: float, seeds: int) -> list[Out
     found = []
     for job in sim_workloads():
         for seed in range(FIRST_SEED, FIRST_SEED + seeds):
-            for truth, cloud in _single_types(job, seed):
+            for truth, cloud in _single_types(job.name, seed):
                 problem = _limited(truth, bed, factor)
                 optimum = truth.optimum(problem.goal)
                 if optimum is None:

@@ -76,6 +76,18 @@ class TestCherryPickBudget(StrategyContract):
         return "cherrypick-budget"
 
 
+class TestLynceus(StrategyContract):
+    @pytest.fixture(params=["lynceus", "lynceus:horizon=0"])
+    def text(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+
+class TestErnest(StrategyContract):
+    @pytest.fixture(params=["ernest", "ernest:types=1,design=2"])
+    def text(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+
 class TestRandom(StrategyContract):
     @pytest.fixture(params=["random", "random:steps=3"])
     def text(self, request: pytest.FixtureRequest) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mlcd.bench.case import GoalKind, TrainRow, is_unseen
+from mlcd.bench.protocol import TrainProtocol
 from mlcd.bench.tasks import run_tasks
 from mlcd.bench.train import summarise
 from mlcd.bench.workloads import table_truth, table_workloads
@@ -36,6 +37,14 @@ ROW_KEYS = [
     "limit_usd",
     "optimum",
     "ratio",
+    "noise",
+    "work",
+    "restart_seconds",
+    "budget_factor",
+    "deadline_factor",
+    "types",
+    "deployments",
+    "trial_seconds",
 ]
 SUMMARY_KEYS = [
     "strategy",
@@ -156,6 +165,42 @@ def test_semicolons_separate_strategies_with_several_options(mlcd: Mlcd, tables:
     assert [s["strategy"] for s in answer.json["summary"]] == ["heterbo:start=1,prune=off", "random:steps=2"]
 
 
+def test_train_states_and_uses_its_protocol(mlcd: Mlcd, tables: Path) -> None:
+    flags = {
+        "--work": "kept",
+        "--restart": "60s",
+        "--budget-factor": "2",
+        "--deadline-factor": "3",
+        "--types": "2",
+        "--noise": "0.05",
+    }
+    more = ("--strategies", "oracle,random:steps=3", "--goal", "both", "--seeds", "6", "-o", "json")
+    plain = train(mlcd, tables, *more).json["rows"]
+    rows = train(mlcd, tables, *more, *(part for flag in flags.items() for part in flag)).json["rows"]
+    stated = ("work", "restart_seconds", "budget_factor", "deadline_factor", "types", "noise")
+    assert {tuple(row[name] for name in stated) for row in rows} == {("kept", 60.0, 2.0, 3.0, 2, 0.05)}
+    assert {tuple(row[name] for name in stated) for row in plain} == {("thrown", 0.0, 1.5, 2.5, None, 0.03)}
+    assert {row["limit_seconds"] for row in rows} == {3 * 7200.0}
+    assert len({row["limit_usd"] for row in rows if row["workload"] == "alpha"}) > 1, "seeds draw other types"
+
+
+def test_a_move_has_a_price_unless_it_is_said_to_be_free(mlcd: Mlcd, tables: Path) -> None:
+    def restart(*more: str) -> float:
+        answer = train(mlcd, tables, "--strategies", "oracle", "--workloads", "alpha", "-o", "json", *more)
+        found: float = answer.json["rows"][0]["restart_seconds"]
+        return found
+
+    assert restart() == 0.0
+    assert restart("--work", "kept") == 120.0
+    assert restart("--work", "kept", "--restart", "0s") == 0.0
+
+
+def test_train_text_states_the_protocol(mlcd: Mlcd, tables: Path) -> None:
+    more = ("--strategies", "oracle", "--work", "kept", "--types", "2", "--budget-factor", "2")
+    out = train(mlcd, tables, *more).out
+    assert "Work of trials: kept, 120 s a start; budget 2 and deadline 2.5 times the least; 2 types drawn" in out
+
+
 def test_train_on_the_simulator(mlcd: Mlcd) -> None:
     answer = mlcd(
         "bench", "train", "--sim", "--workloads", "alexnet", "--strategies", "heterbo", "--goal", "budget",
@@ -190,7 +235,8 @@ def test_unseen_is_an_even_sha256() -> None:
 
 def test_limits_and_optimum(tables: Path) -> None:
     hours = 2.0
-    truth = table_truth(table_workloads(tables)["alpha"], hours, noise=0.03)
+    protocol = TrainProtocol(hours=hours)
+    truth = table_truth(table_workloads(tables)["alpha"], protocol)
     scale = hours * 3600 / 300.0  # the fastest: 4 large in 300 s
     assert min(seconds for seconds, _ in truth.outcomes()) == pytest.approx(7200.0)
     money = {
@@ -201,22 +247,22 @@ def test_limits_and_optimum(tables: Path) -> None:
     assert min(money, key=lambda key: money[key]) == ("small", 1)
     assert money["small", 1] == pytest.approx(2.40)
 
-    fastest = truth.with_goal(GoalKind.FASTEST, hours).goal
+    fastest = truth.with_goal(GoalKind.FASTEST, protocol).goal
     assert (fastest.deadline_seconds, fastest.budget) == (None, None)
     assert truth.optimum(fastest) == pytest.approx(7200.0)
 
-    cheapest = truth.with_goal(GoalKind.CHEAPEST, hours).goal
+    cheapest = truth.with_goal(GoalKind.CHEAPEST, protocol).goal
     assert cheapest.deadline_seconds == 2.5 * 7200
     # Within 18,000 s = 750 s of the table: 4 middle (600 s, $4.00), 8 middle, all of large (1 large: 600 s, $3.20).
     assert truth.optimum(cheapest) == pytest.approx(money["large", 1], rel=1e-6)
 
-    budget = truth.with_goal(GoalKind.BUDGET, hours).goal
+    budget = truth.with_goal(GoalKind.BUDGET, protocol).goal
     assert budget.budget is not None
     assert budget.budget.dollars == pytest.approx(1.5 * 2.40, rel=1e-6)
     # For $3.60: 1 large in 600 s is the fastest ($3.20); 2 large cost $4.27.
     assert truth.optimum(budget) == pytest.approx(600 * scale)
 
-    both = truth.with_goal(GoalKind.BOTH, hours).goal
+    both = truth.with_goal(GoalKind.BOTH, protocol).goal
     assert (both.deadline_seconds, both.budget) == (cheapest.deadline_seconds, budget.budget)
     assert truth.optimum(both) == pytest.approx(600 * scale)
 
@@ -339,6 +385,12 @@ def test_suggest(mlcd: Mlcd) -> None:
         (("train", "--sim", "--hours", "2,six"), "numbers separated by commas"),
         (("train", "--sim", "--seeds", "0"), "--seeds"),
         (("train", "--sim", "--noise", "2"), "--noise"),
+        (("train", "--sim", "--restart", "120"), "--restart: a duration needs a unit"),
+        (("train", "--sim", "--work", "lost"), "--work"),
+        (("train", "--sim", "--work", "kept", "--parallel", "2"), "--parallel"),
+        (("train", "--sim", "--budget-factor", "0.5"), "--budget-factor"),
+        (("train", "--sim", "--deadline-factor", "0.5"), "--deadline-factor"),
+        (("train", "--sim", "--types", "0"), "--types"),
         (("suggest", "--candidates", "10"), "--candidates"),
         (("suggest", "--candidates", "62", "--observations", "1000"), "--observations"),
     ],

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from mlcd.bench.new_run import new_run
+from mlcd.bench.protocol import BUDGET_FACTOR, DEADLINE_FACTOR, TrainProtocol
 from mlcd.clouds.provider import Cloud
 from mlcd.deciders.search import SearchDecider
 from mlcd.deciders.training import TrainingDecider
@@ -21,10 +22,6 @@ from mlcd.search.strategy import Elastic, Strategy
 from mlcd.trial.outcome import Status
 from mlcd.units import HOUR, Usd
 
-DEADLINE_FACTOR = 2.5
-"""The deadline of `cheapest`, as a multiple of the fastest configuration's training time."""
-BUDGET_FACTOR = 1.5
-"""The budget of `budget`, as a multiple of the cheapest configuration's training cost."""
 UNFINISHED_RATIO = 3.0
 """The least ratio that counts for a run that broke a limit or did not finish."""
 
@@ -64,10 +61,10 @@ class TrainTruth:
         prices = self.problem.usd_per_hour
         return [(s, p.for_seconds(s)) for s, p in zip(self.seconds, prices, strict=True) if s is not None]
 
-    def with_goal(self, kind: GoalKind, hours: float) -> Problem:
-        """The problem with the goal and limits that follow from the truth (fastest training = `hours`)."""
-        budget = min(usd for _, usd in self.outcomes()).micros * BUDGET_FACTOR
-        deadline = DEADLINE_FACTOR * hours * HOUR
+    def with_goal(self, kind: GoalKind, protocol: TrainProtocol) -> Problem:
+        """The problem with the goal, and with the limits that follow from the truth and the protocol's factors."""
+        budget = min(usd for _, usd in self.outcomes()).micros * protocol.budget_factor
+        deadline = protocol.deadline_factor * protocol.hours * HOUR
         goals = {
             GoalKind.FASTEST: Goal(minimize=Objective.TIME),
             GoalKind.CHEAPEST: Goal(minimize=Objective.COST, deadline_seconds=deadline),
@@ -89,7 +86,7 @@ class TrainTruth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainRow:
-    """One run, as `mlcd bench train -o json` prints it."""
+    """One run, as `mlcd bench train -o json` prints it; from `noise` on, the protocol that it ran under."""
 
     workload: str
     unseen: bool
@@ -109,6 +106,14 @@ class TrainRow:
     limit_usd: float | None
     optimum: float
     ratio: float | None
+    noise: float = 0.03
+    work: str = "thrown"
+    restart_seconds: float = 0.0
+    budget_factor: float = BUDGET_FACTOR
+    deadline_factor: float = DEADLINE_FACTOR
+    types: int | None = None
+    deployments: int = 0
+    trial_seconds: float = 600.0
 
     @property
     def counted_ratio(self) -> float:
@@ -146,7 +151,7 @@ def search_with(
     ).drive()
 
 
-def row(truth: TrainTruth, run: SearchRun, *, kind: GoalKind, hours: float, optimum: float) -> TrainRow:
+def row(truth: TrainTruth, run: SearchRun, *, kind: GoalKind, protocol: TrainProtocol, optimum: float) -> TrainRow:
     """The benchmark's row for a run."""
     goal, final = run.problem.goal, run.final
     stopped = final is not None and final.ending is Ending.STOPPED  # before the budget was exceeded
@@ -159,7 +164,7 @@ def row(truth: TrainTruth, run: SearchRun, *, kind: GoalKind, hours: float, opti
         unseen=truth.is_unseen,
         strategy=run.strategy,
         goal=kind.value,
-        hours=hours,
+        hours=protocol.hours,
         seed=run.seed,
         status=status,
         trials=len(run.trials),
@@ -173,4 +178,12 @@ def row(truth: TrainTruth, run: SearchRun, *, kind: GoalKind, hours: float, opti
         limit_usd=goal.budget.dollars if goal.budget else None,
         optimum=optimum,
         ratio=None if total is None else total / optimum,
+        noise=protocol.noise,
+        work=protocol.work.value,
+        restart_seconds=protocol.restart_seconds,
+        budget_factor=protocol.budget_factor,
+        deadline_factor=protocol.deadline_factor,
+        types=protocol.types,
+        deployments=len(run.problem.space),
+        trial_seconds=run.problem.trial.seconds,
     )

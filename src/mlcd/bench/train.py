@@ -7,11 +7,12 @@ from typing import Literal
 
 import numpy as np
 
-from mlcd.bench.case import GoalKind, TrainRow, is_unseen, row, search
+from mlcd.bench.case import GoalKind, TrainRow, is_unseen, row, search_with
+from mlcd.bench.oracle import Oracle
+from mlcd.bench.protocol import BUDGET_FACTOR, DEADLINE_FACTOR, TrainProtocol, Work
 from mlcd.bench.tasks import run_tasks
-from mlcd.bench.workloads import sim_case, sim_workloads, table_cloud, table_truth, table_workloads
-from mlcd.clouds.provider import Cloud
-from mlcd.clouds.replay import ReplayWorkload
+from mlcd.bench.workloads import Source, case_of, sim_workloads, table_workloads
+from mlcd.errors import BadInput
 from mlcd.search.registry import strategy
 
 Unseen = Literal["all", "only", "no"]
@@ -21,7 +22,8 @@ Unseen = Literal["all", "only", "no"]
 class TrainComparison:
     """What to compare. `tables` None means the simulator's jobs.
 
-    run_noise  deviation of the final run from the true mean: a separate experiment, 0 in every headline figure
+    strategies  as the user writes them, and `oracle`: see mlcd.bench.oracle
+    run_noise, work, restart_seconds, budget_factor, deadline_factor, types  see TrainProtocol
     """
 
     strategies: tuple[str, ...]
@@ -36,6 +38,30 @@ class TrainComparison:
     parallel: int = 1
     jobs: int = 1
     unseen: Unseen = "all"
+    work: Work = Work.THROWN
+    restart_seconds: float = 0.0
+    budget_factor: float = BUDGET_FACTOR
+    deadline_factor: float = DEADLINE_FACTOR
+    types: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.work is Work.KEPT and self.parallel > 1:
+            raise BadInput("--parallel: trials whose work is kept continue one another; allowed with --work kept: 1")
+        if self.work is Work.BESIDE:
+            raise BadInput("--work: the engine does not run trials beside a training yet; allowed: thrown, kept")
+
+    def protocol(self, hours: float) -> TrainProtocol:
+        """The protocol of all runs whose fastest training takes `hours`."""
+        return TrainProtocol(
+            hours=hours,
+            noise=self.noise,
+            run_noise=self.run_noise,
+            work=self.work,
+            restart_seconds=self.restart_seconds,
+            budget_factor=self.budget_factor,
+            deadline_factor=self.deadline_factor,
+            types=self.types,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +70,7 @@ class TrainSummary:
 
     strategy: str
     goal: str
-    hours: float
+    hours: float | None
     runs: int
     mean_ratio: float
     mean_ratio_done: float | None
@@ -60,7 +86,8 @@ class TrainSummary:
 def compare(comparison: TrainComparison) -> list[TrainRow]:
     """Every run of the comparison, in order. Skips workloads without a feasible configuration."""
     for text in comparison.strategies:
-        strategy(text)  # report a wrong name or option before the first run
+        if text != Oracle.name:
+            strategy(text)  # report a wrong name or option before the first run
     sources = _sources(comparison)
     tasks = [
         (comparison, source, hours, text, comparison.first_seed + seed)
@@ -73,42 +100,57 @@ def compare(comparison: TrainComparison) -> list[TrainRow]:
     return [r for r in rows if r is not None]
 
 
-def _sources(comparison: TrainComparison) -> Sequence[ReplayWorkload | str]:
-    found: Iterable[ReplayWorkload | str]
+def _sources(comparison: TrainComparison) -> Sequence[Source]:
+    found: Iterable[Source]
     if comparison.tables is None:
         found = sim_workloads(comparison.workloads)
     else:
         found = table_workloads(comparison.tables, comparison.workloads).values()
     keep = {"all": (True, False), "only": (True,), "no": (False,)}[comparison.unseen]
-    return [source for source in found if is_unseen(source if isinstance(source, str) else source.name) in keep]
+    return [source for source in found if is_unseen(source.name) in keep]
 
 
-def _run(
-    comparison: TrainComparison, source: ReplayWorkload | str, hours: float, text: str, seed: int
+def _run(comparison: TrainComparison, source: Source, hours: float, text: str, seed: int) -> TrainRow | None:
+    return run_one(
+        source,
+        comparison.protocol(hours),
+        kind=comparison.goal,
+        strategy_text=text,
+        seed=seed,
+        parallel=comparison.parallel,
+    )
+
+
+def run_one(
+    source: Source,
+    protocol: TrainProtocol,
+    *,
+    kind: GoalKind,
+    strategy_text: str,
+    seed: int,
+    parallel: int = 1,
 ) -> TrainRow | None:
-    cloud: Cloud
-    if isinstance(source, str):
-        truth, cloud = sim_case(source, hours, noise=comparison.noise, seed=seed)
-    else:
-        truth = table_truth(source, hours, comparison.noise)
-        cloud = table_cloud(source, hours, noise=comparison.noise, run_noise=comparison.run_noise, seed=seed)
-    problem = truth.with_goal(comparison.goal, hours)
+    """One run of a workload under a protocol; None where no configuration's training fits the limits."""
+    truth, cloud = case_of(source, protocol, seed=seed)
+    problem = truth.with_goal(kind, protocol)
     optimum = truth.optimum(problem.goal)
     if optimum is None:
         return None
-    record = search(problem, cloud, text, seed=seed, parallel=comparison.parallel)
-    return row(truth, record, kind=comparison.goal, hours=hours, optimum=optimum)
+    is_oracle = strategy_text == Oracle.name
+    chosen = Oracle(truth=truth, seed=seed) if is_oracle else strategy(strategy_text, seed=seed)
+    record = search_with(chosen, problem, cloud, name=strategy_text, seed=seed, parallel=parallel)
+    return row(truth, record, kind=kind, protocol=protocol, optimum=optimum)
 
 
-def summarise(rows: Sequence[TrainRow]) -> list[TrainSummary]:
-    """One summary for each (strategy, goal, hours), in the order they appear."""
-    groups: dict[tuple[str, str, float], list[TrainRow]] = {}
+def summarise(rows: Sequence[TrainRow], *, pool_hours: bool = False) -> list[TrainSummary]:
+    """One summary for each (strategy, goal, hours), in the order they appear; hours is None where they are pooled."""
+    groups: dict[tuple[str, str, float | None], list[TrainRow]] = {}
     for r in rows:
-        groups.setdefault((r.strategy, r.goal, r.hours), []).append(r)
+        groups.setdefault((r.strategy, r.goal, None if pool_hours else r.hours), []).append(r)
     return [_summary(key, group) for key, group in groups.items()]
 
 
-def _summary(key: tuple[str, str, float], rows: list[TrainRow]) -> TrainSummary:
+def _summary(key: tuple[str, str, float | None], rows: list[TrainRow]) -> TrainSummary:
     ratios = np.array([r.counted_ratio for r in rows])
     done = [r.ratio for r in rows if r.status == "done" and r.ratio is not None]
     shares = [r.probe_share for r in rows if r.probe_share is not None]
@@ -129,13 +171,18 @@ def _summary(key: tuple[str, str, float], rows: list[TrainRow]) -> TrainSummary:
     )
 
 
-def _bootstrap(rows: list[TrainRow], draws: int = 2000) -> tuple[float, float]:
+def _bootstrap(rows: list[TrainRow]) -> tuple[float, float]:
     """95% interval of mean_ratio by resampling workloads: runs of one workload are not independent."""
     by_workload: dict[str, list[float]] = {}
     for r in rows:
         by_workload.setdefault(r.workload, []).append(r.counted_ratio)
-    sums = np.array([sum(values) for values in by_workload.values()])
-    counts = np.array([len(values) for values in by_workload.values()])
+    return bootstrap_interval(list(by_workload.values()))
+
+
+def bootstrap_interval(groups: Sequence[Sequence[float]], draws: int = 2000) -> tuple[float, float]:
+    """95% interval of the mean over all values, by resampling their groups."""
+    sums = np.array([sum(values) for values in groups])
+    counts = np.array([len(values) for values in groups])
     picks = np.random.default_rng(0).integers(len(sums), size=(draws, len(sums)))
     means = sums[picks].sum(axis=1) / counts[picks].sum(axis=1)
     low, high = np.percentile(means, [2.5, 97.5])

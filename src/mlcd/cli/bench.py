@@ -9,6 +9,7 @@ from mlcd.cli.bench_serve import serve
 from mlcd.cli.bench_serverless import serverless
 from mlcd.cli.output import FilePath, output_option, print_json, table
 from mlcd.errors import BadInput
+from mlcd.units import parse_seconds
 
 if TYPE_CHECKING:
     from mlcd.bench.train import TrainSummary
@@ -50,6 +51,24 @@ bench.add_command(serve)
 @click.option(
     "--unseen", type=click.Choice(["all", "only", "no"]), default="all", help="Whether to include held-out workloads."
 )
+@click.option(
+    "--work",
+    type=click.Choice(["thrown", "kept", "beside"]),
+    default="thrown",
+    help="What becomes of a trial's work: lost; part of the training; or lost while the training runs beside it.",
+)
+@click.option(
+    "--restart",
+    metavar="DURATION",
+    help="Time from the order of nodes to the first sample, at every start. Default: 0s with thrown work, else 120s.",
+)
+@click.option(
+    "--budget-factor", type=click.FloatRange(1, 1000), default=1.5, help="Budget / cost of the cheapest training."
+)
+@click.option(
+    "--deadline-factor", type=click.FloatRange(1, 1000), default=2.5, help="Deadline / time of the fastest training."
+)
+@click.option("--types", type=click.IntRange(1, 10_000), help="Only this many instance types, drawn by the seed.")
 @output_option
 def train(  # noqa: PLR0917 - click passes options by name
     tables: Path | None,
@@ -65,14 +84,20 @@ def train(  # noqa: PLR0917 - click passes options by name
     parallel: int,
     jobs: int,
     unseen: str,
+    work: str,
+    restart: str | None,
+    budget_factor: float,
+    deadline_factor: float,
+    types: int | None,
     output: str,
 ) -> None:
     """Compare strategies: total of search and run / best possible run.
 
     Strategies are separated by commas, or by semicolons where one has several options:
-    --strategies 'heterbo:start=all,prune=off; convbo'.
+    --strategies 'heterbo:start=all,prune=off; convbo'. `oracle` knows the best configuration and pays for one trial.
     """
     from mlcd.bench.case import GoalKind
+    from mlcd.bench.protocol import Work
     from mlcd.bench.train import TrainComparison, as_json, compare, summarise
 
     if sim == (tables is not None):
@@ -90,6 +115,11 @@ def train(  # noqa: PLR0917 - click passes options by name
         parallel=parallel,
         jobs=jobs,
         unseen="only" if unseen == "only" else "no" if unseen == "no" else "all",
+        work=Work(work),
+        restart_seconds=Work(work).default_restart_seconds if restart is None else _restart(restart),
+        budget_factor=budget_factor,
+        deadline_factor=deadline_factor,
+        types=types,
     )
     rows = compare(comparison)
     if not rows:
@@ -104,6 +134,10 @@ def train(  # noqa: PLR0917 - click passes options by name
         click.echo(_summary_table(summarise(held_out)))
     where = "simulated" if sim else "replayed from measured tables"
     click.echo(f"\nRatio: search and run / the best feasible run without search costs; {where}; noise {noise:g}.")
+    start = f", {comparison.restart_seconds:g} s a start" if comparison.restart_seconds else ""
+    drawn = f"; {types} types drawn by the seed" if types else ""
+    limits = f"budget {budget_factor:g} and deadline {deadline_factor:g} times the least"
+    click.echo(f"Work of trials: {work}{start}; {limits}{drawn}.")
 
 
 @bench.command()
@@ -148,6 +182,13 @@ def _hours(text: str) -> tuple[float, ...]:
     return hours
 
 
+def _restart(text: str) -> float:
+    try:
+        return parse_seconds(text)
+    except ValueError as error:
+        raise BadInput(f"--restart: {error} (got {text!r})") from error
+
+
 def _summary_table(summaries: "list[TrainSummary]") -> str:
     head = ["strategy", "goal", "hours", "runs", "ratio", "95% interval", "if done", "median", "p95"]
     rows = [[*head, "broken", "unfinished", "trials", "search share"]]
@@ -157,5 +198,6 @@ def _summary_table(summaries: "list[TrainSummary]") -> str:
         share = "-" if s.probe_share is None else f"{s.probe_share:.0%}"
         ratios = [f"{s.mean_ratio:.3f}", interval, done, f"{s.median_ratio:.3f}", f"{s.p95_ratio:.3f}"]
         counts = [str(s.violations), str(s.unfinished), f"{s.mean_trials:.1f}", share]
-        rows.append([s.strategy, s.goal, f"{s.hours:g}", str(s.runs), *ratios, *counts])
+        hours = "all" if s.hours is None else f"{s.hours:g}"
+        rows.append([s.strategy, s.goal, hours, str(s.runs), *ratios, *counts])
     return table(rows, "<<>>>>>>>>>>>")

@@ -12,11 +12,11 @@ from mlcd.goal import Objective
 from mlcd.models.speed import SpeedModel, as_expected, speed_model
 from mlcd.problem import Problem
 from mlcd.search.acquisition import expected_rise, expected_saving, pandora_index
-from mlcd.search.candidates import open_rows, rising_rows
+from mlcd.search.candidates import log_seconds_that_fit, open_rows, rising_rows
 from mlcd.search.first_looks import first_looks, known_types, one_of_each_kind
 from mlcd.search.heterbo_settings import HeterBOSettings
 from mlcd.search.strategy import MeasuredStrategy
-from mlcd.trial.plan import Plan, Remaining, best_fitting, log_margin, plans
+from mlcd.trial.plan import Plan, Remaining, best_fitting, plans
 from mlcd.trial.trial import History, Suggestion
 from mlcd.units import Usd, format_seconds
 
@@ -173,7 +173,7 @@ class HeterBO(MeasuredStrategy):
 
     def _log_longest(self, problem: Problem, remaining: Remaining) -> Floats:
         """(N,) ln of the longest run that still fits on each configuration."""
-        return _log_seconds_that_fit(problem, remaining)
+        return log_seconds_that_fit(problem, remaining)
 
     def _can_use_pandora(self, problem: Problem, remaining: Remaining) -> bool:
         """Whether a useless trial costs little: there is no limit, or every trial informs the one speed curve."""
@@ -292,19 +292,6 @@ def _may_pay(problem: Problem, incumbent: Plan, model: SpeedModel, prices: Float
     scale = problem.goal.scale(problem.dollars_per_second)
     optimistic = np.exp(model.log_seconds - sigmas * np.sqrt(model.variance)) * scale
     return np.asarray(optimistic + prices < incumbent.value(problem))
-
-
-def _log_seconds_that_fit(problem: Problem, remaining: Remaining) -> Floats:
-    """(N,) ln of the longest run that would still fit, at its upper bound, after a trial of each configuration."""
-    longest = np.full(len(problem.space), np.inf)
-    trial = problem.planned_trial_seconds
-    if remaining.seconds is not None:
-        longest = np.minimum(longest, remaining.seconds - trial)
-    if remaining.usd is not None:
-        longest = np.minimum(longest, remaining.usd.dollars / problem.dollars_per_second - trial)
-    margin = log_margin(problem, problem.noise) if remaining.guarded else 0.0
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(np.maximum(longest, 0.0)) - margin)
 
 
 def _share_of_limits(problem: Problem) -> Floats:

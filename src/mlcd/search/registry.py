@@ -17,6 +17,8 @@ STRATEGIES = {
     "convbo-budget": ("mlcd.search.convbo_budget", "ConvBOBudget"),
     "cherrypick": ("mlcd.search.cherrypick", "CherryPick"),
     "cherrypick-budget": ("mlcd.search.cherrypick_budget", "CherryPickBudget"),
+    "lynceus": ("mlcd.search.lynceus", "Lynceus"),
+    "ernest": ("mlcd.search.ernest", "Ernest"),
     "random": ("mlcd.search.random", "Random"),
     "exhaustive": ("mlcd.search.exhaustive", "Exhaustive"),
     "scavenger-partial": ("mlcd.search.scavenger.partial", "ScavengerPartial"),

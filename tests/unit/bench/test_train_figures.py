@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from mlcd.bench.case import UNFINISHED_RATIO, GoalKind, TrainRow, is_unseen, row, search
+from mlcd.bench.protocol import TrainProtocol
 from mlcd.bench.train import as_json, summarise
 from mlcd.bench.workloads import table_cloud, table_truth
 from mlcd.clouds.provider import Cloud, Order, Purpose
@@ -30,12 +31,13 @@ WORKLOAD = ReplayWorkload(
 
 
 def made(kind: GoalKind, strategy: str, hours: float = 1.0) -> TrainRow:
-    truth = table_truth(WORKLOAD, hours, noise=0.0)
-    problem = truth.with_goal(kind, hours)
+    protocol = TrainProtocol(hours=hours, noise=0.0)
+    truth = table_truth(WORKLOAD, protocol)
+    problem = truth.with_goal(kind, protocol)
     optimum = truth.optimum(problem.goal)
     assert optimum is not None
-    cloud = table_cloud(WORKLOAD, hours, noise=0.0, run_noise=0.0, seed=0)
-    return row(truth, search(problem, cloud, strategy, seed=0), kind=kind, hours=hours, optimum=optimum)
+    cloud = table_cloud(WORKLOAD, protocol, seed=0)
+    return row(truth, search(problem, cloud, strategy, seed=0), kind=kind, protocol=protocol, optimum=optimum)
 
 
 def test_a_run_over_its_budget_is_violated() -> None:
@@ -56,10 +58,13 @@ def test_the_ratio_counts_the_search_and_the_training() -> None:
 
 
 def test_the_optimum_keeps_the_limits() -> None:
-    truth = table_truth(WORKLOAD, 1.0, noise=0.0)
-    assert truth.optimum(truth.with_goal(GoalKind.FASTEST, 1.0).goal) == 3600.0
-    assert truth.optimum(truth.with_goal(GoalKind.BUDGET, 1.0).goal) == 3 * 3600.0, "the fastest costs $1, over $0.60"
-    assert truth.optimum(truth.with_goal(GoalKind.CHEAPEST, 1.0).goal) == 1.0, "the cheapest takes 4 h, over 2.5 h"
+    protocol = TrainProtocol(hours=1.0, noise=0.0)
+    truth = table_truth(WORKLOAD, protocol)
+    assert truth.optimum(truth.with_goal(GoalKind.FASTEST, protocol).goal) == 3600.0
+    assert truth.optimum(truth.with_goal(GoalKind.BUDGET, protocol).goal) == 3 * 3600.0, (
+        "the fastest costs $1, over $0.60"
+    )
+    assert truth.optimum(truth.with_goal(GoalKind.CHEAPEST, protocol).goal) == 1.0, "the cheapest takes 4 h, over 2.5 h"
 
 
 def plain(workload: str = "d", ratio: float | None = 1.0, *, status: str = "done", **changed: Any) -> TrainRow:
@@ -141,12 +146,16 @@ def trained(cloud: Cloud) -> float:
 
 
 def test_trials_of_a_table_have_noise_and_the_training_has_not() -> None:
-    clouds = [table_cloud(WORKLOAD, 1.0, noise=0.1, run_noise=0.0, seed=seed) for seed in range(60)]
+    clouds = [
+        table_cloud(WORKLOAD, TrainProtocol(hours=1.0, noise=0.1, run_noise=0.0), seed=seed) for seed in range(60)
+    ]
     assert stdev(math.log(speed(cloud) * 3600) for cloud in clouds) == pytest.approx(0.1, rel=0.3)
     assert {round(trained(cloud) * 3600, 9) for cloud in clouds} == {1.0}
 
 
 def test_the_experiment_with_a_noisy_training_has_one() -> None:
-    clouds = [table_cloud(WORKLOAD, 1.0, noise=0.0, run_noise=0.1, seed=seed) for seed in range(60)]
+    clouds = [
+        table_cloud(WORKLOAD, TrainProtocol(hours=1.0, noise=0.0, run_noise=0.1), seed=seed) for seed in range(60)
+    ]
     assert stdev(math.log(trained(cloud) * 3600) for cloud in clouds) == pytest.approx(0.1, rel=0.3)
     assert {round(speed(cloud) * 3600, 9) for cloud in clouds} == {1.0}

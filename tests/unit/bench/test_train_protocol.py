@@ -1,0 +1,220 @@
+"""What each setting of `mlcd bench train` changes, by hand."""
+
+from typing import Any
+
+import pytest
+
+from mlcd.bench.case import GoalKind, TrainRow
+from mlcd.bench.protocol import TrainProtocol, Work
+from mlcd.bench.train import TrainComparison, run_one
+from mlcd.bench.workloads import case_of, sim_workloads, sub_table
+from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Purpose
+from mlcd.clouds.replay import ReplayCloud, ReplayInstance, ReplayWorkload
+from mlcd.clouds.wrappers import Checkpointing, SlowStart
+from mlcd.errors import BadInput
+from mlcd.space import Config
+from mlcd.units import Usd
+
+SMALL_1, SMALL_2, LARGE = Config.deployment("small", 1), Config.deployment("small", 2), Config.deployment("large", 1)
+WORKLOAD = ReplayWorkload(
+    name="job",
+    seconds={SMALL_1: 4 * 3600.0, SMALL_2: 3 * 3600.0, LARGE: 3600.0},
+    instances={
+        "small": ReplayInstance(name="small", usd_per_hour=Usd.of("0.10")),
+        "large": ReplayInstance(name="large", usd_per_hour=Usd.of("1.00")),
+    },
+)
+DONE_IN_TRIALS = 600 / 14400 + 600 / 10800 + 600 / 3600
+"""The share of the work that ten minutes of each of the three deployments do."""
+
+
+def made(strategy: str, kind: GoalKind = GoalKind.FASTEST, *, seed: int = 0, **settings: Any) -> TrainRow:
+    protocol = TrainProtocol(hours=1.0, noise=0.0, **settings)
+    found = run_one(WORKLOAD, protocol, kind=kind, strategy_text=strategy, seed=seed)
+    assert found is not None
+    return found
+
+
+# ---- the work of trials
+
+
+def test_work_that_is_kept_is_not_done_again() -> None:
+    found = made("exhaustive", work=Work.KEPT)
+    assert (found.status, found.probe_seconds) == ("done", 1800.0)
+    assert found.train_seconds == pytest.approx(3600 * (1 - DONE_IN_TRIALS))
+    assert found.total_seconds == pytest.approx(1800 + 3600 * (1 - DONE_IN_TRIALS))
+
+
+def test_every_start_costs_its_price() -> None:
+    found = made("exhaustive", work=Work.KEPT, restart_seconds=120.0)
+    assert found.probe_seconds == 1800.0, "a start is part of its trial"
+    assert found.train_seconds == pytest.approx(120 + 3600 * (1 - 0.8 * DONE_IN_TRIALS)), "and leaves 8 of 10 minutes"
+    assert found.optimum == 3600.0, "the optimum is without it"
+
+
+def test_work_that_is_thrown_is_done_again() -> None:
+    assert made("exhaustive").train_seconds == 3600.0
+    assert made("exhaustive", restart_seconds=120.0).train_seconds == 3720.0
+
+
+def test_the_problem_says_what_becomes_of_the_work() -> None:
+    def problem(work: Work) -> tuple[bool, bool, float]:
+        truth, _ = case_of(WORKLOAD, TrainProtocol(work=work, restart_seconds=90.0), seed=0)
+        return truth.problem.keeps_work, truth.problem.beside, truth.problem.restart_seconds
+
+    assert problem(Work.THROWN) == (False, False, 90.0)
+    assert problem(Work.KEPT) == (True, False, 90.0)
+    assert problem(Work.BESIDE) == (False, True, 90.0)
+
+
+def checkpointing(*, trials: bool) -> Checkpointing:
+    return Checkpointing(ReplayCloud(WORKLOAD), work_samples=1.0, trials=trials)
+
+
+def leased(cloud: Checkpointing, purpose: Purpose, *, until: float, most: float = 1e9) -> float:
+    """What the lease says is saved when it ends at its first point from `until` on."""
+    with cloud.lease(Order(config=LARGE, purpose=purpose, seconds=most)) as lease:
+        at = next(point for point in lease.progress() if point.seconds >= until)
+        return lease.finish(at).reached_samples
+
+
+def test_leases_continue_from_the_furthest_checkpoint() -> None:
+    cloud = checkpointing(trials=True)
+    assert leased(cloud, Purpose.TRIAL, until=600) == pytest.approx(1 / 6)
+    assert leased(cloud, Purpose.RUN, until=1200) == pytest.approx(1 / 2)
+    assert cloud.reached_samples("run") == pytest.approx(1 / 2)
+    assert leased(cloud, Purpose.RUN, until=7200) == 1.0, "no more than the whole work"
+
+
+def test_trials_beside_the_training_save_nothing() -> None:
+    cloud = checkpointing(trials=False)
+    assert leased(cloud, Purpose.TRIAL, until=600) == 0.0
+    assert cloud.reached_samples("run") == 0.0
+    assert leased(cloud, Purpose.RUN, until=600) == pytest.approx(1 / 6)
+
+
+def test_work_after_the_authorised_time_is_not_saved() -> None:
+    assert leased(checkpointing(trials=True), Purpose.TRIAL, until=90, most=90) == pytest.approx(90 / 3600)
+
+
+def test_a_slow_start_delays_samples_and_failures() -> None:
+    failing = ReplayWorkload(name="f", seconds={SMALL_1: None, LARGE: 3600.0}, instances=WORKLOAD.instances)
+    cloud = SlowStart(ReplayCloud(failing), seconds=100.0)
+    with cloud.lease(Order(config=LARGE, seconds=1e9)) as lease:
+        points = lease.progress()
+        assert [next(points), next(points)] == [JobProgress(100.0, 0.0), JobProgress(160.0, 60 / 3600)]
+        assert lease.finish(JobProgress(160.0, 60 / 3600)).seconds == 160.0
+    for authorised, charged in ((1e9, 700.0), (650.0, 650.0)):
+        with cloud.lease(Order(config=SMALL_1, seconds=authorised)) as lease, pytest.raises(LeaseFailed) as failed:
+            list(lease.progress())
+        assert failed.value.seconds == charged
+
+
+# ---- limits
+
+
+def test_the_factors_give_the_limits() -> None:
+    found = made("oracle", GoalKind.BOTH, budget_factor=4.0, deadline_factor=3.0)
+    assert found.limit_usd == pytest.approx(4 * 0.40)
+    assert found.limit_seconds == 3 * 3600.0
+    assert (found.budget_factor, found.deadline_factor) == (4.0, 3.0)
+
+
+def test_the_trial_seconds_are_those_of_the_trials() -> None:
+    found = made("oracle", trial_seconds=180.0)
+    assert (found.probe_seconds, found.trial_seconds) == (180.0, 180.0)
+
+
+# ---- sub-spaces
+
+
+def drawn(seed: int, types: int = 1) -> set[str]:
+    return set(sub_table(WORKLOAD, TrainProtocol(types=types), seed=seed).instances)
+
+
+def test_types_are_drawn_by_the_seed() -> None:
+    sets = [drawn(seed) for seed in range(20)]
+    assert {"small"} in sets
+    assert {"large"} in sets
+    assert [drawn(seed) for seed in range(20)] == sets
+    assert drawn(0, types=2) == drawn(0, types=9) == {"small", "large"}
+
+
+def test_a_drawn_sub_space_is_a_workload_of_its_own() -> None:
+    seed = next(seed for seed in range(20) if drawn(seed) == {"small"})
+    found = made("exhaustive", types=1, seed=seed)
+    assert found.trials == 2, "of small only"
+    assert found.optimum == 3600.0, "scaled within the sub-space"
+    assert (found.types, found.deployments) == (1, 2)
+
+
+def test_a_sub_space_where_nothing_finished_is_drawn_again() -> None:
+    table = ReplayWorkload(
+        name="job", seconds={SMALL_1: None, SMALL_2: None, LARGE: 3600.0}, instances=WORKLOAD.instances
+    )
+    assert {tuple(sub_table(table, TrainProtocol(types=1), seed=seed).instances) for seed in range(9)} == {("large",)}
+
+
+def test_most_nodes_leaves_larger_deployments_out() -> None:
+    assert set(sub_table(WORKLOAD, TrainProtocol(most_nodes=1), seed=0).seconds) == {SMALL_1, LARGE}
+
+
+def test_a_simulated_job_has_sub_spaces_too() -> None:
+    (source,) = sim_workloads("resnet-budgets")
+    truth, _ = case_of(source, TrainProtocol(types=2, most_nodes=7), seed=0)
+    assert len({config.instance for config in truth.problem.space}) == 2
+    assert max(config.nodes for config in truth.problem.space) == 7
+
+
+# ---- the bound with one trial
+
+
+def test_the_oracle_pays_for_one_trial_of_the_best() -> None:
+    found = made("oracle")
+    assert (found.trials, found.total_seconds, found.status) == (1, 4200.0, "done")
+    assert made("oracle", work=Work.KEPT).total_seconds == pytest.approx(3600.0)
+
+
+def test_the_oracle_keeps_the_limits_with_its_trial() -> None:
+    found = made("oracle", GoalKind.BUDGET)
+    assert found.optimum == 3 * 3600.0, "2 small cost exactly the budget"
+    assert found.total_seconds == 600 + 4 * 3600.0, "with a trial only 1 small fits"
+    assert found.status == "done"
+    assert made("oracle", GoalKind.BUDGET, budget_factor=1.0).status == "unfinished"
+
+
+# ---- the comparison
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "value"),
+    [
+        ({"work": Work.KEPT}, "work", Work.KEPT),
+        ({"restart_seconds": 60.0}, "restart_seconds", 60.0),
+        ({"budget_factor": 2.0}, "budget_factor", 2.0),
+        ({"deadline_factor": 3.0}, "deadline_factor", 3.0),
+        ({"types": 3}, "types", 3),
+        ({"noise": 0.1}, "noise", 0.1),
+        ({"run_noise": 0.1}, "run_noise", 0.1),
+    ],
+)
+def test_a_comparison_hands_its_settings_to_every_run(change: dict[str, Any], field: str, value: object) -> None:
+    comparison = TrainComparison(strategies=("random",), goal=GoalKind.FASTEST, hours=(2.0,), seeds=1, **change)
+    assert getattr(comparison.protocol(2.0), field) == value
+    assert comparison.protocol(2.0).hours == 2.0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"hours": 0.0}, {"restart_seconds": -1.0}, {"budget_factor": 0.9}, {"deadline_factor": 0.9}, {"types": 0}],
+)
+def test_a_protocol_cannot_be_built_wrong(change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"must|fits nothing"):
+        TrainProtocol(**change)
+
+
+def test_kept_work_needs_one_trial_at_a_time() -> None:
+    with pytest.raises(BadInput, match="--parallel"):
+        TrainComparison(
+            strategies=("random",), goal=GoalKind.FASTEST, hours=(2.0,), seeds=1, work=Work.KEPT, parallel=2
+        )
