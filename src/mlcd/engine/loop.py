@@ -24,6 +24,7 @@ from mlcd.run.findings import Findings
 from mlcd.run.run import Run
 from mlcd.run.step import Outcome, Request, Role, Step
 from mlcd.trial.outcome import Status
+from mlcd.units import ZERO
 
 
 @dataclass(kw_only=True)
@@ -64,6 +65,7 @@ class Engine(Generic[P]):
                 self._set_status(Status.RUNNING)
             self._report_clocks()
             self.performer.restore(self.run)
+            self._record_held()
             self._settle_in_flight(interrupted=False)
             while not self.run.status.is_final:
                 self.advance()
@@ -72,6 +74,7 @@ class Engine(Generic[P]):
             self.run = self.journal.reread(self.run)  # Ctrl-C may have come between a write and its copy in memory
             if self.run.status.is_final:
                 return self.run
+            self._record_held()
             self._settle_in_flight(interrupted=True)
             self._set_status(Status.INTERRUPTED)
             raise Interrupted(
@@ -135,7 +138,10 @@ class Engine(Generic[P]):
             }
             try:
                 for future in as_completed(tuple(waiting)):
-                    self._settle(waiting.pop(future), future.result())
+                    outcome = future.result()
+                    self._settle(waiting.pop(future), outcome)
+                    if isinstance(outcome, Attempt) and not outcome.ending.is_begun_again:
+                        situation.useless.set()
             except BaseException:
                 self._stop.set()  # the other steps end at their next progress report and release their nodes
                 for future in wait(waiting).done:
@@ -204,6 +210,34 @@ class Engine(Generic[P]):
             outcome = self.performer.lost(step, situation, interrupted=interrupted)
             # What is charged for counts as time too, where the clocks cannot tell how much passed.
             self._settle(step, outcome, at_least=step.started_seconds + outcome.seconds)
+
+    def _record_held(self) -> None:
+        """Record that a training still held its nodes after its last stretch, so that this time is charged too.
+
+        mlcd ends between two rounds: the next stretch was not decided, and the nodes are given back.
+        """
+        held = self.run.open_stretch
+        if self.performer.simulated or held is None or held.usd_per_hour is None or self.run.in_flight:
+            return
+        spent, ended = held.final, held.ended_moment or self.moments()
+        most = replace(
+            held.authorisation,
+            usd=max(held.authorised_usd - spent.usd, ZERO),
+            seconds=max(held.authorised_seconds - spent.seconds, 0.0),
+        )
+        step = Step(
+            number=1 + len(self.run.steps),
+            round=1 + max(step.round for step in self.run.steps),
+            role=Role.TRAINING,
+            authorisation=most,
+            reason="",
+            usd_per_hour=held.usd_per_hour,
+            started_seconds=self._elapsed() if held.ended_seconds is None else held.ended_seconds,
+            started_at=ended.wall_seconds,
+            started_moment=ended,
+        )
+        self.journal.start(self.run.run_id, (step,))
+        self.run = self.run.with_started([step])
 
     def _report_clocks(self) -> None:
         """Tell the user what is assumed about the time since the run was last worked on, where clocks disagree."""
