@@ -16,9 +16,9 @@ from mlcd.search.candidates import log_seconds_that_fit, open_rows, rising_rows
 from mlcd.search.first_looks import first_looks, known_types, one_of_each_kind
 from mlcd.search.heterbo_settings import HeterBOSettings
 from mlcd.search.strategy import MeasuredStrategy
+from mlcd.search.wording import amount, ending
 from mlcd.trial.plan import Plan, Remaining, best_fitting, plans
 from mlcd.trial.trial import History, Suggestion
-from mlcd.units import Usd, format_seconds
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -59,18 +59,7 @@ class HeterBO(MeasuredStrategy):
 
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
         """The limits, the reserve, or no trial that pays for itself."""
-        incumbent = best_fitting(problem, history, remaining)
-        if len(history.tried) == len(problem.space):
-            return "every configuration was tried"
-        if not open_rows(problem, history, remaining, memory=self.settings.memory).any():
-            if incumbent is None:
-                return "no further trial fits in what remains"
-            more = _more_for_a_trial(problem, history, remaining, incumbent)
-            return f"the reserve for training on {incumbent.config} leaves no room for another trial{more}"
-        if incumbent is None:
-            return "nothing that may still be tried is likely to fit"
-        within = " within the limits" if remaining.is_limited else ""
-        return f"no further trial is expected to pay for itself{within}"
+        return ending(problem, history, remaining, memory=self.settings.memory)
 
     # ---- start
 
@@ -121,7 +110,7 @@ class HeterBO(MeasuredStrategy):
             if not candidates[row] or score[row] <= 0:
                 break
             picks.append(
-                Suggestion(config=problem.space.configs[row], reason=reason.format(_amount(problem, score[row])))
+                Suggestion(config=problem.space.configs[row], reason=reason.format(amount(problem, score[row])))
             )
             candidates = candidates.copy()
             candidates[row] = False
@@ -272,21 +261,6 @@ def _is_one_fast_curve(problem: Problem) -> bool:
     return not problem.space.encoding.identity.any() and problem.goal.minimize is Objective.TIME
 
 
-def _more_for_a_trial(problem: Problem, history: History, remaining: Remaining, incumbent: Plan) -> str:
-    """How much of each limit is missing for the smallest trial not made yet, as text."""
-    untried = np.array([config not in history.tried for config in problem.space])
-    missing = []
-    if remaining.usd is not None:
-        short = int(problem.worst_trial_micros[untried].min()) - (remaining.usd - incumbent.worst_usd).micros
-        missing += [f"{Usd(short)}"] if short > 0 else []
-    if remaining.seconds is not None:
-        short_seconds = float(problem.worst_trial_seconds[untried].min()) - (
-            remaining.seconds - incumbent.worst_seconds
-        )
-        missing += [format_seconds(short_seconds)] if short_seconds > 0 else []
-    return f": {' and '.join(missing)} more would let the search continue" if missing else ""
-
-
 def _may_pay(problem: Problem, incumbent: Plan, model: SpeedModel, prices: Floats, sigmas: float) -> Mask:
     """(N,) whether the bound `sigmas` below the mean, plus the trial's price, beats the incumbent (paper III-C)."""
     scale = problem.goal.scale(problem.dollars_per_second)
@@ -303,9 +277,3 @@ def _share_of_limits(problem: Problem) -> Floats:
     if problem.goal.budget is not None:
         share = np.maximum(share, seconds * problem.dollars_per_second / problem.goal.budget.dollars)
     return share
-
-
-def _amount(problem: Problem, value: float) -> str:
-    if problem.goal.unit == "s":
-        return format_seconds(value)
-    return f"${value:.2f}" if problem.goal.unit == "USD" else f"{value:.3g} {problem.goal.unit}"
