@@ -4,6 +4,7 @@ import json
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.toy_job import Toy, check_account
@@ -32,7 +33,7 @@ def toy_with(folder: Path, speeds: dict[int, float]) -> Toy:
     return Toy(folder, speeds=speeds, program=SHARED_CPUS)
 
 
-def job(toy: Toy, *, nodes: str = "[1, 2]", samples: int = 12_000, **others: str) -> Path:
+def job(toy: Toy, *, nodes: str = "[1, 2]", samples: int = 12_000, **others: Any) -> Path:
     return toy.job_file(search=SEARCH, nodes=nodes, samples=samples, **others)
 
 
