@@ -22,8 +22,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import pages
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -37,6 +40,7 @@ from mlcd.clouds.minicloud.network import links_of, namespaces_of, run_command  
 from mlcd.clouds.minicloud.record import link_tag, namespace_name, read_records  # noqa: E402
 from mlcd.run.run import SearchRun  # noqa: E402
 from mlcd.trial.outcome import Status  # noqa: E402
+from mlcd.version import __version__  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "chaos.json"
 BUDGET_USD = 3.0
@@ -372,7 +376,8 @@ def main(arguments: list[str] | None = None) -> int:
             flush=True,
         )
     if given.output == "json" and not given.only:
-        data = {"seed": given.seed, "skipped": skipped, "rows": [asdict(row) for row in rows]}
+        made = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "version": __version__, "code": pages.sources()}
+        data = {**made, "seed": given.seed, "skipped": skipped, "rows": [asdict(row) for row in rows]}
         RESULTS.write_text(json.dumps(data, indent=1) + "\n")
     return 1 if any(row.wrong for row in rows) else 0
 

@@ -5,7 +5,8 @@
 
 Each pair is a real run of the product over a space of one configuration, so that no choice among noisy trials adds to
 the difference. Adds a row for each pair to benchmarks/results/final-speed.json; `--report` prints the ratios of these
-rows and of the earlier searches in results/minicloud/search.json. About a minute a pair; the load is recorded.
+rows and of the earlier searches in results/minicloud/search.json, and writes them into docs/reliability.md. About a
+minute a pair; the load is recorded.
 """
 
 import argparse
@@ -15,9 +16,13 @@ import os
 import random
 import statistics
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import pages
 from minicloud_bed import RESULTS, ROOT, job
 
 from mlcd.jobs.prepared import begin
@@ -27,6 +32,7 @@ from mlcd.store.store import Store
 from mlcd.version import __version__
 
 KEPT = ROOT / "benchmarks" / "results" / "final-speed.json"
+PAGE = ROOT / "docs" / "reliability.md"
 CONFIGS = {
     "minicloud": [(name, nodes) for name in ("m.small", "m.large", "n.small", "n.large") for nodes in (1, 3)],
     "local": [("local.1", 1), ("local.1", 2), ("local.2", 1)],
@@ -48,7 +54,9 @@ def main() -> None:
                  for repeat in range(given.repeats)]  # fmt: skip
         for cloud, instance, nodes, repeat in random.Random(given.seed).sample(pairs, len(pairs)):
             keep(measured(cloud, instance, nodes, repeat))
-    report()
+    for group in groups():
+        print(group.line)
+    pages.write(parts())
 
 
 def measured(cloud: str, instance: str, nodes: int, repeat: int) -> dict[str, object]:
@@ -86,25 +94,63 @@ def keep(found: dict[str, object]) -> None:
     print(json.dumps(found), flush=True)
 
 
-def report() -> None:
-    """Training time over predicted time, per source: median, spread, extremes, and how many were 10% slower."""
-    rows = json.loads(KEPT.read_text())["rows"] if KEPT.exists() else []
-    earlier = json.loads((RESULTS / "search.json").read_text())["rows"]
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Trainings of one source.
+
+    ratios      training time over predicted time, of those that ended with a training
+    untrained   runs that ended without one
+    """
+
+    name: str
+    ratios: tuple[float, ...]
+    untrained: int
+
+    @classmethod
+    def of(cls, name: str, rows: Sequence[dict[str, Any]]) -> "Group":
+        ratios = tuple(row["train_seconds"] / row["predicted_seconds"] for row in rows if row["train_seconds"])
+        return cls(name=name, ratios=ratios, untrained=len(rows) - len(ratios))
+
+    @property
+    def over(self) -> int:
+        """Trainings more than 10% slower than predicted."""
+        return sum(ratio > 1.1 for ratio in self.ratios)
+
+    @property
+    def cells(self) -> list[str]:
+        """Of the table."""
+        extremes = f"{min(self.ratios):.2f} to {max(self.ratios):.2f}"
+        return [str(len(self.ratios)), f"{statistics.median(self.ratios):.3f}", extremes, f"{self.over}"]
+
+    @property
+    def line(self) -> str:
+        """As printed."""
+        runs, median, extremes, over = self.cells
+        spread = statistics.stdev(map(math.log, self.ratios))
+        found = f"{runs:>3} runs  median {median}  spread {spread:.1%}  from {extremes}  more than 10% slower: {over}"
+        return f"{self.name:40} {found}  without a training: {self.untrained}"
+
+
+def groups() -> list[Group]:
+    """Each source, and all of them together."""
+    rows = json.loads(KEPT.read_text(encoding="utf-8"))["rows"] if KEPT.exists() else []
+    earlier = json.loads((RESULTS / "search.json").read_text(encoding="utf-8"))["rows"]
     sources = {
         "minicloud, one configuration": [r for r in rows if r["cloud"] == "minicloud"],
         "local, one configuration": [r for r in rows if r["cloud"] == "local"],
         "minicloud searches, trials thrown away": [r for r in earlier if not r["done_by_trials"]],
         "minicloud searches, productive trials": [r for r in earlier if r["done_by_trials"]],
     }
-    for name, some in sources.items():
-        ratios = [r["train_seconds"] / r["predicted_seconds"] for r in some if r["train_seconds"]]
-        if len(ratios) > 1:
-            spread = statistics.stdev(map(math.log, ratios))
-            over = sum(ratio > 1.1 for ratio in ratios)
-            print(
-                f"{name:40} {len(ratios):3} runs  median {statistics.median(ratios):.3f}  spread {spread:.1%}  "
-                f"from {min(ratios):.2f} to {max(ratios):.2f}  more than 10% slower: {over}"
-            )
+    found = [Group.of(name, some) for name, some in sources.items()]
+    return [*found, Group.of("all", [*rows, *earlier])]
+
+
+def parts() -> dict[Path, dict[str, str]]:
+    """The table of the page, by its name there."""
+    lines = ["| trainings | runs | median of training over predicted time | from, to | over 10% slower | no training |"]
+    lines.append("|---|---:|---:|---|---:|---:|")
+    lines += [f"| {' | '.join([group.name, *group.cells, str(group.untrained)])} |" for group in groups()]
+    return {PAGE: {"final-speed": "\n".join(lines)}}
 
 
 if __name__ == "__main__":

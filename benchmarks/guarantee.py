@@ -16,12 +16,17 @@ import argparse
 import json
 import math
 import random
+import re
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import cast
 
+import pages
 from joblib import Parallel, delayed
 
 from mlcd.bench.case import search as run_search
@@ -37,9 +42,12 @@ from mlcd.run.run import SearchRun
 from mlcd.space import Config, Knob, Space
 from mlcd.trial.outcome import Status
 from mlcd.units import Usd
+from mlcd.version import __version__
 
 STRATEGIES = ("heterbo", "heterbo", "heterbo:start=all", "heterbo:acquisition=tei", "heterbo:prune=off,gate=off",
               "convbo-budget", "cherrypick-budget")  # fmt: skip
+RESULTS = Path(__file__).parent / "results"
+README, PAGE = (pages.ROOT / name for name in ("README.md", "docs/reliability.md"))
 SIM_TYPES = ("c5.xlarge", "c5.4xlarge", "c5n.4xlarge", "c4.2xlarge", "m4.4xlarge", "p2.xlarge", "p3.2xlarge")
 
 
@@ -238,6 +246,30 @@ def summary(outcomes: list[Outcome], wall_seconds: float) -> dict[str, object]:
     }
 
 
+def command(words: Sequence[str]) -> str:
+    """What repeats the measurement: without where it was written to, and how it was printed."""
+    return f"benchmarks/guarantee.py {re.sub(r' ?(--record|-o|--output) [^ ]+', '', ' '.join(words)).strip()}".rstrip()
+
+
+def parts() -> dict[Path, dict[str, str]]:
+    """What the pages say of the records, by the names there."""
+    found = json.loads((RESULTS / "guarantee.json").read_text(encoding="utf-8"))
+    over = sum(found[key] for key in ("overspent_budget", "overspent_deadline"))
+    readme = (
+        f"Of {found['searches']:,} randomised searches (`{command(found['command'].split()[1:])}`, commit"
+        f" {found.get('code', 'not recorded')}; {found['limited_and_done']:,} of them trained under a limit,"
+        f" {found['within_5_percent_of_limit']} within 5% of it) {over or 'none'} overspent budget or deadline."
+    )
+    rows = json.loads((RESULTS / "guarantee-slower.json").read_text(encoding="utf-8"))["rows"]
+    lines = ["| case | command | searches | trained under a limit | broke it |", "|---|---|---:|---:|---:|"]
+    lines += [
+        f"| {row['what']} | `{row['command']}` | {row['searches']:,} | {row['limited_and_done']:,} |"
+        f" {len(row['offenders'])} |"
+        for row in rows
+    ]
+    return {README: {"guarantee": readme}, PAGE: {"slower": "\n".join(lines)}}
+
+
 def _percentile(values: list[float], percent: int) -> float | None:
     if not values:
         return None
@@ -254,6 +286,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=-1, help="processes; -1 is one a core")
     parser.add_argument("--only", type=int, metavar="NUMBER", help="this one search, in this process")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="also write the result there, with its origin")
     options = parser.parse_args()
     start = time.perf_counter()
     numbers = [options.only] if options.only is not None else list(range(options.searches))
@@ -264,6 +297,10 @@ def main() -> int:
     outcomes = [outcome for chunk in answers for outcome in chunk]
     settings = {"seed": options.seed, "slower": options.slower, "slowdown": options.slowdown}
     found = {**settings, **summary(outcomes, time.perf_counter() - start)}
+    if options.record:
+        made = {"command": command(sys.argv[1:]), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
+        made |= {"version": __version__, "code": pages.sources()}
+        options.record.write_text(json.dumps({**made, **found}, indent=1) + "\n", encoding="utf-8")
     if options.output == "json":
         print(json.dumps(found, indent=2))
     else:

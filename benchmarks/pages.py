@@ -24,6 +24,8 @@ SCRIPTS = (
     "record_serverless",
     "minicloud_search",
     "serve_wrk",
+    "final_speed",
+    "guarantee",
 )
 
 Parts = Mapping[Path, Mapping[str, str]]

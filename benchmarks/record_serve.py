@@ -120,7 +120,12 @@ def origin(record: dict[str, Any]) -> str:
     most = max(line["trials"] for line in record["summary"])
     runs = f"{record['seeds']} seeds, {record['noise']:.0%} noise on every trial"
     never = f"a search that never gets to 95% counts as {most + 1} trials"
-    return f"mlcd {record['made']['version']}, {record['made']['date']}: {runs}; {never}."
+    return f"{made_by(record)}: {runs}; {never}."
+
+
+def made_by(record: dict[str, Any]) -> str:
+    made = record["made"]
+    return f"mlcd {made['version']} ({made['code']}), {made['date']}"
 
 
 def comparison_table(record: dict[str, Any]) -> str:
@@ -164,7 +169,12 @@ def parts() -> dict[Path, dict[str, str]]:
     found = {
         name: f"{origin(read(name))}\n\n{comparison_table(read(name))}" for name in ("sim", "ribbon") if recorded(name)
     }
-    for one in read("evaluations")["evaluations"]:
+    evaluations = read("evaluations")
+    found["evaluations"] = (
+        f"{made_by(evaluations)}: {evaluations['seeds']} seeds, a limit of {evaluations['slo_ms']:g} ms,"
+        f" {evaluations['noise']:.0%} noise on every trial; `benchmarks/results/serve-evaluations.json`."
+    )
+    for one in evaluations["evaluations"]:
         found[f"evaluation-{one['number']}"] = evaluation_text(one)
     return {PAGE: found}
 

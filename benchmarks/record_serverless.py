@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pages
+from serverless_findings import BUDGETS, findings, interval, mpc_results, percent, siren_results, table, wrong_claims
 
 from mlcd.bench.serverless.compare import (
     DEFAULT_SCHEDULERS,
@@ -28,44 +28,18 @@ from mlcd.bench.serverless.compare import (
     versus,
     workload_names,
 )
-from mlcd.clouds.functions.sim.wide import families
+from mlcd.clouds.functions.sim.wide import UNSEEN_ONLY, families
 from mlcd.version import __version__
 from papers import siren_ec2, siren_toy
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "siren.md"
+MPC_PAGE, SIREN_PAGE = (ROOT / "docs" / "schedulers" / f"{name}.md" for name in ("mpc", "siren"))
+WRONG_PAGE = ROOT / "docs" / "what-we-got-wrong.md"
 RESULT = ROOT / "benchmarks" / "results" / "serverless.json"
 CURVE = ROOT / "benchmarks" / "results" / "siren-training.json"
 SCRIPT = ".venv/bin/python benchmarks/papers/siren.py"
-BUDGETS = (100.0, 200.0, 300.0)
 PAPER_ROWS = {100.0: (4979.7, 4480.4), 200.0: (2816.9, 2454.4), 300.0: (2452.3, 1569.5)}
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [
-        "| " + " | ".join(heads) + " |",
-        "|" + "---|" * len(heads),
-        *("| " + " | ".join(r) + " |" for r in rows),
-        "",
-    ]
-
-
-def percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:+.1%}"
-
-
-def interval(ratios: dict[str, list[float]]) -> tuple[float, float] | None:
-    """95% interval of the mean of `ratios`, by a bootstrap over workloads, or over the runs of a single one."""
-    rng = np.random.default_rng(0)
-    groups = [np.array(values) for values in ratios.values()]
-    if len(groups) == 1:
-        groups = [np.array([value]) for value in groups[0]]
-    if len(groups) < 3:
-        return None
-    sums, sizes = np.array([g.sum() for g in groups]), np.array([len(g) for g in groups])
-    picks = rng.integers(len(groups), size=(2000, len(groups)))
-    low, high = np.quantile(sums[picks].sum(axis=1) / sizes[picks].sum(axis=1), (0.025, 0.975))
-    return round(float(low), 4), round(float(high), 4)
 
 
 def table_of(rows: Sequence[ServerlessRow]) -> list[dict[str, Any]]:
@@ -138,7 +112,8 @@ def paper_table(lines: Sequence[dict[str, Any]]) -> list[str]:
     means = {(line["scheduler"], line["budget_usd"]): line["mean_seconds"] for line in lines}
     shown = []
     for budget, (grid, siren) in PAPER_ROWS.items():
-        ours = {name: means.get((name, budget)) for name in ("static-n", "siren-untrained", "siren", "mpc")}
+        names = ("static-n", "siren-untrained", "siren", "mpc-first", "mpc")
+        ours = {name: means.get((name, budget)) for name in names}
         base = ours["static-n"]
         shown.append(
             [
@@ -151,8 +126,16 @@ def paper_table(lines: Sequence[dict[str, Any]]) -> list[str]:
                 ),
             ]
         )
-    heads = ["budget", "paper: grid search", "paper: Siren", "`static-n`", "`siren-untrained`", "`siren`", "`mpc`"]
-    return table(heads, shown)
+    heads = [
+        "budget",
+        "paper: grid search",
+        "paper: Siren",
+        "`static-n`",
+        "`siren-untrained`",
+        "`siren`",
+        "`mpc-first`",
+    ]
+    return table([*heads, "`mpc` after four earlier trainings"], shown)
 
 
 def families_table(record: dict[str, Any]) -> list[str]:
@@ -162,7 +145,22 @@ def families_table(record: dict[str, Any]) -> list[str]:
         laws = [line["families"][kind] for kind in ("losses", "times", "memory", "progress")]
         shown.append([f"`{name}`", *laws, *(percent(line[who]) for who in ("static", "siren", "mpc"))])
     heads = ["workload", "loss", "times", "memory", "progress", "`static`", "`siren`", "`mpc`"]
-    return table(heads, shown)
+    return [*table(heads, shown), unseen_laws(record), ""]
+
+
+def unseen_laws(record: dict[str, Any]) -> str:
+    """How many of the wide workloads draw laws that no tuning workload has."""
+    drawn = {
+        name: [kind for kind, law in line["families"].items() if law in getattr(UNSEEN_ONLY, kind)]
+        for name, line in record["wide"]["workloads"].items()
+    }
+    losses = sum("losses" in kinds for kinds in drawn.values())
+    none = ", ".join(f"`{name}`" for name, kinds in drawn.items() if not kinds) or "no workload"
+    some = sum(bool(kinds) for kinds in drawn.values())
+    return (
+        f"{some} of {len(drawn)} workloads draw at least one law that no tuning workload has, {losses} such a loss"
+        f" curve; {none} draws none."
+    )
 
 
 def toy_lines(record: dict[str, Any]) -> list[str]:
@@ -213,7 +211,25 @@ def curve_lines() -> list[str]:
         for p in shown
     ]
     said = f"`{record['command']}`: {record['seconds']} s on 2 cores that other work shared."
-    return [said, "", *table(["epochs seen", "paper's workload", "other workloads", "reward, exploring"], rows)]
+    heads = ["epochs seen", "paper's workload", "other workloads", "reward, exploring"]
+    return [said, "", *table(heads, rows), *kept_policy(record), ""]
+
+
+def kept_policy(record: dict[str, Any]) -> list[str]:
+    """Which point of the learning curve is shipped, and how far the training came."""
+    curve, words = record["curve"], record["command"].split()
+    asked = int(words[words.index("--steps") + 1])
+    scores = [point["paper"] + point["other"] for point in curve]
+    at = scores.index(min(scores))
+    later = ", ".join(f"{score:.3f}" for score in scores[at + 1 :])
+    end = curve[-1]["steps"]
+    ended = f"It ended after {end:,.0f} of {asked:,} epochs" + (", by its time limit." if end < asked else ".")
+    kept = f"Kept is the policy of {curve[at]['steps']:,.0f}, the lowest sum of both columns ({scores[at]:.3f}"
+    kept += f"; later {later})." if later else ")."
+    paper = [curve[at]["paper"], curve[0]["paper"]]
+    worse = "worse" if paper[0] > paper[1] else "better"
+    validated = f"it is {worse} than untrained in these validation runs ({paper[0]:.3f}, untrained {paper[1]:.3f})"
+    return [f"{ended} {kept} On the paper's workload {validated}."]
 
 
 def over_informed(rows: Sequence[ServerlessRow], workload: str, scheduler: str) -> float | None:
@@ -225,27 +241,34 @@ def over_informed(rows: Sequence[ServerlessRow], workload: str, scheduler: str) 
     return statistics.fmean(known) if known else None
 
 
+def command_lines(record: dict[str, Any], name: str) -> list[str]:
+    """The command of one table, and what made it."""
+    made = record[name].get("made") or record
+    return [
+        "",
+        f"    {record['commands'][name]}",
+        "",
+        f"*mlcd {made['version']} ({made['sources']}), {made['date']}.*",
+        "",
+    ]
+
+
 def page_lines(record: dict[str, Any]) -> list[str]:
     """The part of the page between the marks, from the record and the learning curve."""
-    commands, seeds = record["commands"], record["seeds"]
+    seeds = record["seeds"]
     return [
-        f"mlcd {record['version']}, {record['date']}, simulated; record: `benchmarks/results/serverless.json`.",
+        "Simulated; record: `benchmarks/results/serverless.json`.",
         "",
-        *(f"### Unseen laws: {seeds['wide']} seeds on each of twelve workloads", "", f"    {commands['wide']}", ""),
+        *(f"### Unseen laws: {seeds['wide']} seeds on each of twelve workloads", *command_lines(record, "wide")),
         *comparison_table(record["wide"]["table"]),
         *("Over `informed`, by the laws that each workload drew (means over budgets and seeds):", ""),
         *families_table(record),
         *("### The paper's table", "", *paper_table(record["paper"]["table"])),
-        *(f"### The paper's workload, {seeds['paper']} seeds", "", f"    {commands['paper']}", ""),
+        *(f"### The paper's workload, {seeds['paper']} seeds", *command_lines(record, "paper")),
         *comparison_table(record["paper"]["table"]),
-        *(
-            f"### Optimus' law: {seeds['unseen']} seeds, twelve workloads",
-            "",
-            f"    {commands['unseen']}",
-            "",
-        ),
+        *(f"### Optimus' law: {seeds['unseen']} seeds, twelve workloads", *command_lines(record, "unseen")),
         *comparison_table(record["unseen"]["table"]),
-        *("### Were progress independent of the number of functions", "", f"    {commands['flat']}", ""),
+        *("### Were progress independent of the number of functions", *command_lines(record, "flat")),
         *comparison_table(record["flat"]["table"]),
         *("### The toy table", "", f"    {SCRIPT} --figures toy", "", *toy_lines(record)),
         *("### Functions against instances", "", f"    {SCRIPT} --figures ec2", "", *ec2_lines(record)),
@@ -255,7 +278,13 @@ def page_lines(record: dict[str, Any]) -> list[str]:
 
 def parts() -> dict[Path, dict[str, str]]:
     """The tables of the page, by their name there."""
-    return {PAGE: {"results": "\n".join(page_lines(json.loads(RESULT.read_text(encoding="utf-8"))))}}
+    record = json.loads(RESULT.read_text(encoding="utf-8"))
+    return {
+        PAGE: {"results": "\n".join(page_lines(record)), "findings": findings(record)},
+        MPC_PAGE: {"results": mpc_results(record)},
+        SIREN_PAGE: {"results": siren_results(record)},
+        WRONG_PAGE: {"serverless": wrong_claims(record)},
+    }
 
 
 def main() -> None:
@@ -290,7 +319,12 @@ def main() -> None:
                 jobs=arguments.jobs,
             )
         )
-        record[name] = {"table": table_of(rows)}
+        made = {
+            "version": __version__,
+            "sources": pages.sources("src", "benchmarks/papers"),
+            "date": datetime.now(UTC).date().isoformat(),
+        }
+        record[name] = {"made": made, "table": table_of(rows)}
         if name == "wide":
             record[name]["workloads"] = {
                 made: {"families": families(made)} | {who: over_informed(rows, made, who) for who in DEFAULT_SCHEDULERS}
@@ -304,9 +338,7 @@ def main() -> None:
         record.setdefault("commands", {})[name] = f"{words} --seeds {seeds[name]} --schedulers {','.join(schedulers)}"
         record.setdefault("seeds", {})[name] = seeds[name]
         record |= {
-            "version": __version__,
-            "sources": pages.sources("src", "benchmarks/papers"),
-            "date": datetime.now(UTC).date().isoformat(),
+            **made,
             "simulated": True,
             "toy": siren_toy.as_json()["rows"],
             "ec2": siren_ec2.as_json()["findings"],

@@ -101,7 +101,39 @@ def parts() -> dict[Path, dict[str, str]]:
     """The tables of every page, by their names there."""
     results = {bed: json.loads((RESULTS / f"{bed}.json").read_text(encoding="utf-8")) for bed in BEDS}
     own = {STRATEGIES / f"{name}.md": {name: _own_table(results, name)} for name in ("heterbo", *COMPARED[2:])}
-    return {PAGE: {bed: _bed_table(result) for bed, result in results.items()}, **own}
+    beds = {bed: _bed_table(result) for bed, result in results.items()}
+    return {PAGE: {"losses": losses_table(results), **beds}, **own}
+
+
+def losses_table(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Where another strategy's mean ratio is below heterbo's, in the digits that are printed."""
+    lines = ["| bed | goal | jobs | `heterbo` (95%) | place | ahead of it |", "|---|---|---|---|---|---|"]
+    for bed, result in results.items():
+        for case in result["records"]:
+            for part, jobs in (("summary", "all"), ("summary_unseen", "held out")):
+                found = {s["strategy"]: s for s in case[part]}
+                if not found:
+                    continue
+                ours = found["heterbo"]
+                ahead = [s for s in found.values() if round(s["mean_ratio"], 2) < round(ours["mean_ratio"], 2)]
+                if ahead:
+                    names = ", ".join(_ahead(s) for s in sorted(ahead, key=lambda s: float(s["mean_ratio"])))
+                    goal = _goal(case, ours)
+                    place = f"{len(ahead) + 1} of {len(found)}"
+                    lines.append(f"| {bed} | {goal} | {jobs} | {_ratio(ours)} | {place} | {names} |")
+    return "\n".join(lines)
+
+
+def _ahead(s: Mapping[str, Any]) -> str:
+    """A strategy that is ahead, with the runs in which it broke a limit or finished nothing."""
+    lost = ", ".join(
+        f"{s[key]} {word}" for key, word in (("violations", "broken"), ("unfinished", "unfinished")) if s[key]
+    )
+    return f"`{s['strategy']}` {_ratio(s)}" + (f" [{lost} of {s['runs']}]" if lost else "")
+
+
+def _goal(case: Mapping[str, Any], s: Mapping[str, Any]) -> str:
+    return f"{s['goal']}, {case['parallel']} at once" if case["parallel"] > 1 else str(s["goal"])
 
 
 def _bed_table(result: Mapping[str, Any]) -> str:
@@ -112,7 +144,7 @@ def _bed_table(result: Mapping[str, Any]) -> str:
     for case in result["records"]:
         held_out = {summary["strategy"]: summary for summary in case["summary_unseen"]}
         for s in case["summary"]:
-            goal = f"{s['goal']}, {case['parallel']} at once" if case["parallel"] > 1 else s["goal"]
+            goal = _goal(case, s)
             other = held_out.get(s["strategy"])
             apart = f"{_ratio(other)} | {other['runs']}" if other else "- | -"
             counts = f"{s['violations']} | {s['unfinished']} of {s['runs']} | {s['mean_trials']:.1f}"

@@ -223,7 +223,26 @@ def parts() -> dict[Path, dict[str, str]]:
             says, counted = found["requests_per_second"], found["server_requests_per_second"]
             figures = f"{says:,.0f} | {counted:,.0f} | {says / counted - 1:+.1%} | {found['server_batch']:.1f}"
             lines.append(f"| {number} | {name} | {figures} | {found['p50_ms']:.1f} ms |")
-    return {PAGE: {"held": held, "wrk": "\n".join(lines)}}
+    return {PAGE: {"held": held, "wrk": "\n".join([*lines, "", beside(record)])}}
+
+
+def beside(record: dict[str, Any]) -> str:
+    """How the generators differ from the server's own count and from each other."""
+    rounds = record["beside_our_generator"]
+    most = {
+        name: max(
+            abs(both[name]["requests_per_second"] / both[name]["server_requests_per_second"] - 1) for both in rounds
+        )
+        for name in ("ours", "wrk")
+    }
+    median = {name: sum(both[name]["p50_ms"] for both in rounds) / len(rounds) for name in ("ours", "wrk")}
+    higher = sum(both["wrk"]["p50_ms"] > both["ours"]["p50_ms"] for both in rounds)
+    return (
+        f"Ours is within {most['ours']:.1%} of the server's count, wrk within {most['wrk']:.1%}. The server counted the"
+        f" middle half of each test, the generators all of it, on {record['machine'].partition(';')[0]} with a load"
+        f" average of {record['load_average'][0]:g}. wrk's median latency is higher in {higher} of {len(rounds)} rounds"
+        f" (means {median['wrk']:.2f} ms, ours {median['ours']:.2f} ms)."
+    )
 
 
 def compare(server: RunningServer, arguments: argparse.Namespace, cpus: tuple[int, ...]) -> dict[str, Any]:

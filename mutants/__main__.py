@@ -3,6 +3,7 @@
 import argparse
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -44,11 +45,18 @@ def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT, folder: P
         problems = unfit(wanted, root)
         print("\n".join(problems) or f"all {len(wanted)} mutants can be applied")
         return int(bool(problems))
-    rows = [asdict(verdict) for verdict in _judged(wanted, root, given.processes)]
+    commit = commit_of(root)
+    rows = [{**asdict(verdict), "commit": commit} for verdict in _judged(wanted, root, given.processes)]
     if given.record:
         given.record.write_text(json.dumps(_merged(given.record, rows, listed), indent=1) + "\n", encoding="utf-8")
     print(json.dumps(rows, indent=1) if given.output == "json" else tables(rows, listed))
     return int(bool(failures(rows, listed)))
+
+
+def commit_of(root: Path) -> str:
+    """The commit of the tree that is judged, with `-dirty` where tracked files differ from it."""
+    words = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    return subprocess.run(words, cwd=root, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
 
 
 def unfit(mutants: Sequence[Mutant], root: Path = ROOT) -> list[str]:

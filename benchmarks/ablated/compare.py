@@ -13,7 +13,7 @@ LEAST_WORKLOADS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One run. `loss` is relative to the optimum or the oracle, 1 at best unless its bed defines it otherwise."""
+    """One run. `loss` is relative to the optimum or to `informed`, 1 at best unless its bed defines it otherwise."""
 
     bed: str
     workload: str

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mutants import runner
-from mutants.__main__ import failures, main, tables, unfit
+from mutants.__main__ import commit_of, failures, main, tables, unfit
 from mutants.mutant import Mutant, Unfit, read_list
 
 ROOT = Path(__file__).parents[2]
@@ -89,6 +89,17 @@ def test_the_runner_tells_killed_from_survived(tiny: Path, capsys: pytest.Captur
     assert by["red"] == "tests/test_red.py fails without the fault: test_red.py::test_red"
     assert "a and b" in (tiny / "src" / "tiny.py").read_text(), "the checkout is as it was"
     assert json.loads((tiny / "record.json").read_text()) == rows
+    assert {row["commit"] for row in rows} == {"unknown"}, "nothing is committed there"
+
+
+def test_a_verdict_names_the_commit_it_is_of(tiny: Path) -> None:
+    named = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    subprocess.run(["git", "add", "."], cwd=tiny, check=True)
+    subprocess.run([*named, "commit", "-qm", "tiny"], cwd=tiny, check=True)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=tiny, check=True, capture_output=True, text=True).stdout
+    assert head.startswith(commit_of(tiny))
+    (tiny / "src" / "tiny.py").write_text("")
+    assert commit_of(tiny).endswith("-dirty")
 
 
 @pytest.mark.extra

@@ -25,7 +25,7 @@ def test_the_pages_say_what_the_records_say(parts: dict[Path, dict[str, str]]) -
 
 
 def test_every_mark_belongs_to_a_record(parts: dict[Path, dict[str, str]]) -> None:
-    for page in DOCS.rglob("*.md"):
+    for page in (pages.ROOT / "README.md", *DOCS.rglob("*.md")):
         names = re.findall(r"<!-- begin: (.*?) -->", page.read_text(encoding="utf-8"))
         assert {name for name in names if not name.startswith(BY_DOCS_SCRIPT)} == set(parts.get(page, {})), page
 

@@ -106,7 +106,8 @@ def readings(record: Mapping[str, Any]) -> list[str]:
         cells = [f"{reading['figures'][name]['kept']}; {_ratio(reading['figures'][name]['choice'])}" for name in names]
         lines.append(f"| {reading['meaning']} | {' | '.join(cells)} | {reading['single_types']:.2f} |")
     made = f"commit {record['sources']}, {record['date']}, {record['seeds']} seeds from {record['first_seed']}"
-    lines += ["", f"*`{record['command']}`, {made}.*"]
+    again = "The script exists at that commit only: check it out to repeat this."
+    lines += ["", f"*`{record['command']}`, {made}. {again}*"]
     return lines
 
 

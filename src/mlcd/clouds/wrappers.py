@@ -136,6 +136,23 @@ class Flaky(Wrapped):
         return _FailingLease(lease, kind, min(random.uniform(120, 480), order.seconds))
 
 
+class Resumed(Wrapped):
+    """A simulated cloud whose jobs continue a training that is saved up to `base_samples`, and save what they do.
+
+    restart_seconds  the least time from an order to the first sample, to save, release, start and load
+    """
+
+    def __init__(self, inner: Cloud, *, base_samples: float, restart_seconds: float) -> None:
+        if not (base_samples >= 0 and restart_seconds >= 0):
+            raise ValueError(f"must not be negative (got {base_samples}, {restart_seconds})")
+        super().__init__(inner)
+        self.base_samples, self.restart_seconds = base_samples, restart_seconds
+
+    def lease(self, order: Order) -> Lease:
+        """The inner lease, later where it starts faster than a restart."""
+        return _ResumedLease(super().lease(order), self.base_samples, self.restart_seconds)
+
+
 class Delayed(Wrapped):
     """Delays every lease by `real_seconds` of wall-clock time, so that tests can kill the process meanwhile."""
 
@@ -218,6 +235,22 @@ class _ScaledLease(_WrappedLease):
     def progress(self) -> Iterator[JobProgress]:
         for point in self.inner.progress():
             yield JobProgress(point.seconds, point.samples * self.factor)
+
+
+class _ResumedLease(_WrappedLease):
+    def __init__(self, inner: Lease, base_samples: float, restart_seconds: float) -> None:
+        super().__init__(inner)
+        self.base_samples, self.restart_seconds = base_samples, restart_seconds
+
+    def progress(self) -> Iterator[JobProgress]:
+        later: float | None = None
+        for point in self.inner.progress():
+            if later is None:
+                later = max(self.restart_seconds - point.seconds, 0.0)
+            yield JobProgress(point.seconds + later, point.samples)
+
+    def finish(self, at: JobProgress) -> Settled:
+        return replace(self.inner.finish(at), reached_samples=self.base_samples + at.samples)
 
 
 class _FailingLease(_WrappedLease):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from mlcd.clouds.provider import Cloud, Lease, Order
+from mlcd.clouds.wrappers import Resumed
 from mlcd.deciders.account import Accounts
 from mlcd.engine.checked import CheckedCloud, checked_cloud, cloud_name, is_simulated
 from mlcd.engine.performer import Situation
@@ -47,7 +48,7 @@ class NodePerformer:
         """See Performer."""
 
         def carry_out(inner: Situation[Problem]) -> Outcome:
-            cloud = checked_cloud(self.cloud, step, inner, self.bounds)
+            cloud = checked_cloud(self._cloud_for(step, inner), step, inner, self.bounds)
             if step.role is Role.TRIAL:
                 return measure_trial(cloud, step, inner)
             return self._training(cloud, step, inner).run()
@@ -83,6 +84,16 @@ class NodePerformer:
     def calls(self) -> tuple[FunctionCall, ...]:
         """None: nodes make no function calls."""
         return ()
+
+    def _cloud_for(self, step: Step, situation: Situation[Problem]) -> Cloud:
+        """The cloud; a simulated one starts and saves as a job does that continues the run's training."""
+        run = situation.run
+        is_training = step.role is Role.TRAINING
+        if not (self.simulated and (run.problem.keeps_work or (is_training and run.problem.beside))):
+            return self.cloud
+        is_restart = step.authorisation.attempt > 1 if run.problem.beside else run.reached_samples > 0
+        seconds = run.problem.restart_seconds if is_restart else 0.0
+        return Resumed(self.cloud, base_samples=run.reached_samples, restart_seconds=seconds)
 
     def _training(self, cloud: CheckedCloud, step: Step, situation: Situation[Problem]) -> Training:
         return Training(cloud=cloud, step=step, situation=situation, accounts=self._accounts, elastic=self.elastic)

@@ -26,6 +26,7 @@ class Situation(Generic[P_co]):
     tell             passes an event on, from any thread
     stop             set when the step should end soon: the run was interrupted
     moment           reads the clocks
+    latest           the run now, with the steps in flight; None where the step runs alone
     """
 
     run: Run[P_co]
@@ -33,6 +34,7 @@ class Situation(Generic[P_co]):
     tell: Callable[[Event], None]
     stop: threading.Event = field(default_factory=threading.Event)
     moment: clock.Moments = clock.read_moment
+    latest: Callable[[], Run[P_co]] | None = None
 
 
 class Performer(Protocol[P_contra]):

@@ -59,3 +59,15 @@ def lost_trial(step: Step, situation: Situation[Problem], *, reached_samples: fl
         usd=step.price.for_seconds(seconds),
         reached_samples=reached_samples,
     )
+
+
+def cancelled(step: Step, seconds: float) -> Failure:
+    """A trial that was ended after `seconds`, because the training beside it ended."""
+    return Failure(
+        config=step.config,
+        attempt=step.authorisation.attempt,
+        kind=FailureKind.CANCELLED,
+        message="the training beside it ended first",
+        seconds=seconds,
+        usd=step.price.for_seconds(seconds),
+    )

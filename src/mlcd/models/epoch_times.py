@@ -1,4 +1,4 @@
-"""The time of an epoch on n functions of m MB, learnt from the epochs so far, without a law of memory or of crowding.
+"""The time of an epoch on n functions of m MB, learnt from the epochs so far, around trends of memory and crowding.
 
     T(n, m) = (W(n, m)/n + U(n, m)) (1 + i + j sqrt(n/1000)) + e + f n
 

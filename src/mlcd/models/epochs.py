@@ -1,6 +1,6 @@
 """Time, cost and progress of the next epochs on functions, learnt from the epochs so far.
 
-Time.  mlcd.models.epoch_times: no law of memory or crowding is assumed.
+Time.  mlcd.models.epoch_times: trends of memory and crowding, and learnt deviations from them.
 Loss.  mlcd.models.loss_filter: several curve families, and none, weighed by how well they predicted.
 Gain.  An epoch of n functions gains 1 + a (1 - s) sqrt(n/1000) - b s n/1000 effective epochs at stage s in [0, 1].
        Several pairs (a, b) are weighed along with the curves: none, many functions helping early or hindering.

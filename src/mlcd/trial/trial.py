@@ -27,6 +27,8 @@ class FailureKind(StrEnum):
     LOST = "lost"
     OVERRAN = "overran"
     """The cloud did not end it within its authorised time; what it took is charged in full."""
+    CANCELLED = "cancelled"
+    """The training beside it ended first."""
 
     @property
     def is_transient(self) -> bool:

@@ -1,14 +1,18 @@
 """The ablation table: every change is a valid option, verdicts follow the interval, the page matches the record."""
 
 import json
+import re
 import sys
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 from tests.serving_world import world
 
+from mlcd.schedulers.parts import MpcSettings
 from mlcd.schedulers.registry import scheduler
+from mlcd.schedulers.siren_state import SirenSettings
 from mlcd.search.registry import strategy
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -59,6 +63,16 @@ def test_changes_of_falcon_are_options(text: str) -> None:
 def test_changes_of_schedulers_change_something(name: str) -> None:
     for change in ablations.METHODS[name].changes:
         assert schedulers._made(change.text) != scheduler(name), change.text
+
+
+@pytest.mark.parametrize(("name", "settings"), [("mpc", MpcSettings), ("siren", SirenSettings)])
+def test_the_page_names_the_settings_that_no_ablation_changes(name: str, settings: type) -> None:
+    texts = [change.text for change in ablations.METHODS[name].changes]
+    changed = {option.partition("=")[0] for text in texts for option in text.partition(":")[2].split(",")}
+    options = {field.name.replace("_", "-") for field in fields(settings)}
+    page = (ROOT / "docs" / "schedulers" / f"{name}.md").read_text(encoding="utf-8")
+    said = page[page.index("Not ablated:") :].partition(".")[0]
+    assert set(re.findall(r"`([^`]+)`", said)) == options - changed
 
 
 def test_the_page_matches_the_record() -> None:

@@ -71,7 +71,8 @@ class FunctionLaws:
     contention       relative slowdown of each other's updates by 1,000 functions; it grows as n^contention_power
     storage_functions   storage serves this many functions at full speed; more take turns: n functions fetch and update
                      (1 + (n/storage_functions)^4)^(1/4) times as long. 0: no limit
-    straggling       share of the busy time by which 1,000 functions wait for the slowest; it grows as sqrt(n)
+    straggling       share of the busy time by which 1,000 functions wait for the slowest; it grows as ln(1 + n), as the
+                     slowest of n does where delays have an exponential tail
     call_seconds     time to start one function; the cloud starts them one after another
     epoch_seconds    fixed time of an epoch, whatever its functions do
     memory_power     speed grows as memory to this power from 1,536 MB to `fastest_mb`; below 1,536 MB in proportion
@@ -176,7 +177,11 @@ class FunctionLaws:
     def busy_seconds(self, functions: Count, memory_mb: float) -> Count:
         """The part of it that is charged: each function's own time, and its wait for the slowest."""
         busy = self.parallel_seconds(functions, memory_mb) + self.update_seconds(functions, memory_mb)
-        return busy * (1 + self.straggling * (functions / 1000) ** 0.5) if self.straggling else busy
+        if not self.straggling:
+            return busy
+        longest = np.log1p(functions) if isinstance(functions, np.ndarray) else math.log1p(functions)
+        slowest: Count = busy * (1 + self.straggling * longest / math.log1p(1000))
+        return slowest
 
     def part_seconds(self, functions: Count, memory_mb: float, share: float) -> Count:
         """The mean time of a part of an epoch; its waiting time is that of a whole epoch."""
