@@ -111,7 +111,8 @@ def trend(problem: Problem, prior: TrendPrior | None = None) -> gp.Trend:
 
 def one_thread() -> AbstractContextManager[object]:
     """Limits BLAS to one thread: for matrices of about thirty rows, more threads only slow it down."""
-    return _blas().limit(limits=1, user_api="blas")
+    limited: AbstractContextManager[object] = _blas().limit(limits=1, user_api="blas")
+    return limited
 
 
 @lru_cache(maxsize=1)
