@@ -39,8 +39,9 @@ LEAST_SLOPE = 0.08
 """A slope counts as at least this share of its prior mean: a loss that stalls for a while is not one that ends."""
 TAIL_DEGREES = 6.0
 """Degrees of freedom of the predictive densities: a loss far from all predictions does not rule a family out."""
-MOST_POINTS = 200
-"""Epochs that a fit uses, so that a decision takes as long after 10,000 epochs as after these."""
+MOST_POINTS = 64
+"""Epochs that a fit uses, so that a decision takes as long after 10,000 epochs as after these; trainings of the
+benchmarks have up to 20."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
