@@ -55,9 +55,7 @@ class HeterBO(MeasuredStrategy):
         rows = self._start(problem, history, candidates, count)
         model = speed_model(problem, history)
         if rows or model is None:
-            return tuple(
-                Suggestion(config=problem.space.configs[row], reason="a first look at this type") for row in rows
-            )
+            return tuple(_suggestion(problem, row, "a first look at this type", model) for row in rows)
         return self._by_acquisition(problem, history, remaining, model=model, candidates=candidates, count=count)
 
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
@@ -116,9 +114,7 @@ class HeterBO(MeasuredStrategy):
             row = int(np.where(candidates, score, -np.inf).argmax())
             if not candidates[row] or score[row] <= 0:
                 break
-            picks.append(
-                Suggestion(config=problem.space.configs[row], reason=reason.format(amount(problem, score[row])))
-            )
+            picks.append(_suggestion(problem, row, reason.format(amount(problem, score[row])), model))
             candidates = candidates.copy()
             candidates[row] = False
             round_seconds = max(round_seconds, float(problem.planned_trial_seconds[row]))
@@ -242,6 +238,11 @@ class HeterBO(MeasuredStrategy):
             has_slack = model.log_seconds - self.settings.bound_sigmas * np.sqrt(model.variance) <= log_longest
         reason = "largest expected improvement for its price, with slack for the training"
         return np.where(has_slack, gain / prices, 0.0), reason
+
+
+def _suggestion(problem: Problem, row: int, reason: str, model: SpeedModel | None) -> Suggestion:
+    expected = None if model is None else model.expectation(row)
+    return Suggestion(config=problem.space.configs[row], reason=reason, expected=expected)
 
 
 def _work_done(problem: Problem, model: SpeedModel, target: float) -> Floats:
