@@ -73,7 +73,7 @@ def all_rows(arguments: argparse.Namespace) -> Iterator[TrainRow]:
     found = workloads(arguments.tables, arguments.unseen, arguments.beds.split(","))
     work = Work(arguments.work)
     protocol = TrainProtocol(hours=arguments.hours, work=work, restart_seconds=work.default_restart_seconds)
-    for seed in range(arguments.seeds):
+    for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
         for goal in arguments.goals.split(","):
             for steps in arguments.steps.split(","):
                 for workload in found:
@@ -90,6 +90,8 @@ def main() -> None:
     parser.add_argument("--steps", default="8", help="trials at most; several, separated by commas, are run apart")
     parser.add_argument("--hours", type=float, default=6.0)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--append", action="store_true", help="keep the rows that the record has")
     parser.add_argument("--work", choices=["thrown", "kept"], default="thrown")
     parser.add_argument("--unseen", choices=["all", "only", "no"], default="only")
     parser.add_argument("--beds", default=",".join(BEDS))
@@ -98,9 +100,11 @@ def main() -> None:
     warnings.simplefilter("ignore")
     to = arguments.to or FOLDER.parent / "results" / f"peers-{arguments.peer}.json"
     rows: list[TrainRow] = []
+    if arguments.append and to.exists():
+        rows = [TrainRow(**known) for known in json.loads(to.read_text(encoding="utf-8"))["rows"]]
     for made in all_rows(arguments):
         rows.append(made)
-        if len(rows) % 50 == 0:
+        if len(rows) % 10 == 0:
             write(to, arguments, rows)
     write(to, arguments, rows)
     for s in summarise(rows):
@@ -112,12 +116,13 @@ def main() -> None:
 def write(to: Path, arguments: argparse.Namespace, rows: list[TrainRow]) -> None:
     """The record so far: settings, versions, summary and every row."""
     package = peer_class(arguments.peer).package
-    options = ("goals", "steps", "hours", "seeds", "work", "unseen", "beds")
+    options = ("goals", "steps", "hours", "work", "unseen", "beds")
     record = {
         "date": datetime.now(UTC).date().isoformat(),
         "version": __version__,
         "package": f"{package} {version(package)}",
         "settings": {name: getattr(arguments, name) for name in options},
+        "seeds": sorted({row.seed for row in rows}),
         "summary": [asdict(s) for s in summarise(rows)],
         "rows": [asdict(r) for r in rows],
     }
