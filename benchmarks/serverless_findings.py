@@ -126,6 +126,11 @@ def findings(record: dict[str, Any]) -> str:
     medians = means(record, "wide", "mpc", "median")
     seeds, untrained = record["seeds"]["wide"], against(record, "siren", "siren-untrained")
     at = " / ".join(f"${budget:g}" for budget in BUDGETS)
+    seconds = {(line["scheduler"], line["budget_usd"]): line["mean_seconds"] for line in record["paper"]["table"]}
+
+    def own_grid(name: str) -> str:
+        return " / ".join(percent(seconds[name, usd] / seconds["static-n", usd] - 1) for usd in BUDGETS)
+
     pairs = {
         (mine, other): against(record, mine, other)
         for mine, other in (("mpc", "informed"), ("mpc", "static"), ("mpc", "siren"), ("static", "informed"))
@@ -154,6 +159,11 @@ def findings(record: dict[str, Any]) -> str:
             f"**What siren's learning brings**: `siren` against `siren-untrained` {untrained}; {learning(record)}."
             f" Unfinished: {left['siren']}, untrained {left['siren-untrained']}. On the paper's workload {on_paper},"
             f" on Optimus' law {on_optimus}."
+        ),
+        (
+            "**The paper's gain at $300 is memory**: on its workload a fixed fleet that may also choose its memory"
+            f" (`static`) is at {own_grid('static')} against our copy of the paper's grid search (`static-n`),"
+            f" `siren-untrained` at {own_grid('siren-untrained')}, `siren` at {own_grid('siren')}."
         ),
     )
     first = (

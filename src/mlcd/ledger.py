@@ -3,6 +3,10 @@
 A trial starts only if its worst case, plus the incumbent's upper bound for finishing the job, fits in what remains, in
 money and in time. While nothing measured fits, nothing is reserved, and the trial alone must fit. By induction the
 limits hold at every instant, whatever the outcomes of the trials.
+
+Beside a training, the reserve is what that training may still take. Its money and a trial's add up; their times do not,
+since they run at the same time. A training in stretches on the same nodes takes no longer than in one piece: each
+stretch is authorised what the one before it left of its upper bound.
 """
 
 from dataclasses import dataclass, replace
@@ -25,6 +29,7 @@ class Ledger:
     elapsed_seconds  since the first start: wall-clock time on real clouds, simulated time on simulated ones
     open             trials that are authorised and not yet settled
     guarded          False only for rival strategies on simulated clouds, to show what happens without the guarantee
+    training         the rest of the training that runs, or starts, beside the trials; None while there is none
     """
 
     problem: Problem
@@ -33,6 +38,7 @@ class Ledger:
     elapsed_seconds: float = 0.0
     open: tuple[Authorisation, ...] = ()
     guarded: bool = True
+    training: Plan | None = None
 
     @property
     def committed(self) -> Usd:
@@ -53,8 +59,19 @@ class Ledger:
             return None
         return deadline - self.elapsed_seconds - max((a.seconds for a in self.open), default=0.0)
 
+    def seconds_after(self, reserve: Plan | None) -> float | None:
+        """Time until the deadline after the running trials and `reserve`, at their worst; None without a deadline."""
+        if self.seconds_left is None or reserve is None:
+            return self.seconds_left
+        if self.training is None:
+            return self.seconds_left - reserve.worst_seconds
+        running = max((a.seconds for a in self.open), default=0.0)
+        return self.seconds_left + running - max(running, reserve.worst_seconds)
+
     def incumbent(self) -> Plan | None:
         """The deployment that would be trained if the search ended now; its upper bound is reserved."""
+        if self.training is not None:
+            return self.training
         return best_fitting(self.problem, self.history, self._bare_left())
 
     def remaining(self) -> Remaining:
@@ -64,7 +81,7 @@ class Ledger:
         allowed = problem.worst_trial_micros <= bookable.micros
         bare = self._bare_left()
         if not self.guarded:
-            return replace(bare, allowed=allowed)
+            return replace(bare, allowed=allowed, training=self.training)
         reserve = self.incumbent()
         if bare.usd is not None:
             free = bare.usd - (reserve.worst_usd if reserve else ZERO)
@@ -72,9 +89,13 @@ class Ledger:
         deadline = problem.goal.deadline_seconds
         if deadline is not None:
             running = max((a.seconds for a in self.open), default=0.0)
-            until = deadline - self.elapsed_seconds - (reserve.worst_seconds if reserve else 0.0)
+            until = deadline - self.elapsed_seconds
+            if self.training is not None:
+                running = max(running, self.training.worst_seconds)
+            elif reserve is not None:
+                until -= reserve.worst_seconds
             allowed &= np.maximum(problem.worst_trial_seconds, running) <= until
-        return Remaining(usd=bare.usd, seconds=bare.seconds, allowed=allowed)
+        return Remaining(usd=bare.usd, seconds=bare.seconds, allowed=allowed, training=self.training)
 
     def authorise(self, config: Config) -> Authorisation | Refusal:
         """Authorisation for one more trial of `config` in addition to the open ones, or a refusal with its reason."""
@@ -88,6 +109,10 @@ class Ledger:
             usd=Usd(int(problem.worst_trial_micros[index])),
             seconds=float(problem.worst_trial_seconds[index]),
         )
+
+    def fits(self, plan: Plan) -> bool:
+        """Whether the plan fits what remains, with nothing reserved: its upper bound if guarded."""
+        return self._bare_left().fits(plan)
 
     def authorise_run(self, plan: Plan) -> Authorisation | Refusal:
         """Authorisation for the training or verification, or a refusal. If guarded, its upper bound is the limit."""

@@ -11,6 +11,9 @@ from mlcd.problem import Problem
 from mlcd.trial.plan import Plan, Remaining
 from mlcd.trial.trial import History, Suggestion
 
+KEPT_SIGMAS = 3.0
+"""Where work is kept, the rest is planned from the trial's noisy speed: the choice must fit at so many deviations."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Oracle:
@@ -31,8 +34,9 @@ class Oracle:
 
     @cached_property
     def _training_seconds(self) -> tuple[float | None, ...]:
-        """Of the whole training on each configuration, its start included."""
-        start = self.truth.problem.restart_seconds
+        """Of the whole training on each configuration; with the restart after its trial where that is part of it."""
+        problem = self.truth.problem
+        start = problem.restart_seconds if problem.keeps_work else 0.0
         return tuple(None if seconds is None else seconds + start for seconds in self.truth.seconds)
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:  # noqa: ARG002
@@ -62,9 +66,11 @@ class Oracle:
         training = np.array([np.inf if seconds is None else seconds for seconds in self._training_seconds])
         rates = problem.dollars_per_second
         trial = problem.planned_trial_seconds
-        if problem.keeps_work:  # the trial's work is done; what both leases pay for is a start
-            training = training - np.minimum(np.maximum(trial - problem.restart_seconds, 0.0), training)
-        longest = training + problem.worst_trial_seconds
+        slowest = training
+        if problem.keeps_work:  # the trial's work is done
+            training = training - np.minimum(trial, training)
+            slowest = training * np.exp(KEPT_SIGMAS * problem.noise)
+        longest = slowest + problem.worst_trial_seconds
         fits = np.isfinite(training)
         if goal.deadline_seconds is not None:
             fits &= longest <= goal.deadline_seconds

@@ -9,6 +9,7 @@ from mlcd.problem import Problem
 from mlcd.run.authorisation import Authorisation
 from mlcd.run.money import Money
 from mlcd.run.run import SearchRun
+from mlcd.run.step import Role, Step
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import History, Measurement, Trial
 from mlcd.units import ZERO, Usd
@@ -29,20 +30,80 @@ class Account:
 
     @cached_property
     def history(self) -> History:
-        """The trials; a speed measured later by a training or verification replaces the trial's own."""
+        """The trials; a speed measured later by a training or verification replaces the trial's own.
+
+        Where trials are part of the training, whatever follows them is a restart.
+        """
         history = self.run.history
         seen = {attempt.config: attempt.samples_per_second for attempt in self.run.earlier}
-        if not seen:
-            return history
-        return History(tuple(_as_trained(trial, seen.get(trial.config)) for trial in history))
+        if seen:
+            history = History(tuple(_as_trained(trial, seen.get(trial.config)) for trial in history))
+        is_restart = self.run.problem.keeps_work and self.run.reached_samples > 0
+        return history.with_startup(self.run.problem.restart_seconds) if is_restart else history
+
+    @cached_property
+    def restarting(self) -> History:
+        """The same for a training that moves: none starts faster than `Problem.restart_seconds`."""
+        return self.history.with_startup(self.run.problem.restart_seconds)
 
     @property
     def open(self) -> tuple[Authorisation, ...]:
-        """Authorisations of steps in flight, each with the longest time that it may still take."""
-        now = self.elapsed_seconds
+        """Authorisations of steps in flight, each with the longest time that it may still take.
+
+        Without a training beside trials, which is `training`.
+        """
+        beside = self._stretch_in_flight
         return tuple(
-            replace(step.authorisation, seconds=max(step.started_seconds + step.authorised_seconds - now, 0.0))
+            replace(step.authorisation, seconds=self._seconds_left(step))
             for step in self.run.in_flight
+            if step is not beside
+        )
+
+    @cached_property
+    def training(self) -> Plan | None:
+        """The rest of the work where the training runs, without a start-up; None where it runs nowhere.
+
+        Its upper bound is what is left of its authorisation, or less where less work is left than it allows for.
+        """
+        running, ended = self._stretch_in_flight, self.run.open_stretch
+        if running is not None:
+            return self._rest(running, running.authorised_usd, self._seconds_left(running))
+        if ended is None:
+            return None
+        spent = ended.final
+        return self._rest(ended, ended.authorised_usd - spent.usd, ended.authorised_seconds - spent.seconds)
+
+    @property
+    def _stretch_in_flight(self) -> Step | None:
+        """The training in flight, of a run in which it runs beside trials."""
+        if not self.run.problem.beside:
+            return None
+        return next((step for step in self.run.in_flight if step.role is Role.TRAINING), None)
+
+    def _seconds_left(self, step: Step) -> float:
+        return max(step.started_seconds + step.authorised_seconds - self.elapsed_seconds, 0.0)
+
+    def _rest(self, stretch: Step, most_usd: Usd, most_seconds: float) -> Plan:
+        """The plan for the rest of the work where `stretch` ran, if at most this is left of its authorisation."""
+        config, before = stretch.config, self.run.attempts[-1] if self.run.open_stretch is not None else None
+        is_restart = stretch.authorisation.attempt > 1
+        measured = [trial for trial in self.run.history.measured if trial.config == config]
+        history = self.restarting if is_restart else self.history
+        trained = [trial for trial in history.measured if trial.config == config]
+        bound = Plan(config=config, seconds=most_seconds, usd=most_usd, worst_seconds=most_seconds, worst_usd=most_usd)
+        if not measured:
+            return bound
+        # The speed of the trial and that of the training so far: the slower one bounds the rest.
+        startup = max(trained[-1].startup_seconds - (before.seconds if before is not None else 0.0), 0.0)
+        both = (replace(trial, startup_seconds=startup, seconds=startup) for trial in (measured[-1], trained[-1]))
+        plans = [Plan.of(self.remaining, trial) for trial in both]
+        expected, worst = plans[-1], max(plans, key=lambda plan: plan.worst_seconds)
+        if most_seconds < expected.seconds:  # it takes longer than it was authorised for
+            return replace(expected, worst_seconds=worst.worst_seconds, worst_usd=worst.worst_usd)
+        return replace(
+            expected,
+            worst_seconds=min(most_seconds, worst.worst_seconds),
+            worst_usd=min(most_usd, worst.worst_usd),
         )
 
     @cached_property
@@ -55,6 +116,7 @@ class Account:
             elapsed_seconds=self.elapsed_seconds,
             open=self.open,
             guarded=self.guarded,
+            training=self.training,
         )
 
     @property
@@ -78,7 +140,7 @@ class Account:
             left=None if ledger.usd_left is None else ledger.usd_left - reserved,
             elapsed_seconds=ledger.elapsed_seconds,
             reserved_seconds=reserved_seconds,
-            seconds_left=None if ledger.seconds_left is None else ledger.seconds_left - reserved_seconds,
+            seconds_left=ledger.seconds_after(reserve),
         )
 
     def money_while_training(self, usd: Usd, seconds: float, began_seconds: float) -> Money:

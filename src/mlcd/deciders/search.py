@@ -7,7 +7,9 @@ from typing import Protocol
 
 from mlcd.deciders.account import Account, Accounts
 from mlcd.deciders.decision import Conclude, Decision, End, Start
+from mlcd.deciders.training import place_beside, plan_taken, stretch_at
 from mlcd.errors import BadInput
+from mlcd.goal import Objective
 from mlcd.ledger import Ledger
 from mlcd.models.speed import speed_model
 from mlcd.problem import Problem
@@ -60,6 +62,8 @@ class SearchDecider:
         """See Decider."""
         account = self.accounts.at(run, elapsed_seconds)
         if run.verdict is None:
+            if run.final is not None:
+                return Conclude(verdict=self._verdict(account, "the training ended beside the trials"))
             requests, stopped = self.round(run, elapsed_seconds, self.parallel)
             return Start(requests=requests) if requests else Conclude(verdict=self._verdict(account, stopped))
         if run.verdict.choice is None:
@@ -90,12 +94,18 @@ class SearchDecider:
             )
         if _is_met(problem, ledger.history):
             return (), "the target was met in a trial"
+        if problem.beside:
+            return self._beside(account, room)
         return self._authorised(ledger, *self._wanted(ledger, room))
 
     def choice(self, run: SearchRun, elapsed_seconds: float) -> Plan | None:
         """What would be chosen if the search ended now. If the limits are kept: measured, and certain to fit."""
         account = self.accounts.at(run, elapsed_seconds)
         ledger = account.ledger
+        if run.final is not None:
+            return plan_taken(run.final)
+        if run.attempts:  # the training has begun
+            return account.training or place_beside(account)
         plan = self.strategy.recommend(ledger.problem, ledger.history, ledger.remaining())
         if plan is None or not ledger.guarded:
             return plan
@@ -110,9 +120,28 @@ class SearchDecider:
 
     # ---- a round
 
+    def _beside(self, account: Account, room: int) -> tuple[tuple[Request, ...], str]:
+        """Trials, and a stretch of the training for as long as they run, once something measured fits.
+
+        Where only money counts, a training that waits costs nothing: it starts when no trial may run before it.
+        """
+        ledger, place = account.ledger, place_beside(account)
+        waits = not account.run.attempts and account.remaining.goal.minimize is Objective.COST
+        if place is None or waits:
+            requests, stopped = self._authorised(ledger, *self._wanted(ledger, room))
+            if requests or place is None:
+                return requests, stopped
+        beside = replace(ledger, training=place)
+        requests, stopped = self._authorised(beside, *self._wanted(beside, room))
+        stretch = stretch_at(account, place) if requests else None
+        return ((*requests, stretch), "") if stretch is not None else ((), stopped)
+
     def _wanted(self, ledger: Ledger, room: int) -> tuple[list[Suggestion], str]:
         """Trials worth making, retries first; or none, and why."""
         problem, history, remaining = ledger.problem, ledger.history, ledger.remaining()
+        if remaining.training is not None:  # a trial that ends after the training is no use
+            in_time = problem.planned_trial_seconds < remaining.training.seconds
+            remaining = replace(remaining, allowed=remaining.allowed & in_time)
         running = [authorisation.config for authorisation in ledger.open]
         again = history.to_retry(problem.trial.retries)
         wanted = [
@@ -166,7 +195,9 @@ class SearchDecider:
         """What the naive choices would have taken: measured if they were tried, else predicted by the model."""
         if not self.naive:
             return ()
-        problem, history = account.remaining, account.history
+        # Without a search, all of the work would be done there; beside trials, a part of it is done by now.
+        problem = account.run.problem if account.remaining.beside else account.remaining
+        history = account.history
         by_config = {trial.config: trial for trial in history.measured}
         model = speed_model(problem, history) if len(history.measured) <= MODEL_TRIALS else None
         answers = []

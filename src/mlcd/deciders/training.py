@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from mlcd.deciders.account import Account
 from mlcd.deciders.decision import End, Start
 from mlcd.run.attempt import Attempt, Ending
-from mlcd.run.authorisation import Refusal
+from mlcd.run.authorisation import Authorisation, Refusal
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Request, Role
 from mlcd.trial.outcome import Status
-from mlcd.trial.plan import Plan, best_fitting
+from mlcd.trial.plan import Plan, best, best_fitting, plans, tie
+from mlcd.units import HOUR, ZERO
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,8 +23,69 @@ class TrainingDecider:
         last = attempts[-1] if attempts else None
         if last is not None and not last.ending.is_begun_again:
             return End(status=_status(account.run, last, _ended_seconds(account)))
+        if account.training is not None:
+            return _continued(account, account.training)
         plan = _replanned(account, choice) if last is None else _next_plan(account, last)
         return attempt_at(account, plan, role=Role.TRAINING)
+
+
+def place_beside(account: Account) -> Plan | None:
+    """Where the training runs beside the next trials: where it is, else where its next attempt starts; or nowhere."""
+    if account.training is not None:
+        return account.training
+    attempts = account.run.attempts
+    return _next_plan(account, attempts[-1]) if attempts else account.incumbent()
+
+
+def plan_taken(attempt: Attempt) -> Plan:
+    """What an attempt took, as a plan."""
+    seconds, usd = attempt.seconds, attempt.usd
+    return Plan(config=attempt.config, seconds=seconds, usd=usd, worst_seconds=seconds, worst_usd=usd)
+
+
+def stretch_at(account: Account, plan: Plan) -> Request | None:
+    """A stretch of the training at `plan`, authorised; None if it does not fit what remains."""
+    answer = account.ledger.authorise_run(plan)
+    if isinstance(answer, Refusal):
+        return None
+    ended = account.run.open_stretch
+    attempt = 1 + len(account.run.attempts) if ended is None else ended.authorisation.attempt
+    price = account.run.problem.price(plan.config)
+    return Request(role=Role.TRAINING, authorisation=replace(answer, attempt=attempt), usd_per_hour=price)
+
+
+def better_place(account: Account) -> Plan | None:
+    """Where the training that runs should move: better for the rest of the work, restart included; None: nowhere.
+
+    A gain within a `tie` of what staying takes is not worth a restart: the measurements are no more precise. Where
+    staying is expected to break a limit, any other deployment that fits is better.
+    """
+    stay, problem = account.training, account.remaining
+    if stay is None:
+        return None
+    others = [plan for plan in plans(problem, account.restarting) if plan.config != stay.config]
+    there = best(problem, (plan for plan in others if account.ledger.fits(plan)))
+    expected = replace(stay, worst_seconds=stay.seconds, worst_usd=stay.usd)
+    if there is None or not account.ledger.fits(expected):
+        return there
+    return there if there.value(problem) < stay.value(problem) * (1 - tie(problem)) else None
+
+
+def _continued(account: Account, rest: Plan) -> Start | End:
+    """The training goes on to its end on its nodes; within what remains, where its upper bound is more."""
+    ledger = account.ledger
+    seconds = rest.worst_seconds
+    if ledger.guarded and ledger.usd_left is not None:
+        if ledger.usd_left <= ZERO:
+            return End(status=Status.OVERRAN if account.run.has_overrun else Status.NOTHING_FITS)
+        price = account.run.problem.price(rest.config)
+        seconds = min(seconds, ledger.usd_left.dollars / price.dollars * HOUR)
+        rest = replace(rest, worst_usd=min(rest.worst_usd, ledger.usd_left))
+    ended = account.run.open_stretch
+    attempt = 1 if ended is None else ended.authorisation.attempt
+    authorisation = Authorisation(choice=rest.config, attempt=attempt, usd=rest.worst_usd, seconds=seconds)
+    price = account.run.problem.price(rest.config)
+    return Start(requests=(Request(role=Role.TRAINING, authorisation=authorisation, usd_per_hour=price),))
 
 
 def attempt_at(account: Account, plan: Plan | None, *, role: Role) -> Start | End:
@@ -45,7 +107,7 @@ def _replanned(account: Account, choice: Plan) -> Plan:
 
 
 def _plan_on(account: Account, there: Plan | Attempt) -> Plan | None:
-    measured = [trial for trial in account.history.measured if trial.config == there.config]
+    measured = [trial for trial in account.restarting.measured if trial.config == there.config]
     return Plan.of(account.remaining, measured[-1]) if measured else None
 
 
@@ -57,7 +119,7 @@ def _next_plan(account: Account, ended: Attempt) -> Plan | None:
     same = _plan_on(account, ended)
     if ended.ending in (Ending.RESTARTED, Ending.LOST) and same is not None and remaining.fits(same):
         return same
-    return best_fitting(account.remaining, account.history, remaining)
+    return best_fitting(account.remaining, account.restarting, remaining)
 
 
 def _ended_seconds(account: Account) -> float:

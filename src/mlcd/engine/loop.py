@@ -16,12 +16,15 @@ from mlcd.deciders.decision import Conclude, Decider, End, P
 from mlcd.engine.clock import Clock, Moments, SimulatedClock, WallClock, read_moment
 from mlcd.engine.journal import Journal, NoJournal
 from mlcd.engine.performer import Performer, Situation
+from mlcd.engine.trials import cancelled
 from mlcd.errors import Interrupted
 from mlcd.events import Event, Observer, SearchEnded, StepEnded, StepStarted, Warned, ignore
+from mlcd.run.attempt import Attempt
 from mlcd.run.findings import Findings
 from mlcd.run.run import Run
 from mlcd.run.step import Outcome, Request, Role, Step
 from mlcd.trial.outcome import Status
+from mlcd.units import ZERO
 
 
 @dataclass(kw_only=True)
@@ -66,6 +69,7 @@ class Engine(Generic[P]):
                 self._set_status(Status.RUNNING)
             self._report_clocks()
             self.performer.restore(self.run)
+            self._record_held()
             self._settle_in_flight(interrupted=False)
             while not self.run.status.is_final:
                 self.advance()
@@ -77,6 +81,7 @@ class Engine(Generic[P]):
             self.run = self.journal.reread(self.run)  # Ctrl-C may have come between a write and its copy in memory
             if self.run.status.is_final:
                 return self.run
+            self._record_held()
             self._settle_in_flight(interrupted=True)
             self._set_status(Status.INTERRUPTED)
             raise Interrupted(
@@ -136,19 +141,42 @@ class Engine(Generic[P]):
         if len(started) == 1:
             self._settle(started[0], self.performer.perform(started[0], situation))
             return
+        if self.performer.simulated and any(step.role is Role.TRAINING for step in started):
+            self._run_simulated_beside(started, situation)
+            return
         with ThreadPoolExecutor(max_workers=len(started)) as pool:
             waiting: dict[Future[Outcome], Step] = {
                 pool.submit(self.performer.perform, step, situation): step for step in started
             }
             try:
                 for future in as_completed(tuple(waiting)):
-                    self._settle(waiting.pop(future), future.result())
+                    outcome = future.result()
+                    self._settle(waiting.pop(future), outcome)
+                    if isinstance(outcome, Attempt) and not outcome.ending.is_begun_again:
+                        situation.useless.set()
             except BaseException:
                 self._stop.set()  # the other steps end at their next progress report and release their nodes
                 for future in wait(waiting).done:
                     if future.exception() is None:  # it had ended by then and was paid for, so it is kept
                         self._settle(waiting[future], future.result())
                 raise
+
+    def _run_simulated_beside(self, started: Sequence[Step], situation: Situation[P]) -> None:
+        """Trials, then the training beside them for as long as they took; all are recorded once that is known."""
+        trials = [step for step in started if step.role is not Role.TRAINING]
+        outcomes = {step.number: self.performer.perform(step, situation) for step in trials}
+        run = self.run
+        for number, outcome in outcomes.items():
+            run = run.with_ended(number, outcome)
+        training = next(step for step in started if step.role is Role.TRAINING)
+        stretch = self.performer.perform(training, replace(situation, latest=lambda: run))
+        for step in trials:
+            outcome = outcomes[step.number]
+            over = isinstance(stretch, Attempt) and not stretch.ending.is_begun_again
+            if over and outcome.seconds > stretch.seconds:
+                outcome = cancelled(step, stretch.seconds)
+            self._settle(step, outcome)
+        self._settle(training, stretch)
 
     def _situation(self) -> Situation[P]:
         """What steps that start now know. Events of parallel steps and trials are passed on once a step has ended."""
@@ -160,6 +188,7 @@ class Engine(Generic[P]):
             tell=self._pending_events.put if has_trials or len(in_flight) > 1 else self.observer,
             stop=self._stop,
             moment=self.moments,
+            latest=lambda: self.run,
         )
 
     # ---- settling
@@ -184,14 +213,43 @@ class Engine(Generic[P]):
 
     def _settle_in_flight(self, *, interrupted: bool) -> None:
         """Run simulated steps again, or leave them to the next session if interrupted; charge or adopt real ones."""
+        if self.performer.simulated:
+            if self.run.in_flight and not interrupted:
+                self._run_round(self.run.in_flight)
+            return
         for step in self.run.in_flight:
-            if not self.performer.simulated:
-                situation = replace(self._situation(), stop=threading.Event())  # the run's own is set after Ctrl-C
-                outcome = self.performer.lost(step, situation, interrupted=interrupted)
-                # What is charged for counts as time too, where the clocks cannot tell how much passed.
-                self._settle(step, outcome, at_least=step.started_seconds + outcome.seconds)
-            elif not interrupted:
-                self._settle(step, self.performer.perform(step, self._situation()))
+            situation = replace(self._situation(), stop=threading.Event())  # the run's own is set after Ctrl-C
+            outcome = self.performer.lost(step, situation, interrupted=interrupted)
+            # What is charged for counts as time too, where the clocks cannot tell how much passed.
+            self._settle(step, outcome, at_least=step.started_seconds + outcome.seconds)
+
+    def _record_held(self) -> None:
+        """Record that a training still held its nodes after its last stretch, so that this time is charged too.
+
+        mlcd ends between two rounds: the next stretch was not decided, and the nodes are given back.
+        """
+        held = self.run.open_stretch
+        if self.performer.simulated or held is None or held.usd_per_hour is None or self.run.in_flight:
+            return
+        spent, ended = held.final, held.ended_moment or self.moments()
+        most = replace(
+            held.authorisation,
+            usd=max(held.authorised_usd - spent.usd, ZERO),
+            seconds=max(held.authorised_seconds - spent.seconds, 0.0),
+        )
+        step = Step(
+            number=1 + len(self.run.steps),
+            round=1 + max(step.round for step in self.run.steps),
+            role=Role.TRAINING,
+            authorisation=most,
+            reason="",
+            usd_per_hour=held.usd_per_hour,
+            started_seconds=self._elapsed() if held.ended_seconds is None else held.ended_seconds,
+            started_at=ended.wall_seconds,
+            started_moment=ended,
+        )
+        self.journal.start(self.run.run_id, (step,))
+        self.run = self.run.with_started([step])
 
     def _report_clocks(self) -> None:
         """Tell the user what is assumed about the time since the run was last worked on, where clocks disagree."""

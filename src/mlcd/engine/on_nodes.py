@@ -3,9 +3,11 @@
 from dataclasses import dataclass, field
 
 from mlcd.clouds.provider import Cloud, Lease, Order
+from mlcd.clouds.wrappers import Resumed
 from mlcd.deciders.account import Accounts
 from mlcd.engine.checked import CheckedCloud, checked_cloud, cloud_name, is_simulated
 from mlcd.engine.performer import Situation
+from mlcd.engine.stretch import TrainingNodes
 from mlcd.engine.training import Training
 from mlcd.engine.trials import lost_trial, measure_trial, overdue
 from mlcd.engine.watchdog import Bounds, Overdue, watched
@@ -31,6 +33,7 @@ class NodePerformer:
     elastic: Elastic | None = None
     bounds: Bounds = field(default_factory=Bounds)
     _accounts: Accounts = field(init=False, repr=False)
+    _held: TrainingNodes | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._accounts = Accounts(guarded=self.guarded)
@@ -47,10 +50,15 @@ class NodePerformer:
         """See Performer."""
 
         def carry_out(inner: Situation[Problem]) -> Outcome:
-            cloud = checked_cloud(self.cloud, step, inner, self.bounds)
+            cloud = checked_cloud(self._cloud_for(step, inner), step, inner, self.bounds)
             if step.role is Role.TRIAL:
                 return measure_trial(cloud, step, inner)
-            return self._training(cloud, step, inner).run()
+            training = self._training(cloud, step, inner)
+            self._held = None
+            try:
+                return training.run()
+            finally:
+                self._held = training.held
 
         began = situation.moment()
         most = step.authorised_seconds
@@ -64,11 +72,15 @@ class NodePerformer:
 
     def lost(self, step: Step, situation: Situation[Problem], *, interrupted: bool) -> Outcome:
         """See Performer."""
+        run = situation.run
 
         def settle(inner: Situation[Problem]) -> Outcome:
+            if step.role is Role.TRAINING:
+                self.close()
             cloud = checked_cloud(self.cloud, step, inner, self.bounds)
             if step.role is Role.TRIAL:
-                return lost_trial(step, inner, reached_samples=cloud.reached_samples(inner.run.run_id))
+                kept = inner.run.problem.keeps_work
+                return lost_trial(step, inner, reached_samples=cloud.reached_samples(run.run_id) if kept else 0.0)
             return self._training(cloud, step, inner).lost()
 
         try:
@@ -80,12 +92,33 @@ class NodePerformer:
             unsaved = CheckedCloud(cloud=_Silent(name=cloud_name(self.cloud), simulated=self.simulated))
             return self._training(unsaved, step, situation).lost()
 
+    def close(self) -> None:
+        """Give back the nodes that a training has kept between two stretches."""
+        held, self._held = self._held, None
+        if held is not None:
+            held.release()
+
     def calls(self) -> tuple[FunctionCall, ...]:
         """None: nodes make no function calls."""
         return ()
 
+    def _cloud_for(self, step: Step, situation: Situation[Problem]) -> Cloud:
+        """The cloud; a simulated one starts and saves as a job does that continues the run's training."""
+        run = situation.run
+        is_training = step.role is Role.TRAINING
+        if not (self.simulated and (run.problem.keeps_work or (is_training and run.problem.beside))):
+            return self.cloud
+        is_restart = step.authorisation.attempt > 1 if run.problem.beside else run.reached_samples > 0
+        seconds = run.problem.restart_seconds if is_restart else 0.0
+        return Resumed(self.cloud, base_samples=run.reached_samples, restart_seconds=seconds)
+
     def _training(self, cloud: CheckedCloud, step: Step, situation: Situation[Problem]) -> Training:
-        return Training(cloud=cloud, step=step, situation=situation, accounts=self._accounts, elastic=self.elastic)
+        held = self._held
+        if held is not None and held.order.attempt != step.authorisation.attempt:
+            raise RuntimeError(f"attempt {held.order.attempt} at the training still holds its nodes")
+        return Training(
+            cloud=cloud, step=step, situation=situation, accounts=self._accounts, elastic=self.elastic, held=held
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

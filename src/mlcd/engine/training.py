@@ -1,23 +1,28 @@
 """The training itself: watched, moved before it breaks a limit, restarted from its checkpoint when nodes are lost."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from mlcd.clouds.provider import LeaseFailed, Order, Purpose, Settled
+from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Purpose, Settled
 from mlcd.clouds.reading import Listening, Reading
 from mlcd.deciders.account import Account, Accounts
+from mlcd.deciders.training import better_place
 from mlcd.engine.checked import CheckedCloud
 from mlcd.engine.performer import Situation, lost_time
+from mlcd.engine.stretch import TrainingNodes, points_after
 from mlcd.engine.watch import TRAINING_QUIET_GAPS, AttemptWatch
 from mlcd.errors import Interrupted
 from mlcd.events import RunProgress, Warned
+from mlcd.ledger import Ledger
 from mlcd.models.remaining import remaining_problem
 from mlcd.problem import Problem
-from mlcd.profiler.measure import learned, warnings
+from mlcd.profiler.measure import learned
 from mlcd.profiler.noise import noise_scale
 from mlcd.run.attempt import Attempt, Ending
-from mlcd.run.step import Step
+from mlcd.run.run import SearchRun
+from mlcd.run.step import Role, Step
 from mlcd.search.strategy import Elastic
 from mlcd.trial.plan import STOP_SECONDS, Plan, Remaining, best_fitting, stop_at
 from mlcd.trial.trial import FailureKind, History, Learned, Measurement
@@ -36,20 +41,28 @@ LEAST_DONE_SHARE = 0.9
 
 @dataclass(kw_only=True)
 class Training:
-    """One attempt at the training: one lease of the step's configuration."""
+    """One attempt at the training: one lease of the step's configuration.
+
+    Beside trials of its round, a stretch of one: it ends with them, and the next stretch continues on the same nodes,
+    unless they showed that the training should move.
+    """
 
     cloud: CheckedCloud
     step: Step
     situation: Situation[Problem]
     accounts: Accounts
     elastic: Elastic | None = None
+    held: TrainingNodes | None = None
+    """The nodes of the stretch before this one; after `run`, those that the next stretch continues on."""
     _warned: bool = field(default=False, init=False)
+    _ends_early: bool = field(default=False, init=False)
+    """Whether its nodes end themselves before the budget is used up."""
     _next_plan: Plan | None = field(default=None, init=False)
 
     def run(self) -> Attempt:
         """Train until done, moved, restarted, stopped or failed. Raises Interrupted, ProviderError."""
         attempt = self._attempt()
-        if attempt.ending.is_begun_again:
+        if attempt.ending.is_begun_again and attempt.ending is not Ending.CONTINUED:
             self._report_restart(attempt)
         return attempt
 
@@ -64,7 +77,7 @@ class Training:
         lost = Attempt(
             config=self.step.config,
             seconds=seconds,
-            usd=self.step.price.for_seconds(seconds),
+            usd=self._charge(seconds),
             ending=Ending.LOST,
             reached_samples=self._saved_samples,
             message=f"mlcd ended before the training did{assumed}",
@@ -74,10 +87,39 @@ class Training:
 
     # ---- the attempt
 
+    @property
+    def _latest(self) -> SearchRun:
+        """The run now."""
+        return self.situation.run if self.situation.latest is None else self.situation.latest()
+
+    @cached_property
+    def _run(self) -> SearchRun:
+        """The run when this attempt started, without it; trials beside it are in flight."""
+        number = self.step.number
+        steps = (replace(s, outcome=None) if s.round == self.step.round else s for s in self._latest.steps)
+        return replace(self._latest, steps=tuple(step for step in steps if step.number != number))
+
+    @cached_property
+    def _is_beside(self) -> bool:
+        """Whether trials run beside it."""
+        return any(step.round == self.step.round for step in self._run.in_flight)
+
+    @cached_property
+    def _before(self) -> Attempt | None:
+        """The stretches that this one continues; None where it starts."""
+        return self._run.attempts[-1] if self._run.open_stretch is not None else None
+
+    @cached_property
+    def _base_samples(self) -> float:
+        """The training's progress when this attempt started."""
+        if self._before is not None and (self.cloud.simulated or self.held is not None):
+            return self._before.reached_samples
+        return self._run.reached_samples if self.cloud.simulated else self._saved_samples
+
     @cached_property
     def _at_start(self) -> Account:
         """The account of the run when this attempt started."""
-        return self.accounts.at(self.situation.run, self.step.started_seconds)
+        return self.accounts.at(self._run, self.step.started_seconds)
 
     @property
     def _account(self) -> Account:
@@ -87,17 +129,18 @@ class Training:
     @property
     def _saved_samples(self) -> float:
         """Samples up to which the training is saved, including what steps saved that died with mlcd."""
-        return self.cloud.reached_samples(self.situation.run.run_id)
+        return self.cloud.reached_samples(self._run.run_id)
 
     def _attempt(self) -> Attempt:
         account, config = self._account, self.step.config
+        begun = self._begun_seconds
         watch = AttemptWatch(work=account.remaining.work_of(config), seconds_left=self._seconds_left(account))
         order = Order(
             config=config,
             attempt=self.step.authorisation.attempt,
             purpose=Purpose.RUN,
             seconds=watch.seconds_left,
-            run_id=self.situation.run.run_id,
+            run_id=self._run.run_id,
             noise_scale=account.noise_scale,
         )
         try:
@@ -106,69 +149,142 @@ class Training:
             # The nodes were released when the lease was left; that time is charged too, by the engine's own clock.
             seconds = self.cloud.charged(watch.last.seconds + max(watch.clock() - hung.since, 0.0))
             again = self._may_restart(self._saved_samples)
-            return self._broken(seconds, self.step.price, str(hung), self._saved_samples, again=again)
+            return self._broken(seconds, str(hung), self._saved_samples, again=again)
         except LeaseFailed as failed:
             again = failed.kind.is_transient and self._may_restart(failed.reached_samples)
-            paid = self.step.price if failed.billed else ZERO
-            broken = self._broken(failed.seconds, paid, failed.message, failed.reached_samples, again=again)
+            seconds = max(failed.seconds - begun, 0.0)
+            broken = self._broken(seconds, failed.message, failed.reached_samples, again=again, billed=failed.billed)
             return replace(broken, ending=Ending.OVERRAN) if failed.kind is FailureKind.OVERRAN else broken
 
-    def _broken(self, seconds: float, price: Usd, message: str, reached: float, *, again: bool) -> Attempt:
+    def _broken(self, seconds: float, message: str, reached: float, *, again: bool, billed: bool = True) -> Attempt:
         return Attempt(
             config=self.step.config,
             seconds=seconds,
-            usd=price.for_seconds(seconds),
+            usd=self._charge(seconds) if billed else ZERO,
             ending=Ending.RESTARTED if again else Ending.FAILED,
             reached_samples=reached,
             message=message,
         )
 
     def _watched(self, order: Order, watch: AttemptWatch) -> Attempt:
-        cloud, price = self.cloud, self.step.price
+        nodes, self.held = self.held or TrainingNodes(cloud=self.cloud, order=order), None
+        nodes.cloud.warn = self.cloud.warn
         self._tell(0.0, ZERO, 0.0)
-        listening: Listening | None = None
-        heard: list[Reading] = []
         try:
-            with cloud.lease(order) as lease:
-                listening = lease if isinstance(lease, Listening) else None
-                for point in lease.progress():
+            with nodes:
+                for point in self._progress(nodes):
                     if self.situation.stop.is_set():
                         raise Interrupted("the training was ended with the run")
                     watch.take(point)
-                    if cloud.simulated and watch.is_over_budget:
-                        seconds = stop_at(watch.seconds_left)
-                        stopped = (Ending.STOPPED, self._stopped(watch, watch.samples_before(seconds)))
-                        return self._ended(Settled(seconds=seconds), watch, stopped, heard)
-                    if cloud.simulated and point.samples >= watch.work:
-                        seconds = watch.crossing()
-                        usd = price.for_seconds(seconds)
-                        self._tell(1.0, usd, seconds)
-                        return Attempt(config=order.config, seconds=seconds, usd=usd)
-                    self._tell(min(point.samples / watch.work, 1.0), price.for_seconds(point.seconds), point.seconds)
-                    if not cloud.simulated:
-                        self._end_a_hang(watch)
-                    ending = None if cloud.simulated else self._re_decide(watch)
-                    if ending is None and self.elastic is not None and isinstance(lease, Listening):
-                        ending = self._switch(self.elastic, watch, lease)
+                    ended = self._simulated_end(watch) if self.cloud.simulated else None
+                    if ended is not None:
+                        return ended
+                    self._tell(min(point.samples / watch.work, 1.0), self._charge(point.seconds), point.seconds)
+                    ending = self._ending(watch, nodes)
                     if ending is not None:
-                        settled = lease.finish(point)
-                        heard = listening.heard if listening is not None else heard
-                        return self._ended(settled, watch, ending, heard)
-                if cloud.simulated:
+                        settled = self._kept(nodes, point) if ending[0] is Ending.CONTINUED else nodes.finish(point)
+                        return self._ended(settled, watch, ending, nodes.heard)
+                if self.cloud.simulated:
                     problem = "the job ended before its work was done"
-                    raise LeaseFailed(FailureKind.ERROR, problem, seconds=watch.last.seconds)
-                settled = lease.finish(watch.last)
+                    raise LeaseFailed(FailureKind.ERROR, problem, seconds=self._begun_seconds + watch.last.seconds)
+                settled = nodes.finish(watch.last)
         finally:
-            heard = listening.heard if listening is not None else heard
-            for text in warnings(heard):
+            for text in nodes.new_warnings():
                 self.situation.tell(Warned(text=f"the training: {text}"))
-        self._check_end(watch, heard)
-        self._tell(1.0, price.for_seconds(settled.seconds), settled.seconds)
-        return self._ended(settled, watch, (Ending.DONE, ""), heard)
+        self._check_end(watch, nodes.heard)
+        self._tell(1.0, self._charge(settled.seconds), settled.seconds)
+        return self._ended(settled, watch, (Ending.DONE, ""), nodes.heard)
+
+    def _progress(self, nodes: TrainingNodes) -> Iterator[JobProgress]:
+        """The job's progress in this stretch. A simulated lease is repeated up to where the last stretch ended."""
+        return points_after(nodes.progress(), self._begun_seconds) if self.cloud.simulated else nodes.progress()
+
+    def _ending(self, watch: AttemptWatch, nodes: TrainingNodes) -> tuple[Ending, str] | None:
+        """Whether to end this attempt, or stretch, now. Raises _Hung."""
+        ending = None
+        if not self.cloud.simulated:
+            self._end_a_hang(watch)
+            ending = self._re_decide(watch)
+        if ending is None and self.elastic is not None and nodes.listening is not None:
+            ending = self._switch(self.elastic, watch, nodes.listening)
+        if ending is None and not self.cloud.simulated and self._is_beside and not self._trials_in_flight():
+            ending = self._after_trials(watch.last.seconds, watch.last.samples, watch.speed())
+        return ending
+
+    def _kept(self, nodes: TrainingNodes, at: JobProgress) -> Settled:
+        """Keep the nodes for the next stretch."""
+        nodes.keep(at)
+        self.held = nodes
+        return Settled(seconds=at.seconds, reached_samples=self._base_samples + at.samples)
+
+    def _simulated_end(self, watch: AttemptWatch) -> Attempt | None:
+        """The attempt, if the work, the money or the trials beside it ended before the newest point."""
+        done = watch.crossing() if watch.last.samples >= watch.work else math.inf
+        beside = self._trial_seconds() if self._is_beside else math.inf
+        if watch.last.seconds >= beside and beside <= min(done, watch.seconds_left):
+            samples = watch.samples_before(beside)
+            trained = beside - watch.startup_seconds
+            speed = samples / trained if samples > 0 and trained > 0 else None
+            if speed is not None:  # simulated runs are slower by the stretch of interruptions, and so are plans
+                speed *= self._run.problem.stretch_of(self.step.config)
+            ending = self._after_trials(beside, samples, speed)
+            settled = Settled(seconds=beside, reached_samples=self._base_samples + samples)
+            return replace(self._ended(settled, watch, ending, []), samples_per_second=speed)
+        if watch.is_over_budget:
+            seconds = stop_at(watch.seconds_left)
+            samples = watch.samples_before(seconds)
+            ending = self._out_of_time(watch, samples)
+            settled = Settled(seconds=seconds, reached_samples=self._base_samples + samples if self._is_beside else 0.0)
+            return self._ended(settled, watch, ending, [])
+        if watch.last.samples >= watch.work:
+            usd = self._charge(done)
+            self._tell(1.0, usd, done)
+            return Attempt(config=self.step.config, seconds=done, usd=usd)
+        return None
+
+    def _charge(self, seconds: float) -> Usd:
+        """The cost of this stretch, so that all stretches of an attempt cost what it costs in one piece."""
+        if self._before is None:
+            return self.step.price.for_seconds(seconds)
+        return self.step.price.for_seconds(self._before.seconds + seconds) - self._before.usd
+
+    # ---- beside trials
+
+    def _trials_in_flight(self) -> bool:
+        return any(s.role is Role.TRIAL and s.round == self.step.round for s in self._latest.in_flight)
+
+    def _trial_seconds(self) -> float:
+        """How long the trials beside it took."""
+        return max(s.trial.seconds for s in self._latest.trials if s.round == self.step.round)
+
+    @property
+    def _begun_seconds(self) -> float:
+        """Seconds of this attempt's lease that earlier stretches are charged."""
+        if self.cloud.simulated:
+            return 0.0 if self._before is None else self._before.seconds
+        return 0.0 if self.held is None else self.held.at.seconds
+
+    def _after_trials(self, seconds: float, samples: float, speed: float | None) -> tuple[Ending, str]:
+        """Whether the training continues where it is, or moves to where the trials beside it showed it better."""
+        ended = Attempt(
+            config=self.step.config,
+            seconds=seconds,
+            usd=self._charge(seconds),
+            ending=Ending.CONTINUED,
+            reached_samples=self._base_samples + samples,
+            samples_per_second=speed,
+        )
+        run = self._latest.with_ended(self.step.number, ended)
+        elapsed = self.step.started_seconds + seconds if self.cloud.simulated else self.situation.elapsed_seconds()
+        self._next_plan = better_place(self.accounts.at(run, elapsed))
+        if self._next_plan is None:
+            return Ending.CONTINUED, ""
+        there = self._next_plan.config
+        return Ending.MOVED, f"{there} is better than {self.step.config} for the rest of the work, restart included"
 
     def _check_end(self, watch: AttemptWatch, heard: list[Reading]) -> None:
         """Warn if the job exited successfully without doing what its file says."""
-        run = self.situation.run
+        run = self._run
         target = run.problem.target
         if target is not None:
             points = learned(heard, target.metric)
@@ -187,7 +303,7 @@ class Training:
         return Attempt(
             config=self.step.config,
             seconds=settled.seconds,
-            usd=self.step.price.for_seconds(settled.seconds),
+            usd=self._charge(settled.seconds),
             ending=ending[0],
             reached_samples=settled.reached_samples,
             samples_per_second=watch.speed(),
@@ -202,7 +318,7 @@ class Training:
 
     def _end_a_hang(self, watch: AttemptWatch) -> None:
         """Raises _Hung when a job with remaining work has been silent for unusually long."""
-        problem = self.situation.run.problem
+        problem = self._run.problem
         policy = problem.trial
         all_done = watch.last.samples >= watch.work and problem.target is None
         if not policy.watchdog_seconds or all_done:
@@ -214,8 +330,21 @@ class Training:
             raise _Hung(f"no progress for {watch.silent_seconds:.0f} s", watch.clock())
 
     def _seconds_left(self, account: Account) -> float:
-        """Seconds until the training has used up the budget; without a budget, far beyond its upper bound."""
-        ledger = account.ledger
+        """Seconds until the nodes of this attempt end themselves.
+
+        When the budget is used up; without one, far beyond the upper bound. Beside trials, which need money too, at the
+        upper bound, and stretches on the same nodes cannot change that.
+        """
+        money, nodes = self._money_seconds(account.ledger), math.inf
+        if self.held is not None:
+            nodes = self.held.seconds_left
+        elif self._is_beside and not self.cloud.simulated and account.ledger.usd_left is not None:
+            nodes = self.step.authorised_seconds
+        self._ends_early = self._is_beside or nodes < money
+        return min(money, nodes)
+
+    def _money_seconds(self, ledger: Ledger) -> float:
+        """Seconds until the training has used up the budget; without one, far beyond its upper bound."""
         if not ledger.guarded or ledger.usd_left is None:
             return math.inf if self.cloud.simulated else 10 * self.step.authorised_seconds + HOUR
         return ledger.usd_left.dollars / self.step.price.dollars * HOUR
@@ -224,9 +353,9 @@ class Training:
         """Whether to end this attempt now, because the budget is nearly used up or because it should move."""
         if not self.accounts.guarded:
             return None
-        budget = self.situation.run.problem.goal.budget
+        budget = self._run.problem.goal.budget
         if budget is not None and watch.last.seconds >= stop_at(watch.seconds_left):
-            return Ending.STOPPED, self._stopped(watch, watch.last.samples)
+            return self._out_of_time(watch, watch.last.samples)
         if watch.is_quiet or not watch.is_due("limits", LIMITS_EVERY_SECONDS):
             return None
         limit = min(stop_at(watch.seconds_left) if budget is not None else math.inf, self._deadline_left(watch))
@@ -242,15 +371,17 @@ class Training:
             self.situation.tell(Warned(text=text))
         return None
 
-    def _stopped(self, watch: AttemptWatch, samples: float) -> str:
-        """Why the training was stopped, and how far it came."""
-        budget = self.situation.run.problem.goal.budget
+    def _out_of_time(self, watch: AttemptWatch, samples: float) -> tuple[Ending, str]:
+        """Why the training ends here, and how far it came. If only the time of its nodes is over, it starts again."""
+        budget = self._run.problem.goal.budget
         done = f"{samples / watch.work:.0%} of the remaining work is done"
-        return f"stopped before it would cost more than the budget of {budget}; {done}"
+        if self._ends_early:
+            return Ending.MOVED, f"it takes longer than its upper bound beside the search; {done}"
+        return Ending.STOPPED, f"stopped before it would cost more than the budget of {budget}; {done}"
 
     def _deadline_left(self, watch: AttemptWatch) -> float:
         """Seconds of this attempt at which the deadline is reached."""
-        deadline = self.situation.run.problem.goal.deadline_seconds
+        deadline = self._run.problem.goal.deadline_seconds
         if deadline is None:
             return math.inf
         return deadline - self.situation.elapsed_seconds() + watch.last.seconds
@@ -316,7 +447,7 @@ class Training:
 
     def _remaining_now(self, watch: AttemptWatch, heard: list[Reading]) -> Problem:
         """What remains after this attempt so far, with its noise and metrics."""
-        run = self.situation.run
+        run = self._run
         now = Stretch(
             config=self.step.config,
             reached_samples=run.reached_samples + watch.last.samples,
@@ -326,7 +457,7 @@ class Training:
         return remaining_problem(run.problem, run.history, (*run.earlier, now))
 
     def _learned(self, heard: list[Reading]) -> tuple[Learned, ...]:
-        target = self.situation.run.problem.target
+        target = self._run.problem.target
         return () if target is None else learned(heard, target.metric)
 
     def _saves_work(self) -> bool:
@@ -335,14 +466,14 @@ class Training:
 
     def _may_restart(self, reached_samples: float) -> bool:
         """True after an attempt that made progress; without progress, up to search.trial.retries times."""
-        run = self.situation.run
+        run = self._run
         if reached_samples > run.reached_samples:
             return True
         return sum(attempt.ending is Ending.RESTARTED for attempt in run.earlier) < run.problem.trial.retries
 
     def _report_restart(self, ended: Attempt) -> None:
         """Report why the training restarts, and how much of it is kept."""
-        run = self.situation.run
+        run = self._run
         kept = min(max(run.reached_samples, ended.reached_samples) / run.problem.work_samples, 1.0)
         where = f"from its checkpoint, at {kept:.0%}" if kept > 0 else "from the beginning"
         if kept > 0 and run.problem.target is not None:
@@ -350,6 +481,8 @@ class Training:
         self.situation.tell(Warned(text=f"{ended.message}; the training continues {where}"))
 
     def _tell(self, fraction: float, usd: Usd, seconds: float) -> None:
+        if self._is_beside:  # the trials are what is shown
+            return
         money = self._at_start.money_while_training(usd, seconds, self.step.started_seconds)
         self.situation.tell(RunProgress(config=self.step.config, fraction=fraction, money=money))
 

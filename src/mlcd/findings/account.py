@@ -1,11 +1,14 @@
 """The account after each trial, replayed from the run: spent, reserved, and the best configuration so far."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from mlcd.deciders.account import Accounts
 from mlcd.ledger import Ledger
 from mlcd.models.remaining import remaining_problem
 from mlcd.run.findings import AccountStep
 from mlcd.run.run import SearchRun
+from mlcd.run.step import Role, Step
 from mlcd.trial.trial import History
 from mlcd.units import ZERO
 
@@ -15,6 +18,8 @@ def keeps_reserve(run: SearchRun, steps: Sequence[AccountStep]) -> bool:
 
     steps  the account with a reserve
     """
+    if run.problem.beside:  # the reserve changes with the training, within a round too
+        return not run.has_overrun
     goal = run.problem.goal
     before: AccountStep | None = None
     rows = run.trials
@@ -35,6 +40,8 @@ def account(run: SearchRun, *, guarded: bool) -> tuple[AccountStep, ...]:
 
     guarded  whether the strategy kept a reserve
     """
+    if run.problem.beside:
+        return tuple(_beside(run, row, guarded=guarded) for row in run.trials)
     steps = []
     spent, elapsed = ZERO, 0.0
     rows = run.trials
@@ -58,3 +65,24 @@ def account(run: SearchRun, *, guarded: bool) -> tuple[AccountStep, ...]:
             )
         )
     return tuple(steps)
+
+
+def _beside(run: SearchRun, row: Step, *, guarded: bool) -> AccountStep:
+    """The account after one trial of a run whose training runs beside its trials."""
+    steps = tuple(
+        step if step.round < row.round or step.role is Role.TRIAL else replace(step, outcome=None)
+        for step in run.steps
+        if step.round < row.round
+        or (step.round == row.round and (step.role is not Role.TRIAL or step.number <= row.number))
+    )
+    then = replace(run, steps=steps, verdict=None)
+    found = Accounts(guarded=guarded).at(then, then.step_seconds)
+    money = found.money()
+    return AccountStep(
+        trial=row.number,
+        spent=money.spent,
+        reserved=money.reserved,
+        elapsed_seconds=money.elapsed_seconds,
+        reserved_seconds=money.reserved_seconds,
+        incumbent=found.incumbent(),
+    )

@@ -26,6 +26,7 @@ def receipt(run: SearchRun, remaining: Problem) -> Receipt:
         done = (run.choice.seconds, run.choice.usd)
     failed = run.final is not None and not run.final.is_done
     total_seconds = run.search_seconds + sum(a.seconds for a in run.earlier) + (done[0] if done else 0.0)
+    total_seconds -= run.beside_seconds
     total_usd = sum((a.usd for a in run.earlier), run.search_usd) + (done[1] if done else ZERO)
     goal = run.problem.goal
     return Receipt(
@@ -54,6 +55,7 @@ def receipt(run: SearchRun, remaining: Problem) -> Receipt:
             )
             for naive in (run.naive if done and not failed else ())
         ),
+        beside_seconds=run.beside_seconds,
     )
 
 

@@ -1,6 +1,7 @@
 """What a search for a training on nodes found: its plans, the Pareto front, and the account after each trial."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from mlcd.findings.account import account, keeps_reserve
 from mlcd.findings.batches import batch_findings
@@ -18,7 +19,7 @@ from mlcd.units import Usd
 
 def train_findings(run: SearchRun) -> TrainFindings:
     """All that reports say of a training on nodes beyond its steps and verdict."""
-    remaining = remaining_problem(run.problem, run.history)
+    remaining = _remaining(run)
     paid = receipt(run, remaining)
     steps = account(run, guarded=True)
     guarded = keeps_reserve(run, steps)
@@ -45,6 +46,15 @@ def train_findings(run: SearchRun) -> TrainFindings:
         done_share=_done_share(run, remaining),
         batches=batch_findings(run, remaining),
     )
+
+
+def _remaining(run: SearchRun) -> Problem:
+    """The problem with the work that remained when the search ended; all of it if the training ended beside it."""
+    last = max((step.round for step in run.trials), default=0)
+    before = replace(run, steps=tuple(step for step in run.steps if step.round <= last))
+    if before.final is not None:
+        return run.problem
+    return remaining_problem(run.problem, run.history, before.earlier)
 
 
 def ranked(problem: Problem, measured: Iterable[Plan]) -> tuple[Plan, ...]:

@@ -9,6 +9,7 @@ from mlcd.clouds.plugin import CloudJob, CloudOffer, CloudPlugin
 from mlcd.errors import BadInput
 from mlcd.jobs.real import env_values, on_nodes, type_price, types_and_counts, workdir
 from mlcd.jobs.resolved_job import REAL_SLOWDOWN, ResolvedJob, deployments, naive_choices, problem_of, refuse_batches
+from mlcd.jobs.work import RESTART_SECONDS, with_work
 from mlcd.plugins import CLOUDS, is_object_name, load_object, plugin_names
 from mlcd.spec import TrainSpec
 
@@ -81,16 +82,20 @@ def _offered(spec: TrainSpec, offer: CloudOffer) -> ResolvedJob:
     prices = {instance.name: type_price(spec, instance) for instance in instances}
     noise = offer.cloud.noise if spec.search.noise is None else spec.search.noise
     space = deployments(instances, counts)
+    problem = problem_of(
+        spec,
+        space,
+        prices,
+        work_samples=work,
+        noise=noise,
+        trial=offer.trial,
+        slowdown=0.0 if offer.cloud.simulated else REAL_SLOWDOWN,
+    )
+    if not offer.cloud.simulated and spec.search.work not in (None, "thrown"):
+        allowed = "thrown: the plug-in's cloud does not say whether it keeps checkpoints"
+        raise spec.error("search.work", "is not offered there", value=spec.search.work, allowed=allowed)
     return ResolvedJob(
-        problem=problem_of(
-            spec,
-            space,
-            prices,
-            work_samples=work,
-            noise=noise,
-            trial=offer.trial,
-            slowdown=0.0 if offer.cloud.simulated else REAL_SLOWDOWN,
-        ),
+        problem=with_work(spec, problem, restart_seconds=RESTART_SECONDS, simulated=True),
         cloud=offer.cloud,
         naive=naive_choices(space, prices, ()),
         notes=(*offer.notes, *notes),

@@ -15,6 +15,7 @@ from mlcd.errors import ProviderError, nearest
 from mlcd.jobs.batches import with_batches
 from mlcd.jobs.choice import check_size, listed, may_train, type_field, unfit_notes
 from mlcd.jobs.resolved_job import CLOUD_TRIAL, REAL_SLOWDOWN, ResolvedJob, deployments, naive_choices, problem_of
+from mlcd.jobs.work import LOCAL_RESTART_SECONDS, RESTART_SECONDS, with_work
 from mlcd.problem import Target, TrialPolicy
 from mlcd.spec import NodeCounts, TrainSpec
 from mlcd.units import Usd
@@ -70,10 +71,12 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path, *, engine: NodeE
     problem = problem_of(spec, space, prices, work_samples=samples, noise=noise, trial=usual, slowdown=REAL_SLOWDOWN)
     aim = spec.job.target
     target = None if aim is None else Target(metric=aim.metric, value=aim.value, higher=aim.higher)
-    problem = replace(problem, keeps_work=spec.checkpoints, work_known=work is not None, target=target)
+    problem = replace(problem, work_known=work is not None, target=target)
     if spec.batch is not None:
         problem, remarks = with_batches(spec, problem, prices)
         notes = (*notes, *remarks)
+    restart_seconds = LOCAL_RESTART_SECONDS if kind in NOMINAL_PRICE_CLOUDS else RESTART_SECONDS
+    problem = with_work(spec, problem, restart_seconds=restart_seconds, simulated=False)
     if kind in NOMINAL_PRICE_CLOUDS:
         notes = (*notes, f"{kind} runs on this machine: its prices are nominal, nobody is charged")
     return ResolvedJob(

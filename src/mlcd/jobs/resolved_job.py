@@ -1,6 +1,7 @@
 """Resolve where a job runs: names become machines, prices and a problem to search."""
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from mlcd.clouds.replay import ReplayCloud, ReplayInstance, ReplayWorkload, load
 from mlcd.clouds.sim import ALIASES, MODELS, SimCloud, SimJob, nearest_model
 from mlcd.errors import nearest
 from mlcd.jobs.choice import TypeOffer, listed, measured, offer
+from mlcd.jobs.work import RESTART_SECONDS, with_work
 from mlcd.known.published import published_parameters
 from mlcd.problem import Blueprint, Problem, TrialPolicy
 from mlcd.space import Config, Knob, Space, Workers
@@ -63,8 +65,10 @@ def simulated(spec: TrainSpec, name: str, catalog: Catalog, seed: int) -> Resolv
     use_spot = spec.resources.use_spot
     cloud = SimCloud(cloud=name, instances=instances, job=job, seed=seed, use_spot=use_spot, noise=problem.noise)
     stretch = tuple(cloud.stretch(config) for config in problem.space) if use_spot else ()
+    problem = replace(problem, noise=cloud.noise, blueprint=blueprint(job, chosen.instances), stretch=stretch)
+    restart_seconds = statistics.median(cloud.startup_seconds(config) for config in problem.space)
     return ResolvedJob(
-        problem=replace(problem, noise=cloud.noise, blueprint=blueprint(job, chosen.instances), stretch=stretch),
+        problem=with_work(spec, problem, restart_seconds=restart_seconds, simulated=True),
         cloud=cloud,
         naive=naive_choices(problem.space, _prices(spec, chosen), catalog.popular.get(name, ())),
         notes=chosen.notes,
@@ -85,6 +89,7 @@ def replayed(spec: TrainSpec, folder: str, catalog: Catalog) -> ResolvedJob:
     noise = cloud.noise if spec.search.noise is None else spec.search.noise
     popular = tuple(name for names in catalog.popular.values() for name in names)
     problem = problem_of(spec, space, prices, work_samples=1.0, noise=noise)
+    problem = with_work(spec, problem, restart_seconds=RESTART_SECONDS, simulated=True)
     return ResolvedJob(problem=problem, cloud=cloud, naive=naive_choices(space, prices, popular), notes=chosen.notes)
 
 

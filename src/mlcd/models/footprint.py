@@ -39,6 +39,8 @@ PROCESSOR_FACTORS = ((0.7, 0.15), (1.0, 0.35), (1.4, 0.35), (2.0, 0.15))
 precision, and the operating system, against an accelerator's own context."""
 EDGE = 0.1
 """Deviation of log f between two equal workers: fragmentation, and what else the node runs."""
+ROWS_AT_ONCE = 4096
+"""Configurations times hypotheses in one array: 32 MiB, whatever the size of the space."""
 LEAST_WEIGHT = 1e-6
 """Hypotheses with less of the largest weight are ignored."""
 
@@ -85,9 +87,13 @@ def chance_to_fit(problem: Problem, history: History, *, use_name: bool = True) 
     kept = _posterior(_unnamed() if parameters is None else _named(parameters), problem, at, history)
     needs = np.stack([at.gib, at.split, at.accelerated.astype(float)], axis=1)
     alike, where = np.unique(needs, axis=0, return_inverse=True)
-    fits = _needed_gib(kept, alike[:, 1], alike[:, 2] > 0) <= alike[:, :1]
     weight = np.exp(kept.log_weight - kept.log_weight.max())
-    return np.asarray(np.minimum(fits @ weight / weight.sum(), 1.0)[where.reshape(-1)])
+    chances = np.empty(len(alike))
+    for start in range(0, len(alike), ROWS_AT_ONCE):
+        part = alike[start : start + ROWS_AT_ONCE]
+        fits = _needed_gib(kept, part[:, 1], part[:, 2] > 0) <= part[:, :1]
+        chances[start : start + ROWS_AT_ONCE] = np.minimum(fits @ weight / weight.sum(), 1.0)
+    return np.asarray(chances[where.reshape(-1)])
 
 
 def _needed_gib(hypotheses: _Hypotheses, split: Floats, accelerated: Mask) -> Floats:

@@ -92,6 +92,8 @@ def _settings(problem: Problem) -> TrainSettingsJson:
         max_trials=problem.max_trials,
         assurance=problem.assurance,
         noise=problem.noise,
+        work="beside" if problem.beside else "kept" if problem.keeps_work else "thrown",
+        restart_seconds=problem.restart_seconds,
         slowdown=problem.slowdown,
         trial_seconds=policy.seconds,
         extra_seconds_per_3_nodes=policy.extra_seconds_per_3_nodes,

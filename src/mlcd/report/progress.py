@@ -8,6 +8,7 @@ from mlcd.problem import Problem
 from mlcd.report.live import LiveLine, Pace, RunningStatus
 from mlcd.report.text import Style
 from mlcd.report.wording import short_seconds, shortened, speed_text
+from mlcd.run.attempt import Ending
 from mlcd.run.findings import EXACT, Z95
 from mlcd.run.money import Money
 from mlcd.run.step import Role
@@ -44,6 +45,12 @@ class RunningSteps:
             if event.money.seconds_left is not None:
                 to_go = min(to_go, max(0.0, event.money.seconds_left))
         self._show(what, event.money, rate=self._trials.text(f"{self._step}s"), to_go_seconds=to_go)
+
+    def share(self, samples: float) -> str:
+        """How far a training is after `samples`."""
+        if self._problem is None:
+            return "continues"
+        return f"{min(samples / self._problem.work_samples, 1.0):.0%} done"
 
     def chosen(self, plan: Plan | None) -> None:
         """Record what will run after the search."""
@@ -120,6 +127,8 @@ class ProgressLines(LiveLine):
                 self._started(event)
             case StepEnded() if event.step.role is Role.TRIAL:
                 self._finished(event)
+            case StepEnded() if event.step.role is Role.TRAINING and event.step.final.ending is Ending.CONTINUED:
+                self._continued(event)
             case SearchEnded():
                 self._ended(event)
             case RunProgress():
@@ -165,6 +174,11 @@ class ProgressLines(LiveLine):
             worth = _worth(self._problem, trial, self._incumbent if knows_before else event.incumbent, event.incumbent)
             self.wrapped(f"      {row.reason}; {worth}" if row.reason else f"      {worth}", Style.DIM)
         self._incumbent, self._has_ended = event.incumbent, True
+
+    def _continued(self, event: StepEnded) -> None:
+        """The training goes on beside the trials."""
+        share = self._steps.share(event.step.final.reached_samples)
+        self.line((f"{event.step.number:>3} {event.step.config}: training, {share}", Style.DIM))
 
     def _result(self, trial: Measurement) -> str:
         speed = trial.samples_per_second

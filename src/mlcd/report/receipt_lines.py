@@ -44,6 +44,9 @@ def train_lines(paid: Receipt, *, is_final: bool) -> list[ReceiptLine]:
     if paid.run_seconds is not None:
         word = " (predicted)" if paid.run_is_predicted else " (failed)" if paid.run_failed else ""
         lines.append(_line(f"run{word}", paid.run_seconds, paid.run_usd))
+    if paid.beside_seconds > 0:
+        label = "of which beside the search, counted once"
+        lines.append(ReceiptLine(label=label, seconds=paid.beside_seconds, usd=None, is_part=True))
     lines.append(_total(paid.total_seconds, paid.total_usd, is_final=is_final))
     if paid.cap_seconds is not None or paid.cap_usd is not None:
         lines.append(_line("cap", paid.cap_seconds, paid.cap_usd))

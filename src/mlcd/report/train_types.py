@@ -62,7 +62,7 @@ class TrainAttemptJson:
     ending: Annotated[
         Ending,
         "stopped: at the end of the budget; overran: the cloud did not end it in its time; restarted after: lost (mlcd"
-        " died), restarted (nodes were lost), moved",
+        " died), restarted (nodes were lost), moved; continued: it runs beside trials",
     ]
     message: Annotated[str, "why"]
     seconds: Annotated[Seconds, "until it ended"]
@@ -166,6 +166,8 @@ class TrainSettingsJson:
     max_trials: Annotated[Number, "maximum number of trials"]
     assurance: Annotated[Amount, "probability of every upper bound"]
     noise: Annotated[Amount, "relative deviation between two runs"]
+    work: Annotated[Literal["thrown", "kept", "beside"], "what becomes of the trials' work"]
+    restart_seconds: Annotated[Seconds, "expected time to move a training"]
     slowdown: Annotated[Amount, "share by which the training may be slower than its trials"]
     trial_seconds: Annotated[Seconds, "planned for one node"]
     extra_seconds_per_3_nodes: Annotated[Amount, "added to a trial"]
@@ -215,6 +217,7 @@ class TrainReceiptJson:
     run_seconds: Annotated[Seconds | None, "the training, as far as it got"]
     run_usd: Annotated[Money | None, "the training"]
     run_is_predicted: Annotated[bool, "true if the training has not ended"]
+    beside_seconds: Annotated[Seconds, "the trainings' time beside the search, counted once in the total"]
     total_seconds: Annotated[Seconds, "search and trainings"]
     total_usd: Annotated[Money, "search and trainings"]
     cap_seconds: Annotated[Seconds | None, "the deadline"]

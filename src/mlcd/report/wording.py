@@ -61,5 +61,10 @@ def sentence(text: str) -> str:
 
 def restart_text(run: Attempt) -> str:
     """Why the training was restarted after an attempt: `died with mlcd`, `restarted (node 1 is gone)`."""
-    words = {Ending.LOST: "died with mlcd", Ending.RESTARTED: "restarted", Ending.MOVED: f"moved off {run.config}"}
+    words = {
+        Ending.LOST: "died with mlcd",
+        Ending.RESTARTED: "restarted",
+        Ending.MOVED: f"moved off {run.config}",
+        Ending.CONTINUED: f"on {run.config} so far",
+    }
     return words[run.ending]

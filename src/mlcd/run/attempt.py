@@ -1,6 +1,6 @@
 """The outcome of one attempt at the training, or of one verification of a served model."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from mlcd.space import Config
@@ -11,7 +11,10 @@ from mlcd.units import Usd
 
 
 class Ending(StrEnum):
-    """How an attempt ended. After LOST, RESTARTED and MOVED another follows, from the checkpoint if there is one."""
+    """How an attempt ended. After LOST, RESTARTED and MOVED another follows, from the checkpoint if there is one.
+
+    After CONTINUED the same attempt continues: it was only a stretch of one.
+    """
 
     DONE = "done"
     FAILED = "failed"
@@ -26,10 +29,13 @@ class Ending(StrEnum):
     OVERRAN = "overran"
     """The cloud did not end it within its time; what it took is charged in full."""
 
+    CONTINUED = "continued"
+    """A stretch beside trials, which have ended: the training goes on where it is, on the same nodes."""
+
     @property
     def is_begun_again(self) -> bool:
-        """Whether another attempt follows."""
-        return self in (Ending.LOST, Ending.RESTARTED, Ending.MOVED)
+        """Whether another attempt, or another stretch of this one, follows."""
+        return self in (Ending.LOST, Ending.RESTARTED, Ending.MOVED, Ending.CONTINUED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +43,7 @@ class Attempt:
     """The outcome of one attempt at the training, or of one verification.
 
     config              where it ran
-    reached_samples     the training's saved progress when the attempt ended
+    reached_samples     the training's saved progress when the attempt ended; for CONTINUED, its progress
     samples_per_second  as measured while it ran; None if it was too short to measure
     message             why it ended, if it is not done
     load                serving: what the verification measured
@@ -64,3 +70,15 @@ class Attempt:
     def is_done(self) -> bool:
         """Whether it trained to the end."""
         return self.ending is Ending.DONE
+
+    def then(self, later: "Attempt") -> "Attempt":
+        """This stretch and the one that continued it, on the same nodes, as one attempt."""
+        return replace(
+            later,
+            seconds=self.seconds + later.seconds,
+            usd=self.usd + later.usd,
+            samples_per_second=later.samples_per_second or self.samples_per_second,
+            noise_scale=self.noise_scale if later.noise_scale is None else later.noise_scale,
+            learned=(*self.learned, *later.learned),
+            node_metrics=later.node_metrics or self.node_metrics,
+        )

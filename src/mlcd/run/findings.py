@@ -63,6 +63,7 @@ class Receipt:
     run_is_predicted  True if the training has not ended: the run and the totals are then predicted
     run_failed        True if the run ended before its work was done
     cap, left         the goal's limits, and what remains of them after the total (negative: broken)
+    beside_seconds    the part of the trainings' time that is part of the search's too: it counts once in the total
     """
 
     trials: int
@@ -81,6 +82,7 @@ class Receipt:
     left_seconds: float | None
     left_usd: Usd | None
     savings: tuple[Saving, ...] = ()
+    beside_seconds: float = 0.0
 
     @property
     def sunk_usd(self) -> Usd:
@@ -89,8 +91,8 @@ class Receipt:
 
     @property
     def sunk_seconds(self) -> float:
-        """The time of the search and the earlier attempts."""
-        return self.search_seconds + sum(attempt.seconds for attempt in self.earlier)
+        """The time of the search and the earlier attempts, before the run or, beside trials, before it began."""
+        return self.search_seconds + sum(attempt.seconds for attempt in self.earlier) - self.beside_seconds
 
     @property
     def run_cap_usd(self) -> Usd | None:

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar, cast
 
 from mlcd.functions import FunctionProblem
 from mlcd.problem import Problem
-from mlcd.run.attempt import Attempt
+from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.findings import Findings, ServeFindings, ServerlessFindings, TrainFindings
 from mlcd.run.header import FunctionFacts, Header, ServingFacts
 from mlcd.run.kind import Kind
@@ -158,8 +158,22 @@ class Run(Generic[P_co]):
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
-        """Attempts at the training, or verifications, in order."""
-        return tuple(step.outcome for step in self.steps if isinstance(step.outcome, Attempt))
+        """Attempts at the training, or verifications, in order. Stretches on the same nodes are one attempt."""
+        found: list[Attempt] = []
+        for step in self.steps:
+            if not isinstance(step.outcome, Attempt):
+                continue
+            if found and found[-1].ending is Ending.CONTINUED:
+                found[-1] = found[-1].then(step.outcome)
+            else:
+                found.append(step.outcome)
+        return tuple(found)
+
+    @property
+    def open_stretch(self) -> Step | None:
+        """The last stretch of a training that has not left its nodes; None where none is held."""
+        stretches = [step for step in self.steps if isinstance(step.outcome, Attempt)]
+        return stretches[-1] if stretches and stretches[-1].final.ending is Ending.CONTINUED else None
 
     @property
     def final(self) -> Attempt | None:
@@ -280,9 +294,15 @@ class Run(Generic[P_co]):
         return self.spent
 
     @property
+    def beside_seconds(self) -> float:
+        """The training's time beside trials: part of `search_seconds`, and of the attempts' time."""
+        last = max((step.round for step in self.steps if step.role is Role.TRIAL), default=0)
+        return sum(step.final.seconds for step in self.ended if step.role is Role.TRAINING and step.round <= last)
+
+    @property
     def total_seconds(self) -> float:
         """The time of search and run, on the wall clock (simulated time on simulated clouds)."""
-        return self.search_seconds + sum(attempt.seconds for attempt in self.attempts)
+        return self.search_seconds + sum(attempt.seconds for attempt in self.attempts) - self.beside_seconds
 
     @property
     def epoch_seconds(self) -> float:

@@ -8,15 +8,16 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
-from threadpoolctl import ThreadpoolController
 
 from mlcd.models.knob_gp import Columns, KnobPosterior, Observed, fit
+from mlcd.models.speed import one_thread
 from mlcd.problem import Problem
 from mlcd.search.acquisition import expected_saving
+from mlcd.search.candidates import log_seconds_that_fit
 from mlcd.search.serving.table_informed import ById, open_rows
 from mlcd.search.strategy import MeasuredStrategy, at_least
 from mlcd.space import Space
-from mlcd.trial.plan import Remaining, best_fitting, log_margin
+from mlcd.trial.plan import Remaining, best_fitting
 from mlcd.trial.trial import FailureKind, History, Suggestion
 
 Floats = NDArray[np.float64]
@@ -62,7 +63,7 @@ class Bayesian(MeasuredStrategy):
             tried = np.array(sorted(problem.space.index[config] for config in history.tried), dtype=np.intp)
             chosen = self._spread(columns, rows, tried, min(count, max(missing, 1)))
             return _suggestions(problem, ((row, "start trials are spread over the space") for row in chosen))
-        with _blas().limit(limits=1, user_api="blas"):
+        with one_thread():
             own = score(history)
             if own is not None:
                 model = _fitted(problem, history, columns, warped(-own))
@@ -169,7 +170,7 @@ def _by_saving(
     startup = float(np.mean([trial.startup_seconds for trial in history.measured]))
     trial_seconds = problem.planned_trial_seconds[rows]
     prices = problem.goal.values(trial_seconds, trial_seconds * rates)
-    log_cap = _log_longest(problem, remaining, rows)
+    log_cap = log_seconds_that_fit(problem, remaining)[rows]
     is_open = np.ones(len(rows), dtype=bool)
     for _ in range(count):
         log_slowness, variance = model.predict(rows)
@@ -190,19 +191,6 @@ def _by_saving(
         model = model.with_expected(int(rows[at]), float(log_slowness[at]))
 
 
-def _log_longest(problem: Problem, remaining: Remaining, rows: Rows) -> Floats:
-    """ln of the longest run that would still fit, at its upper bound, after a trial of each row."""
-    longest = np.full(len(rows), np.inf)
-    trial = problem.planned_trial_seconds[rows]
-    if remaining.seconds is not None:
-        longest = np.minimum(longest, remaining.seconds - trial)
-    if remaining.usd is not None:
-        longest = np.minimum(longest, remaining.usd.dollars / problem.dollars_per_second[rows] - trial)
-    margin = log_margin(problem, problem.noise) if remaining.guarded else 0.0
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(np.maximum(longest, 0.0)) - margin)
-
-
 def _suggestions(problem: Problem, picks: Iterator[tuple[int, str]]) -> tuple[Suggestion, ...]:
     return tuple(Suggestion(config=problem.space.configs[row], reason=reason) for row, reason in picks)
 
@@ -210,9 +198,3 @@ def _suggestions(problem: Problem, picks: Iterator[tuple[int, str]]) -> tuple[Su
 @lru_cache(maxsize=8)
 def _columns(space: ById[Space]) -> Columns:
     return Columns.of(space.value)
-
-
-@lru_cache(maxsize=1)
-def _blas() -> ThreadpoolController:
-    """Cached: finding the libraries takes milliseconds, limiting their threads microseconds."""
-    return ThreadpoolController()

@@ -1,4 +1,4 @@
-"""Which configurations are still worth considering."""
+"""Which configurations are still worth considering, and how long a run on each may take."""
 
 from itertools import pairwise
 
@@ -9,9 +9,10 @@ from mlcd.models.footprint import chance_to_fit, too_small
 from mlcd.problem import Problem
 from mlcd.search.heterbo_settings import HeterBOSettings
 from mlcd.search.memory_rules import MemoryRules
-from mlcd.trial.plan import Remaining
+from mlcd.trial.plan import Remaining, log_margin
 from mlcd.trial.trial import FailureKind, History, Measurement
 
+Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
@@ -94,3 +95,16 @@ def rising_rows(problem: Problem, history: History, settings: HeterBOSettings) -
             if nearby and fall > settings.bound_sigmas * np.hypot(small.relative_error, large.relative_error):
                 mask &= ~((identity == kind) & (nodes > n2))
     return mask
+
+
+def log_seconds_that_fit(problem: Problem, remaining: Remaining) -> Floats:
+    """(N,) ln of the longest run that would still fit, at its upper bound, after a trial of each configuration."""
+    longest = np.full(len(problem.space), np.inf)
+    trial = problem.planned_trial_seconds
+    if remaining.seconds is not None:
+        longest = np.minimum(longest, remaining.seconds - trial)
+    if remaining.usd is not None:
+        longest = np.minimum(longest, remaining.usd.dollars / problem.dollars_per_second - trial)
+    margin = log_margin(problem, problem.noise) if remaining.guarded else 0.0
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.maximum(longest, 0.0)) - margin)

@@ -13,6 +13,7 @@ from mlcd.models.speed import SpeedModel, speed_model
 from mlcd.problem import Problem
 from mlcd.search.acquisition import expected_saving
 from mlcd.search.candidates import open_rows
+from mlcd.search.first_looks import spread_start
 from mlcd.search.stopping import small_gain_ending
 from mlcd.search.strategy import MeasuredStrategy, at_least
 from mlcd.trial.plan import Remaining, best, best_fitting, plans
@@ -60,7 +61,8 @@ class CherryPick(MeasuredStrategy):
             return ()
         model = speed_model(problem, history)
         if model is None or len(history.tried) < self.start:
-            return self._first(problem, history, candidates, min(count, max(self.start - len(history.tried), 1)))
+            missing = min(count, max(self.start - len(history.tried), 1))
+            return spread_start(problem, history, candidates, seed=self.seed, count=missing)
         score, gain, target = self._score(problem, history, model, remaining)
         wanted = np.where(candidates, score, -np.inf)
         if len(history.tried) >= self.least and gain[int(wanted.argmax())] < self.threshold * target:
@@ -76,24 +78,6 @@ class CherryPick(MeasuredStrategy):
             names = ", ".join(sorted({config.instance for config in problem.space}))
             raise BadInput(f"search.strategy: cherrypick:types: none matches {self.types!r}; allowed: {names}")
         return known
-
-    def _first(
-        self, problem: Problem, history: History, candidates: NDArray[np.bool_], count: int
-    ) -> tuple[Suggestion, ...]:
-        """Points of an additive quasi-random sequence over (types by price, node counts)."""
-        rows = np.flatnonzero(candidates)
-        rows = rows[np.lexsort((problem.nodes[rows], problem.dollars_per_second[rows] / problem.nodes[rows]))]
-        types = np.unique(problem.space.encoding.identity[rows], return_index=True)[1]
-        identities = problem.space.encoding.identity[rows][np.sort(types)]
-        offset = np.random.default_rng(self.seed).random(2)
-        chosen: list[int] = []
-        for k in range(len(history.tried), len(history.tried) + count):
-            u, v = (offset + k * np.array([0.7548776662, 0.5698402910])) % 1
-            kind = identities[int(u * len(identities))]
-            curve = [row for row in rows if problem.space.encoding.identity[row] == kind and row not in chosen]
-            if curve:
-                chosen.append(int(curve[int(v * len(curve))]))
-        return tuple(Suggestion(config=problem.space.configs[r], reason="a quasi-random start") for r in chosen)
 
     def _score(
         self, problem: Problem, history: History, model: SpeedModel, remaining: Remaining

@@ -1,4 +1,4 @@
-"""First trials: a cheap look at each instance type whose speed is unknown."""
+"""First trials: a cheap look at each instance type whose speed is unknown, or points spread over the space."""
 
 from collections import Counter
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlcd.problem import Problem
-from mlcd.trial.trial import FailureKind, History
+from mlcd.trial.trial import FailureKind, History, Suggestion
 
 Mask = NDArray[np.bool_]
 
@@ -60,6 +60,25 @@ def one_of_each_kind(problem: Problem, history: History, candidates: Mask) -> li
     for row in first_looks(problem, history, candidates):
         cheapest.setdefault(int(kind[row]), row)
     return [row for each, row in cheapest.items() if not known[each]]
+
+
+def spread_start(
+    problem: Problem, history: History, candidates: Mask, *, seed: int, count: int
+) -> tuple[Suggestion, ...]:
+    """Points of an additive quasi-random sequence over (types by price, node counts), those after the tried ones."""
+    rows = np.flatnonzero(candidates)
+    rows = rows[np.lexsort((problem.nodes[rows], problem.dollars_per_second[rows] / problem.nodes[rows]))]
+    types = np.unique(problem.space.encoding.identity[rows], return_index=True)[1]
+    identities = problem.space.encoding.identity[rows][np.sort(types)]
+    offset = np.random.default_rng(seed).random(2)
+    chosen: list[int] = []
+    for k in range(len(history.tried), len(history.tried) + count):
+        u, v = (offset + k * np.array([0.7548776662, 0.5698402910])) % 1
+        kind = identities[int(u * len(identities))]
+        curve = [row for row in rows if problem.space.encoding.identity[row] == kind and row not in chosen]
+        if curve:
+            chosen.append(int(curve[int(v * len(curve))]))
+    return tuple(Suggestion(config=problem.space.configs[r], reason="a quasi-random start") for r in chosen)
 
 
 def _cheapest_and_median(firsts: list[int], made: int) -> list[int]:

@@ -1,5 +1,6 @@
 """HeterBO (Yi et al., IPDPS 2020): Bayesian optimisation with trial costs and a reserve for the training."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -12,13 +13,14 @@ from mlcd.goal import Objective
 from mlcd.models.speed import SpeedModel, as_expected, speed_model
 from mlcd.problem import Problem
 from mlcd.search.acquisition import expected_rise, expected_saving, pandora_index
-from mlcd.search.candidates import open_rows, rising_rows
+from mlcd.search.beside import after_a_trial
+from mlcd.search.candidates import log_seconds_that_fit, open_rows, rising_rows
 from mlcd.search.first_looks import first_looks, known_types, one_of_each_kind
 from mlcd.search.heterbo_settings import HeterBOSettings
 from mlcd.search.strategy import MeasuredStrategy
-from mlcd.trial.plan import Plan, Remaining, best_fitting, log_margin, plans
+from mlcd.search.wording import amount, ending
+from mlcd.trial.plan import MIN_TIE_FRACTION, Plan, Remaining, best_fitting, plans
 from mlcd.trial.trial import History, Suggestion
-from mlcd.units import Usd, format_seconds
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -47,6 +49,7 @@ class HeterBO(MeasuredStrategy):
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """Start trials, then the best by the acquisition. Each one assumes that those before it go as expected."""
         candidates = open_rows(problem, history, remaining, memory=self.settings.memory)
+        problem, history, remaining = after_a_trial(problem, history, remaining)
         if self.settings.prune:
             candidates &= rising_rows(problem, history, self.settings)
         rows = self._start(problem, history, candidates, count)
@@ -57,18 +60,7 @@ class HeterBO(MeasuredStrategy):
 
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
         """The limits, the reserve, or no trial that pays for itself."""
-        incumbent = best_fitting(problem, history, remaining)
-        if len(history.tried) == len(problem.space):
-            return "every configuration was tried"
-        if not open_rows(problem, history, remaining, memory=self.settings.memory).any():
-            if incumbent is None:
-                return "no further trial fits in what remains"
-            more = _more_for_a_trial(problem, history, remaining, incumbent)
-            return f"the reserve for training on {incumbent.config} leaves no room for another trial{more}"
-        if incumbent is None:
-            return "nothing that may still be tried is likely to fit"
-        within = " within the limits" if remaining.is_limited else ""
-        return f"no further trial is expected to pay for itself{within}"
+        return ending(problem, history, remaining, memory=self.settings.memory)
 
     # ---- start
 
@@ -95,13 +87,17 @@ class HeterBO(MeasuredStrategy):
         candidates: Mask,
         count: int,
     ) -> tuple[Suggestion, ...]:
-        incumbent = best_fitting(problem, history, remaining)
+        incumbent = remaining.training or best_fitting(problem, history, remaining)
         target = incumbent.value(problem) if incumbent else None
         missed = _has_missed(problem, history, remaining, incumbent)
         picks: list[Suggestion] = []
         round_seconds = 0.0
         while len(picks) < count:
-            prices = self._trial_price(problem, round_seconds)
+            # Beside the training, a trial takes no time; it must promise more than what counts as a tie.
+            is_beside = remaining.training is not None
+            prices = self._trial_price(problem, math.inf if is_beside else round_seconds)
+            if is_beside and target is not None:
+                prices = np.maximum(prices, MIN_TIE_FRACTION * target)
             if problem.keeps_work and target is not None and count == 1:
                 prices = np.maximum(prices - _work_done(problem, model, target), 0.0)
             if self.settings.acquisition in ("auto", "net", "pandora"):
@@ -118,7 +114,7 @@ class HeterBO(MeasuredStrategy):
             row = int(np.where(candidates, score, -np.inf).argmax())
             if not candidates[row] or score[row] <= 0:
                 break
-            picks.append(_suggestion(problem, row, reason.format(_amount(problem, score[row])), model))
+            picks.append(_suggestion(problem, row, reason.format(amount(problem, score[row])), model))
             candidates = candidates.copy()
             candidates[row] = False
             round_seconds = max(round_seconds, float(problem.planned_trial_seconds[row]))
@@ -169,7 +165,7 @@ class HeterBO(MeasuredStrategy):
 
     def _log_longest(self, problem: Problem, remaining: Remaining) -> Floats:
         """(N,) ln of the longest run that still fits on each configuration."""
-        return _log_seconds_that_fit(problem, remaining)
+        return log_seconds_that_fit(problem, remaining)
 
     def _can_use_pandora(self, problem: Problem, remaining: Remaining) -> bool:
         """Whether a useless trial costs little: there is no limit, or every trial informs the one speed curve."""
@@ -273,39 +269,11 @@ def _is_one_fast_curve(problem: Problem) -> bool:
     return not problem.space.encoding.identity.any() and problem.goal.minimize is Objective.TIME
 
 
-def _more_for_a_trial(problem: Problem, history: History, remaining: Remaining, incumbent: Plan) -> str:
-    """How much of each limit is missing for the smallest trial not made yet, as text."""
-    untried = np.array([config not in history.tried for config in problem.space])
-    missing = []
-    if remaining.usd is not None:
-        short = int(problem.worst_trial_micros[untried].min()) - (remaining.usd - incumbent.worst_usd).micros
-        missing += [f"{Usd(short)}"] if short > 0 else []
-    if remaining.seconds is not None:
-        short_seconds = float(problem.worst_trial_seconds[untried].min()) - (
-            remaining.seconds - incumbent.worst_seconds
-        )
-        missing += [format_seconds(short_seconds)] if short_seconds > 0 else []
-    return f": {' and '.join(missing)} more would let the search continue" if missing else ""
-
-
 def _may_pay(problem: Problem, incumbent: Plan, model: SpeedModel, prices: Floats, sigmas: float) -> Mask:
     """(N,) whether the bound `sigmas` below the mean, plus the trial's price, beats the incumbent (paper III-C)."""
     scale = problem.goal.scale(problem.dollars_per_second)
     optimistic = np.exp(model.log_seconds - sigmas * np.sqrt(model.variance)) * scale
     return np.asarray(optimistic + prices < incumbent.value(problem))
-
-
-def _log_seconds_that_fit(problem: Problem, remaining: Remaining) -> Floats:
-    """(N,) ln of the longest run that would still fit, at its upper bound, after a trial of each configuration."""
-    longest = np.full(len(problem.space), np.inf)
-    trial = problem.planned_trial_seconds
-    if remaining.seconds is not None:
-        longest = np.minimum(longest, remaining.seconds - trial)
-    if remaining.usd is not None:
-        longest = np.minimum(longest, remaining.usd.dollars / problem.dollars_per_second - trial)
-    margin = log_margin(problem, problem.noise) if remaining.guarded else 0.0
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(np.maximum(longest, 0.0)) - margin)
 
 
 def _share_of_limits(problem: Problem) -> Floats:
@@ -317,9 +285,3 @@ def _share_of_limits(problem: Problem) -> Floats:
     if problem.goal.budget is not None:
         share = np.maximum(share, seconds * problem.dollars_per_second / problem.goal.budget.dollars)
     return share
-
-
-def _amount(problem: Problem, value: float) -> str:
-    if problem.goal.unit == "s":
-        return format_seconds(value)
-    return f"${value:.2f}" if problem.goal.unit == "USD" else f"{value:.3g} {problem.goal.unit}"

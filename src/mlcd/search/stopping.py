@@ -1,6 +1,7 @@
 """How the paper's rivals stop: at a small expected improvement or, if they keep limits, when the ledger refuses."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -42,6 +43,4 @@ def small_gain_ending(name: str, history: History, *, steps: int, threshold: flo
 
 def _with_all_allowed(remaining: Remaining) -> Remaining:
     """The same limits with every trial allowed, for a strategy that ignores the ledger."""
-    return Remaining(
-        usd=remaining.usd, seconds=remaining.seconds, allowed=np.ones_like(remaining.allowed), guarded=remaining.guarded
-    )
+    return replace(remaining, allowed=np.ones_like(remaining.allowed))

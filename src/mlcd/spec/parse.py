@@ -31,6 +31,8 @@ _MEANT_TOPOLOGY = {
     **dict.fromkeys(("allreduce", "all-reduce", "ring-allreduce", "ring-all-reduce"), "ring"),
     **dict.fromkeys(("parameter-server", "parameter_server", "parameterserver"), "ps"),
 }
+WORKS = ("thrown", "kept", "beside")
+"""What may become of the work of trials."""
 _WEEK_MINUTES = 7 * 24 * 60
 
 
@@ -100,6 +102,10 @@ def _topology(node: YamlNode) -> str:
     return node.choice(_TOPOLOGIES, meant=_MEANT_TOPOLOGY)
 
 
+def _work(node: YamlNode) -> str:
+    return node.choice(WORKS, meant={"parallel": "beside", "discarded": "thrown", "keep": "kept"})
+
+
 RESOURCES = FieldTable(
     make=Resources,
     fields={
@@ -156,6 +162,8 @@ SEARCH = FieldTable(
         "assurance": Field(read=number(least=0.5, below=1)),
         "noise": Field(read=number(least=0, below=1)),
         "slowdown": Field(read=number(least=0, most=MOST_SLOWDOWN)),
+        "work": Field(read=_work),
+        "restart_minutes": Field(read=minutes(least=0, most=_WEEK_MINUTES), into="restart_seconds"),
         "trial": Field(read=TRIAL),
     },
 )

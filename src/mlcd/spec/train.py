@@ -83,7 +83,12 @@ class TrialRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
-    """How to search. None means: for `noise` the value that the cloud states, for `slowdown` the cloud's default."""
+    """How to search. None means: for `noise` the value that the cloud states, for the others the default there.
+
+    work             what becomes of the work of trials: "thrown" away, "kept" as a part of the training, or thrown away
+                     while the training runs "beside" them
+    restart_seconds  expected time to move a training to other nodes
+    """
 
     strategy: str = "heterbo"
     max_trials: int = 30
@@ -91,6 +96,8 @@ class SearchSettings:
     assurance: float = 0.999999
     noise: float | None = None
     slowdown: float | None = None
+    work: str | None = None
+    restart_seconds: float | None = None
     trial: TrialRules = field(default_factory=TrialRules)
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
@@ -27,6 +27,8 @@ class FailureKind(StrEnum):
     LOST = "lost"
     OVERRAN = "overran"
     """The cloud did not end it within its authorised time; what it took is charged in full."""
+    CANCELLED = "cancelled"
+    """The training beside it ended first."""
 
     @property
     def is_transient(self) -> bool:
@@ -194,6 +196,19 @@ class History:
     def with_trials(self, *trials: Trial) -> "History":
         """This history with these trials appended."""
         return History((*self.trials, *trials))
+
+    def with_startup(self, least_seconds: float) -> "History":
+        """The same trials, none with a shorter start-up than this: a training that moves needs as long."""
+        if all(trial.startup_seconds >= least_seconds for trial in self.measured):
+            return self
+        return History(
+            tuple(
+                replace(trial, startup_seconds=least_seconds, seconds=max(trial.seconds, least_seconds))
+                if isinstance(trial, Measurement) and trial.startup_seconds < least_seconds
+                else trial
+                for trial in self
+            )
+        )
 
     @cached_property
     def measured(self) -> tuple[Measurement, ...]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mlcd.models.serving.latency_law import Terms
+from mlcd.models.physical_terms import Terms
 
 RCV1 = (
     (32, 0.125, 7.94516801834),

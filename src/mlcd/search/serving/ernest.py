@@ -7,7 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from mlcd.known.tables import Known
-from mlcd.models.serving.latency_law import Terms, capacities
+from mlcd.models.physical_terms import Terms
+from mlcd.models.serving.latency_law import capacities, latency_terms
 from mlcd.problem import Problem
 from mlcd.search.serving.latency import items, known_latency, latency_worth, tried_latency
 from mlcd.search.serving.ranked import RankedStrategy
@@ -77,7 +78,7 @@ class Ernest(RankedStrategy):
 def _terms(known: Known, rows: tuple[int, ...], problem: ById[Problem]) -> Terms:
     table = known_latency(known, np.array(rows, dtype=np.intp))
     under_way = items(problem.value)
-    return Terms.of(under_way, capacities(table.log_seconds, _settings(problem.value.space), under_way))
+    return latency_terms(under_way, capacities(table.log_seconds, _settings(problem.value.space), under_way))
 
 
 def _settings(space: Space) -> Rows:

@@ -1,0 +1,33 @@
+"""What becomes of the work that trials do: `search.work` of a job file."""
+
+from dataclasses import replace
+
+from mlcd.problem import Problem
+from mlcd.spec import TrainSpec
+
+RESTART_SECONDS = 180.0
+"""The usual time to move a training in a cloud: save, release, start nodes (1 to 2 minutes on AWS), load."""
+LOCAL_RESTART_SECONDS = 10.0
+"""The same on this machine, where no node starts: a few seconds to save, and those that PyTorch takes to load."""
+
+
+def with_work(spec: TrainSpec, problem: Problem, *, restart_seconds: float, simulated: bool) -> Problem:
+    """The problem with the job's `search.work`; `restart_seconds` is the default there, where something is restarted.
+
+    By default, trials of a real job with checkpoints are part of the training, and all others are thrown away.
+
+    Raises SpecError where the job cannot do what it asks for.
+    """
+    work = spec.search.work or ("kept" if spec.checkpoints and not simulated else "thrown")
+    if work != "thrown" and not spec.checkpoints and not simulated:
+        problem_text = f"{work} needs a job that saves its work and continues from it"
+        raise spec.error("search.work", problem_text, value=work, allowed="thrown, or add checkpoints: true")
+    for field, is_open in (("batch", problem.batching is not None), ("job.target", problem.target is not None)):
+        if work == "beside" and is_open:
+            problem_text = f"the training cannot run beside trials while its end depends on them ({field})"
+            raise spec.error("search.work", problem_text, value=work, allowed=f"kept, thrown, or no {field}")
+    if work == "thrown" or (work == "kept" and not simulated):
+        restart_seconds = 0.0  # nothing is restarted; or what it takes is in the start-up of every trial
+    given = spec.search.restart_seconds
+    seconds = restart_seconds if given is None else given
+    return replace(problem, keeps_work=work == "kept", beside=work == "beside", restart_seconds=seconds)

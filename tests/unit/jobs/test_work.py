@@ -1,0 +1,74 @@
+"""`search.work`: what a job file may ask for, and what a problem is then."""
+
+from pathlib import Path
+
+import pytest
+
+from mlcd.errors import SpecError
+from mlcd.jobs.train import prepare
+from mlcd.problem import Problem
+from mlcd.spec import parse_train
+
+SIM = "name: j\njob: {model: resnet152, samples: 1e6}\ngoal: {minimize: time}\n"
+REAL = "name: j\nresources: {infra: local}\nrun: python train.py\njob: {samples: 1000}\ngoal: {minimize: time}\n"
+BATCHES = "batch: [32, 64]\nlearning_rate: {base: 0.1, at_batch: 32}\n"
+
+
+def problem_of(text: str, tmp_path: Path) -> Problem:
+    return prepare(parse_train(text), folder=tmp_path).problem
+
+
+@pytest.mark.parametrize(
+    ("work", "kept", "beside"), [("thrown", False, False), ("kept", True, False), ("beside", False, True)]
+)
+def test_simulated_clouds_may_use_all_three(tmp_path: Path, work: str, kept: bool, beside: bool) -> None:
+    problem = problem_of(f"{SIM}search: {{work: {work}}}\n", tmp_path)
+    assert (problem.keeps_work, problem.beside) == (kept, beside)
+    assert (problem.restart_seconds > 60) is (work != "thrown")  # a simulated cloud's nodes take minutes to start
+
+
+def test_a_real_job_that_saves_may_use_all_three(tmp_path: Path) -> None:
+    saves = f"{REAL}checkpoints: true\n"
+    assert problem_of(saves, tmp_path).keeps_work
+    problem = problem_of(f"{saves}search: {{work: beside}}\n", tmp_path)
+    assert (problem.keeps_work, problem.beside) == (False, True)
+    problem = problem_of(f"{saves}search: {{work: thrown}}\n", tmp_path)
+    assert (problem.keeps_work, problem.beside) == (False, False)
+
+
+def test_without_checkpoints_trials_are_thrown_away(tmp_path: Path) -> None:
+    problem = problem_of(REAL, tmp_path)
+    assert (problem.keeps_work, problem.beside) == (False, False)
+    for work in ("kept", "beside"):
+        with pytest.raises(SpecError) as error:
+            problem_of(f"{REAL}search:\n  work: {work}\n", tmp_path)
+        text = str(error.value)
+        assert "search.work" in text
+        assert ":7" in text or "line 7" in text
+        assert "checkpoints: true" in text
+
+
+@pytest.mark.parametrize("more", [BATCHES, ""])
+def test_beside_needs_work_that_is_fixed(tmp_path: Path, more: str) -> None:
+    target = "job: {samples: 1000, target: {metric: accuracy, value: 0.9}}"
+    text = REAL.replace("job: {samples: 1000}", target) + more + "checkpoints: true\nsearch: {work: beside}\n"
+    with pytest.raises(SpecError, match=r"search\.work"):
+        problem_of(text, tmp_path)
+
+
+def test_an_unknown_word_names_the_choices(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="thrown, kept, beside"):
+        problem_of(f"{SIM}search: {{work: besides}}\n", tmp_path)
+
+
+def test_the_price_of_a_restart_can_be_given(tmp_path: Path) -> None:
+    problem = problem_of(f"{SIM}search: {{work: beside, restart_minutes: 4}}\n", tmp_path)
+    assert problem.restart_seconds == 240.0
+
+
+def test_a_replayed_job_restarts_in_the_time_that_it_names(tmp_path: Path) -> None:
+    (tmp_path / "instances.csv").write_text("instance,usd_per_hour\nm,1\n")
+    (tmp_path / "als.csv").write_text("instance,nodes,seconds\nm,1,100\nm,2,60\n")
+    text = f"name: als\nresources: {{infra: replay/{tmp_path}}}\ngoal: {{minimize: time}}\nsearch: {{work: beside"
+    assert problem_of(f"{text}, restart_minutes: 2}}\n", tmp_path).restart_seconds == 120.0
+    assert problem_of(f"{text}}}\n", tmp_path).restart_seconds == 180.0
