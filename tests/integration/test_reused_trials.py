@@ -1,5 +1,6 @@
 """Trials of the same job in earlier runs: reused at no price, with today's prices, unless --fresh."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -58,6 +59,11 @@ def test_trials_under_another_goal_are_known_and_cost_nothing(home: Path) -> Non
     assert second.receipt.total_usd <= cold.receipt.total_usd
     assert second.receipt.trials < cold.receipt.trials
     assert f"reused from {first.run_id}" in second.explain()
+    listed = json.loads(second.to_json())["reused"]
+    assert [(each["run_id"], each["catalog_date"]) for each in listed] == [
+        (first.run_id, before.catalog_date) for _ in before.history
+    ]
+    assert json.loads(cold.to_json())["reused"] == []
     assert "reused" not in cold.explain()
     assert mlcd.resume(second.run_id).to_json() == second.to_json()
 

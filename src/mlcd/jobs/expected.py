@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlcd.clouds.replay import ReplayCloud, ReplayWorkload
 from mlcd.clouds.wrappers import Noisy
@@ -117,18 +118,22 @@ def _thinned(problem: Problem) -> Problem:
     cheapest_first = sorted(by_type, key=lambda name: problem.price(by_type[name][0]).micros / by_type[name][0].nodes)
     kept = {
         config
-        for name in _spread(cheapest_first, MOST_TYPES)
-        for config in _spread(sorted(by_type[name], key=lambda config: config.nodes), MOST_COUNTS)
+        for name in _at(cheapest_first, np.linspace(1, len(by_type), min(MOST_TYPES, len(by_type))))
+        for config in _counts(by_type[name])
     }
     configs = tuple(config for config in problem.space if config in kept)
     prices = tuple(problem.price(config) for config in configs)
     return replace(problem, space=Space(problem.space.knobs, configs), usd_per_hour=prices, stretch=())
 
 
-def _spread(values: Sequence[T], most: int) -> list[T]:
-    """At most `most` of the values, the first and the last among them, denser at the beginning."""
-    places = np.geomspace(1, len(values), min(most, len(values))).round().astype(int) - 1
-    return [values[at] for at in sorted(set(places.tolist()))]
+def _counts(configs: list[Config]) -> list[Config]:
+    """At most MOST_COUNTS node counts of one type, its fewest and its most among them, in equal ratios."""
+    return _at(sorted(configs, key=lambda config: config.nodes), np.geomspace(1, len(configs), MOST_COUNTS))
+
+
+def _at(values: Sequence[T], places: NDArray[np.float64]) -> list[T]:
+    """The values at these places, counted from 1 and rounded, each once."""
+    return [values[at - 1] for at in sorted(set(places.round().astype(int).tolist()))]
 
 
 def _made_up(problem: Problem, run_seconds: float, number: int) -> ReplayWorkload:
