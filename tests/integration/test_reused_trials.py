@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 import mlcd
-from mlcd.jobs.earlier_trials import earlier_trials, is_same_job, reuse_notes
+from mlcd.jobs.earlier_runs import EarlierRuns, earlier_runs, is_same_job, reuse_notes
 from mlcd.jobs.train import prepare
 from mlcd.spec import TrainSpec, spec_from_mapping
 from mlcd.store.store import Store
@@ -71,7 +70,7 @@ def test_trials_under_another_goal_are_known_and_cost_nothing(home: Path) -> Non
 def test_what_is_reused_is_not_reused_twice(home: Path) -> None:
     first = mlcd.train(JOB)
     mlcd.train(changed(**CHEAPEST), reuse=True)
-    found = earlier_trials(home, "sim/aws", spec(), prepare(spec()).problem)
+    found = earlier_runs(home, "sim/aws", spec(), prepare(spec()).problem).reused
     with Store(home, reading=True) as store:
         own = [trial.config for trial in store.load(first.run_id).history]
     configs = [each.trial.config for each in found]
@@ -118,21 +117,37 @@ def test_only_configurations_of_the_space_and_what_tells_something_are_taken(hom
         failures = store.load(first.run_id).history.failures
     assert any(failure.kind is FailureKind.OUT_OF_MEMORY for failure in failures)
     narrow = spec_from_mapping({**job, "num_nodes": 1})
-    found = earlier_trials(home, "sim/aws", narrow, prepare(narrow).problem)
+    found = earlier_runs(home, "sim/aws", narrow, prepare(narrow).problem).reused
     assert found
     assert all(each.trial.config.nodes == 1 for each in found)
     assert any(each.trial.config == failures[0].config for each in found) == (failures[0].config.nodes == 1)
-    assert earlier_trials(home, "sim/gcp", narrow, prepare(narrow).problem) == ()
-    assert earlier_trials(home / "nothing", "sim/aws", narrow, prepare(narrow).problem) == ()
+    assert earlier_runs(home, "sim/gcp", narrow, prepare(narrow).problem) == EarlierRuns()
+    assert earlier_runs(home / "nothing", "sim/aws", narrow, prepare(narrow).problem) == EarlierRuns()
 
 
 def test_the_note_tells_age_and_prices(home: Path) -> None:
     mlcd.train(JOB)
-    found = earlier_trials(home, "sim/aws", spec(), prepare(spec()).problem)
+    found = earlier_runs(home, "sim/aws", spec(), prepare(spec()).problem)
     (note,) = reuse_notes(found, datetime.now(UTC))
     assert "less than a day old" in note
-    assert found[0].catalog_date in note
+    assert found.reused[0].catalog_date in note
     assert "--fresh" in note
-    (note,) = reuse_notes(tuple(replace(each) for each in found), datetime.now(UTC) + timedelta(days=9))
+    (note,) = reuse_notes(found, datetime.now(UTC) + timedelta(days=9))
     assert "up to 9 days old" in note
-    assert reuse_notes((), datetime.now(UTC)) == ()
+    assert reuse_notes(EarlierRuns(), datetime.now(UTC)) == ()
+
+
+def test_other_jobs_on_the_same_types_shift_what_is_expected() -> None:
+    other = changed(name="other", job={"model": "inception-v3"}, search={"max_trials": 8, "strategy": "random"})
+    first = mlcd.train(other)
+    found = prepare(spec(), reuse=True)
+    assert found.reused == ()
+    assert len(found.problem.similar) == len(found.problem.space)
+    assert any(found.problem.similar)
+    assert first.run_id in found.notes[-1]
+    assert prepare(spec()).problem.similar == prepare(spec(), reuse=False).problem.similar == ()
+    elsewhere = spec(resources={"instance_type": ["r5.large"]})
+    assert prepare(elsewhere, reuse=True).problem.similar == ()
+    few = changed(name="few", job={"model": "inception-v3"}, search={"max_trials": 3})
+    mlcd.train(few)
+    assert "few" not in prepare(spec(), reuse=True).notes[-1]

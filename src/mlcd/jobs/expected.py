@@ -123,7 +123,9 @@ def _thinned(problem: Problem) -> Problem:
     }
     configs = tuple(config for config in problem.space if config in kept)
     prices = tuple(problem.price(config) for config in configs)
-    return replace(problem, space=Space(problem.space.knobs, configs), usd_per_hour=prices, stretch=())
+    similar = tuple(problem.similar[problem.space.index[config]] for config in configs) if problem.similar else ()
+    space = Space(problem.space.knobs, configs)
+    return replace(problem, space=space, usd_per_hour=prices, similar=similar, stretch=())
 
 
 def _counts(configs: list[Config]) -> list[Config]:

@@ -13,17 +13,17 @@ from mlcd.deciders.search import SearchDecider
 from mlcd.deciders.training import TrainingDecider
 from mlcd.engine.on_nodes import NodePerformer
 from mlcd.errors import BadInput
-from mlcd.jobs.earlier_trials import earlier_trials, reuse_notes
+from mlcd.jobs.earlier_runs import EarlierRuns, earlier_runs, reuse_notes
 from mlcd.jobs.known_jobs import known_jobs
 from mlcd.jobs.plugin import cloud_plugin, on_plugin
 from mlcd.jobs.prepared import Prepared
 from mlcd.jobs.real import env_values, on_nodes
 from mlcd.jobs.resolved_job import replayed, simulated
 from mlcd.jobs.where import BUILT_IN, where
+from mlcd.models.similar import similar_speeds
 from mlcd.models.universal import KnownJob
 from mlcd.plugins import check_methods, check_object, is_object_name, object_missing, object_name
 from mlcd.problem import Problem
-from mlcd.run.header import ReusedTrial
 from mlcd.run.kind import Kind
 from mlcd.search.registry import strategy as strategy_by_name
 from mlcd.search.strategy import Elastic, Strategy
@@ -73,9 +73,11 @@ def prepare(
         problem = "does not keep limits, so it runs only on clouds that charge nobody"
         raise spec.error("search.strategy", problem, value=spec.search.strategy)
     now = datetime.now(UTC)
-    reused: tuple[ReusedTrial, ...] = ()
+    earlier = EarlierRuns()
+    problem = setting.problem
     if setting.charged if reuse is None else reuse:
-        reused = earlier_trials(folder, setting.cloud.name, spec, setting.problem)
+        earlier = earlier_runs(folder, setting.cloud.name, spec, problem)
+        problem = replace(problem, similar=similar_speeds(problem, earlier.similar))
 
     def connect(_: Problem, leaving: ExitStack) -> NodePerformer:
         if isinstance(setting.cloud, JobCloud):
@@ -88,7 +90,7 @@ def prepare(
     return Prepared(
         kind=Kind.TRAIN,
         name=spec.name,
-        problem=setting.problem,
+        problem=problem,
         decider=SearchDecider(
             strategy=chosen, aftermath=TrainingDecider(), parallel=spec.search.parallel, naive=setting.naive
         ),
@@ -102,8 +104,8 @@ def prepare(
         spec=_spec_to_json(_anchored(spec), now),
         envs=env_values(spec) if uses_envs else {},
         parallel=spec.search.parallel,
-        notes=(*setting.notes, *reuse_notes(reused, now)),
-        reused=reused,
+        notes=(*setting.notes, *reuse_notes(earlier, now)),
+        reused=earlier.reused,
         now=now,
     )
 

@@ -1,5 +1,7 @@
 """What a dry run expects: the real decider on made-up jobs of stated lengths."""
 
+from dataclasses import replace
+
 import pytest
 
 from mlcd.jobs.expected import JOBS, LENGTHS_SECONDS, MOST_COUNTS, MOST_TYPES, _made_up, _thinned, expected
@@ -55,7 +57,8 @@ def test_a_strategy_without_trials_has_no_search_to_expect() -> None:
 @pytest.mark.parametrize(("types", "nodes"), [("aws-62", 50), ("c5.xlarge", 2)])
 def test_a_large_space_is_thinned_and_keeps_its_ends(types: str, nodes: int) -> None:
     problem = job(types=types, nodes=nodes).problem
-    thin = _thinned(problem)
+    thin = _thinned(replace(problem, similar=tuple(float(n) for n in problem.nodes)))
+    assert thin.similar == tuple(float(n) for n in thin.nodes)
     names = {config.instance for config in thin.space}
     assert len(names) == min(MOST_TYPES, len({config.instance for config in problem.space}))
     for name in names:

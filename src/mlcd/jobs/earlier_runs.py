@@ -1,13 +1,14 @@
 """Trials of the same job in earlier runs: known at no price when it is searched again, under this goal or another."""
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from mlcd.errors import SpecError
 from mlcd.jobs.choice import listed
 from mlcd.jobs.recorded_spec import stored_spec
+from mlcd.models.similar import FEWEST_MEASUREMENTS
 from mlcd.problem import Problem
 from mlcd.run.header import ReusedTrial
 from mlcd.run.kind import Kind
@@ -16,35 +17,62 @@ from mlcd.space import Config
 from mlcd.spec import TrainSpec
 from mlcd.store.damage import DamagedStore
 from mlcd.store.store import FILE, Store
-from mlcd.trial.trial import Failure, FailureKind, Measurement, Trial
+from mlcd.trial.trial import Failure, FailureKind, History, Measurement, Trial
 
 MOST_RUNS = 20
-"""Most runs to take trials from, the newest first."""
+"""Most runs to look at, the newest first."""
+MOST_SIMILAR = 3
+"""Most other jobs that count."""
 DAY_SECONDS = 86_400.0
 
 
-def earlier_trials(folder: Path, cloud: str, spec: TrainSpec, problem: Problem) -> tuple[ReusedTrial, ...]:
-    """The newest trial of each configuration of `problem` that a run of the same job on `cloud` made, oldest first.
+@dataclass(frozen=True, kw_only=True)
+class EarlierRuns:
+    """What earlier runs on the same cloud tell of a job.
+
+    reused   trials of the same job: the newest of each configuration, oldest first
+    similar  problem and history of other jobs that share types with it, the newest first
+    """
+
+    reused: tuple[ReusedTrial, ...] = ()
+    similar: tuple[tuple[Problem, History], ...] = ()
+    similar_names: tuple[str, ...] = ()
+
+
+def earlier_runs(folder: Path, cloud: str, spec: TrainSpec, problem: Problem) -> EarlierRuns:
+    """What the store in `folder` tells of the job `spec` on `cloud`.
 
     A job is the same if what runs and what it works on are the same; goal, limits, search, types and node counts may
     differ. Speeds and lack of memory are taken over; other failures may have been put right since. Work that a trial
     did is not: its checkpoint belongs to its run.
     """
     if not (folder / FILE).exists():
-        return ()
+        return EarlierRuns()
     found: dict[Config, ReusedTrial] = {}
+    similar: dict[str, tuple[Problem, History]] = {}
     used = 0
     with Store(folder, reading=True) as store:
         for summary in store.runs():  # the newest first
             if summary.kind is not Kind.TRAIN or summary.cloud != cloud or not summary.trials or used == MOST_RUNS:
                 continue
             with suppress(DamagedStore, SpecError):
+                used += 1
+                run = store.load(summary.run_id)
                 if is_same_job(stored_spec(store.spec(summary.run_id)), spec):
-                    used += 1
-                    for each in _taken(store.load(summary.run_id)):
+                    for each in _taken(run):
                         if each.trial.config in problem.space:
                             found.setdefault(each.trial.config, each)
-    return tuple(reversed(found.values()))
+                elif len(similar) < MOST_SIMILAR and isinstance(run.problem, Problem) and _shares(run, problem):
+                    similar[run.run_id] = (run.problem, run.history)
+    return EarlierRuns(
+        reused=tuple(reversed(found.values())), similar=tuple(similar.values()), similar_names=tuple(similar)
+    )
+
+
+def _shares(run: AnyRun, problem: Problem) -> bool:
+    """Whether the run measured enough configurations of this problem's space, under the same knobs."""
+    measured = {trial.config for trial in run.history.measured}
+    return len(measured) >= FEWEST_MEASUREMENTS and sum(config in problem.space for config in measured) >= 2
 
 
 def is_same_job(one: TrainSpec, other: TrainSpec) -> bool:
@@ -52,16 +80,19 @@ def is_same_job(one: TrainSpec, other: TrainSpec) -> bool:
     return _what_runs(one) == _what_runs(other)
 
 
-def reuse_notes(reused: tuple[ReusedTrial, ...], now: datetime) -> tuple[str, ...]:
+def reuse_notes(earlier: EarlierRuns, now: datetime) -> tuple[str, ...]:
     """A note on what is reused: how many trials, of which runs, how old, and at which prices they were paid."""
-    if not reused:
-        return ()
-    runs = {each.run_id: each for each in reused}
-    ages = [(now - datetime.fromisoformat(each.created)).total_seconds() / DAY_SECONDS for each in runs.values()]
-    oldest, dates = max(ages), sorted({each.catalog_date for each in runs.values()})
-    age = "less than a day" if oldest < 1 else f"up to {oldest:.0f} days"
-    paid = f"{age} old, paid at prices of {', '.join(dates)}; plans use today's prices"
-    return (f"reuses {len(reused)} trials of {listed(runs)} ({paid}): --fresh ignores them",)
+    notes = []
+    if earlier.reused:
+        runs = {each.run_id: each for each in earlier.reused}
+        ages = [(now - datetime.fromisoformat(each.created)).total_seconds() / DAY_SECONDS for each in runs.values()]
+        dates = sorted({each.catalog_date for each in runs.values()})
+        age = "less than a day" if max(ages) < 1 else f"up to {max(ages):.0f} days"
+        paid = f"{age} old, paid at prices of {', '.join(dates)}; plans use today's prices"
+        notes.append(f"reuses {len(earlier.reused)} trials of {listed(runs)} ({paid}): --fresh ignores them")
+    if earlier.similar:
+        notes.append(f"expects speeds a little like those of {listed(earlier.similar_names)}: --fresh does not")
+    return tuple(notes)
 
 
 def _what_runs(spec: TrainSpec) -> tuple[object, ...]:
