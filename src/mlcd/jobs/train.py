@@ -70,8 +70,8 @@ def prepare(
     else:
         setting = on_plugin(spec, cloud_plugin(kind, BUILT_IN), where=rest, folder=folder, seed=seed)
     if not chosen.guarded and setting.charged:
-        problem = "does not keep limits, so it runs only on clouds that charge nobody"
-        raise spec.error("search.strategy", problem, value=spec.search.strategy)
+        said = "does not keep limits, so it runs only on clouds that charge nobody"
+        raise spec.error("search.strategy", said, value=spec.search.strategy)
     now = datetime.now(UTC)
     earlier = EarlierRuns()
     problem = setting.problem
