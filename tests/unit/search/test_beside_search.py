@@ -14,7 +14,7 @@ from mlcd.trial.trial import History
 from mlcd.units import Usd
 
 PROBLEM = replace(make_problem(goal=Goal(minimize=Objective.TIME)), beside=True, restart_seconds=200.0)
-TRIED = true_trial(PROBLEM, PROBLEM.space.configs[0])
+(TRIED,) = History((true_trial(PROBLEM, PROBLEM.space.configs[0]),)).measured
 HISTORY = History((TRIED,))
 ALLOWED = np.ones(len(PROBLEM.space), dtype=bool)
 
