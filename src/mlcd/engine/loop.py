@@ -35,6 +35,7 @@ class Engine(Generic[P]):
     findings  what reports will say of the ended run, computed once and stored with it
     clock     None: real time, or simulated time where the performer is simulated
     moments   reads the clocks of this machine
+    search_only  whether to stop when a search has chosen, before the training: the run is then SEARCHED
     """
 
     run: Run[P]
@@ -45,6 +46,7 @@ class Engine(Generic[P]):
     findings: Callable[[Run[P]], Findings | None] = lambda _run: None
     clock: Clock | None = None
     moments: Moments = read_moment
+    search_only: bool = False
     _stop: threading.Event = field(default_factory=threading.Event, init=False)
     _pending_events: SimpleQueue[Event] = field(default_factory=SimpleQueue, init=False)
     _clock: Clock = field(init=False)
@@ -61,7 +63,9 @@ class Engine(Generic[P]):
         if self.run.status.is_final:
             return self.run
         try:
-            if self.run.status is Status.INTERRUPTED:
+            if self._has_searched():
+                return self.run
+            if self.run.status in (Status.INTERRUPTED, Status.SEARCHED):
                 self._set_status(Status.RUNNING)
             self._report_clocks()
             self.performer.restore(self.run)
@@ -69,6 +73,9 @@ class Engine(Generic[P]):
             self._settle_in_flight(interrupted=False)
             while not self.run.status.is_final:
                 self.advance()
+                if self._has_searched():
+                    self._set_status(Status.SEARCHED)
+                    break
         except KeyboardInterrupt as error:
             self._stop.set()
             self.run = self.journal.reread(self.run)  # Ctrl-C may have come between a write and its copy in memory
@@ -81,6 +88,11 @@ class Engine(Generic[P]):
                 f"interrupted; nothing paid for is lost: `mlcd resume {self.run.run_id}` continues the run"
             ) from error
         return self.run
+
+    def _has_searched(self) -> bool:
+        """Whether only the training is left, and not asked for."""
+        verdict = self.run.verdict
+        return self.search_only and verdict is not None and verdict.choice is not None and not self.run.attempts
 
     def advance(self) -> None:
         """Make and carry out one decision. For drivers that stop between decisions; otherwise call `drive`."""

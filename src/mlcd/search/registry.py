@@ -12,6 +12,7 @@ from mlcd.plugins import load_class, plugin_names
 from mlcd.search.strategy import Strategy
 
 STRATEGIES = {
+    "auto": ("mlcd.search.auto", "Auto"),
     "heterbo": ("mlcd.search.heterbo", "HeterBO"),
     "convbo": ("mlcd.search.convbo", "ConvBO"),
     "convbo-budget": ("mlcd.search.convbo_budget", "ConvBOBudget"),
@@ -19,6 +20,7 @@ STRATEGIES = {
     "cherrypick-budget": ("mlcd.search.cherrypick_budget", "CherryPickBudget"),
     "lynceus": ("mlcd.search.lynceus", "Lynceus"),
     "ernest": ("mlcd.search.ernest", "Ernest"),
+    "arrow": ("mlcd.search.arrow", "Arrow"),
     "random": ("mlcd.search.random", "Random"),
     "exhaustive": ("mlcd.search.exhaustive", "Exhaustive"),
     "scavenger-partial": ("mlcd.search.scavenger.partial", "ScavengerPartial"),

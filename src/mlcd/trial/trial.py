@@ -37,11 +37,27 @@ class FailureKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """What a strategy's model expects a trial to measure: the median speed, and the deviation of its logarithm."""
+
+    samples_per_second: float
+    deviation: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.samples_per_second < math.inf or not 0 <= self.deviation < math.inf:
+            raise ValueError("an expected speed must be positive and finite, its deviation not negative")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """A configuration worth a trial, with the reason in words for the user."""
+    """A configuration worth a trial, with the reason in words for the user.
+
+    expected  what the strategy expects of it; None if it has no model, or no trial to base one on
+    """
 
     config: Config
     reason: str
+    expected: Expectation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

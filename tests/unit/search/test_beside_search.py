@@ -14,8 +14,8 @@ from mlcd.trial.trial import History
 from mlcd.units import Usd
 
 PROBLEM = replace(make_problem(goal=Goal(minimize=Objective.TIME)), beside=True, restart_seconds=200.0)
-(TRIED,) = History((true_trial(PROBLEM, PROBLEM.space.configs[0]),)).measured
-HISTORY = History((TRIED,))
+HISTORY = History((true_trial(PROBLEM, PROBLEM.space.configs[0]),))
+(TRIED,) = HISTORY.measured
 ALLOWED = np.ones(len(PROBLEM.space), dtype=bool)
 
 
@@ -42,7 +42,9 @@ def test_a_trial_is_judged_by_the_work_and_the_money_that_are_left_when_it_ends(
 
 def test_a_training_that_is_nearly_done_is_not_searched_for() -> None:
     """What a restart takes is more than what is left, whatever a trial could show."""
-    plan = Plan.of(PROBLEM.with_work_done(PROBLEM.work_samples * 0.9999), replace(TRIED, startup_seconds=0.0))
+    plan = Plan.of(
+        PROBLEM.with_work_done(PROBLEM.work_samples * 0.9999), replace(HISTORY.measured[0], startup_seconds=0.0)
+    )
     nearly = PROBLEM.with_work_done(PROBLEM.work_samples * 0.9999)
     others = tuple(true_trial(PROBLEM, config) for config in PROBLEM.space.configs[8::8])
     history = HISTORY.with_trials(*others)
