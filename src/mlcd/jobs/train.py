@@ -1,6 +1,5 @@
 """The training job: from a job file to all that a run needs."""
 
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from mlcd.deciders.search import SearchDecider
 from mlcd.deciders.training import TrainingDecider
 from mlcd.engine.on_nodes import NodePerformer
 from mlcd.errors import BadInput
+from mlcd.jobs.earlier_trials import earlier_trials, reuse_notes
 from mlcd.jobs.known_jobs import known_jobs
 from mlcd.jobs.plugin import cloud_plugin, on_plugin
 from mlcd.jobs.prepared import Prepared
@@ -23,10 +23,11 @@ from mlcd.jobs.where import BUILT_IN, where
 from mlcd.models.universal import KnownJob
 from mlcd.plugins import check_methods, check_object, is_object_name, object_missing, object_name
 from mlcd.problem import Problem
+from mlcd.run.header import ReusedTrial
 from mlcd.run.kind import Kind
 from mlcd.search.registry import strategy as strategy_by_name
 from mlcd.search.strategy import Elastic, Strategy
-from mlcd.spec import TrainSpec, parse_train, with_overrides
+from mlcd.spec import TrainSpec, with_overrides
 from mlcd.spec.env_values import without_env_values
 from mlcd.store.store import FILE as STORE_FILE
 from mlcd.store.store import Store, home
@@ -43,10 +44,12 @@ def prepare(
     folder: Path | None = None,
     strategy: Strategy | None = None,
     cloud: CloudPlugin | None = None,
+    reuse: bool | None = None,
 ) -> Prepared[Problem]:
     """Names become machines and prices. Files of a real job go under `folder` (None: $MLCD_HOME).
 
     strategy, cloud  objects instead of those that the job names; see `with_objects`
+    reuse            whether trials of the same job in earlier runs count; None: where somebody is charged for trials
 
     Raises BadInput, SpecError, CatalogError, ProviderError; spends nothing.
     """
@@ -70,6 +73,9 @@ def prepare(
         problem = "does not keep limits, so it runs only on clouds that charge nobody"
         raise spec.error("search.strategy", problem, value=spec.search.strategy)
     now = datetime.now(UTC)
+    reused: tuple[ReusedTrial, ...] = ()
+    if setting.charged if reuse is None else reuse:
+        reused = earlier_trials(folder, setting.cloud.name, spec, setting.problem)
 
     def connect(_: Problem, leaving: ExitStack) -> NodePerformer:
         if isinstance(setting.cloud, JobCloud):
@@ -96,7 +102,8 @@ def prepare(
         spec=_spec_to_json(_anchored(spec), now),
         envs=env_values(spec) if uses_envs else {},
         parallel=spec.search.parallel,
-        notes=setting.notes,
+        notes=(*setting.notes, *reuse_notes(reused, now)),
+        reused=reused,
         now=now,
     )
 
@@ -166,10 +173,3 @@ def _spec_to_json(spec: TrainSpec, now: datetime) -> dict[str, Any]:
     source, _ = without_env_values(spec.source)
     overrides = {name: value for name, value in spec.overrides if name != "envs"}
     return {"source": source, "file": file, "overrides": overrides, "now": now.isoformat(), "envs": sorted(spec.envs)}
-
-
-def stored_spec(data: Mapping[str, Any]) -> TrainSpec:
-    """The job of a stored run. One that was stored without environment variables has no `envs`."""
-    now = datetime.fromisoformat(data["now"])
-    flags = {**data["overrides"], "envs": data.get("envs") or None}
-    return parse_train(data["source"], file=data["file"], now=now, flags=flags)
