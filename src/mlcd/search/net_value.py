@@ -97,9 +97,8 @@ def net_values(setting: Setting, model: MixedModel, candidates: Mask) -> NetValu
     beaten = np.maximum(target - move, 1e-12 * target)
     prices = _prices(setting, k)
     credit = (1 - left) * worth if problem.keeps_work else np.zeros_like(left)
-    paid = np.maximum(prices - credit, LEAST_PRICE_SHARE * prices)
-    paid = paid + scarcity * _share_of_slack(setting, model, candidates) * max(k - promising, 0.0)
-    net = left * (model.weights @ expected_saving(values, model.variance, beaten, log_cap)) - paid
+    scarce = scarcity * _share_of_slack(setting, model, candidates) * max(k - promising, 0.0)
+    net = left * (model.weights @ expected_saving(values, model.variance, beaten, log_cap)) + credit - prices - scarce
     if incumbent is None:
         tails = model.weights @ stdtr(settings.tail_degrees, (log_cap - values) / deviation)
         pays = candidates & (tails >= settings.least_chance * _share_of_limits(setting))
@@ -111,6 +110,7 @@ def net_values(setting: Setting, model: MixedModel, candidates: Mask) -> NetValu
     if settings.order == "pandora" and pays.any():
         rows = np.flatnonzero(pays)
         rows = rows[np.argsort(-net[rows], kind="stable")[:MOST_INDEXED]]
+        paid = np.maximum(prices - credit, LEAST_PRICE_SHARE * prices) + scarce
         index = pandora_index(
             values[:, rows],
             model.variance[:, rows],
