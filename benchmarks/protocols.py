@@ -5,8 +5,8 @@
 
 TABLES is the folder that holds the folders scout, multicloud and trimtuner. A protocol is a workload of these tables or
 of the simulator, 3 of its instance types to all of them (at least 8 deployments; on the simulator up to 3,100), a
-training of 1 to 48 h, noise of 1 to 10%, trials of 2 to 15 minutes (start not counted), a budget of 1.1 to 3 and a
-deadline of 1.2 to 4 times the least; where work is not thrown away, 1 to 4 minutes a start. Every strategy runs under
+training of 1 to 48 h, noise of 1 to 10%, trials of 2 to 15 minutes (the move not counted), a budget of 1.1 to 3 and a
+deadline of 1.2 to 4 times the least; where work is not thrown away, 1 to 4 minutes a move. Every strategy runs under
 the same protocols, which depend on --seed alone; each is run once for each goal.
 
 Tune with --unseen no (the default) and any seeds; report with --unseen only and seeds that were never tuned on.

@@ -96,6 +96,12 @@ class TestErnest(StrategyContract):
         return str(request.param)
 
 
+class TestArrow(StrategyContract):
+    @pytest.fixture
+    def text(self) -> str:
+        return "arrow"
+
+
 class TestRandom(StrategyContract):
     @pytest.fixture(params=["random", "random:steps=3"])
     def text(self, request: pytest.FixtureRequest) -> str:

@@ -198,7 +198,7 @@ def test_a_move_has_a_price_unless_it_is_said_to_be_free(mlcd: Mlcd, tables: Pat
 def test_train_text_states_the_protocol(mlcd: Mlcd, tables: Path) -> None:
     more = ("--strategies", "oracle", "--work", "kept", "--types", "2", "--budget-factor", "2")
     out = train(mlcd, tables, *more).out
-    assert "Work of trials: kept, 120 s a start; budget 2 and deadline 2.5 times the least; 2 types drawn" in out
+    assert "Work of trials: kept, 120 s a move; budget 2 and deadline 2.5 times the least; 2 types drawn" in out
 
 
 def test_train_on_the_simulator(mlcd: Mlcd) -> None:

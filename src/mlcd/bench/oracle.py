@@ -34,8 +34,9 @@ class Oracle:
 
     @cached_property
     def _training_seconds(self) -> tuple[float | None, ...]:
-        """Of the whole training on each configuration, its start included."""
-        start = self.truth.problem.restart_seconds
+        """Of the whole training on each configuration; with the restart after its trial where that is part of it."""
+        problem = self.truth.problem
+        start = problem.restart_seconds if problem.keeps_work else 0.0
         return tuple(None if seconds is None else seconds + start for seconds in self.truth.seconds)
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:  # noqa: ARG002
@@ -66,8 +67,8 @@ class Oracle:
         rates = problem.dollars_per_second
         trial = problem.planned_trial_seconds
         slowest = training
-        if problem.keeps_work:  # the trial's work is done; what both leases pay for is a start
-            training = training - np.minimum(np.maximum(trial - problem.restart_seconds, 0.0), training)
+        if problem.keeps_work:  # the trial's work is done
+            training = training - np.minimum(trial, training)
             slowest = training * np.exp(KEPT_SIGMAS * problem.noise)
         longest = slowest + problem.worst_trial_seconds
         fits = np.isfinite(training)

@@ -8,8 +8,8 @@ BUDGET_FACTOR = 1.5
 DEADLINE_FACTOR = 2.5
 """The deadline of `cheapest`, as a multiple of the fastest configuration's training time."""
 MOVE_SECONDS = 120.0
-"""What a start of the training takes where it may move and nothing else is said: the simulator's machines need 1.5 to
-3 minutes from the order to the first sample."""
+"""What a move of the training takes where nothing else is said: the simulator's machines need 1.5 to 3 minutes from the
+order to the first sample."""
 
 
 class Work(StrEnum):
@@ -26,7 +26,7 @@ class Work(StrEnum):
 
     @property
     def default_restart_seconds(self) -> float:
-        """0 where nothing is moved, so that the figures are those of earlier records."""
+        """0 where nothing is moved."""
         return 0.0 if self is Work.THROWN else MOVE_SECONDS
 
 
@@ -37,8 +37,7 @@ class TrainProtocol:
     hours            what the fastest training is scaled to
     noise            relative deviation between two trials of one configuration
     run_noise        deviation of the final run from the true mean: a separate experiment, 0 in every headline figure
-    restart_seconds  every lease, of a trial or of the training, takes so much longer to its first sample. The optimum
-                     is without it
+    restart_seconds  every lease that continues the training takes at least so long to its first sample
     budget_factor    the budget over the cheapest training's cost
     deadline_factor  the deadline over the fastest training's time
     trial_seconds    a trial on one node, start included; None: the bed's own, 10 minutes

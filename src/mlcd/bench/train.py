@@ -47,8 +47,6 @@ class TrainComparison:
     def __post_init__(self) -> None:
         if self.work is Work.KEPT and self.parallel > 1:
             raise BadInput("--parallel: trials whose work is kept continue one another; allowed with --work kept: 1")
-        if self.work is Work.BESIDE:
-            raise BadInput("--work: the engine does not run trials beside a training yet; allowed: thrown, kept")
 
     def protocol(self, hours: float) -> TrainProtocol:
         """The protocol of all runs whose fastest training takes `hours`."""

@@ -12,7 +12,7 @@ from mlcd.clouds.chance import generator
 from mlcd.clouds.provider import Cloud
 from mlcd.clouds.replay import ReplayCloud, ReplayWorkload, load_workloads
 from mlcd.clouds.sim import PAPER_JOBS, SimCloud, SimJob
-from mlcd.clouds.wrappers import Checkpointing, Noisy, NoisyRun, SlowStart
+from mlcd.clouds.wrappers import Noisy, NoisyRun
 from mlcd.errors import BadInput
 from mlcd.goal import Goal, Objective
 from mlcd.jobs.resolved_job import blueprint, deployments, replay_space
@@ -111,7 +111,7 @@ def table_cloud(workload: ReplayWorkload, protocol: TrainProtocol, *, seed: int)
     cloud: Cloud = Noisy(ReplayCloud(workload.scaled(protocol.hours)), sigma=protocol.noise, seed=seed)
     if protocol.run_noise:
         cloud = NoisyRun(cloud, sigma=protocol.run_noise, seed=seed)
-    return _moving(cloud, protocol, work_samples=1.0)
+    return cloud
 
 
 def sim_case(source: SimWorkload, protocol: TrainProtocol, *, seed: int) -> tuple[TrainTruth, Cloud]:
@@ -145,7 +145,7 @@ def sim_case(source: SimWorkload, protocol: TrainProtocol, *, seed: int) -> tupl
         for config, speed in zip(space, speeds, strict=True)
     )
     truth = TrainTruth(name=name, problem=_under(problem, protocol), seconds=seconds)
-    return truth, _moving(cloud, protocol, work_samples=problem.work_samples)
+    return truth, cloud
 
 
 def _under(problem: Problem, protocol: TrainProtocol) -> Problem:
@@ -160,12 +160,3 @@ def _under(problem: Problem, protocol: TrainProtocol) -> Problem:
         beside=protocol.work is Work.BESIDE,
         restart_seconds=protocol.restart_seconds,
     )
-
-
-def _moving(cloud: Cloud, protocol: TrainProtocol, *, work_samples: float) -> Cloud:
-    """The cloud with the protocol's price of a start, and checkpoints where the work of a lease is not lost."""
-    if protocol.restart_seconds:
-        cloud = SlowStart(cloud, seconds=protocol.restart_seconds)
-    if protocol.work is Work.THROWN:
-        return cloud
-    return Checkpointing(cloud, work_samples=work_samples, trials=protocol.work is Work.KEPT)

@@ -60,7 +60,7 @@ bench.add_command(serve)
 @click.option(
     "--restart",
     metavar="DURATION",
-    help="Time from the order of nodes to the first sample, at every start. Default: 0s with thrown work, else 120s.",
+    help="Time to move the training: save, release, start, load. Default: 120s; nothing moves where work is thrown.",
 )
 @click.option(
     "--budget-factor", type=click.FloatRange(1, 1000), default=1.5, help="Budget / cost of the cheapest training."
@@ -134,7 +134,7 @@ def train(  # noqa: PLR0917 - click passes options by name
         click.echo(_summary_table(summarise(held_out)))
     where = "simulated" if sim else "replayed from measured tables"
     click.echo(f"\nRatio: search and run / the best feasible run without search costs; {where}; noise {noise:g}.")
-    start = f", {comparison.restart_seconds:g} s a start" if comparison.restart_seconds else ""
+    start = f", {comparison.restart_seconds:g} s a move" if comparison.restart_seconds else ""
     drawn = f"; {types} types drawn by the seed" if types else ""
     limits = f"budget {budget_factor:g} and deadline {deadline_factor:g} times the least"
     click.echo(f"Work of trials: {work}{start}; {limits}{drawn}.")

@@ -150,7 +150,7 @@ class Resumed(Wrapped):
 
     def lease(self, order: Order) -> Lease:
         """The inner lease, later where it starts faster than a restart."""
-        return _ResumedLease(super().lease(order), self.base_samples, self.restart_seconds)
+        return _ResumedLease(super().lease(order), self, most_seconds=order.seconds)
 
 
 class Delayed(Wrapped):
@@ -166,43 +166,6 @@ class Delayed(Wrapped):
         """Sleeps, then leases."""
         time.sleep(self.real_seconds)
         return super().lease(order)
-
-
-class SlowStart(Wrapped):
-    """Every lease takes `seconds` longer until its first sample: what it costs to start a training elsewhere."""
-
-    def __init__(self, inner: Cloud, *, seconds: float) -> None:
-        if not 0 <= seconds < math.inf:
-            raise ValueError(f"seconds: must not be negative (got {seconds})")
-        super().__init__(inner)
-        self.seconds = seconds
-
-    def lease(self, order: Order) -> Lease:
-        """The inner lease, later. What fails fails later too, at most after the time that was authorised."""
-        return _LaterLease(super().lease(order), self.seconds, most_seconds=order.seconds)
-
-
-class Checkpointing(Wrapped):
-    """Keeps the work of its leases: each continues from the furthest checkpoint of those that ended before it started.
-
-    work_samples  the work of the whole training: no checkpoint covers more
-    trials        whether trials are stretches of the training; else only the training itself is saved
-    """
-
-    def __init__(self, inner: Cloud, *, work_samples: float, trials: bool) -> None:
-        super().__init__(inner)
-        self.work_samples, self.trials, self.saved_samples = work_samples, trials, 0.0
-
-    def reached_samples(self, run_id: str) -> float:  # noqa: ARG002 - there is one run
-        """See mlcd.engine.checked.Checkpointed."""
-        return self.saved_samples
-
-    def lease(self, order: Order) -> Lease:
-        """The inner lease. Its end is saved; one that fails saves nothing."""
-        lease = super().lease(order)
-        if order.purpose is Purpose.TRIAL and not self.trials:
-            return lease
-        return _SavedLease(lease, self, most_seconds=order.seconds)
 
 
 class _WrappedLease:
@@ -238,19 +201,26 @@ class _ScaledLease(_WrappedLease):
 
 
 class _ResumedLease(_WrappedLease):
-    def __init__(self, inner: Lease, base_samples: float, restart_seconds: float) -> None:
+    def __init__(self, inner: Lease, cloud: Resumed, *, most_seconds: float) -> None:
         super().__init__(inner)
-        self.base_samples, self.restart_seconds = base_samples, restart_seconds
+        self.cloud, self.most_seconds = cloud, most_seconds
+        self._before = self._last = JobProgress(0.0, 0.0)
 
     def progress(self) -> Iterator[JobProgress]:
         later: float | None = None
         for point in self.inner.progress():
             if later is None:
-                later = max(self.restart_seconds - point.seconds, 0.0)
-            yield JobProgress(point.seconds + later, point.samples)
+                later = max(self.cloud.restart_seconds - point.seconds, 0.0)
+            self._before, self._last = self._last, JobProgress(point.seconds + later, point.samples)
+            yield self._last
 
     def finish(self, at: JobProgress) -> Settled:
-        return replace(self.inner.finish(at), reached_samples=self.base_samples + at.samples)
+        """Points may be minutes apart: what comes after the authorised time, which is not paid, is not saved."""
+        samples, before = at.samples, self._before
+        if at.seconds > max(self.most_seconds, before.seconds):
+            share = max(self.most_seconds - before.seconds, 0.0) / (at.seconds - before.seconds)
+            samples = before.samples + share * (at.samples - before.samples)
+        return replace(self.inner.finish(at), reached_samples=self.cloud.base_samples + samples)
 
 
 class _FailingLease(_WrappedLease):
@@ -268,45 +238,3 @@ class _FailingLease(_WrappedLease):
                 yield JobProgress(point.seconds, reached)
             else:
                 raise LeaseFailed(self.kind, f"injected failure: {self.kind}", seconds=self.at_seconds)
-
-
-class _LaterLease(_WrappedLease):
-    def __init__(self, inner: Lease, seconds: float, *, most_seconds: float) -> None:
-        super().__init__(inner)
-        self.seconds, self.most_seconds = seconds, most_seconds
-
-    def progress(self) -> Iterator[JobProgress]:
-        try:
-            for point in self.inner.progress():
-                yield JobProgress(point.seconds + self.seconds, point.samples)
-        except LeaseFailed as failed:
-            failed.seconds = min(failed.seconds + self.seconds, max(self.most_seconds, failed.seconds))
-            raise
-
-    def finish(self, at: JobProgress) -> Settled:
-        settled = self.inner.finish(JobProgress(at.seconds - self.seconds, at.samples))
-        return replace(settled, seconds=settled.seconds + self.seconds)
-
-
-class _SavedLease(_WrappedLease):
-    def __init__(self, inner: Lease, cloud: Checkpointing, *, most_seconds: float) -> None:
-        super().__init__(inner)
-        self.cloud, self.most_seconds, self.base = cloud, most_seconds, cloud.saved_samples
-        self.before = JobProgress(0.0, 0.0)
-
-    def progress(self) -> Iterator[JobProgress]:
-        last = JobProgress(0.0, 0.0)
-        for point in self.inner.progress():
-            self.before, last = last, point
-            yield point
-
-    def finish(self, at: JobProgress) -> Settled:
-        """Simulated points are far apart: what was processed after the authorised time is not saved."""
-        settled = self.inner.finish(at)
-        samples, before = at.samples, self.before
-        if at.seconds > self.most_seconds and at.seconds > before.seconds:
-            share = max(self.most_seconds - before.seconds, 0.0) / (at.seconds - before.seconds)
-            samples = before.samples + share * (at.samples - before.samples)
-        reached = min(self.base + samples, self.cloud.work_samples)
-        self.cloud.saved_samples = max(self.cloud.saved_samples, reached)
-        return replace(settled, reached_samples=reached)

@@ -1,5 +1,6 @@
 """Predicted speed of every configuration after a history: the Gaussian process applied to a problem."""
 
+import math
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -10,7 +11,7 @@ from threadpoolctl import ThreadpoolController
 
 from mlcd.models import gp
 from mlcd.problem import Problem
-from mlcd.trial.trial import History
+from mlcd.trial.trial import Expectation, History
 
 Floats = NDArray[np.float64]
 
@@ -28,6 +29,12 @@ class SpeedModel:
     log_seconds: Floats
     startup_seconds: float
     posterior: gp.Posterior
+
+    def expectation(self, row: int) -> Expectation:
+        """What a trial of the configuration in `row` is expected to measure."""
+        return Expectation(
+            samples_per_second=math.exp(self.log_speed[row]), deviation=math.sqrt(max(self.variance[row], 0.0))
+        )
 
 
 def speed_model(problem: Problem, history: History) -> SpeedModel | None:
@@ -111,7 +118,8 @@ def trend(problem: Problem, prior: TrendPrior | None = None) -> gp.Trend:
 
 def one_thread() -> AbstractContextManager[object]:
     """Limits BLAS to one thread: for matrices of about thirty rows, more threads only slow it down."""
-    return _blas().limit(limits=1, user_api="blas")
+    limited: AbstractContextManager[object] = _blas().limit(limits=1, user_api="blas")
+    return limited
 
 
 @lru_cache(maxsize=1)

@@ -1,5 +1,6 @@
 """HeterBO (Yi et al., IPDPS 2020): Bayesian optimisation with trial costs and a reserve for the training."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -12,19 +13,20 @@ from mlcd.goal import Objective
 from mlcd.models.speed import SpeedModel, as_expected, speed_model
 from mlcd.problem import Problem
 from mlcd.search.acquisition import expected_rise, expected_saving, pandora_index
+from mlcd.search.beside import after_a_trial
 from mlcd.search.candidates import log_seconds_that_fit, open_rows, rising_rows
 from mlcd.search.first_looks import first_looks, known_types, one_of_each_kind
 from mlcd.search.heterbo_settings import HeterBOSettings
 from mlcd.search.strategy import MeasuredStrategy
 from mlcd.search.wording import amount, ending
-from mlcd.trial.plan import Plan, Remaining, best_fitting, plans
+from mlcd.trial.plan import MIN_TIE_FRACTION, Plan, Remaining, best_fitting, plans
 from mlcd.trial.trial import History, Suggestion
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 DEFAULTS = HeterBOSettings()
-PAPER = HeterBOSettings(start="all", acquisition="tei")
+PAPER = HeterBOSettings(start="all", acquisition="tei", memory="off")
 """As the paper describes it (III-C). Price, prune, gate, reserve and the 95% interval are the defaults already."""
 
 
@@ -46,20 +48,19 @@ class HeterBO(MeasuredStrategy):
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """Start trials, then the best by the acquisition. Each one assumes that those before it go as expected."""
-        candidates = open_rows(problem, history, remaining)
+        candidates = open_rows(problem, history, remaining, memory=self.settings.memory)
+        problem, history, remaining = after_a_trial(problem, history, remaining)
         if self.settings.prune:
             candidates &= rising_rows(problem, history, self.settings)
         rows = self._start(problem, history, candidates, count)
         model = speed_model(problem, history)
         if rows or model is None:
-            return tuple(
-                Suggestion(config=problem.space.configs[row], reason="a first look at this type") for row in rows
-            )
+            return tuple(_suggestion(problem, row, "a first look at this type", model) for row in rows)
         return self._by_acquisition(problem, history, remaining, model=model, candidates=candidates, count=count)
 
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
         """The limits, the reserve, or no trial that pays for itself."""
-        return ending(problem, history, remaining)
+        return ending(problem, history, remaining, memory=self.settings.memory)
 
     # ---- start
 
@@ -86,13 +87,17 @@ class HeterBO(MeasuredStrategy):
         candidates: Mask,
         count: int,
     ) -> tuple[Suggestion, ...]:
-        incumbent = best_fitting(problem, history, remaining)
+        incumbent = remaining.training or best_fitting(problem, history, remaining)
         target = incumbent.value(problem) if incumbent else None
         missed = _has_missed(problem, history, remaining, incumbent)
         picks: list[Suggestion] = []
         round_seconds = 0.0
         while len(picks) < count:
-            prices = self._trial_price(problem, round_seconds)
+            # Beside the training, a trial takes no time; it must promise more than what counts as a tie.
+            is_beside = remaining.training is not None
+            prices = self._trial_price(problem, math.inf if is_beside else round_seconds)
+            if is_beside and target is not None:
+                prices = np.maximum(prices, MIN_TIE_FRACTION * target)
             if problem.keeps_work and target is not None and count == 1:
                 prices = np.maximum(prices - _work_done(problem, model, target), 0.0)
             if self.settings.acquisition in ("auto", "net", "pandora"):
@@ -109,9 +114,7 @@ class HeterBO(MeasuredStrategy):
             row = int(np.where(candidates, score, -np.inf).argmax())
             if not candidates[row] or score[row] <= 0:
                 break
-            picks.append(
-                Suggestion(config=problem.space.configs[row], reason=reason.format(amount(problem, score[row])))
-            )
+            picks.append(_suggestion(problem, row, reason.format(amount(problem, score[row])), model))
             candidates = candidates.copy()
             candidates[row] = False
             round_seconds = max(round_seconds, float(problem.planned_trial_seconds[row]))
@@ -235,6 +238,11 @@ class HeterBO(MeasuredStrategy):
             has_slack = model.log_seconds - self.settings.bound_sigmas * np.sqrt(model.variance) <= log_longest
         reason = "largest expected improvement for its price, with slack for the training"
         return np.where(has_slack, gain / prices, 0.0), reason
+
+
+def _suggestion(problem: Problem, row: int, reason: str, model: SpeedModel | None) -> Suggestion:
+    expected = None if model is None else model.expectation(row)
+    return Suggestion(config=problem.space.configs[row], reason=reason, expected=expected)
 
 
 def _work_done(problem: Problem, model: SpeedModel, target: float) -> Floats:

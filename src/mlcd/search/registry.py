@@ -20,6 +20,7 @@ STRATEGIES = {
     "cherrypick-budget": ("mlcd.search.cherrypick_budget", "CherryPickBudget"),
     "lynceus": ("mlcd.search.lynceus", "Lynceus"),
     "ernest": ("mlcd.search.ernest", "Ernest"),
+    "arrow": ("mlcd.search.arrow", "Arrow"),
     "random": ("mlcd.search.random", "Random"),
     "exhaustive": ("mlcd.search.exhaustive", "Exhaustive"),
     "scavenger-partial": ("mlcd.search.scavenger.partial", "ScavengerPartial"),

@@ -4,17 +4,18 @@ import numpy as np
 
 from mlcd.problem import Problem
 from mlcd.search.candidates import open_rows
+from mlcd.search.memory_rules import MemoryRules
 from mlcd.trial.plan import Plan, Remaining, best_fitting
 from mlcd.trial.trial import History
 from mlcd.units import Usd, format_seconds
 
 
-def ending(problem: Problem, history: History, remaining: Remaining) -> str:
+def ending(problem: Problem, history: History, remaining: Remaining, *, memory: MemoryRules = "named") -> str:
     """Why no trial is suggested: the limits, the reserve, or no trial that pays for itself."""
     incumbent = remaining.training or best_fitting(problem, history, remaining)
     if len(history.tried) == len(problem.space):
         return "every configuration was tried"
-    if not open_rows(problem, history, remaining).any():
+    if not open_rows(problem, history, remaining, memory=memory).any():
         if incumbent is None:
             return "no further trial fits in what remains"
         more = _more_for_a_trial(problem, history, remaining, incumbent)

@@ -8,9 +8,9 @@ from mlcd.bench.case import GoalKind, TrainRow
 from mlcd.bench.protocol import TrainProtocol, Work
 from mlcd.bench.train import TrainComparison, run_one
 from mlcd.bench.workloads import case_of, sim_workloads, sub_table
-from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Purpose
+from mlcd.clouds.provider import Order
 from mlcd.clouds.replay import ReplayCloud, ReplayInstance, ReplayWorkload
-from mlcd.clouds.wrappers import Checkpointing, SlowStart
+from mlcd.clouds.wrappers import Resumed
 from mlcd.errors import BadInput
 from mlcd.space import Config
 from mlcd.units import Usd
@@ -45,16 +45,28 @@ def test_work_that_is_kept_is_not_done_again() -> None:
     assert found.total_seconds == pytest.approx(1800 + 3600 * (1 - DONE_IN_TRIALS))
 
 
-def test_every_start_costs_its_price() -> None:
+def test_every_move_costs_its_price() -> None:
     found = made("exhaustive", work=Work.KEPT, restart_seconds=120.0)
-    assert found.probe_seconds == 1800.0, "a start is part of its trial"
-    assert found.train_seconds == pytest.approx(120 + 3600 * (1 - 0.8 * DONE_IN_TRIALS)), "and leaves 8 of 10 minutes"
+    assert found.probe_seconds == 1800.0, "a move is part of its trial"
+    done = 600 / 14400 + 480 / 10800 + 480 / 3600  # the first starts the training, the others move it
+    assert found.train_seconds == pytest.approx(120 + 3600 * (1 - done))
     assert found.optimum == 3600.0, "the optimum is without it"
 
 
 def test_work_that_is_thrown_is_done_again() -> None:
     assert made("exhaustive").train_seconds == 3600.0
-    assert made("exhaustive", restart_seconds=120.0).train_seconds == 3720.0
+    assert made("exhaustive", restart_seconds=120.0).train_seconds == 3600.0, "nothing moves"
+
+
+def test_a_training_beside_its_trials_loses_none_of_their_time() -> None:
+    found = made("exhaustive", GoalKind.FASTEST, work=Work.BESIDE, restart_seconds=120.0, seed=0)
+    assert (found.status, found.trials) == ("done", 3)
+    thrown = made("exhaustive").total_seconds
+    assert found.total_seconds is not None
+    assert thrown is not None
+    assert found.total_seconds < thrown, "the trials after the first cost no time"
+    beside = 600 / 14400 + 600 / 14400 + 600 / 10800  # where it ran while the others were tried
+    assert found.total_seconds >= 1800 + 3600 * (1 - beside)
 
 
 def test_the_problem_says_what_becomes_of_the_work() -> None:
@@ -67,47 +79,12 @@ def test_the_problem_says_what_becomes_of_the_work() -> None:
     assert problem(Work.BESIDE) == (False, True, 90.0)
 
 
-def checkpointing(*, trials: bool) -> Checkpointing:
-    return Checkpointing(ReplayCloud(WORKLOAD), work_samples=1.0, trials=trials)
-
-
-def leased(cloud: Checkpointing, purpose: Purpose, *, until: float, most: float = 1e9) -> float:
-    """What the lease says is saved when it ends at its first point from `until` on."""
-    with cloud.lease(Order(config=LARGE, purpose=purpose, seconds=most)) as lease:
-        at = next(point for point in lease.progress() if point.seconds >= until)
-        return lease.finish(at).reached_samples
-
-
-def test_leases_continue_from_the_furthest_checkpoint() -> None:
-    cloud = checkpointing(trials=True)
-    assert leased(cloud, Purpose.TRIAL, until=600) == pytest.approx(1 / 6)
-    assert leased(cloud, Purpose.RUN, until=1200) == pytest.approx(1 / 2)
-    assert cloud.reached_samples("run") == pytest.approx(1 / 2)
-    assert leased(cloud, Purpose.RUN, until=7200) == 1.0, "no more than the whole work"
-
-
-def test_trials_beside_the_training_save_nothing() -> None:
-    cloud = checkpointing(trials=False)
-    assert leased(cloud, Purpose.TRIAL, until=600) == 0.0
-    assert cloud.reached_samples("run") == 0.0
-    assert leased(cloud, Purpose.RUN, until=600) == pytest.approx(1 / 6)
-
-
 def test_work_after_the_authorised_time_is_not_saved() -> None:
-    assert leased(checkpointing(trials=True), Purpose.TRIAL, until=90, most=90) == pytest.approx(90 / 3600)
-
-
-def test_a_slow_start_delays_samples_and_failures() -> None:
-    failing = ReplayWorkload(name="f", seconds={SMALL_1: None, LARGE: 3600.0}, instances=WORKLOAD.instances)
-    cloud = SlowStart(ReplayCloud(failing), seconds=100.0)
-    with cloud.lease(Order(config=LARGE, seconds=1e9)) as lease:
-        points = lease.progress()
-        assert [next(points), next(points)] == [JobProgress(100.0, 0.0), JobProgress(160.0, 60 / 3600)]
-        assert lease.finish(JobProgress(160.0, 60 / 3600)).seconds == 160.0
-    for authorised, charged in ((1e9, 700.0), (650.0, 650.0)):
-        with cloud.lease(Order(config=SMALL_1, seconds=authorised)) as lease, pytest.raises(LeaseFailed) as failed:
-            list(lease.progress())
-        assert failed.value.seconds == charged
+    cloud = Resumed(ReplayCloud(WORKLOAD), base_samples=0.25, restart_seconds=0.0)
+    for authorised, saved in ((90.0, 90 / 3600), (1e9, 120 / 3600)):
+        with cloud.lease(Order(config=LARGE, seconds=authorised)) as lease:
+            at = next(point for point in lease.progress() if point.seconds >= 90)
+            assert lease.finish(at).reached_samples == pytest.approx(0.25 + saved)
 
 
 # ---- limits
@@ -173,6 +150,7 @@ def test_the_oracle_pays_for_one_trial_of_the_best() -> None:
     found = made("oracle")
     assert (found.trials, found.total_seconds, found.status) == (1, 4200.0, "done")
     assert made("oracle", work=Work.KEPT).total_seconds == pytest.approx(3600.0)
+    assert made("oracle", work=Work.KEPT, restart_seconds=60.0).total_seconds == pytest.approx(3660.0)
 
 
 def test_the_oracle_keeps_the_limits_with_its_trial() -> None:
