@@ -75,3 +75,17 @@ def test_a_trial_can_be_assumed_before_the_first_one() -> None:
     problem = make_problem()
     then = as_expected(mixed_model(problem, History()), 0, 0.03)
     assert (then.variance[:, 0] < 0.03**2 + 1e-9).all()
+
+
+def test_what_a_trial_is_expected_to_measure_is_the_mixture() -> None:
+    problem = make_problem()
+    assert mixed_model(problem, History()).expectation(0) is None
+    model = mixed_model(problem, after(problem, D("c5.small", 1)))
+    row = problem.space.index[D("p2.one", 8)]
+    found = model.expectation(row)
+    assert found is not None
+    draws = np.random.default_rng(0).normal(size=200_000)
+    which = np.random.default_rng(1).choice(len(model.weights), size=len(draws), p=model.weights)
+    logs = model.log_speed[which, row] + np.sqrt(model.variance[which, row]) * draws
+    assert np.log(found.samples_per_second) == pytest.approx(logs.mean(), abs=0.01)
+    assert found.deviation == pytest.approx(logs.std(), rel=0.01)
