@@ -89,7 +89,7 @@ def test_the_best_prediction_is_tried_and_a_worse_one_ends_the_search() -> None:
     (found,) = strategy("arrow").suggest(problem, history, left, 1)
     rows = np.flatnonzero(left.allowed & np.array([c not in history.tried for c in problem.space]))
     predicted = Arrow()._log_seconds(problem, history, rows)
-    assert predicted[list(rows).index(problem.space.index[found.config])] == predicted.min()
+    assert predicted[rows.tolist().index(problem.space.index[found.config])] == predicted.min()
     assert strategy("arrow:delta=0.5").suggest(problem, history, left, 1) == (), "nothing is predicted twice as fast"
     assert "0.5 times the best" in strategy("arrow:delta=0.5").ending(problem, history, left)
 
