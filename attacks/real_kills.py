@@ -28,7 +28,7 @@ from mlcd.clouds.minicloud import missing
 from mlcd.clouds.nodes import PREFIX
 from mlcd.trial.outcome import Status
 
-chaos = import_module("benchmarks.chaos")  # a script, not a module that mypy knows
+chaos = import_module("chaos")  # a script, not a module that mypy knows
 
 AT_ONCE = 2
 """Cases at the same time: their jobs sleep most of the time."""

@@ -6,17 +6,14 @@ The budget must hold in all of them, the deadline where the final run is slower 
 """
 
 import random
-import sys
 from pathlib import Path
 
+from guarantee import Outcome, search
 from joblib import Parallel, delayed
 
 from attacks.attack import Attack, Kind, Tally
 from mlcd.jobs.resolved_job import REAL_SLOWDOWN
 from mlcd.trial.outcome import Status
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
-from guarantee import Outcome, search
 
 CHUNK = 100
 LONGER = (0.0, 0.0, 0.0, 0.05, REAL_SLOWDOWN, 1.0)

@@ -3,9 +3,10 @@
     .venv/bin/python benchmarks/guarantee.py --searches 10000 --seed 0 -o json
 
 Half of the searches run on the simulated cloud, half on a synthetic table under Noisy and Flaky. Spaces, prices,
-noise (up to 10%), failures, limits (from hopeless to loose), goals, strategies that keep limits, and the number of
-parallel trials are all drawn from the seed; `--only NUMBER` repeats one search. With `--slower 0.1` the work of every
-final run takes 10% longer than its trials promise.
+noise (up to 10%), failures, limits (from hopeless to loose), goals, strategies that keep limits, the number of parallel
+trials, and whether their work is thrown away, kept, or done beside the training are drawn from the seed;
+`--only NUMBER` repeats one search. With `--slower 0.1` the work of every final run takes 10% longer than its trials
+promise.
 """
 
 import os
@@ -44,8 +45,8 @@ from mlcd.trial.outcome import Status
 from mlcd.units import Usd
 from mlcd.version import __version__
 
-STRATEGIES = ("heterbo", "heterbo", "heterbo:start=all", "heterbo:acquisition=tei", "heterbo:prune=off,gate=off",
-              "convbo-budget", "cherrypick-budget")  # fmt: skip
+STRATEGIES = ("auto", "auto", "heterbo", "heterbo:start=all", "heterbo:paper", "heterbo:prune=off,gate=off",
+              "convbo-budget", "cherrypick-budget", "lynceus", "ernest")  # fmt: skip
 RESULTS = Path(__file__).parent / "results"
 README, PAGE = (pages.ROOT / name for name in ("README.md", "docs/reliability.md"))
 SIM_TYPES = ("c5.xlarge", "c5.4xlarge", "c5n.4xlarge", "c4.2xlarge", "m4.4xlarge", "p2.xlarge", "p3.2xlarge")
@@ -196,13 +197,22 @@ def search(seed: int, number: int, *, slower: float = 0.0, slowdown: float = 0.0
     world = simulated_world(rng) if rng.random() < 0.5 else tabled_world(rng)
     problem = replace(a_problem(world, rng), slowdown=slowdown)
     text, parallel = rng.choice(STRATEGIES), rng.choice((1, 1, 2, 3, 4))
+    work, restart_seconds = rng.choice(("thrown", "kept", "beside")), rng.choice((0.0, 60.0, 300.0))
+    if work != "thrown":
+        problem = replace(problem, restart_seconds=restart_seconds)
+    if work == "kept":  # each trial continues from the last
+        problem, parallel = replace(problem, keeps_work=True), 1
+    problem = replace(problem, beside=work == "beside")
     cloud = SlowerRun(world.cloud, share=slower) if slower else world.cloud
     run = run_search(problem, cloud, text, seed=number, parallel=parallel)
     return judge(run, number, world)
 
 
 def judge(run: SearchRun, number: int, world: World) -> Outcome:
-    """The outcome of a run. `margin` is the used share of its upper bound: above 1 the bound itself was wrong."""
+    """The outcome of a run. `margin` is the used share of its upper bound: above 1 the bound itself was wrong.
+
+    Beside trials, what is chosen in the end is a plan for the rest of the work only: no margin.
+    """
     goal, final, choice = run.problem.goal, run.final, run.choice
     usd_share = None if goal.budget is None else run.total_usd.micros / goal.budget.micros
     seconds_share = None if goal.deadline_seconds is None else run.total_seconds / goal.deadline_seconds
@@ -218,7 +228,7 @@ def judge(run: SearchRun, number: int, world: World) -> Outcome:
         budget_share=usd_share,
         deadline_share=seconds_share,
         trials=len(run.trials),
-        margin=float(final.seconds / choice.worst_seconds) if final and choice else None,
+        margin=float(final.seconds / choice.worst_seconds) if final and choice and not run.problem.beside else None,
     )
 
 

@@ -8,7 +8,7 @@ date                text, ISO 8601
 infinite, NaN       the texts "inf", "-inf" and "nan": JSON has no such numbers
 Config              an object: knob to value
 Space               {"knobs": [...], "configs": [[value of each knob, in the knobs' order], ...]}
-Knob                features, log2_sizes and kinds are lists in the order of its values
+Knob                features, log2_sizes, kinds and workers are lists in the order of its values
 a union of classes  an object with one key, the class's name in kebab case: {"failed-epoch": {...}}
 FunctionProblem     `functions` is a list of [first, last] of consecutive numbers
 
@@ -33,15 +33,15 @@ from cattrs.errors import BaseValidationError, StructureHandlerNotFoundError
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from mlcd.functions import FunctionProblem
-from mlcd.space import Config, Knob, Space, Value
+from mlcd.space import Config, Knob, Space, Value, Workers
 from mlcd.units import Usd
 
 T = TypeVar("T")
 Json = Any
 """What `json` reads and writes: None, bool, int, float, str, and lists and dicts of them."""
 
-_OF_VALUES = ("features", "log2_sizes", "kinds")
-"""A knob's mappings from its values."""
+_OF_VALUES: Mapping[str, Any] = {"features": tuple[float, ...], "log2_sizes": float, "kinds": str, "workers": Workers}
+"""A knob's mappings from its values, with the type of what they map to."""
 
 _UNREADABLE = (
     ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError, StructureHandlerNotFoundError,
@@ -189,6 +189,7 @@ def _add_space(converter: Converter) -> None:
         features=as_given,
         log2_sizes=as_given,
         kinds=as_given,
+        workers=as_given,
     )
 
     def knob_to_json(knob: Knob) -> Json:
@@ -201,7 +202,7 @@ def _add_space(converter: Converter) -> None:
 
     def knob_from_json(data: Json, _: type[Knob]) -> Knob:
         keyed = dict(data)
-        for name, item in (("features", tuple[float, ...]), ("log2_sizes", float), ("kinds", str)):
+        for name, item in _OF_VALUES.items():
             if keyed.get(name) is not None:
                 items = (converter.structure(value, item) for value in keyed[name])
                 keyed[name] = dict(zip(keyed["values"], items, strict=True))

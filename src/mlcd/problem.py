@@ -134,6 +134,7 @@ class Problem:
     assurance     the confidence that a plan fits the limits: the reserve uses the upper bound at this level
     slowdown      the training may be slower than its trials by this share, besides `noise`, and must still fit
     stretch       expected run time over undisturbed run time, >= 1 (spot interruptions), in the space's order
+    parameters    of the model that the job names, as published; None if it names none that is known
     blueprint     what is known of network and machines in advance; None if nothing is
     keeps_work    whether a trial's work counts: the training continues from its checkpoint
     beside        whether the training starts on the first deployment that fits, and further trials run beside it
@@ -165,6 +166,7 @@ class Problem:
     slowdown: float = 0.0
     beside: bool = False
     restart_seconds: float = 0.0
+    parameters: float | None = None
 
     def __post_init__(self) -> None:
         self._check_space()
@@ -180,6 +182,8 @@ class Problem:
             raise ValueError(f"slowdown must be between 0 and {MOST_SLOWDOWN:g}")
         if self.beside and self.keeps_work:
             raise ValueError("trials beside the training do not continue it: beside excludes keeps_work")
+        if self.parameters is not None and not 0 < self.parameters < math.inf:
+            raise ValueError("parameters must be more than 0")
         for name in ("work_error", "restart_seconds"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must not be negative")

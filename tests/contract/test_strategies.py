@@ -64,6 +64,14 @@ class TestHeterBO(StrategyContract):
         return str(request.param)
 
 
+class TestAuto(StrategyContract):
+    @pytest.fixture(
+        params=["auto", "auto:mixture=off", "auto:level=off", "auto:order=net", "auto:first-unit=goal,scarcity=0"]
+    )
+    def text(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+
 class TestConvBO(StrategyContract):
     @pytest.fixture(params=["convbo", "convbo:acquisition=ucb", "convbo:acquisition=poi", "convbo:target=speed"])
     def text(self, request: pytest.FixtureRequest) -> str:

@@ -158,6 +158,36 @@ def test_a_dry_run_says_when_nothing_can_fit(mlcd: Mlcd) -> None:
     assert "Nothing fits: one trial of 1 x c5.xlarge alone may need" in answer.out
 
 
+def test_search_only_stops_at_the_verdict_and_train_continues_it(mlcd: Mlcd) -> None:
+    searched = mlcd("train", "job.yaml", "--search-only", "-o", "json")
+    assert (searched.code, searched.json["status"], searched.json["exit_code"]) == (0, "searched", 0)
+    assert searched.json["choice"] is not None
+    assert searched.json["training"] is None
+    name = searched.json["run_id"]
+    assert f"mlcd train {name}" in mlcd("show", name).out
+    assert mlcd("train", name, "--search-only", "-o", "json").json["status"] == "searched"  # nothing is left to search
+    for option in (("--budget", "3"), ("--dry-run",), ("--seed", "1")):
+        refused = mlcd("train", name, *option)
+        assert (refused.code, option[0] in refused.err) == (2, True)
+    trained = mlcd("train", name[:-1], "-o", "json")
+    assert (trained.code, trained.json["status"]) == (0, "done")
+    assert trained.json["trials"] == searched.json["trials"]
+    assert trained.json["training"]["instance"] == searched.json["choice"]["config"]["instance"]
+    assert mlcd("train", name, "-o", "json").json["status"] == "done"
+    whole = mlcd("train", "job.yaml", "-o", "json").json
+    assert whole["receipt"]["total_usd"] == trained.json["receipt"]["total_usd"]
+
+
+def test_search_only_ends_a_run_that_finds_nothing(mlcd: Mlcd) -> None:
+    assert mlcd("train", "job.yaml", "--search-only", "--budget", "0.01", "-o", "json").json["status"] == "infeasible"
+
+
+def test_a_file_of_a_runs_name_is_a_job(mlcd: Mlcd, folder: Path) -> None:
+    name = mlcd("train", "job.yaml", "--search-only", "-o", "json").json["run_id"]
+    (folder / name).write_text(SMALL)
+    assert mlcd("train", name, "-o", "json").json["run_id"] != name
+
+
 def test_a_dry_run_of_a_strategy_without_trials(mlcd: Mlcd) -> None:
     assert "paleo chooses without trials" in mlcd("train", "job.yaml", "--dry-run", "--strategy", "paleo").out
 

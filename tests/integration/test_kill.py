@@ -165,6 +165,8 @@ search: {strategy: mpc}
 JOBS = {
     "train": ("train", TRAIN.replace("PARALLEL", "1")),
     "train-parallel": ("train", TRAIN.replace("PARALLEL", "3")),
+    "train-beside": ("train", TRAIN.replace("PARALLEL", "2, work: beside")),
+    "train-kept": ("train", TRAIN.replace("PARALLEL", "1, work: kept")),
     "serverless": ("serverless", SERVERLESS),
 }
 

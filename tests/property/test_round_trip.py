@@ -30,7 +30,7 @@ from mlcd.run.header import Header
 from mlcd.run.run import AnyRun, Run
 from mlcd.run.step import Outcome, Role, Step
 from mlcd.run.verdict import Verdict
-from mlcd.space import Config, Knob, Space, Value
+from mlcd.space import Config, Knob, Space, Value, Workers
 from mlcd.store.store import Store
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import LEAST_SHARE, Epoch, FailedEpoch, Fleet, Phase
@@ -106,6 +106,8 @@ RANGES: Mapping[type, Mapping[str, st.SearchStrategy[Any]]] = {
         "noise": st.floats(0, 0.999),
         "slowdown": st.floats(0, 10),
         "work_error": not_negative,
+        "parameters": st.none() | positive,
+        "restart_seconds": not_negative,
     },
     Slo: {"seconds": positive, "percentile": st.sampled_from([50, 95, 99])},
     Step: {"number": counts, "round": counts},
@@ -115,6 +117,7 @@ RANGES: Mapping[type, Mapping[str, st.SearchStrategy[Any]]] = {
         "precision": st.floats(0.01, 0.99),
         "retries": amounts,
     },
+    Workers: {"count": counts, "memory_gib": positive},
 }
 """Fields that may not have every value of their type."""
 
@@ -160,6 +163,7 @@ def _knob(draw: Draw, values: Values) -> None:
     values["values"] = tuple(options)
     values["log2_sizes"] = draw(st.none() | st.fixed_dictionaries(dict.fromkeys(options, st.floats(allow_nan=False))))
     values["kinds"] = draw(st.none() | st.fixed_dictionaries(dict.fromkeys(options, texts)))
+    values["workers"] = draw(st.none() | st.fixed_dictionaries(dict.fromkeys(options, of(Workers))))
 
 
 def _space(draw: Draw, values: Values) -> None:
@@ -172,6 +176,7 @@ def _space(draw: Draw, values: Values) -> None:
 
 def _problem(draw: Draw, values: Values) -> None:
     size = len(values["space"])
+    values["beside"] = values["beside"] and not values["keeps_work"]
     values["usd_per_hour"] = draw(st.tuples(*[st.builds(Usd, counts)] * size))
     values["stretch"] = draw(st.just(()) | st.tuples(*[st.floats(1, 100)] * size))
     if "batch" not in {knob.name for knob in values["space"].knobs}:
@@ -258,7 +263,7 @@ _PLAIN: dict[Any, st.SearchStrategy[Any]] = {
 }
 _FIT_FIELDS: Mapping[type, frozenset[str]] = {
     FunctionProblem: frozenset({"functions", "memory_mb", "limit_seconds", "first_loss"}),
-    Knob: frozenset({"values", "features", "log2_sizes", "kinds"}),
+    Knob: frozenset({"values", "features", "log2_sizes", "kinds", "workers"}),
     Space: frozenset({"knobs", "configs"}),
     Step: frozenset({"outcome"}),
 }

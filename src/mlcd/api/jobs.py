@@ -45,6 +45,7 @@ def train(
     progress: bool = False,
     observer: Observer | None = None,
     yes: bool = False,
+    search_only: bool = False,
 ) -> Result:
     """Search, choose and train within the job's limits; the same as `mlcd train`.
 
@@ -56,6 +57,7 @@ def train(
     progress  True writes progress lines to standard error
     observer  called with each mlcd.events.Event as it happens
     yes       permission to spend real money; clouds that charge need it
+    search_only  stop when the search has chosen; `mlcd.resume` then trains there
 
     Raises BadInput (SpecError, CatalogError), ProviderError, StoreError, and Interrupted on Ctrl-C.
     """
@@ -74,7 +76,8 @@ def train(
     prepared = kind_of(Kind.TRAIN).prepare(
         spec, seed=seed, folder=_home(home), strategy=_object(strategy), cloud=_object(on)
     )
-    return Result(_begun(prepared, home, progress, observer, yes=yes))
+    only = check_flag("search_only", search_only)
+    return Result(_begun(prepared, home, progress, observer, yes=yes, search_only=only))
 
 
 def serve(
@@ -174,6 +177,8 @@ def resume(
 ) -> Result | ServeResult | ServerlessResult:
     """Continue a run of any kind. Finished steps are not run or paid again. A finished run is only read.
 
+    A run that stopped after its search (`search_only`) trains on what that chose.
+
     strategy, on  the objects that the run was started with, if any
     envs          values of the job's environment variables, where they changed or are no longer known
 
@@ -213,12 +218,20 @@ def load(run_id: str, *, home: Home = None) -> Result | ServeResult | Serverless
         return result_of(store.load(run_id))
 
 
-def _begun(prepared: Prepared[Any], home: Home, progress: bool, observer: Observer | None, *, yes: bool) -> Run[Any]:
+def _begun(
+    prepared: Prepared[Any],
+    home: Home,
+    progress: bool,
+    observer: Observer | None,
+    *,
+    yes: bool,
+    search_only: bool = False,
+) -> Run[Any]:
     if not check_flag("yes", yes) and prepared.charged:
         most = prepared.problem.goal.most_spent
         raise BadInput(f"yes: this would spend real money on {prepared.cloud} ({most}); give yes=True")
     with Store(_home(home)) as store, _observer(prepared, progress, observer) as watching:
-        return begin(prepared, store=store, observer=watching)
+        return begin(prepared, store=store, observer=watching, search_only=search_only)
 
 
 def _check_watching(progress: bool, observer: Observer | None) -> None:

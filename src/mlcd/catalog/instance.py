@@ -5,6 +5,16 @@ from dataclasses import dataclass
 
 from mlcd.units import Usd
 
+INFERENCE_ONLY = ("Inferentia", "Inferentia2")
+"""Accelerators whose SDK does not train (AWS: Inferentia is for inference, Trainium for training)."""
+BURSTABLE = {
+    "aws": ("t2.", "t3.", "t3a.", "t4g."),
+    "azure": ("Standard_B",),
+    "gcp": ("f1-", "g1-", "e2-micro", "e2-small", "e2-medium"),
+}
+"""By cloud, how the names of types begin whose processors run at full speed only while credits last (the vendors' pages
+on burstable and shared-core types, 2026-08): a short trial measures a speed that a training does not keep."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
@@ -38,6 +48,13 @@ class Instance:
     def price(self, *, spot: bool) -> Usd | None:
         """USD per hour of one node; None if there is no spot market."""
         return self.spot_usd_per_hour if spot else self.usd_per_hour
+
+    @property
+    def unfit_for_training(self) -> str:
+        """Why a training should not run there: `inference only` or `burstable`; "" if it may."""
+        if self.accelerator in INFERENCE_ONLY:
+            return "inference only"
+        return "burstable" if self.name.startswith(BURSTABLE.get(self.cloud, ())) else ""
 
     @property
     def features(self) -> tuple[float, ...]:

@@ -6,6 +6,7 @@ from mlcd.cli.output import print_json, print_text
 from mlcd.deciders.decision import Conclude, Start
 from mlcd.deciders.search import SearchDecider
 from mlcd.goal import goal_json
+from mlcd.jobs.expected import JOBS, Expected, expected
 from mlcd.jobs.prepared import Prepared
 from mlcd.problem import Problem
 from mlcd.report.text import Item, Line, Rows, Style
@@ -21,11 +22,13 @@ class _FirstLook:
 
     allowed      configurations whose first trial fits the limits
     relaxations  which limits would have to change if none fits
+    expected     what search and run may cost, for jobs of several lengths
     """
 
     requests: tuple[Request, ...]
     allowed: int
     relaxations: tuple[Relaxation, ...]
+    expected: tuple[Expected, ...]
 
 
 def print_dry_run(prepared: Prepared[Problem], output: str) -> int:
@@ -45,6 +48,7 @@ def _first_look(prepared: Prepared[Problem]) -> _FirstLook:
     if isinstance(prepared.decider, SearchDecider):
         allowed = prepared.decider.startable(run, 0.0)
     return _FirstLook(
+        expected=expected(prepared) if allowed else (),
         requests=decision.requests if isinstance(decision, Start) else (),
         allowed=allowed,
         relaxations=decision.verdict.relaxations if isinstance(decision, Conclude) else (),
@@ -85,6 +89,11 @@ def _items(prepared: Prepared[Problem], look: _FirstLook) -> list[Item]:
         ["a trial, at worst", f"{worst_low} .. {worst_high}, {shortest} .. {longest}"],
         ["within the limits", f"a first trial of {look.allowed:,} of them"],
     ]
+    if look.expected:
+        facts.append(
+            ["expected, by length", f"of the best run, {JOBS} made-up jobs of each; yours is not measured yet"]
+        )
+        facts += [_expected_row(each) for each in look.expected]
     items: list[Item] = [Line("Dry run: nothing is spent and nothing is written.", Style.HEADING)]
     items += [Rows(rows=facts, align="<<", indent=2, has_heads=False), Line()]
     if look.requests:
@@ -99,6 +108,20 @@ def _items(prepared: Prepared[Problem], look: _FirstLook) -> list[Item]:
     else:
         items.append(Line(f"{prepared.strategy} chooses without trials."))
     return items
+
+
+def _expected_row(each: Expected) -> list[str]:
+    head = f"  {format_seconds(each.run_seconds)}"
+    if not each.finished:
+        return [head, "nothing would fit the limits"]
+    few = "" if each.finished == each.jobs else f"; {each.finished} of {each.jobs} fit the limits"
+    search = f"search {_range(each.search_usd)}, {_range(each.search_seconds)}"
+    return [head, f"{search}; with the run {_range(each.total_usd)}, {_range(each.total_seconds)}{few}"]
+
+
+def _range(ends: tuple[Usd, Usd] | tuple[float, float]) -> str:
+    low, high = (str(end) if isinstance(end, Usd) else format_seconds(end) for end in ends)
+    return low if low == high else f"{low} .. {high}"
 
 
 def _json(prepared: Prepared[Problem], look: _FirstLook) -> dict[str, object]:
@@ -121,6 +144,19 @@ def _json(prepared: Prepared[Problem], look: _FirstLook) -> dict[str, object]:
         "trial_planned_usd": [low.dollars, high.dollars],
         "trial_worst_usd": [worst_low.dollars, worst_high.dollars],
         "trial_worst_seconds": list(_worst_seconds(problem)),
+        "expected": [
+            {
+                "run_seconds": each.run_seconds,
+                "jobs": each.jobs,
+                "finished": each.finished,
+                "trials": list(each.trials),
+                "search_usd": [usd.dollars for usd in each.search_usd],
+                "search_seconds": list(each.search_seconds),
+                "total_usd": [usd.dollars for usd in each.total_usd],
+                "total_seconds": list(each.total_seconds),
+            }
+            for each in look.expected
+        ],
         "first_trials": [
             {
                 "config": request.authorisation.config.as_dict(),

@@ -1,7 +1,13 @@
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from mlcd.cli.env_option import env_option
-from mlcd.cli.output import RunName, output_option, print_run, progress
+from mlcd.cli.output import RunName, ask_to_spend, output_option, print_run, progress
+
+if TYPE_CHECKING:
+    from mlcd.run.run import Run
 
 
 @click.command()
@@ -10,12 +16,22 @@ from mlcd.cli.output import RunName, output_option, print_run, progress
 @output_option
 @click.pass_context
 def resume(ctx: click.Context, run: str, envs: dict[str, str], output: str) -> None:
-    """Continue a run that was interrupted or killed.
+    """Continue a run that was interrupted or killed, or that stopped after its search.
 
     Finished trials are not run or paid again; the limits count from the first start. A finished run is shown again with
     its exit code. Values of environment variables are kept until the run has ended; --env gives them anew.
 
     RUN is a name from `mlcd runs`, or a unique prefix of one.
+    """
+    found = continued(run, envs)
+    print_run(found, output)
+    ctx.exit(found.status.exit_code)
+
+
+def continued(run: str, envs: Mapping[str, str], *, search_only: bool = False, ask: bool = False) -> "Run[Any]":
+    """The stored run, continued to its end, or with `search_only` to its verdict. One that has ended is only read.
+
+    ask  whether to ask before spending real money
     """
     from mlcd.jobs.prepared import continue_run
     from mlcd.kinds import kind_of
@@ -23,9 +39,10 @@ def resume(ctx: click.Context, run: str, envs: dict[str, str], output: str) -> N
 
     with Store(home()) as store:
         found = store.load(run)
-        if not found.status.is_final:
-            prepared = kind_of(found.kind).prepare_again(found, store.spec(found.run_id, envs=envs), store.folder)
-            with progress(prepared) as observer:
-                found = continue_run(found, prepared, store=store, observer=observer)
-    print_run(found, output)
-    ctx.exit(found.status.exit_code)
+        if found.status.is_final:
+            return found
+        prepared = kind_of(found.kind).prepare_again(found, store.spec(found.run_id, envs=envs), store.folder)
+        if ask:
+            ask_to_spend(prepared)
+        with progress(prepared) as observer:
+            return continue_run(found, prepared, store=store, observer=observer, search_only=search_only)

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,9 +17,12 @@ from mlcd.cli.output import (
     write_file,
 )
 
+if TYPE_CHECKING:
+    from mlcd.run.run import Run
+
 
 @click.command()
-@click.argument("job", metavar="JOB.yaml")
+@click.argument("job", metavar="JOB.yaml|RUN")
 @click.option("--on", metavar="INFRA", help="Where to run, such as sim/aws; overrides resources.infra.")
 @click.option("--budget", metavar="MONEY", help="Cap on search and training together, such as '100 USD'.")
 @click.option("--deadline", metavar="TIME", help="Deadline, such as 6h30m or 2026-12-01T18:00Z.")
@@ -29,6 +33,7 @@ from mlcd.cli.output import (
 @env_option
 @seed_option
 @click.option("--dry-run", is_flag=True, help="Show what would be done; spend and write nothing.")
+@click.option("--search-only", is_flag=True, help="Stop when the search has chosen; `mlcd train RUN` trains there.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before spending real money.")
 @click.option(
     "--picture",
@@ -50,6 +55,7 @@ def train(
     envs: dict[str, str],
     seed: int,
     dry_run: bool,
+    search_only: bool,
     yes: bool,
     picture: Path | None,
     output: str,
@@ -58,18 +64,26 @@ def train(
 
     JOB.yaml is a job file; `mlcd init` writes one. Trials and training together stay within the job's budget and
     deadline. The verdict goes to standard output, progress to standard error. The exit code says how the run ended.
+
+    RUN is a run that has not ended: one that --search-only stopped trains on what it chose. Its limits count from its
+    first start, and its job cannot be changed.
     """
+    from mlcd.cli.resume import continued
     from mlcd.jobs.prepared import begin
     from mlcd.jobs.train import prepare
-    from mlcd.kinds import kind_of
     from mlcd.spec import read_train, with_overrides
     from mlcd.store.store import Store, home
 
+    if picture is not None:
+        svg_name(writable(picture), "--picture")
+    if _is_run(job):
+        _refuse_changes(ctx)
+        run = continued(job, envs, search_only=search_only, ask=not yes)
+        _show(run, output, picture)
+        ctx.exit(run.status.exit_code)
     spec = with_overrides(
         read_train(job), on=on, budget=budget, deadline=deadline, strategy=strategy, parallel=parallel, envs=envs
     )
-    if picture is not None:
-        svg_name(writable(picture), "--picture")
     prepared = prepare(spec, seed=seed)
     if dry_run:
         from mlcd.cli.dry_run import print_dry_run
@@ -80,9 +94,41 @@ def train(
     for note in prepared.notes:
         print_text(f"Note: {note}", err=True)
     with Store(home()) as store, progress(prepared) as observer:
-        run = begin(prepared, store=store, observer=observer)
+        run = begin(prepared, store=store, observer=observer, search_only=search_only)
+    _show(run, output, picture)
+    ctx.exit(run.status.exit_code)
+
+
+def _show(run: "Run[Any]", output: str, picture: Path | None) -> None:
+    from mlcd.kinds import kind_of
+
     print_run(run, output)
     if picture is not None:
         kind = kind_of(run.kind)
         write_file(picture, kind.picture(run, kind.pictures(run)[0]))
-    ctx.exit(run.status.exit_code)
+
+
+def _is_run(job: str) -> bool:
+    """Whether `job` is no file, and the name of a training in the store or a unique prefix of one."""
+    from mlcd.errors import BadInput
+    from mlcd.run.kind import Kind
+    from mlcd.store.store import FILE, Store, home
+
+    if Path(job).exists() or not (home() / FILE).exists():
+        return False
+    with Store(home(), reading=True) as store:
+        try:
+            return store.kind(job) is Kind.TRAIN
+        except BadInput:
+            return False
+
+
+def _refuse_changes(ctx: click.Context) -> None:
+    """Raises BadInput for an option that would change the job of a run."""
+    from click.core import ParameterSource
+
+    from mlcd.errors import BadInput
+
+    for name in ("on", "budget", "deadline", "strategy", "parallel", "seed", "dry_run"):
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise BadInput(f"--{name.replace('_', '-')}: the job of a run that has begun cannot be changed")

@@ -189,7 +189,7 @@ class JobLease:
         # The copies were for the nodes. Outputs and checkpoint have been fetched; the logs stay.
         if fetched:
             delete_tree(self.folder / "workdir", below=self.cloud.home)
-        if self.space.has(self.folder / "checkpoint"):
+        if not self._continues or self.space.has(self.folder / "checkpoint"):
             delete_tree(self.folder / "checkpoint", below=self.cloud.home)
 
     def _release_at_exit(self, nodes: Nodes) -> bool:
@@ -287,7 +287,7 @@ class JobLease:
         """
         if self.nodes is None:
             raise RuntimeError("the lease is over")
-        if self.job.checkpoints and not self._exit_or_broken(0):
+        if self._continues and not self._exit_or_broken(0):
             with contextlib.suppress(OSError):  # the disk is full: do not ask, then
                 self.nodes.ask_to_stop()
             until = min(self.order.seconds - RELEASE_SECONDS, self.elapsed_seconds + SAVE_SECONDS)
@@ -305,7 +305,7 @@ class JobLease:
             raise self._failed(FailureKind.ERROR, _named(problems[0]))
         return Settled(
             seconds=self.elapsed_seconds,
-            reached_samples=self.cloud.reached_samples(self.space.run_id),
+            reached_samples=self._reached_samples(),
             utilisation=None if used is None else self._share(used, elapsed),
             total_samples=self.total_samples,
             node_metrics=metrics,
@@ -313,13 +313,24 @@ class JobLease:
 
     # ---- inside
 
+    @property
+    def _continues(self) -> bool:
+        """Whether the job is a part of the run's training: it starts from its checkpoint, and saves it."""
+        return self.job.checkpoints and self.order.continues
+
+    def _reached_samples(self) -> float:
+        """Samples of the training that are saved; 0 where this lease is no part of it."""
+        return self.cloud.reached_samples(self.space.run_id) if self._continues else 0.0
+
     def _prepare_folder(self) -> None:
         """Create the lease's folder with all that the nodes need."""
         job, order = self.job, self.order
         private_folder(self.folder)
-        if job.checkpoints:
+        if self._continues:
             self.space.reached_samples()
             self.base_samples = self.space.copy_checkpoint(self.folder / "checkpoint")
+        elif job.checkpoints:
+            private_folder(self.folder / "checkpoint")
         copy_workdir(job.workdir, self.folder / "workdir")
         for rank in range(order.config.nodes):
             (self.folder / f"node-{rank}").mkdir()
@@ -409,9 +420,9 @@ class JobLease:
         """
         problems: tuple[Malformed, ...] = ()
         if isinstance(self.nodes, RemoteFiles):
-            wanted = ["checkpoint"] if self.job.checkpoints else []
+            wanted = ["checkpoint"] if self._continues else []
             self.nodes.fetch([*wanted, *(f"workdir/{name}" for name in self.job.outputs)])
-        if self.job.checkpoints:
+        if self._continues:
             problems = self.space.adopt(self.folder / "checkpoint")
         if self.order.purpose is Purpose.RUN:
             for name in self.job.outputs:
@@ -451,7 +462,7 @@ class JobLease:
             hidden(message, {**self.job.secrets, **self.job.envs}),  # it is recorded, shown, and sent on in reports
             seconds=self.elapsed_seconds,
             billed=billed,
-            reached_samples=self.cloud.reached_samples(self.space.run_id),
+            reached_samples=self._reached_samples(),
         )
 
     def _share(self, used: float, elapsed: float) -> float | None:

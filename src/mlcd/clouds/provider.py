@@ -26,6 +26,7 @@ class Order:
     seconds      the most that was authorised: real nodes end themselves soon after, even if mlcd is gone
     run_id       the run that orders; everything started carries this name
     noise_scale  the noise scale of the job's gradients as known so far; a learning rate may depend on it
+    continues    whether the job continues from the run's checkpoint, and what it saves is kept; else it starts afresh
     """
 
     config: Config
@@ -34,6 +35,7 @@ class Order:
     seconds: float = math.inf
     run_id: str = ""
     noise_scale: float | None = None
+    continues: bool = True
 
 
 @dataclass(frozen=True, slots=True)

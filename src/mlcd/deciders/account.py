@@ -38,16 +38,13 @@ class Account:
         seen = {attempt.config: attempt.samples_per_second for attempt in self.run.earlier}
         if seen:
             history = History(tuple(_as_trained(trial, seen.get(trial.config)) for trial in history))
-        return self._restarted(history) if self.run.problem.keeps_work and self.run.reached_samples > 0 else history
+        is_restart = self.run.problem.keeps_work and self.run.reached_samples > 0
+        return history.with_startup(self.run.problem.restart_seconds) if is_restart else history
 
     @cached_property
     def restarting(self) -> History:
         """The same for a training that moves: none starts faster than `Problem.restart_seconds`."""
-        return self._restarted(self.history)
-
-    def _restarted(self, history: History) -> History:
-        least = self.run.problem.restart_seconds
-        return History(tuple(_with_startup(trial, least) for trial in history)) if least > 0 else history
+        return self.history.with_startup(self.run.problem.restart_seconds)
 
     @property
     def open(self) -> tuple[Authorisation, ...]:
@@ -188,12 +185,6 @@ def trained_noise(run: SearchRun) -> float | None:
 def _work_in(problem: Problem) -> tuple[object, ...]:
     """The parts of a problem that change during a run."""
     return problem.work_samples, problem.work_known, problem.work_error, problem.batching
-
-
-def _with_startup(trial: Trial, least_seconds: float) -> Trial:
-    if not isinstance(trial, Measurement) or trial.startup_seconds >= least_seconds:
-        return trial
-    return replace(trial, startup_seconds=least_seconds, seconds=max(trial.seconds, least_seconds))
 
 
 def _as_trained(trial: Trial, samples_per_second: float | None) -> Trial:

@@ -15,6 +15,7 @@ from mlcd.models.speed import speed_model
 from mlcd.problem import Problem
 from mlcd.relaxation import relaxations
 from mlcd.run.authorisation import Refusal
+from mlcd.run.findings import Z95
 from mlcd.run.money import Money
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Request, Role
@@ -22,9 +23,9 @@ from mlcd.run.verdict import Naive, Verdict
 from mlcd.search.strategy import Strategy
 from mlcd.space import Config
 from mlcd.trial.outcome import Status
-from mlcd.trial.plan import Plan
+from mlcd.trial.plan import Plan, Remaining, best_fitting
 from mlcd.trial.trial import History, Measurement, Suggestion
-from mlcd.units import ZERO
+from mlcd.units import MOST_SECONDS, ZERO, format_seconds
 
 MODEL_TRIALS = 100
 """With more trials than this, the receipt's comparisons do not use the model: an exhaustive search measured enough."""
@@ -153,6 +154,8 @@ class SearchDecider:
             for config in (*running, *(retry.config for retry in wanted)):
                 allowed[problem.space.index[config]] = False
             remaining = replace(remaining, allowed=allowed)
+        if not wanted and ledger.guarded and (shorter := _shorter_than_a_trial(problem, history, remaining)):
+            return [], shorter
         if len(wanted) < room:
             wanted += self.strategy.suggest(problem, history, remaining, room - len(wanted))
         return wanted, "" if wanted else self.strategy.ending(problem, history, remaining)
@@ -169,9 +172,8 @@ class SearchDecider:
                 stopped = f"a trial of {answer.choice} was refused: {answer.reason}"
                 continue
             price = ledger.problem.price(suggestion.config)
-            requests.append(
-                Request(role=Role.TRIAL, authorisation=answer, reason=suggestion.reason, usd_per_hour=price)
-            )
+            reason = _reason(ledger.problem, suggestion)
+            requests.append(Request(role=Role.TRIAL, authorisation=answer, reason=reason, usd_per_hour=price))
         return tuple(requests), stopped
 
     # ---- the verdict
@@ -226,6 +228,38 @@ def end_unknown_message(problem: Problem) -> str:
         f"the {metric} in the trials does not show when the target will be met: give job.epochs, the"
         " most it may take, or longer trials (search.trial.minutes)"
     )
+
+
+def _shorter_than_a_trial(problem: Problem, history: History, remaining: Remaining) -> str:
+    """Why no trial can pay for itself: the training takes no more than any of them, in the goal's unit. "" if one may.
+
+    Not while a training runs beside the trials, because they cost it no time, and not for serving, which goes on.
+    """
+    incumbent = best_fitting(problem, history, remaining)
+    if incumbent is None or problem.beside or problem.verify_seconds is not None:
+        return ""
+    open_ = remaining.allowed.copy()
+    open_[[problem.space.index[config] for config in history.tried]] = False
+    seconds = problem.planned_trial_seconds
+    prices = problem.goal.values(seconds, seconds * problem.dollars_per_second)[open_]
+    if not len(prices) or incumbent.value(problem) > prices.min():
+        return ""
+    takes = f"{format_seconds(incumbent.seconds)} and {incumbent.usd}"
+    return f"the job is simply run: on {incumbent.config} it takes {takes}, no more than another trial"
+
+
+def _reason(problem: Problem, suggestion: Suggestion) -> str:
+    """The suggestion's reason, with what training there is expected to take: median, and 95% of the model's belief."""
+    expected, config = suggestion.expected, suggestion.config
+    if expected is None or not problem.work_known or problem.verify_seconds is not None:
+        return suggestion.reason
+    seconds = problem.work_of(config) / expected.samples_per_second * problem.stretch_of(config)
+    factor = math.exp(min(Z95 * expected.deviation, 100.0))
+    if not seconds * factor < MOST_SECONDS:
+        return suggestion.reason
+    low, high = format_seconds(seconds / factor), format_seconds(seconds * factor)
+    usd = problem.price(config).for_seconds(seconds)
+    return f"{suggestion.reason}; expected {format_seconds(seconds)} ({low} .. {high}) and {usd} there"
 
 
 def _is_met(problem: Problem, history: History) -> bool:

@@ -24,6 +24,7 @@ from mlcd.run.findings import Findings
 from mlcd.run.run import Run
 from mlcd.run.step import Outcome, Request, Role, Step
 from mlcd.trial.outcome import Status
+from mlcd.units import ZERO
 
 
 @dataclass(kw_only=True)
@@ -34,6 +35,7 @@ class Engine(Generic[P]):
     findings  what reports will say of the ended run, computed once and stored with it
     clock     None: real time, or simulated time where the performer is simulated
     moments   reads the clocks of this machine
+    search_only  whether to stop when a search has chosen, before the training: the run is then SEARCHED
     """
 
     run: Run[P]
@@ -44,6 +46,7 @@ class Engine(Generic[P]):
     findings: Callable[[Run[P]], Findings | None] = lambda _run: None
     clock: Clock | None = None
     moments: Moments = read_moment
+    search_only: bool = False
     _stop: threading.Event = field(default_factory=threading.Event, init=False)
     _pending_events: SimpleQueue[Event] = field(default_factory=SimpleQueue, init=False)
     _clock: Clock = field(init=False)
@@ -60,24 +63,36 @@ class Engine(Generic[P]):
         if self.run.status.is_final:
             return self.run
         try:
-            if self.run.status is Status.INTERRUPTED:
+            if self._has_searched():
+                return self.run
+            if self.run.status in (Status.INTERRUPTED, Status.SEARCHED):
                 self._set_status(Status.RUNNING)
             self._report_clocks()
             self.performer.restore(self.run)
+            self._record_held()
             self._settle_in_flight(interrupted=False)
             while not self.run.status.is_final:
                 self.advance()
+                if self._has_searched():
+                    self._set_status(Status.SEARCHED)
+                    break
         except KeyboardInterrupt as error:
             self._stop.set()
             self.run = self.journal.reread(self.run)  # Ctrl-C may have come between a write and its copy in memory
             if self.run.status.is_final:
                 return self.run
+            self._record_held()
             self._settle_in_flight(interrupted=True)
             self._set_status(Status.INTERRUPTED)
             raise Interrupted(
                 f"interrupted; nothing paid for is lost: `mlcd resume {self.run.run_id}` continues the run"
             ) from error
         return self.run
+
+    def _has_searched(self) -> bool:
+        """Whether only the training is left, and not asked for."""
+        verdict = self.run.verdict
+        return self.search_only and verdict is not None and verdict.choice is not None and not self.run.attempts
 
     def advance(self) -> None:
         """Make and carry out one decision. For drivers that stop between decisions; otherwise call `drive`."""
@@ -135,7 +150,10 @@ class Engine(Generic[P]):
             }
             try:
                 for future in as_completed(tuple(waiting)):
-                    self._settle(waiting.pop(future), future.result())
+                    outcome = future.result()
+                    self._settle(waiting.pop(future), outcome)
+                    if isinstance(outcome, Attempt) and not outcome.ending.is_begun_again:
+                        situation.useless.set()
             except BaseException:
                 self._stop.set()  # the other steps end at their next progress report and release their nodes
                 for future in wait(waiting).done:
@@ -204,6 +222,34 @@ class Engine(Generic[P]):
             outcome = self.performer.lost(step, situation, interrupted=interrupted)
             # What is charged for counts as time too, where the clocks cannot tell how much passed.
             self._settle(step, outcome, at_least=step.started_seconds + outcome.seconds)
+
+    def _record_held(self) -> None:
+        """Record that a training still held its nodes after its last stretch, so that this time is charged too.
+
+        mlcd ends between two rounds: the next stretch was not decided, and the nodes are given back.
+        """
+        held = self.run.open_stretch
+        if self.performer.simulated or held is None or held.usd_per_hour is None or self.run.in_flight:
+            return
+        spent, ended = held.final, held.ended_moment or self.moments()
+        most = replace(
+            held.authorisation,
+            usd=max(held.authorised_usd - spent.usd, ZERO),
+            seconds=max(held.authorised_seconds - spent.seconds, 0.0),
+        )
+        step = Step(
+            number=1 + len(self.run.steps),
+            round=1 + max(step.round for step in self.run.steps),
+            role=Role.TRAINING,
+            authorisation=most,
+            reason="",
+            usd_per_hour=held.usd_per_hour,
+            started_seconds=self._elapsed() if held.ended_seconds is None else held.ended_seconds,
+            started_at=ended.wall_seconds,
+            started_moment=ended,
+        )
+        self.journal.start(self.run.run_id, (step,))
+        self.run = self.run.with_started([step])
 
     def _report_clocks(self) -> None:
         """Tell the user what is assumed about the time since the run was last worked on, where clocks disagree."""

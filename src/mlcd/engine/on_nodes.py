@@ -7,6 +7,7 @@ from mlcd.clouds.wrappers import Resumed
 from mlcd.deciders.account import Accounts
 from mlcd.engine.checked import CheckedCloud, checked_cloud, cloud_name, is_simulated
 from mlcd.engine.performer import Situation
+from mlcd.engine.stretch import TrainingNodes
 from mlcd.engine.training import Training
 from mlcd.engine.trials import lost_trial, measure_trial, overdue
 from mlcd.engine.watchdog import Bounds, Overdue, watched
@@ -32,6 +33,7 @@ class NodePerformer:
     elastic: Elastic | None = None
     bounds: Bounds = field(default_factory=Bounds)
     _accounts: Accounts = field(init=False, repr=False)
+    _held: TrainingNodes | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._accounts = Accounts(guarded=self.guarded)
@@ -51,7 +53,12 @@ class NodePerformer:
             cloud = checked_cloud(self._cloud_for(step, inner), step, inner, self.bounds)
             if step.role is Role.TRIAL:
                 return measure_trial(cloud, step, inner)
-            return self._training(cloud, step, inner).run()
+            training = self._training(cloud, step, inner)
+            self._held = None
+            try:
+                return training.run()
+            finally:
+                self._held = training.held
 
         began = situation.moment()
         most = step.authorised_seconds
@@ -65,11 +72,15 @@ class NodePerformer:
 
     def lost(self, step: Step, situation: Situation[Problem], *, interrupted: bool) -> Outcome:
         """See Performer."""
+        run = situation.run
 
         def settle(inner: Situation[Problem]) -> Outcome:
+            if step.role is Role.TRAINING:
+                self.close()
             cloud = checked_cloud(self.cloud, step, inner, self.bounds)
             if step.role is Role.TRIAL:
-                return lost_trial(step, inner, reached_samples=cloud.reached_samples(inner.run.run_id))
+                kept = inner.run.problem.keeps_work
+                return lost_trial(step, inner, reached_samples=cloud.reached_samples(run.run_id) if kept else 0.0)
             return self._training(cloud, step, inner).lost()
 
         try:
@@ -80,6 +91,12 @@ class NodePerformer:
                 return lost_trial(step, situation)
             unsaved = CheckedCloud(cloud=_Silent(name=cloud_name(self.cloud), simulated=self.simulated))
             return self._training(unsaved, step, situation).lost()
+
+    def close(self) -> None:
+        """Give back the nodes that a training has kept between two stretches."""
+        held, self._held = self._held, None
+        if held is not None:
+            held.release()
 
     def calls(self) -> tuple[FunctionCall, ...]:
         """None: nodes make no function calls."""
@@ -96,7 +113,12 @@ class NodePerformer:
         return Resumed(self.cloud, base_samples=run.reached_samples, restart_seconds=seconds)
 
     def _training(self, cloud: CheckedCloud, step: Step, situation: Situation[Problem]) -> Training:
-        return Training(cloud=cloud, step=step, situation=situation, accounts=self._accounts, elastic=self.elastic)
+        held = self._held
+        if held is not None and held.order.attempt != step.authorisation.attempt:
+            raise RuntimeError(f"attempt {held.order.attempt} at the training still holds its nodes")
+        return Training(
+            cloud=cloud, step=step, situation=situation, accounts=self._accounts, elastic=self.elastic, held=held
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

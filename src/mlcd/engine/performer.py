@@ -26,6 +26,7 @@ class Situation(Generic[P_co]):
     tell             passes an event on, from any thread
     stop             set when the step should end soon: the run was interrupted
     moment           reads the clocks
+    useless          set when the training beside a trial has ended: the trial is then ended too
     latest           the run now, with the steps in flight; None where the step runs alone
     """
 
@@ -34,6 +35,7 @@ class Situation(Generic[P_co]):
     tell: Callable[[Event], None]
     stop: threading.Event = field(default_factory=threading.Event)
     moment: clock.Moments = clock.read_moment
+    useless: threading.Event = field(default_factory=threading.Event)
     latest: Callable[[], Run[P_co]] | None = None
 
 

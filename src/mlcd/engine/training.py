@@ -55,6 +55,8 @@ class Training:
     held: TrainingNodes | None = None
     """The nodes of the stretch before this one; after `run`, those that the next stretch continues on."""
     _warned: bool = field(default=False, init=False)
+    _ends_early: bool = field(default=False, init=False)
+    """Whether its nodes end themselves before the budget is used up."""
     _next_plan: Plan | None = field(default=None, init=False)
 
     def run(self) -> Attempt:
@@ -137,7 +139,7 @@ class Training:
             config=config,
             attempt=self.step.authorisation.attempt,
             purpose=Purpose.RUN,
-            seconds=self._lease_seconds(watch.seconds_left),
+            seconds=watch.seconds_left,
             run_id=self._run.run_id,
             noise_scale=account.noise_scale,
         )
@@ -231,8 +233,7 @@ class Training:
         if watch.is_over_budget:
             seconds = stop_at(watch.seconds_left)
             samples = watch.samples_before(seconds)
-            message = self._stopped(watch, samples)
-            ending = (Ending.MOVED if self._is_beside else Ending.STOPPED, message)
+            ending = self._out_of_time(watch, samples)
             settled = Settled(seconds=seconds, reached_samples=self._base_samples + samples if self._is_beside else 0.0)
             return self._ended(settled, watch, ending, [])
         if watch.last.samples >= watch.work:
@@ -280,12 +281,6 @@ class Training:
             return Ending.CONTINUED, ""
         there = self._next_plan.config
         return Ending.MOVED, f"{there} is better than {self.step.config} for the rest of the work, restart included"
-
-    def _lease_seconds(self, seconds_left: float) -> float:
-        """When the nodes end themselves. Beside trials, which need money too, at the attempt's upper bound."""
-        if not self._is_beside or self.cloud.simulated or self._run.problem.goal.budget is None:
-            return seconds_left
-        return min(seconds_left, self.step.authorised_seconds)
 
     def _check_end(self, watch: AttemptWatch, heard: list[Reading]) -> None:
         """Warn if the job exited successfully without doing what its file says."""
@@ -335,13 +330,21 @@ class Training:
             raise _Hung(f"no progress for {watch.silent_seconds:.0f} s", watch.clock())
 
     def _seconds_left(self, account: Account) -> float:
-        """Seconds until the training has used up the budget; without a budget, far beyond its upper bound."""
-        ledger = account.ledger
+        """Seconds until the nodes of this attempt end themselves.
+
+        When the budget is used up; without one, far beyond the upper bound. Beside trials, which need money too, at the
+        upper bound, and stretches on the same nodes cannot change that.
+        """
+        money, nodes = self._money_seconds(account.ledger), math.inf
         if self.held is not None:
-            return min(self.held.seconds_left, self._money_seconds(ledger))
-        return self._money_seconds(ledger)
+            nodes = self.held.seconds_left
+        elif self._is_beside and not self.cloud.simulated and account.ledger.usd_left is not None:
+            nodes = self.step.authorised_seconds
+        self._ends_early = self._is_beside or nodes < money
+        return min(money, nodes)
 
     def _money_seconds(self, ledger: Ledger) -> float:
+        """Seconds until the training has used up the budget; without one, far beyond its upper bound."""
         if not ledger.guarded or ledger.usd_left is None:
             return math.inf if self.cloud.simulated else 10 * self.step.authorised_seconds + HOUR
         return ledger.usd_left.dollars / self.step.price.dollars * HOUR
@@ -352,7 +355,7 @@ class Training:
             return None
         budget = self._run.problem.goal.budget
         if budget is not None and watch.last.seconds >= stop_at(watch.seconds_left):
-            return Ending.STOPPED, self._stopped(watch, watch.last.samples)
+            return self._out_of_time(watch, watch.last.samples)
         if watch.is_quiet or not watch.is_due("limits", LIMITS_EVERY_SECONDS):
             return None
         limit = min(stop_at(watch.seconds_left) if budget is not None else math.inf, self._deadline_left(watch))
@@ -368,11 +371,13 @@ class Training:
             self.situation.tell(Warned(text=text))
         return None
 
-    def _stopped(self, watch: AttemptWatch, samples: float) -> str:
-        """Why the training was stopped, and how far it came."""
+    def _out_of_time(self, watch: AttemptWatch, samples: float) -> tuple[Ending, str]:
+        """Why the training ends here, and how far it came. If only the time of its nodes is over, it starts again."""
         budget = self._run.problem.goal.budget
         done = f"{samples / watch.work:.0%} of the remaining work is done"
-        return f"stopped before it would cost more than the budget of {budget}; {done}"
+        if self._ends_early:
+            return Ending.MOVED, f"it takes longer than its upper bound beside the search; {done}"
+        return Ending.STOPPED, f"stopped before it would cost more than the budget of {budget}; {done}"
 
     def _deadline_left(self, watch: AttemptWatch) -> float:
         """Seconds of this attempt at which the deadline is reached."""

@@ -3,6 +3,7 @@
 from mlcd.engine.checked import CheckedCloud
 from mlcd.engine.performer import Situation, lost_time
 from mlcd.engine.watchdog import abandoned
+from mlcd.errors import Interrupted
 from mlcd.events import Warned
 from mlcd.problem import Problem
 from mlcd.profiler.measure import measure
@@ -16,19 +17,25 @@ def measure_trial(cloud: CheckedCloud, step: Step, situation: Situation[Problem]
     """Run the job on the step's configuration for a few minutes. Raises Interrupted, ProviderError."""
     run = situation.run
     target = run.problem.target
-    return measure(
-        cloud,
-        step.config,
-        attempt=step.authorisation.attempt,
-        policy=run.problem.trial,
-        usd_per_hour=step.price,
-        run_id=run.run_id,
-        metric=target.metric if target else "",
-        known_noise=run.history.noise_scale,
-        cancelled=situation.stop.is_set,
-        warned=lambda text: situation.tell(Warned(text=text)),
-        charged=cloud.charged,
-    )
+    try:
+        return measure(
+            cloud,
+            step.config,
+            attempt=step.authorisation.attempt,
+            policy=run.problem.trial,
+            usd_per_hour=step.price,
+            run_id=run.run_id,
+            metric=target.metric if target else "",
+            known_noise=run.history.noise_scale,
+            continues=run.problem.keeps_work,
+            cancelled=lambda: situation.stop.is_set() or situation.useless.is_set(),
+            warned=lambda text: situation.tell(Warned(text=text)),
+            charged=cloud.charged,
+        )
+    except Interrupted:
+        if situation.stop.is_set() or not situation.useless.is_set():
+            raise
+        return cancelled(step, cloud.passed_seconds())
 
 
 def overdue(step: Step, situation: Situation[Problem], began: Moment, problem: str) -> Outcome:

@@ -45,6 +45,7 @@ def offer(spec: TrainSpec, cloud: str, catalog: Catalog) -> TypeOffer:
     patterns = catalog.default_types(cloud) if given is None else given
     chosen: dict[str, Instance] = {}
     no_spot: dict[str, None] = {}
+    unfit: dict[str, str] = {}
     for position, pattern in enumerate(patterns):
         try:
             found = catalog.select((pattern,), cloud=cloud)
@@ -53,7 +54,7 @@ def offer(spec: TrainSpec, cloud: str, catalog: Catalog) -> TypeOffer:
             raise spec.error(
                 place, error.problem, value=pattern, allowed=error.allowed, nearest=error.nearest
             ) from error
-        for instance in found:
+        for instance in may_train(found, unfit):
             if instance.price(spot=spec.resources.use_spot) is not None:
                 chosen[instance.name] = instance
             elif pattern == instance.name:
@@ -81,7 +82,28 @@ def offer(spec: TrainSpec, cloud: str, catalog: Catalog) -> TypeOffer:
             allowed=f"at most {MOST_CONFIGURATIONS:,}",
         )
     notes = (f"excluded, no spot market: {listed(no_spot)}",) if no_spot else ()
-    return TypeOffer(instances=tuple(chosen.values()), counts=counts, notes=notes)
+    return TypeOffer(instances=tuple(chosen.values()), counts=counts, notes=(*notes, *unfit_notes(unfit, chosen)))
+
+
+def may_train(found: Sequence[Instance], unfit: dict[str, str]) -> tuple[Instance, ...]:
+    """The types of `found`, which one pattern selected, that can train; the others are added to `unfit`, with why.
+
+    If none can, the pattern was written for them (`t3.*`, `inf2.xlarge`), and all are returned.
+    """
+    fit = tuple(instance for instance in found if not instance.unfit_for_training)
+    if not fit:
+        return tuple(found)
+    unfit.update((i.name, i.unfit_for_training) for i in found if i.unfit_for_training)
+    return fit
+
+
+def unfit_notes(unfit: Mapping[str, str], chosen: Iterable[str]) -> tuple[str, ...]:
+    """A note for each reason why types were excluded that no other pattern chose."""
+    left = {name: why for name, why in unfit.items() if name not in set(chosen)}
+    return tuple(
+        f"excluded, {why}: {listed(name for name, each in left.items() if each == why)} (name a type to use it)"
+        for why in dict.fromkeys(left.values())
+    )
 
 
 def check_size(spec: PlacedSpec, field: str, size: int, *, narrow: str) -> None:

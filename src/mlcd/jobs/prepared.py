@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Generic, cast
 
@@ -12,6 +12,7 @@ from mlcd.engine import Engine
 from mlcd.engine.performer import Performer
 from mlcd.events import Observer, ignore
 from mlcd.findings import findings_of
+from mlcd.problem import Problem
 from mlcd.run.header import FunctionFacts, Header, ServingFacts
 from mlcd.run.kind import Kind
 from mlcd.run.run import Run
@@ -74,11 +75,14 @@ class Prepared(Generic[P]):
         )
 
 
-def begin(prepared: Prepared[P], *, store: Store, observer: Observer = ignore) -> Run[P]:
-    """Start a run and drive it to its end. Everything is recorded in the store.
+def begin(prepared: Prepared[P], *, store: Store, observer: Observer = ignore, search_only: bool = False) -> Run[P]:
+    """Start a run and drive it to its end, or with `search_only` to its verdict. All of it is recorded in the store.
 
     Raises StoreError, ProviderError, BadInput, and Interrupted on Ctrl-C.
     """
+    if search_only and isinstance(prepared.problem, Problem) and prepared.problem.beside:
+        # Nothing is trained yet: the trials are all that runs.
+        prepared = replace(prepared, problem=replace(prepared.problem, beside=False))
     with ExitStack() as leaving:
         performer = prepared.connect(
             prepared.problem, leaving
@@ -86,11 +90,15 @@ def begin(prepared: Prepared[P], *, store: Store, observer: Observer = ignore) -
         run = prepared.new_run()
         store.add(run, spec=dict(prepared.spec), envs=prepared.envs)
         with store.lock(run.run_id):
-            return _drive(run, prepared, performer, store, observer)
+            return _drive(run, prepared, performer, store, observer, search_only=search_only)
 
 
-def continue_run(run: Run[P], prepared: Prepared[P], *, store: Store, observer: Observer = ignore) -> Run[P]:
-    """Continue a stored run from its recorded state to its end. A run that has ended is only read again.
+def continue_run(
+    run: Run[P], prepared: Prepared[P], *, store: Store, observer: Observer = ignore, search_only: bool = False
+) -> Run[P]:
+    """Continue a stored run from its recorded state to its end, or with `search_only` to its verdict.
+
+    A run that has ended is only read again.
 
     Raises as `begin` does, and RunBusy where another process works on it.
     """
@@ -100,10 +108,19 @@ def continue_run(run: Run[P], prepared: Prepared[P], *, store: Store, observer: 
             return now
         store.check()
         store.keep_envs(now.run_id, prepared.envs)  # they may have been given anew
-        return _drive(now, prepared, prepared.connect(now.problem, leaving), store, observer)
+        performer = prepared.connect(now.problem, leaving)
+        return _drive(now, prepared, performer, store, observer, search_only=search_only)
 
 
-def _drive(run: Run[P], prepared: Prepared[P], performer: Performer[P], store: Store, observer: Observer) -> Run[P]:
+def _drive(
+    run: Run[P],
+    prepared: Prepared[P],
+    performer: Performer[P],
+    store: Store,
+    observer: Observer,
+    *,
+    search_only: bool,
+) -> Run[P]:
     engine = Engine(
         run=run,
         decider=prepared.decider,
@@ -111,6 +128,7 @@ def _drive(run: Run[P], prepared: Prepared[P], performer: Performer[P], store: S
         journal=store,
         observer=observer,
         findings=findings_of,
+        search_only=search_only,
     )
     engine.drive()
     return cast(Run[P], store.load(run.run_id))

@@ -13,7 +13,7 @@ from mlcd.clouds.job import JobCloud, RealJob
 from mlcd.clouds.nodes import NodeEngine
 from mlcd.errors import ProviderError, nearest
 from mlcd.jobs.batches import with_batches
-from mlcd.jobs.choice import check_size, listed, type_field
+from mlcd.jobs.choice import check_size, listed, may_train, type_field, unfit_notes
 from mlcd.jobs.resolved_job import CLOUD_TRIAL, REAL_SLOWDOWN, ResolvedJob, deployments, naive_choices, problem_of
 from mlcd.jobs.work import LOCAL_RESTART_SECONDS, RESTART_SECONDS, with_work
 from mlcd.problem import Target, TrialPolicy
@@ -187,11 +187,14 @@ def types_and_counts(
 
 
 def _wanted(spec: TrainSpec, offered: Sequence[Instance], notes: list[str]) -> tuple[Instance, ...]:
-    """The offered types that the job names; all of them where it names none."""
+    """The offered types that the job names; where it names none, all that can train. Adds notes on what is excluded."""
     patterns = spec.resources.instance_type
     names = [instance.name for instance in offered]
+    unfit: dict[str, str] = {}
     if patterns is None:
-        return tuple(offered)
+        kept = may_train(offered, unfit)
+        notes += unfit_notes(unfit, ())
+        return kept
     chosen: dict[str, Instance] = {}
     for position, pattern in enumerate(patterns):
         found = [i for i in offered if i.name == pattern or fnmatchcase(i.name, pattern)]
@@ -206,11 +209,15 @@ def _wanted(spec: TrainSpec, offered: Sequence[Instance], notes: list[str]) -> t
                 allowed=listed(names),
                 nearest=nearest(pattern, names),
             )
-        chosen.update({i.name: i for i in found})
+        chosen.update({i.name: i for i in may_train(found, unfit)})
     if not chosen:
         # The file names types of another cloud and `--on` moved the job: every type of this cloud may be chosen.
-        notes.append(f"{spec.resources.infra} has none of the types in the file; any of {listed(names)} may be chosen")
-        return tuple(offered)
+        kept = may_train(offered, unfit)
+        any_of = listed(instance.name for instance in kept)
+        notes.append(f"{spec.resources.infra} has none of the types in the file; any of {any_of} may be chosen")
+        notes += unfit_notes(unfit, ())
+        return kept
+    notes += unfit_notes(unfit, chosen)
     return tuple(chosen.values())
 
 

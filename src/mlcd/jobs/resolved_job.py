@@ -13,8 +13,9 @@ from mlcd.clouds.sim import ALIASES, MODELS, SimCloud, SimJob, nearest_model
 from mlcd.errors import nearest
 from mlcd.jobs.choice import TypeOffer, listed, measured, offer
 from mlcd.jobs.work import RESTART_SECONDS, with_work
+from mlcd.known.published import published_parameters
 from mlcd.problem import Blueprint, Problem, TrialPolicy
-from mlcd.space import Config, Knob, Space
+from mlcd.space import Config, Knob, Space, Workers
 from mlcd.spec import TrainSpec
 from mlcd.units import Usd
 
@@ -109,7 +110,15 @@ def deployments(instances: Sequence[Instance], counts: Callable[[str], tuple[int
         features={i.name: i.features for i in instances},
         memory_gib={i.name: i.memory_gib for i in instances},
         kinds={i.name: i.accelerator or "cpu" for i in instances},
+        workers={i.name: _workers(i) for i in instances},
     )
+
+
+def _workers(instance: Instance) -> Workers:
+    if instance.accelerators and instance.accelerator_memory_gib:
+        name = instance.accelerator or "accelerator"
+        return Workers(count=instance.accelerators, memory_gib=instance.accelerator_memory_gib, accelerator=name)
+    return Workers(memory_gib=instance.memory_gib)
 
 
 def replay_space(instances: Mapping[str, ReplayInstance], configs: tuple[Config, ...]) -> Space:
@@ -129,9 +138,12 @@ def _space(
     features: Mapping[str, tuple[float, ...]],
     memory_gib: Mapping[str, float] | None,
     kinds: Mapping[str, str] | None = None,
+    workers: Mapping[str, Workers] | None = None,
 ) -> Space:
     sizes = None if memory_gib is None else {name: math.log2(size) for name, size in memory_gib.items()}
-    instance = Knob(name="instance", values=tuple(features), features=features, log2_sizes=sizes, kinds=kinds)
+    instance = Knob(
+        name="instance", values=tuple(features), features=features, log2_sizes=sizes, kinds=kinds, workers=workers
+    )
     return Space((instance, Knob(name="nodes", values=tuple(sorted({c.nodes for c in configs})))), configs)
 
 
@@ -237,6 +249,7 @@ def problem_of(
         max_trials=spec.search.max_trials,
         noise=noise,
         assurance=spec.search.assurance,
+        parameters=None if spec.job.model is None else published_parameters(spec.job.model),
         slowdown=slowdown if spec.search.slowdown is None else spec.search.slowdown,
     )
 

@@ -75,7 +75,9 @@ def prepare(
         if isinstance(setting.cloud, JobCloud):
             leaving.callback(setting.cloud.close)
         elastic = chosen if isinstance(chosen, Elastic) else None
-        return NodePerformer(cloud=setting.cloud, guarded=chosen.guarded, elastic=elastic)
+        performer = NodePerformer(cloud=setting.cloud, guarded=chosen.guarded, elastic=elastic)
+        leaving.callback(performer.close)
+        return performer
 
     return Prepared(
         kind=Kind.TRAIN,

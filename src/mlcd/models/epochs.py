@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mlcd.models.epoch_times import EpochTimes, TimesPrior
 from mlcd.models.loss_curve import floor_shares
-from mlcd.models.loss_filter import FilterGrid, remaining_work
+from mlcd.models.loss_filter import FilterGrid, fitted_points, remaining_work
 from mlcd.trial.epoch import Epoch
 
 Floats = NDArray[np.float64]
@@ -111,7 +111,7 @@ class EpochModel:
         return gain(functions, stage, early_gain=self.early_gain, staleness=self.staleness)
 
 
-def gain(functions: Floats, stage: Floats | float, *, early_gain: float, staleness: float) -> Floats:
+def gain(functions: Floats, stage: Floats | float, *, early_gain: Floats | float, staleness: Floats | float) -> Floats:
     """1 + a (1 - s) sqrt(n/1000) - b s n/1000, at least 0.3."""
     early = early_gain * (1 - stage) * np.sqrt(functions / 1000)
     result: Floats = np.maximum(1 + early - staleness * stage * functions / 1000, 0.3)
@@ -128,7 +128,8 @@ def fit_epochs(
     prior: EpochPrior = PRIOR,
 ) -> EpochModel:
     """The model after `history`, which may be empty. `first_loss`, the loss before it, is one more point if known."""
-    times = EpochTimes.fit(history, samples=samples, puts=max(puts, 1), prior=prior.times, earlier=prior.measured)
+    fitted = [history[index] for index in fitted_points(len(history))]
+    times = EpochTimes.fit(fitted, samples=samples, puts=max(puts, 1), prior=prior.times, earlier=prior.measured)
     losses = _fit_loss(history, (first_loss, target_loss), prior)
     return EpochModel(
         times=times,
@@ -157,14 +158,14 @@ def _fit_loss(history: Sequence[Epoch], ends: tuple[float | None, float], prior:
     losses = np.array(([first_loss] if first_loss is not None else []) + [e.loss for e in history])
     whole, spread = prior.epochs
     middle = prior.early_gain[0], prior.staleness[0]
-    done = float(progress_of(history, whole, middle)[-1]) if history else 0.0
+    done = float(progress_of(history, whole, [middle])[0, -1]) if history else 0.0
     if history and losses[-1] <= target_loss:
         return LossFit(done, 0.0, 0.0, *middle)
     if not history or len(losses) < 2:
         return LossFit(done, max(whole - done, 1.0), whole * spread, *middle)
     gains, fitted = prior.gains, LossFit(done, max(whole - done, 1.0), whole * spread, *middle)
     for _ in range(2):  # an epoch's gain depends on its stage, which depends on what remains
-        ways = np.stack([progress_of(history, fitted.done + fitted.left, pair) for pair in gains])
+        ways = progress_of(history, fitted.done + fitted.left, gains)
         if first_loss is not None:
             ways = np.concatenate([np.zeros((len(gains), 1)), ways], axis=1)
         found = remaining_work(losses, ways, target_loss, grid=GRID, whole=prior.epochs, floor_share=prior.floor_share)
@@ -180,12 +181,12 @@ def _around(prior: tuple[float, float]) -> tuple[float, float, float]:
     return middle * math.exp(-1.2 * spread), middle, middle * math.exp(1.2 * spread)
 
 
-def progress_of(history: Sequence[Epoch], whole: float, gains: tuple[float, float]) -> Floats:
-    """(T,) effective epochs after each epoch."""
-    done, found = 0.0, []
-    for epoch in history:
-        stage = min(done / whole, 1.0)
-        functions = np.array(float(epoch.fleet.functions))
-        done += epoch.fleet.share * float(gain(functions, stage, early_gain=gains[0], staleness=gains[1]))
-        found.append(done)
-    return np.array(found)
+def progress_of(history: Sequence[Epoch], whole: float, gains: Sequence[tuple[float, float]]) -> Floats:
+    """(C, T) effective epochs after each epoch, with each of C pairs (early gain, staleness)."""
+    early_gain, staleness = (np.array(values) for values in zip(*gains, strict=True))
+    found = np.zeros((len(history) + 1, len(gains)))
+    for index, epoch in enumerate(history):
+        stage, functions = np.minimum(found[index] / whole, 1.0), np.array(float(epoch.fleet.functions))
+        gained = gain(functions, stage, early_gain=early_gain, staleness=staleness)
+        found[index + 1] = found[index] + epoch.fleet.share * gained
+    return found[1:].T

@@ -70,7 +70,7 @@ def _log_whole(
     """The logarithm of the effective epochs at which a finished run crossed its target, between its last two losses."""
     whole = prior.epochs[0]
     for _ in range(3):
-        done = progress_of(run, whole, gains)
+        done = progress_of(run, whole, [gains])[0]
         losses = [*([first_loss] if first_loss is not None else [run[0].loss]), *(epoch.loss for epoch in run)]
         before = float(done[-2]) if len(done) > 1 else 0.0
         fall = losses[-2] - losses[-1]

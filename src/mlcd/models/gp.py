@@ -107,12 +107,13 @@ class Data:
 
 @dataclass(frozen=True, kw_only=True)
 class Posterior:
-    """The process after the data. `theta` warm-starts the next fit."""
+    """The process after the data. `theta` warm-starts the next fit; `log_likelihood` compares different inputs."""
 
     inputs: Inputs
     data: Data
     theta: Floats
     log_posterior: float
+    log_likelihood: float
     _lower: Floats
     _weights: Floats
 
@@ -122,10 +123,8 @@ class Posterior:
         parts = _split(inputs, self.theta)
         mean = inputs.trend.columns @ inputs.trend.means
         cross = _kernel(inputs, parts, rows)
-        scaled = inputs.trend.columns * inputs.trend.deviations
         mean = mean + cross @ self._weights
-        amplitudes = parts.shared**2 + parts.own**2 + parts.whole**2 + parts.quirk**2
-        prior = amplitudes + (scaled**2).sum(axis=1)
+        prior = _prior_variance(inputs, parts)
         solved = dtrsm(1.0, self._lower, cross.T, lower=1)
         return mean, np.maximum(prior - (solved**2).sum(axis=0), 1e-12)
 
@@ -154,6 +153,11 @@ def fit(inputs: Inputs, data: Data, *, prior: HyperPrior | None = None, start: F
         if found.fun < best_value:
             best_theta, best_value = np.asarray(found.x), float(found.fun)
     return objective.posterior(best_theta)
+
+
+def prior_moments(inputs: Inputs, theta: Floats) -> tuple[Floats, Floats]:
+    """(mean, variance) of the log speed at every row before any data."""
+    return inputs.trend.columns @ inputs.trend.means, _prior_variance(inputs, _split(inputs, theta))
 
 
 def at(inputs: Inputs, data: Data, theta: Floats) -> Posterior:
@@ -186,6 +190,12 @@ def _split(inputs: Inputs, theta: Floats) -> _Parts:
         total_lengths=scales[whole + 1 : -1],
         quirk=float(scales[-1]),
     )
+
+
+def _prior_variance(inputs: Inputs, parts: _Parts) -> Floats:
+    """(N,) the diagonal of the prior covariance."""
+    amplitudes = parts.shared**2 + parts.own**2 + parts.whole**2 + parts.quirk**2
+    return np.asarray(amplitudes + ((inputs.trend.columns * inputs.trend.deviations) ** 2).sum(axis=1))
 
 
 def _squares(points: Floats) -> Floats:
@@ -295,7 +305,13 @@ class _Objective:
         z = (theta - self.centre) / self.spread
         weights = dpotrs(lower, self.residual, lower=1)[0]
         constant = 0.5 * len(self.residual) * np.log(2 * np.pi)
-        value = -0.5 * self.residual @ weights - np.log(np.diag(lower)).sum() - constant - 0.5 * z @ z
+        likelihood = float(-0.5 * self.residual @ weights - np.log(np.diag(lower)).sum() - constant)
         return Posterior(
-            inputs=self.inputs, data=self.data, theta=theta, log_posterior=float(value), _lower=lower, _weights=weights
+            inputs=self.inputs,
+            data=self.data,
+            theta=theta,
+            log_posterior=likelihood - 0.5 * float(z @ z),
+            log_likelihood=likelihood,
+            _lower=lower,
+            _weights=weights,
         )

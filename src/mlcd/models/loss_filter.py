@@ -39,6 +39,9 @@ LEAST_SLOPE = 0.08
 """A slope counts as at least this share of its prior mean: a loss that stalls for a while is not one that ends."""
 TAIL_DEGREES = 6.0
 """Degrees of freedom of the predictive densities: a loss far from all predictions does not rule a family out."""
+MOST_POINTS = 64
+"""Epochs that a fit uses, so that a decision takes as long after 10,000 epochs as after these; trainings of the
+benchmarks have up to 20."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +72,14 @@ def remaining_work(
     whole: tuple[float, float],
     floor_share: tuple[float, float],
 ) -> RemainingWork:
-    """The posterior after (T,) losses, T at least 2, at (C, T) work, counted in C ways.
+    """The posterior after (T,) losses, T at least 2, at (C, T) work, counted in C ways; of many, `fitted_points`.
 
     whole        median of the work from the first loss to the target, and the deviation of its logarithm
     floor_share  median of the floor over the target loss, and the deviation of its logit
     Each hypothesis is combined with the prior of the whole work, as two normal distributions of what remains.
     """
+    kept = fitted_points(len(losses))
+    losses, ways = losses[kept], ways[:, kept]
     axes = _axes(grid, target_loss, whole)
     score, left, deviation = _filtered(losses, ways, axes)
     score = score + axes.log_prior(grid, floor_share)
@@ -90,6 +95,15 @@ def remaining_work(
     spread = float((weight * ((left - mean) ** 2 + deviation**2)).sum())
     each: Floats = weight.sum(axis=(1, 2, 3, 4, 5))
     return RemainingWork(mean=mean, deviation=math.sqrt(spread), way_weights=each)
+
+
+def fitted_points(count: int) -> list[int]:
+    """Which of `count` epochs a fit uses: all up to MOST_POINTS, else half of them the newest, half spread before."""
+    if count <= MOST_POINTS:
+        return list(range(count))
+    newest = MOST_POINTS // 2
+    earlier = np.linspace(0, count - newest - 1, MOST_POINTS - newest).round().astype(int)
+    return [*earlier.tolist(), *range(count - newest, count)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """Predicted speed of every configuration after a history: the Gaussian process applied to a problem."""
 
+import math
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -9,7 +11,7 @@ from threadpoolctl import ThreadpoolController
 
 from mlcd.models import gp
 from mlcd.problem import Problem
-from mlcd.trial.trial import History
+from mlcd.trial.trial import Expectation, History
 
 Floats = NDArray[np.float64]
 
@@ -28,6 +30,12 @@ class SpeedModel:
     startup_seconds: float
     posterior: gp.Posterior
 
+    def expectation(self, row: int) -> Expectation:
+        """What a trial of the configuration in `row` is expected to measure."""
+        return Expectation(
+            samples_per_second=math.exp(self.log_speed[row]), deviation=math.sqrt(max(self.variance[row], 0.0))
+        )
+
 
 def speed_model(problem: Problem, history: History) -> SpeedModel | None:
     """The model after the measured trials; None before the first."""
@@ -37,8 +45,8 @@ def speed_model(problem: Problem, history: History) -> SpeedModel | None:
     rows = tuple(problem.space.index[t.config] for t in measured)
     values = tuple(float(np.log(t.samples_per_second)) for t in measured)
     errors = tuple(t.relative_error for t in measured)
-    with _blas().limit(limits=1, user_api="blas"):  # matrices of about thirty rows: more threads only slow it down
-        posterior = _posterior(_Key(problem), rows, values, errors)
+    with one_thread():
+        posterior = _posterior(ProblemKey(problem), rows, values, errors)
         mean, variance = posterior.predict()
     startup = float(np.mean([t.startup_seconds for t in measured]))
     log_seconds = np.log(problem.works) - mean + np.log(problem.stretches)
@@ -61,29 +69,57 @@ def as_expected(model: SpeedModel, row: int) -> SpeedModel:
     return replace(model, variance=after.predict()[1], posterior=after)
 
 
-def trend(problem: Problem) -> gp.Trend:
-    """The belief about any training job before it is measured, as priors of a linear trend in ln speed.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrendPrior:
+    """What is believed of any training job before it is measured: (mean, deviation) of effects on ln speed.
 
-    A first doubling of the nodes brings 0.70 - 0.06 (perfect scaling: ln 2 = 0.69), each further one 0.12 less; one of
-    another count (a batch) 0.2 +- 0.3; a type of twice the price is 0.40 +- 0.25 faster; other features of a type
-    may matter either way. The means are close to fits to measured tables; the widths were chosen by experiment
+    rise     of the first doubling of the nodes (perfect scaling: ln 2 = 0.69)
+    bend     of the square of the doublings: each further doubling brings 2 x bend more, so it is negative
+    price    of a type at twice the price
+    feature  deviation of the effect of one deviation of a type's feature, whose mean is 0
+    level    ln samples/s of the smallest configuration at the mean price; wide if nothing is known
+
+    The defaults are close to fits to measured tables; their widths were chosen by experiment
     (docs/strategies/heterbo.md says how).
     """
+
+    rise: tuple[float, float] = (0.7, 0.08)
+    bend: tuple[float, float] = (-0.06, 0.012)
+    price: tuple[float, float] = (0.4, 0.25)
+    feature: float = 0.2
+    level: tuple[float, float] = (0.0, 10.0)
+
+
+def trend(problem: Problem, prior: TrendPrior | None = None) -> gp.Trend:
+    """The prior as a linear trend in ln speed. A count that is not of nodes (a batch) rises by 0.2 +- 0.3."""
+    prior = prior or TrendPrior()
     encoding = problem.space.encoding
     counts, features = encoding.counts, encoding.features
     node_price = np.log2(problem.dollars_per_second / problem.nodes)
     rows = len(problem.space)
     columns = [np.ones((rows, 1)), counts, counts**2, (node_price - node_price.mean()).reshape(-1, 1), features]
     depth = features.shape[1]
-    # (rise, its deviation, bend, its deviation): nodes are well understood; a batch may matter or not.
+    # (rise, bend): nodes are well understood; a batch may matter or not.
     known = [
-        (0.7, 0.08, -0.06, 0.012) if knob.name == "nodes" else (0.2, 0.3, 0.0, 0.05)
+        (prior.rise, prior.bend) if knob.name == "nodes" else ((0.2, 0.3), (0.0, 0.05))
         for knob in problem.space.knobs
         if not knob.is_choice
     ]
-    means = [0.0, *[k[0] for k in known], *[k[2] for k in known], 0.4, *[0.0] * depth]
-    deviations = [10.0, *[k[1] for k in known], *[k[3] for k in known], 0.25, *[0.2] * depth]
-    return gp.Trend(columns=np.hstack(columns), means=np.array(means), deviations=np.array(deviations))
+    effects = [
+        prior.level,
+        *[k[0] for k in known],
+        *[k[1] for k in known],
+        prior.price,
+        *[(0.0, prior.feature)] * depth,
+    ]
+    means, deviations = np.array(effects).T
+    return gp.Trend(columns=np.hstack(columns), means=means, deviations=deviations)
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Limits BLAS to one thread: for matrices of about thirty rows, more threads only slow it down."""
+    limited: AbstractContextManager[object] = _blas().limit(limits=1, user_api="blas")
+    return limited
 
 
 @lru_cache(maxsize=1)
@@ -92,7 +128,7 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-class _Key:
+class ProblemKey:
     """A problem as a cache key: by identity, since its arrays are large and it is frozen."""
 
     __slots__ = ("problem",)
@@ -104,11 +140,11 @@ class _Key:
         return id(self.problem)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and self.problem is other.problem
+        return isinstance(other, ProblemKey) and self.problem is other.problem
 
 
 @lru_cache(maxsize=8)
-def _inputs(key: _Key) -> gp.Inputs:
+def _inputs(key: ProblemKey) -> gp.Inputs:
     encoding = key.problem.space.encoding
     totals = (
         encoding.totals if encoding.identity.any() else encoding.totals[:, :0]
@@ -117,7 +153,9 @@ def _inputs(key: _Key) -> gp.Inputs:
 
 
 @lru_cache(maxsize=256)
-def _posterior(key: _Key, rows: tuple[int, ...], values: tuple[float, ...], errors: tuple[float, ...]) -> gp.Posterior:
+def _posterior(
+    key: ProblemKey, rows: tuple[int, ...], values: tuple[float, ...], errors: tuple[float, ...]
+) -> gp.Posterior:
     """The fit, warm-started from one with a trial less or, beyond ten trials, with the last multiple of ten.
 
     The recursion is part of the definition, so the result is the same whether the earlier fits are cached (the usual

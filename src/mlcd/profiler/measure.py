@@ -47,6 +47,7 @@ def measure(
     run_id: str = "",
     metric: str = "",
     known_noise: float | None = None,
+    continues: bool = True,
     cancelled: Callable[[], bool] = lambda: False,
     warned: Callable[[str], None] = lambda _text: None,
     charged: Callable[[float], float] = lambda seconds: seconds,
@@ -58,6 +59,7 @@ def measure(
 
     metric       name of the model-quality metric in the job's reports; "" if not needed
     known_noise  the noise scale measured by earlier trials
+    continues    whether the trial is a part of the training, where the job saves its work
     warned       called with each warning of a job that kept running
     charged      what to charge for a job that hung at so many seconds, now that its nodes are released
 
@@ -75,6 +77,7 @@ def measure(
         seconds=watch.worst_seconds,
         run_id=run_id,
         noise_scale=known_noise,
+        continues=continues,
     )
     listening: Listening | None = None
     heard: list[Reading] = []

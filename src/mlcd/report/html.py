@@ -108,7 +108,7 @@ def _answer(record: SearchRun) -> str:
         return "Every trial failed"
     if record.status is Status.RUN_FAILED:
         return "The training failed"
-    if not record.status.is_final:
+    if not record.status.is_final and record.status is not Status.SEARCHED:
         return "Not finished"
     return str(record.choice.config) if record.choice else "Nothing was chosen"
 

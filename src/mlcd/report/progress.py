@@ -3,6 +3,7 @@
 from typing import TextIO
 
 from mlcd.events import Event, RunProgress, SearchEnded, StepEnded, StepStarted
+from mlcd.goal import Objective
 from mlcd.problem import Problem
 from mlcd.report.live import LiveLine, Pace, RunningStatus
 from mlcd.report.text import Style
@@ -14,7 +15,7 @@ from mlcd.run.step import Role
 from mlcd.space import Config
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Failure, Measurement
-from mlcd.units import Usd, format_seconds
+from mlcd.units import ZERO, Usd, format_seconds
 from mlcd.untrusted import printable
 
 _CONFIG, _SPEED, _MONEY, _TIME, _BEST, _BAR = 20, 16, 8, 9, 20, 20
@@ -110,7 +111,9 @@ class ProgressLines(LiveLine):
         self, stream: TextIO, color: bool | None = None, *, replayed: bool = False, problem: Problem | None = None
     ) -> None:
         super().__init__(stream, color)
-        self._replayed = replayed
+        self._replayed, self._problem = replayed, problem
+        self._incumbent: Plan | None = None
+        self._has_ended = False
         self._steps = RunningSteps(self, problem, step="trial", samples="" if replayed else "samples/s")
         self._numbers: dict[Config, int] = {}
         self._running: dict[int, Config] = {}
@@ -165,6 +168,11 @@ class ProgressLines(LiveLine):
         )
         if isinstance(trial, Failure) and trial.message:
             self.line((f"      {shortened(_one_line(trial.message), self.width - 6, '...')}", Style.DIM))
+        if isinstance(trial, Measurement) and self._problem is not None:
+            knows_before = row.number == 1 or self._has_ended  # not after a resume
+            worth = _worth(self._problem, trial, self._incumbent if knows_before else event.incumbent, event.incumbent)
+            self.wrapped(f"      {row.reason}; {worth}" if row.reason else f"      {worth}", Style.DIM)
+        self._incumbent, self._has_ended = event.incumbent, True
 
     def _continued(self, event: StepEnded) -> None:
         """The training goes on beside the trials."""
@@ -265,6 +273,28 @@ def _interval(trial: Measurement) -> str:
     if half < 0.0005:
         return ""
     return f"{half:.1%}" if half < 0.0995 else f"{half:.0%}"
+
+
+def _worth(problem: Problem, trial: Measurement, before: Plan | None, after: Plan | None) -> str:
+    """What came of the trial, and what that was worth for its price: in words, in the goal's unit."""
+    came = Plan.of(problem, trial)
+    price = format_seconds(trial.seconds) if problem.goal.minimize is Objective.TIME else str(trial.usd)
+    came_text = f"came {format_seconds(came.seconds)} and {came.usd}" if problem.work_known else "came"
+    if after is None:
+        return f"{came_text}, for {price}: it does not fit the limits"
+    if after.config != trial.config:
+        return f"{came_text}, for {price}: no better than {after.config}"
+    if before is None:
+        return f"{came_text}, for {price}: the first that fits"
+    if before is after:
+        return f"{came_text}, for {price}: the best so far"
+    if problem.goal.minimize is Objective.TIME:
+        saved = format_seconds(max(before.seconds - after.seconds, 0.0))
+    elif problem.goal.minimize is Objective.COST:
+        saved = str(max(before.usd - after.usd, ZERO))
+    else:
+        saved = f"{max(1 - after.value(problem) / before.value(problem), 0.0):.0%}"
+    return f"{came_text}: saves {saved} of the run for {price}"
 
 
 def _at_most(plan: Plan) -> str:

@@ -76,8 +76,7 @@ def _outcome(record: SearchRun) -> list[str]:
     if record.status is Status.ALL_FAILED:
         return [f"Every trial failed ({len(record.trials)} of {len(record.trials)}); nothing was trained."]
     if not record.status.is_final:
-        state = "Interrupted" if record.status is Status.INTERRUPTED else "Not finished"
-        return [f"{state} after {trials}. Continue with: mlcd resume {record.run_id}"]
+        return [_unfinished(record.status, record.run_id, trials)]
     if record.status is Status.OVERRAN and record.final is None:
         return [f"The limit was broken before a training was finished: {_broken(record)}."]
     if record.choice is None:
@@ -94,6 +93,13 @@ def _outcome(record: SearchRun) -> list[str]:
     return []
 
 
+def _unfinished(status: Status, run_id: str, trials: str) -> str:
+    if status is Status.SEARCHED:
+        return f"Nothing is trained yet, after {trials}. Train there with: mlcd train {run_id}"
+    state = "Interrupted" if status is Status.INTERRUPTED else "Not finished"
+    return f"{state} after {trials}. Continue with: mlcd resume {run_id}"
+
+
 def _broken(record: SearchRun) -> str:
     """By how much the limits are broken; "" if they are kept."""
     usd, seconds = record.train_findings.over_usd, record.train_findings.over_seconds
@@ -105,7 +111,8 @@ def _broken(record: SearchRun) -> str:
 def _choice(record: SearchRun, choice: Plan) -> list[Item]:
     sure = assurance_text(record.problem.assurance)
     known = record.train_findings.choice_intervals
-    word = "Chosen" if record.final or not record.status.is_final else "Train on"
+    trained = record.final or not record.status.is_final
+    word = "Chosen" if trained and record.status is not Status.SEARCHED else "Train on"
     title = Line(f"{word}: {choice.config}", Style.ANSWER)
     if known is None or known.is_exact:
         how = "predicted, not measured" if known is None else "measured without noise"

@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
-from threadpoolctl import ThreadpoolController
 
 from mlcd.models.knob_gp import Columns, KnobPosterior, Observed, fit
+from mlcd.models.speed import one_thread
 from mlcd.problem import Problem
 from mlcd.search.acquisition import expected_saving
 from mlcd.search.candidates import log_seconds_that_fit
@@ -63,7 +63,7 @@ class Bayesian(MeasuredStrategy):
             tried = np.array(sorted(problem.space.index[config] for config in history.tried), dtype=np.intp)
             chosen = self._spread(columns, rows, tried, min(count, max(missing, 1)))
             return _suggestions(problem, ((row, "start trials are spread over the space") for row in chosen))
-        with _blas().limit(limits=1, user_api="blas"):
+        with one_thread():
             own = score(history)
             if own is not None:
                 model = _fitted(problem, history, columns, warped(-own))
@@ -198,9 +198,3 @@ def _suggestions(problem: Problem, picks: Iterator[tuple[int, str]]) -> tuple[Su
 @lru_cache(maxsize=8)
 def _columns(space: ById[Space]) -> Columns:
     return Columns.of(space.value)
-
-
-@lru_cache(maxsize=1)
-def _blas() -> ThreadpoolController:
-    """Cached: finding the libraries takes milliseconds, limiting their threads microseconds."""
-    return ThreadpoolController()

@@ -5,8 +5,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from mlcd.models.footprint import chance_to_fit, too_small
 from mlcd.problem import Problem
 from mlcd.search.heterbo_settings import HeterBOSettings
+from mlcd.search.memory_rules import MemoryRules
 from mlcd.trial.plan import Remaining, log_margin
 from mlcd.trial.trial import FailureKind, History, Measurement
 
@@ -14,11 +16,17 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
-def open_rows(problem: Problem, history: History, remaining: Remaining) -> Mask:
+LEAST_CHANCE = 0.25
+"""A configuration less likely to fit the memory is not tried before those that are more likely. With 0.25, a search
+that starts with the cheapest and knows nothing passes from 4 GiB to 128 GiB in about five trials."""
+
+
+def open_rows(problem: Problem, history: History, remaining: Remaining, *, memory: MemoryRules = "named") -> Mask:
     """(N,) whether each configuration is allowed by the ledger, untried, and not ruled out by a failure.
 
-    Out of memory on n nodes rules out fewer nodes of that type; a lack of cloud capacity rules out more.
-    If the number of nodes is fixed, a failure says nothing about other configurations.
+    Out of memory on n nodes rules out what has no more memory (see MemoryRules), a failed job fewer nodes of its type,
+    a lack of cloud capacity more of them. If the number of nodes is fixed, a failure says nothing about other
+    configurations. What is merely unlikely to fit opens when nothing more likely is left.
     """
     mask = remaining.allowed.copy()
     identity, nodes = problem.space.encoding.identity, problem.nodes
@@ -26,13 +34,44 @@ def open_rows(problem: Problem, history: History, remaining: Remaining) -> Mask:
         mask[problem.space.index[config]] = False
     if all(knob.name != "nodes" for knob in problem.space.knobs):
         return mask
+    workers = problem.space.worker_memory if memory != "off" else None
+    exhausted = []
     for failure in history.failures:
         row = problem.space.index[failure.config]
-        if failure.kind in (FailureKind.OUT_OF_MEMORY, FailureKind.ERROR):
+        if failure.kind is FailureKind.OUT_OF_MEMORY and workers is not None:
+            exhausted.append(row)
+        elif failure.kind in (FailureKind.OUT_OF_MEMORY, FailureKind.ERROR):
             mask &= ~((identity == identity[row]) & (nodes <= nodes[row]))
         elif failure.kind is FailureKind.CAPACITY:
             mask &= ~((identity == identity[row]) & (nodes >= nodes[row]))
+    if workers is not None:
+        mask &= ~too_small(workers, exhausted)
+    if memory in ("likely", "named") and mask.any():
+        chance = chance_to_fit(problem, history, use_name=memory == "named")
+        if chance is not None:
+            mask &= chance >= min(LEAST_CHANCE, float(chance[mask].max()) / 2)
+            mask = _in_large_steps(problem, history, mask)
     return mask
+
+
+def _in_large_steps(problem: Problem, history: History, mask: Mask) -> Mask:
+    """`mask` without workers like those that ran out of memory, in numbers under twice theirs; unless nothing is left.
+
+    Only while such workers, of the same kind and memory whatever their type, have never fitted: then the edge matters.
+    """
+    workers = problem.space.worker_memory
+    if workers is None:
+        return mask
+    close = np.zeros(len(mask), dtype=bool)
+    fitted = [problem.space.index[trial.config] for trial in history.measured]
+    for failure in history.failures:
+        if failure.kind is not FailureKind.OUT_OF_MEMORY:
+            continue
+        row = problem.space.index[failure.config]
+        alike = (workers.accelerated == workers.accelerated[row]) & (workers.gib == workers.gib[row])
+        if not alike[fitted].any():
+            close |= alike & (workers.count < 2 * workers.count[row])
+    return mask & ~close if (mask & ~close).any() else mask
 
 
 def rising_rows(problem: Problem, history: History, settings: HeterBOSettings) -> Mask:

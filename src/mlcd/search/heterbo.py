@@ -1,5 +1,6 @@
 """HeterBO (Yi et al., IPDPS 2020): Bayesian optimisation with trial costs and a reserve for the training."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -12,19 +13,20 @@ from mlcd.goal import Objective
 from mlcd.models.speed import SpeedModel, as_expected, speed_model
 from mlcd.problem import Problem
 from mlcd.search.acquisition import expected_rise, expected_saving, pandora_index
+from mlcd.search.beside import after_a_trial
 from mlcd.search.candidates import log_seconds_that_fit, open_rows, rising_rows
 from mlcd.search.first_looks import first_looks, known_types, one_of_each_kind
 from mlcd.search.heterbo_settings import HeterBOSettings
 from mlcd.search.strategy import MeasuredStrategy
-from mlcd.trial.plan import Plan, Remaining, best_fitting, plans
+from mlcd.search.wording import amount, ending
+from mlcd.trial.plan import MIN_TIE_FRACTION, Plan, Remaining, best_fitting, plans
 from mlcd.trial.trial import History, Suggestion
-from mlcd.units import Usd, format_seconds
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 DEFAULTS = HeterBOSettings()
-PAPER = HeterBOSettings(start="all", acquisition="tei")
+PAPER = HeterBOSettings(start="all", acquisition="tei", memory="off")
 """As the paper describes it (III-C). Price, prune, gate, reserve and the 95% interval are the defaults already."""
 
 
@@ -46,31 +48,19 @@ class HeterBO(MeasuredStrategy):
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """Start trials, then the best by the acquisition. Each one assumes that those before it go as expected."""
-        candidates = open_rows(problem, history, remaining)
+        candidates = open_rows(problem, history, remaining, memory=self.settings.memory)
+        problem, history, remaining = after_a_trial(problem, history, remaining)
         if self.settings.prune:
             candidates &= rising_rows(problem, history, self.settings)
         rows = self._start(problem, history, candidates, count)
         model = speed_model(problem, history)
         if rows or model is None:
-            return tuple(
-                Suggestion(config=problem.space.configs[row], reason="a first look at this type") for row in rows
-            )
+            return tuple(_suggestion(problem, row, "a first look at this type", model) for row in rows)
         return self._by_acquisition(problem, history, remaining, model=model, candidates=candidates, count=count)
 
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
         """The limits, the reserve, or no trial that pays for itself."""
-        incumbent = best_fitting(problem, history, remaining)
-        if len(history.tried) == len(problem.space):
-            return "every configuration was tried"
-        if not open_rows(problem, history, remaining).any():
-            if incumbent is None:
-                return "no further trial fits in what remains"
-            more = _more_for_a_trial(problem, history, remaining, incumbent)
-            return f"the reserve for training on {incumbent.config} leaves no room for another trial{more}"
-        if incumbent is None:
-            return "nothing that may still be tried is likely to fit"
-        within = " within the limits" if remaining.is_limited else ""
-        return f"no further trial is expected to pay for itself{within}"
+        return ending(problem, history, remaining, memory=self.settings.memory)
 
     # ---- start
 
@@ -97,13 +87,17 @@ class HeterBO(MeasuredStrategy):
         candidates: Mask,
         count: int,
     ) -> tuple[Suggestion, ...]:
-        incumbent = best_fitting(problem, history, remaining)
+        incumbent = remaining.training or best_fitting(problem, history, remaining)
         target = incumbent.value(problem) if incumbent else None
         missed = _has_missed(problem, history, remaining, incumbent)
         picks: list[Suggestion] = []
         round_seconds = 0.0
         while len(picks) < count:
-            prices = self._trial_price(problem, round_seconds)
+            # Beside the training, a trial takes no time; it must promise more than what counts as a tie.
+            is_beside = remaining.training is not None
+            prices = self._trial_price(problem, math.inf if is_beside else round_seconds)
+            if is_beside and target is not None:
+                prices = np.maximum(prices, MIN_TIE_FRACTION * target)
             if problem.keeps_work and target is not None and count == 1:
                 prices = np.maximum(prices - _work_done(problem, model, target), 0.0)
             if self.settings.acquisition in ("auto", "net", "pandora"):
@@ -120,9 +114,7 @@ class HeterBO(MeasuredStrategy):
             row = int(np.where(candidates, score, -np.inf).argmax())
             if not candidates[row] or score[row] <= 0:
                 break
-            picks.append(
-                Suggestion(config=problem.space.configs[row], reason=reason.format(_amount(problem, score[row])))
-            )
+            picks.append(_suggestion(problem, row, reason.format(amount(problem, score[row])), model))
             candidates = candidates.copy()
             candidates[row] = False
             round_seconds = max(round_seconds, float(problem.planned_trial_seconds[row]))
@@ -248,6 +240,11 @@ class HeterBO(MeasuredStrategy):
         return np.where(has_slack, gain / prices, 0.0), reason
 
 
+def _suggestion(problem: Problem, row: int, reason: str, model: SpeedModel | None) -> Suggestion:
+    expected = None if model is None else model.expectation(row)
+    return Suggestion(config=problem.space.configs[row], reason=reason, expected=expected)
+
+
 def _work_done(problem: Problem, model: SpeedModel, target: float) -> Floats:
     """(N,) how much shorter or cheaper the incumbent's run becomes through the work that a trial is expected to do."""
     useful = np.maximum(problem.planned_trial_seconds - model.startup_seconds, 0.0)
@@ -272,21 +269,6 @@ def _is_one_fast_curve(problem: Problem) -> bool:
     return not problem.space.encoding.identity.any() and problem.goal.minimize is Objective.TIME
 
 
-def _more_for_a_trial(problem: Problem, history: History, remaining: Remaining, incumbent: Plan) -> str:
-    """How much of each limit is missing for the smallest trial not made yet, as text."""
-    untried = np.array([config not in history.tried for config in problem.space])
-    missing = []
-    if remaining.usd is not None:
-        short = int(problem.worst_trial_micros[untried].min()) - (remaining.usd - incumbent.worst_usd).micros
-        missing += [f"{Usd(short)}"] if short > 0 else []
-    if remaining.seconds is not None:
-        short_seconds = float(problem.worst_trial_seconds[untried].min()) - (
-            remaining.seconds - incumbent.worst_seconds
-        )
-        missing += [format_seconds(short_seconds)] if short_seconds > 0 else []
-    return f": {' and '.join(missing)} more would let the search continue" if missing else ""
-
-
 def _may_pay(problem: Problem, incumbent: Plan, model: SpeedModel, prices: Floats, sigmas: float) -> Mask:
     """(N,) whether the bound `sigmas` below the mean, plus the trial's price, beats the incumbent (paper III-C)."""
     scale = problem.goal.scale(problem.dollars_per_second)
@@ -303,9 +285,3 @@ def _share_of_limits(problem: Problem) -> Floats:
     if problem.goal.budget is not None:
         share = np.maximum(share, seconds * problem.dollars_per_second / problem.goal.budget.dollars)
     return share
-
-
-def _amount(problem: Problem, value: float) -> str:
-    if problem.goal.unit == "s":
-        return format_seconds(value)
-    return f"${value:.2f}" if problem.goal.unit == "USD" else f"{value:.3g} {problem.goal.unit}"

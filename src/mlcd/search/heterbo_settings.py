@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from mlcd.search.memory_rules import MemoryRules
 from mlcd.untrusted import whole_number
 
 
@@ -80,6 +81,9 @@ class HeterBOSettings:
 
     prune_gap_share: float = 0.25
     """See `prune_gap_nodes`."""
+
+    memory: MemoryRules = "named"
+    """What running out of memory says about other configurations (mlcd.search.memory_rules). Not in the paper."""
 
     def __post_init__(self) -> None:
         if self.start not in ("auto", "all") and not whole_number(self.start):

@@ -13,6 +13,7 @@ from mlcd.plugins import load_class, plugin_names
 from mlcd.search.strategy import Strategy
 
 STRATEGIES = {
+    "auto": ("mlcd.search.auto", "Auto"),
     "heterbo": ("mlcd.search.heterbo", "HeterBO"),
     "convbo": ("mlcd.search.convbo", "ConvBO"),
     "convbo-budget": ("mlcd.search.convbo_budget", "ConvBOBudget"),

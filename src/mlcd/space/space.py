@@ -1,5 +1,6 @@
 """A finite space: every configuration that may be chosen, and its numeric encoding for models."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,13 +14,30 @@ from mlcd.space.config import Config, Value
 Floats = NDArray[np.float64]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workers:
+    """What a node trains with: `count` accelerators with `memory_gib` each, or the node itself as one worker.
+
+    accelerator  its name; "" where the node's processors train
+    """
+
+    count: int = 1
+    memory_gib: float
+    accelerator: str = ""
+
+    def __post_init__(self) -> None:
+        if self.count < 1 or not 0 < self.memory_gib < math.inf:
+            raise ValueError("a node needs at least one worker, and a worker more than 0 GiB")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Knob:
     """One thing that can be chosen.
 
     A *choice* has options described by feature vectors of equal length (possibly empty). A *count* has numbers, and
     models use their logarithm. `log2_sizes` of a choice is the logarithm of a quantity that adds up over the counts,
-    such as a node's memory. `kinds` groups the options of one kind, such as all with the same accelerator.
+    such as a node's memory. `kinds` groups the options of one kind, such as all with the same accelerator. `workers`
+    says what a node of each option trains with, where that is known.
     """
 
     name: str
@@ -27,6 +45,7 @@ class Knob:
     features: Mapping[Any, tuple[float, ...]] | None = None
     log2_sizes: Mapping[Any, float] | None = None
     kinds: Mapping[Any, str] | None = None
+    workers: Mapping[Any, Workers] | None = None
 
     def __post_init__(self) -> None:
         if not self.values:
@@ -61,6 +80,23 @@ class Encoding:
     counts: Floats
     totals: Floats
     kind: NDArray[np.intp]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerMemory:
+    """The workers of each configuration, one row per configuration.
+
+    count        (N,) workers of all nodes together
+    gib          (N,) memory of each worker
+    accelerated  (N,) whether accelerators train, and not the nodes' processors
+    split        (N,) the share of a step's samples that a worker holds: 1 / workers; where the batch is a knob, times
+                 the batch over the smallest one
+    """
+
+    count: Floats
+    gib: Floats
+    accelerated: NDArray[np.bool_]
+    split: Floats
 
 
 @dataclass(frozen=True)
@@ -126,6 +162,23 @@ class Space:
             counts=log_counts,
             totals=np.stack(totals, axis=1) if totals else np.zeros((len(self.configs), 0)),
             kind=self._kind(choices),
+        )
+
+    @cached_property
+    def worker_memory(self) -> WorkerMemory | None:
+        """Computed once; None if the workers of the instance types are not known."""
+        knob = next((knob for knob in self.knobs if knob.workers is not None), None)
+        if knob is None or knob.workers is None:
+            return None
+        rows = [knob.workers[config[knob.name]] for config in self.configs]
+        count = np.array([float(w.count * c.nodes) for w, c in zip(rows, self.configs, strict=True)])
+        has_batch = any(knob.name == "batch" for knob in self.knobs)
+        batch = np.array([float(config["batch"]) if has_batch else 1.0 for config in self.configs])
+        return WorkerMemory(
+            count=count,
+            gib=np.array([w.memory_gib for w in rows]),
+            accelerated=np.array([w.accelerator != "" for w in rows]),
+            split=batch / batch.min() / count,
         )
 
     def _kind(self, choices: list[Knob]) -> NDArray[np.intp]:

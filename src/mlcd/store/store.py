@@ -163,7 +163,7 @@ class Store:
         """Record a change of state."""
         with self._transaction() as db:
             _add_status(db, run_id, status)
-        if status is Status.INTERRUPTED:
+        if status in (Status.INTERRUPTED, Status.SEARCHED):
             self._back_up(run_id)
 
     def finish(self, run_id: str, status: Status, findings: Findings | None) -> None:

@@ -4,9 +4,11 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """The state of a run; all but RUNNING and INTERRUPTED are final."""
+    """The state of a run; all but RUNNING, SEARCHED and INTERRUPTED are final."""
 
     RUNNING = "running"
+    SEARCHED = "searched"
+    """The search is over and has chosen; the training was not asked for yet."""
     DONE = "done"
     INFEASIBLE = "infeasible"
     NOTHING_FITS = "nothing-fits"
@@ -23,11 +25,12 @@ class Status(StrEnum):
     @property
     def is_final(self) -> bool:
         """Whether the run has nothing to resume."""
-        return self not in (Status.RUNNING, Status.INTERRUPTED)
+        return self not in (Status.RUNNING, Status.SEARCHED, Status.INTERRUPTED)
 
 
 _EXIT_CODES = {
     Status.RUNNING: 1,
+    Status.SEARCHED: 0,
     Status.DONE: 0,
     Status.INFEASIBLE: 3,
     Status.NOTHING_FITS: 4,

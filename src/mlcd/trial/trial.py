@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
@@ -37,11 +37,27 @@ class FailureKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """What a strategy's model expects a trial to measure: the median speed, and the deviation of its logarithm."""
+
+    samples_per_second: float
+    deviation: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.samples_per_second < math.inf or not 0 <= self.deviation < math.inf:
+            raise ValueError("an expected speed must be positive and finite, its deviation not negative")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """A configuration worth a trial, with the reason in words for the user."""
+    """A configuration worth a trial, with the reason in words for the user.
+
+    expected  what the strategy expects of it; None if it has no model, or no trial to base one on
+    """
 
     config: Config
     reason: str
+    expected: Expectation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +196,19 @@ class History:
     def with_trials(self, *trials: Trial) -> "History":
         """This history with these trials appended."""
         return History((*self.trials, *trials))
+
+    def with_startup(self, least_seconds: float) -> "History":
+        """The same trials, none with a shorter start-up than this: a training that moves needs as long."""
+        if all(trial.startup_seconds >= least_seconds for trial in self.measured):
+            return self
+        return History(
+            tuple(
+                replace(trial, startup_seconds=least_seconds, seconds=max(trial.seconds, least_seconds))
+                if isinstance(trial, Measurement) and trial.startup_seconds < least_seconds
+                else trial
+                for trial in self
+            )
+        )
 
     @cached_property
     def measured(self) -> tuple[Measurement, ...]:

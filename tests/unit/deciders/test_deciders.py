@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from tests.synthetic import FASTEST, Listed, SyntheticCloud, failed, make_problem, make_run, measured
 
@@ -185,6 +186,24 @@ def test_a_search_that_is_over_is_concluded_with_a_choice(make: Callable[[], Sea
     assert [(naive.label, naive.measured) for naive in verdict.naive] == [("cheapest", True), ("untried", False)]
     assert verdict.relaxations == ()
     assert started(ask(search(), replace(run, verdict=verdict))) == [verdict.choice.config]
+
+
+@pytest.mark.parametrize("goal", [FASTEST, Goal(minimize=Objective.COST)])
+def test_a_job_that_is_shorter_than_a_trial_is_simply_run(goal: Goal) -> None:
+    problem = make_problem(goal=goal)
+    rate = problem.dollars_per_second[problem.space.index[A]] if goal.minimize is Objective.COST else 1.0
+    prices = goal.values(problem.planned_trial_seconds, problem.planned_trial_seconds * problem.dollars_per_second)
+    trial = float(np.delete(prices, problem.space.index[A]).min())
+    longest = trial / rate * SPEED[A]  # samples that A trains in what the cheapest or shortest trial takes
+    short, long = (make_problem(goal=goal, work_samples=longest * factor) for factor in (0.9, 1.1))
+    over = ask(search((A, B)), tried(new_run(short), A))
+    assert isinstance(over, Conclude)
+    assert over.verdict.choice is not None
+    assert "simply run" in over.verdict.stopped
+    assert started(ask(search((A, B)), tried(new_run(long), A))) == [B]
+    assert started(ask(search((A, B), guarded=False), tried(new_run(short), A))) == [B]  # a rival does as it likes
+    beside = new_run(replace(short, beside=True))
+    assert "simply run" not in str(ask(search((A, B)), tried(beside, A)))
 
 
 def test_a_refused_trial_concludes_the_search_with_the_reason() -> None:

@@ -44,7 +44,7 @@ def refusal(text: str) -> SpecError:
 
 
 def test_without_types_a_cloud_offers_its_own() -> None:
-    assert len(prepared("").problem.space) == 3100
+    assert len(prepared("").problem.space) == 58 * 50  # the set aws-62 without its four burstable types
     gcp, azure = prepared("resources: {infra: sim/gcp}"), prepared("resources: {infra: sim/azure}")
     assert "a2-highgpu-1g" in types(gcp)
     assert "Standard_D4s_v5" in types(azure)
@@ -57,7 +57,32 @@ def test_spot_excludes_types_without_a_spot_market_with_a_note() -> None:
     assert not any(name.startswith("p3") for name in types(found))
     assert found.notes == ("excluded, no spot market: p3.2xlarge, p3.8xlarge, p3.16xlarge",)
     assert "and " in prepared("resources: {use_spot: true}").notes[0]
-    assert prepared("").notes == ()
+    assert not any("spot" in note for note in prepared("").notes)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "unfit", "why"),
+    [
+        ("aws-62", "t3.medium", "burstable: t3.medium, t3.large, t3.xlarge, t3.2xlarge"),
+        ("aws-gpu", "inf2.xlarge", "inference only: inf2.xlarge"),
+        ("'*.xlarge'", "inf2.xlarge", "inference only: inf2.xlarge"),
+    ],
+)
+def test_types_that_cannot_train_are_excluded_with_a_note(chosen: str, unfit: str, why: str) -> None:
+    found = prepared(f"resources: {{instance_type: [{chosen}]}}\nnum_nodes: 1..2\n")
+    assert unfit not in types(found)
+    assert "c5.xlarge" in types(found) or "p3.2xlarge" in types(found)
+    assert any(why in note for note in found.notes)
+    named = prepared(f"resources: {{instance_type: [{chosen}, {unfit}]}}\nnum_nodes: 1..2\n")
+    assert unfit in types(named)
+    assert not any(f"{unfit}," in note or f"{unfit} " in note for note in named.notes)
+
+
+@pytest.mark.parametrize("pattern", ["t3.*", "inf2.*", "t3.medium"])
+def test_types_that_cannot_train_are_offered_where_a_pattern_is_for_them_alone(pattern: str) -> None:
+    found = prepared(f"resources: {{instance_type: ['{pattern}']}}\nnum_nodes: 1..2\n")
+    assert types(found)
+    assert found.notes == ()
 
 
 def test_spot_refuses_a_type_that_is_named() -> None:
@@ -114,7 +139,7 @@ def test_the_template_works_with_spot() -> None:
             "c6*",
             ["matches none", "c5.large", "did you mean 'c5.*'?"],
         ),
-        ("num_nodes: 1..100000", 4, "num_nodes", None, ["6,200,000 configurations", "narrow", "at most 200,000"]),
+        ("num_nodes: 1..100000", 4, "num_nodes", None, ["5,800,000 configurations", "narrow", "at most 200,000"]),
     ],
 )
 def test_what_does_not_fit_is_named_with_its_place(

@@ -1,12 +1,13 @@
 """The loss filter: each family is found by how it predicts, and a change of the slope is followed."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from mlcd.models.loss_curve import floor_shares
-from mlcd.models.loss_filter import FilterGrid, Floats, RemainingWork, remaining_work
+from mlcd.models.loss_filter import MOST_POINTS, FilterGrid, Floats, RemainingWork, fitted_points, remaining_work
 
 FIRST, FLOOR, WHOLE = 1.0, 0.3, 9.0
 GRID = FilterGrid(floors=floor_shares(-2.5, 4.5, 14))
@@ -81,3 +82,20 @@ def test_noise_widens_the_deviation_and_a_loss_that_stalls_is_finite() -> None:
     flat = fit(np.array([1.0, 0.9, 0.9, 0.9, 0.91]), np.arange(5.0), 0.3)
     assert np.isfinite(flat.mean)
     assert flat.mean > 5
+
+
+def test_many_losses_are_thinned_and_say_the_same() -> None:
+    work = np.linspace(0.0, 6.0, 3000)
+    target = float(losses("inverse", np.array(WHOLE)))
+    found = fit(losses("inverse", work), work, target)
+    kept = fitted_points(3000)
+    assert found == replace(fit(losses("inverse", work[kept]), work[kept], target), way_weights=found.way_weights)
+    assert found.mean == pytest.approx(WHOLE - 6, abs=1.0)
+
+
+def test_the_newest_and_some_of_the_earlier_epochs_are_fitted() -> None:
+    assert fitted_points(MOST_POINTS) == list(range(MOST_POINTS))
+    kept = fitted_points(5000)
+    assert len(kept) == len(set(kept)) == MOST_POINTS
+    assert kept[0] == 0
+    assert kept[MOST_POINTS // 2 :] == list(range(5000 - MOST_POINTS // 2, 5000))

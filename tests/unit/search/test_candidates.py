@@ -1,17 +1,19 @@
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.synthetic import failed, make_problem, measured
+from tests.synthetic import Machine, batched, failed, make_problem, measured
 
 import mlcd
 from mlcd.problem import Problem
 from mlcd.search.candidates import open_rows, rising_rows
 from mlcd.search.heterbo_settings import HeterBOSettings
+from mlcd.search.memory_rules import MemoryRules
 from mlcd.search.stopping import ledger_ended_it, suggest_in_time
-from mlcd.space import Config
+from mlcd.space import Config, Space, Workers
 from mlcd.trial.plan import Remaining
-from mlcd.trial.trial import FailureKind, History, Suggestion
+from mlcd.trial.trial import FailureKind, History, Suggestion, Trial
 from mlcd.units import Usd
 
 PROBLEM = make_problem()
@@ -111,3 +113,125 @@ def test_without_a_number_of_nodes_a_failure_says_nothing_of_others() -> None:
     for kind in FailureKind:
         mask = open_rows(problem, History((failed(problem, middle, kind),)), free)
         assert [bool(mask[problem.space.index[config]]) for config in (small, middle, large)] == [True, False, True]
+
+
+# ---- memory
+
+
+def memory_problem(
+    parameters: float | None = None, batches: tuple[int, ...] = (), counts: tuple[int, ...] = (1, 2, 4, 8)
+) -> Problem:
+    """Nodes of 8 to 64 GiB, and nodes with one or four accelerators of 16 GiB."""
+    workers = {
+        "cpu-8": Workers(memory_gib=8.0),
+        "cpu-16": Workers(memory_gib=16.0),
+        "also-16": Workers(memory_gib=16.0),
+        "cpu-64": Workers(memory_gib=64.0),
+        "gpu-one": Workers(count=1, memory_gib=16.0, accelerator="T4"),
+        "gpu-four": Workers(count=4, memory_gib=16.0, accelerator="T4"),
+    }
+    machines = {name: Machine(usd_per_hour=1.0 + at, speed=10.0) for at, name in enumerate(workers)}
+    made = make_problem(machines=machines, counts=counts)
+    made = batched(made, batches) if batches else made
+    instance, *others = made.space.knobs
+    space = Space((replace(instance, workers=workers), *others), made.space.configs)
+    return replace(made, space=space, parameters=parameters)
+
+
+def still_open(
+    problem: Problem,
+    *failures: Config,
+    rules: MemoryRules = "bounds",
+    fits: tuple[Config, ...] = (),
+    types: str = "",
+) -> set[str]:
+    """What is open after these trials, where the ledger allows all types whose names begin with `types`."""
+    trials: tuple[Trial, ...] = (
+        *(failed(problem, config, FailureKind.OUT_OF_MEMORY) for config in failures),
+        *(measured(problem, config, 5.0) for config in fits),
+    )
+    allowed = np.array([config.instance.startswith(types) for config in problem.space])
+    mask = open_rows(problem, History(trials), Remaining(usd=None, seconds=None, allowed=allowed), memory=rules)
+    return {str(config) for config, ok in zip(problem.space, mask, strict=True) if ok}
+
+
+def every(*types: str, nodes: tuple[int, ...] = (1, 2, 4, 8)) -> set[str]:
+    return {str(D(name, n)) for name in types for n in nodes}
+
+
+ALL = every("cpu-8", "cpu-16", "also-16", "cpu-64", "gpu-one", "gpu-four")
+
+
+def test_running_out_of_memory_rules_out_every_type_with_no_more_of_it() -> None:
+    problem = memory_problem()
+    out = ALL - still_open(problem, D("cpu-16", 2))
+    assert out == every("cpu-8", "cpu-16", "also-16", nodes=(1, 2))
+    assert ALL - still_open(problem, D("cpu-16", 2), rules="off") == every("cpu-16", nodes=(1, 2))
+
+
+def test_accelerators_of_one_kind_count_as_one_whatever_their_type() -> None:
+    problem = memory_problem()
+    assert ALL - still_open(problem, D("gpu-one", 4)) == every("gpu-one", nodes=(1, 2, 4)) | every(
+        "gpu-four", nodes=(1,)
+    )
+    assert ALL - still_open(problem, D("gpu-four", 1)) == every("gpu-one", nodes=(1, 2, 4)) | every(
+        "gpu-four", nodes=(1,)
+    )
+
+
+def test_a_larger_batch_fails_too_and_a_smaller_one_may_fit() -> None:
+    problem = memory_problem(batches=(64, 256))
+    failure = Config((*D("cpu-16", 2).values, ("batch", 64)))
+    out = {str(config) for config in problem.space} - still_open(problem, failure)
+    assert str(Config((*D("also-16", 2).values, ("batch", 256)))) in out
+    assert str(Config((*D("also-16", 4).values, ("batch", 256)))) not in out
+    failure = Config((*D("cpu-16", 2).values, ("batch", 256)))
+    out = {str(config) for config in problem.space} - still_open(problem, failure)
+    assert str(Config((*D("also-16", 2).values, ("batch", 64)))) not in out
+
+
+def test_what_probably_fails_too_opens_when_nothing_more_likely_is_left() -> None:
+    problem = memory_problem()
+    likely = still_open(problem, D("cpu-8", 1), rules="likely")
+    assert str(D("cpu-64", 1)) in likely
+    assert str(D("cpu-8", 2)) not in likely
+    assert str(D("cpu-8", 2)) in still_open(problem, D("cpu-8", 1), rules="bounds")
+    left = {config for config in problem.space if str(config) in likely and config.instance != "cpu-8"}
+    hanging = tuple(failed(problem, config, FailureKind.HANG) for config in left)
+    history = History((failed(problem, D("cpu-8", 1), FailureKind.OUT_OF_MEMORY), *hanging))
+    free = Remaining(usd=None, seconds=None, allowed=np.ones(len(problem.space), dtype=bool))
+    for _ in range(len(problem.space)):
+        mask = open_rows(problem, history, free, memory="likely")
+        if mask[problem.space.index[D("cpu-8", 2)]]:
+            break
+        row = int(mask.argmax())
+        assert mask[row], "a search must not end while something is only unlikely"
+        history = history.with_trials(failed(problem, problem.space.configs[row], FailureKind.HANG))
+    assert mask[problem.space.index[D("cpu-8", 2)]]
+
+
+def test_workers_that_ran_out_of_memory_are_next_tried_in_twice_the_number() -> None:
+    problem = memory_problem(counts=(1, 2, 3, 4, 6, 8))
+    failure = D("gpu-one", 4)
+    assert still_open(problem, failure, types="gpu") >= {"6 x gpu-one", "8 x gpu-one", "2 x gpu-four"}
+    after = still_open(problem, failure, rules="likely", types="gpu")
+    assert not {"6 x gpu-one", "1 x gpu-four"} & after
+    assert "8 x gpu-four" in after
+    assert "6 x gpu-one" in still_open(problem, failure, rules="likely", types="gpu", fits=(D("gpu-four", 2),))
+    assert still_open(problem, D("gpu-one", 6), rules="likely", types="gpu-one") == {"8 x gpu-one"}  # all that is left
+
+
+def test_a_named_model_counts_before_the_first_trial() -> None:
+    large = memory_problem(parameters=1.5e9)  # 11 to 28 GiB of states
+    assert still_open(large, rules="likely") == ALL
+    first = still_open(large, rules="named")
+    assert str(D("cpu-8", 1)) not in first
+    assert str(D("cpu-64", 1)) in first
+    assert still_open(memory_problem(parameters=1e6), rules="named") == ALL
+
+
+def test_without_known_workers_only_the_type_itself_is_ruled_out() -> None:
+    history = History((failed(PROBLEM, D("c5.big", 4), FailureKind.OUT_OF_MEMORY),))
+    mask = open_rows(PROBLEM, history, remaining(), memory="named")
+    assert counts_of(mask, "c5.big") == {6, 8, 12, 16}
+    assert counts_of(mask, "c5.small") == set(COUNTS)

@@ -40,7 +40,7 @@ def test_a_reserve_switched_off_is_no_longer_guarded() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("heterbot", "unknown strategy 'heterbot'; allowed: heterbo, .*did you mean 'heterbo'"),
+        ("heterbot", "unknown strategy 'heterbot'; allowed: auto, heterbo, .*did you mean 'heterbo'"),
         ("zzz", "unknown strategy 'zzz'; allowed: [^;]*$"),
         ("", "unknown strategy ''"),
         ("convbo:stats=3", "convbo has no option 'stats=3'; allowed: acquisition=, .*did you mean 'start'"),

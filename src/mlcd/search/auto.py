@@ -1,0 +1,116 @@
+"""auto: mlcd's own strategy. Every trial, the first included, must pay for itself in the goal's own unit."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlcd.models.mixed_speed import BELIEFS, Level, MixedModel, as_expected, mixed_model
+from mlcd.problem import Problem
+from mlcd.search.auto_settings import AutoSettings
+from mlcd.search.candidates import open_rows
+from mlcd.search.net_value import NetValues, Setting, net_values
+from mlcd.search.strategy import MeasuredStrategy
+from mlcd.search.wording import amount, ending
+from mlcd.trial.plan import Remaining, best_fitting
+from mlcd.trial.trial import History, Suggestion
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+DEFAULTS = AutoSettings()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Auto(MeasuredStrategy):
+    """The trial that may turn out best for its price, until none is expected to pay for itself.
+
+    Its options are the fields of AutoSettings.
+    """
+
+    name: ClassVar[str] = "auto"
+    settings: AutoSettings = DEFAULTS
+
+    def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
+        """The best by net value. Each one assumes that those before it go as expected."""
+        candidates = open_rows(problem, history, remaining)
+        level = self._level(problem)
+        beliefs = BELIEFS if self.settings.mixture else (max(BELIEFS, key=lambda belief: belief.weight),)
+        model = mixed_model(problem, history, beliefs, level)
+        incumbent = remaining.training or best_fitting(problem, history, remaining)
+        setting = Setting(problem=problem, remaining=remaining, settings=self.settings, incumbent=incumbent)
+        if not history.measured and level is None:
+            return self._first_looks(setting, model, candidates, count)
+        picks: list[Suggestion] = []
+        while len(picks) < count and candidates.any():
+            values = net_values(setting, model, candidates)
+            row = int(values.rank.argmax())
+            if not np.isfinite(values.rank[row]):
+                break
+            picks.append(Suggestion(config=problem.space.configs[row], reason=_reason(setting, values, row)))
+            candidates = _without(candidates, row)
+            if len(picks) < count:
+                setting = self._after(setting, model, row)
+                model = as_expected(model, row, problem.noise)
+        return tuple(picks)
+
+    def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
+        """The limits, the reserve, or no trial that pays for itself."""
+        return ending(problem, history, remaining)
+
+    def _level(self, problem: Problem) -> Level | None:
+        """How long the job is, as far as its limits say; None if they say nothing."""
+        goal, settings = problem.goal, self.settings
+        if not (settings.level and goal.is_limited and problem.work_known):
+            return None
+        deadline, budget = goal.deadline_seconds, goal.budget
+        return Level(
+            log_seconds=None if deadline is None else float(np.log(deadline / settings.deadline_runs)),
+            log_usd=None if budget is None else float(np.log(budget.dollars / settings.budget_runs)),
+            deviation=settings.level_deviation,
+        )
+
+    def _first_looks(self, setting: Setting, model: MixedModel, candidates: Mask, count: int) -> tuple[Suggestion, ...]:
+        """Nothing is known of the job's length: what is expected to be best; then what may be better than that."""
+        problem = setting.problem
+        scale = np.log(problem.goal.scale(problem.dollars_per_second))
+        picks: list[Suggestion] = []
+        best = np.inf
+        while len(picks) < count and candidates.any():
+            values = model.log_seconds + scale
+            mean = model.weights @ values
+            spread = model.weights @ np.sqrt(model.variance)
+            row = int(np.where(candidates, mean - (spread if picks else 0.0), np.inf).argmin())
+            if picks and mean[row] - spread[row] > best:
+                break
+            best = min(best, float(mean[row]))
+            reason = "a first look: expected to be among the best" if picks else "a first look: expected to be the best"
+            picks.append(Suggestion(config=problem.space.configs[row], reason=reason))
+            candidates = _without(candidates, row)
+            if len(picks) < count:
+                model = as_expected(model, row, problem.noise)
+        return tuple(picks)
+
+    def _after(self, setting: Setting, model: MixedModel, row: int) -> Setting:
+        """The setting for the next trial of the same round, after one of `row`."""
+        problem = setting.problem
+        seconds = max(setting.round_seconds, float(problem.planned_trial_seconds[row]))
+        target = setting.target
+        if self.settings.round_target and setting.incumbent is not None:
+            scale = setting.goal.scale(problem.dollars_per_second)[row]
+            expected = float(np.exp(model.mean[row]) * scale)
+            target = expected if target is None else min(target, expected)
+        return replace(setting, round_seconds=seconds, target=target)
+
+
+def _without(candidates: Mask, row: int) -> Mask:
+    left = candidates.copy()
+    left[row] = False
+    return left
+
+
+def _reason(setting: Setting, values: NetValues, row: int) -> str:
+    if setting.incumbent is None:
+        return f"nothing fits yet: a probability of {values.chance[row]:.0%} to fit, at a low price"
+    return f"expected to save {amount(setting.problem, float(values.net[row]))} net of its price"

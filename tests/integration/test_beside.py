@@ -1,0 +1,117 @@
+"""`search.work: beside` on this machine's nodes, from the command line: the training runs on while trials are made."""
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.toy_job import Toy, check_account
+
+from mlcd.run.attempt import Ending
+from mlcd.run.run import SearchRun
+from mlcd.run.step import Role, Step
+from mlcd.trial.outcome import Status
+
+pytestmark = [
+    pytest.mark.waits,
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc"),
+]
+SHARED_CPUS = """\
+import mlcd.clouds.local as local
+local.Local._take_cpus = lambda self, order: (self.cpus * 99)[: order.count * local._cpus_of(order.instance)]
+from mlcd.cli.main import main
+main()
+"""
+"""mlcd with processors that several leases share: the toy job sleeps most of the time, and a machine may have two."""
+SEARCH = "noise: 0.02, assurance: 0.99, strategy: exhaustive, work: beside, restart_minutes: 0.05"
+
+
+def toy_with(folder: Path, speeds: dict[int, float]) -> Toy:
+    return Toy(folder, speeds=speeds, program=SHARED_CPUS)
+
+
+def job(toy: Toy, *, nodes: str = "[1, 2]", samples: int = 12_000, **others: Any) -> Path:
+    return toy.job_file(search=SEARCH, nodes=nodes, samples=samples, **others)
+
+
+def trainings(record: SearchRun) -> list[Step]:
+    return [step for step in record.steps if step.role is Role.TRAINING]
+
+
+def bases(toy: Toy) -> list[float]:
+    return [json.loads((lease / "job.json").read_text())["base_samples"] for lease in toy.leases()]
+
+
+def check_books(record: SearchRun, toy: Toy) -> None:
+    check_account(record)
+    for step in record.steps:
+        assert step.outcome is not None
+        assert step.outcome.usd == step.price.for_seconds(step.outcome.seconds) or step.role is Role.TRAINING
+    assert toy.left_running() == []
+
+
+def test_a_training_that_stays_keeps_its_nodes_from_round_to_round(tmp_path: Path) -> None:
+    toy = toy_with(tmp_path, {1: 1000.0, 2: 900.0, 3: 800.0})
+    run = toy.run("train", job(toy, nodes="[1, 2]", samples=12_000))
+    assert run.wait() == 0, run.said
+    record = toy.record()
+    assert record.status is Status.DONE
+    first, last = trainings(record)
+    assert (first.final.ending, last.final.ending) == (Ending.CONTINUED, Ending.DONE)
+    assert first.round == record.trials[1].round
+    assert len(toy.leases()) == 3  # two trials and one training
+    assert bases(toy) == [0, 0, 0]  # a trial beside the training starts afresh, and is thrown away
+    (whole,) = record.attempts
+    assert whole.seconds == pytest.approx(first.final.seconds + last.final.seconds)
+    assert whole.usd == first.price.for_seconds(whole.seconds)
+    assert 0 < first.final.reached_samples < 12_000
+    assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 1200}
+    # The deadline is used once: search and training took less than their sum.
+    assert record.total_seconds < record.search_seconds + whole.seconds
+    check_books(record, toy)
+    assert "of which beside the search" in run.said
+
+
+def test_a_training_moves_through_its_checkpoint_where_a_trial_shows_that_it_pays(tmp_path: Path) -> None:
+    toy = toy_with(tmp_path, {1: 400.0, 2: 1500.0})
+    run = toy.run("train", job(toy))
+    assert run.wait() == 0, run.said
+    record = toy.record()
+    moved, last = record.attempts
+    assert (moved.ending, moved.config.nodes) == (Ending.MOVED, 1)
+    assert (last.ending, last.config.nodes) == (Ending.DONE, 2)
+    assert moved.reached_samples > 0
+    assert bases(toy)[-1] == moved.reached_samples
+    assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 1200}
+    check_books(record, toy)
+
+
+@pytest.mark.parametrize("how", ["killed", "interrupted"])
+def test_a_run_that_ends_beside_a_trial_is_resumed_from_the_checkpoint(tmp_path: Path, how: str) -> None:
+    toy = toy_with(tmp_path, {1: 500.0, 2: 450.0})
+    long = "minutes: 0.1, watchdog_minutes: 0.06, precision: 0.5, retries: 2"
+    with toy.mlcd("train", job(toy, trial=long)) as run:
+        toy.until(run, lambda: toy.count("finals_started") == 1)
+        toy.until(run, lambda: bool(list(toy.home.glob("work/*/leases/*/checkpoint/step-*/mlcd.json"))))
+        toy.until(run, lambda: len(toy.leases()) == 3 and all(toy.samples(lease) > 800 for lease in toy.leases()[1:]))
+        if how == "killed":
+            run.kill()
+        else:
+            run.process.send_signal(signal.SIGINT)
+            assert run.wait() == 130
+    toy.until_nothing_runs()
+    run = toy.run("resume", toy.run_id)
+    assert run.wait() == 0, run.said
+    record = toy.record()
+    assert record.status is Status.DONE
+    lost, *_, last = record.attempts
+    assert lost.ending is Ending.LOST
+    assert last.is_done
+    assert lost.reached_samples > 0
+    assert max(bases(toy)) > 0
+    check_books(record, toy)
+    shown = toy.run("show", record.run_id)
+    assert shown.wait() == 0
