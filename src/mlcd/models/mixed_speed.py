@@ -7,6 +7,7 @@ has the wide tails that a single process of few trials lacks, and needs no optim
 belief.
 """
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from mlcd.models import gp
 from mlcd.models.speed import ProblemKey, TrendPrior, one_thread, trend
 from mlcd.problem import Problem
-from mlcd.trial.trial import History
+from mlcd.trial.trial import Expectation, History
 
 Floats = NDArray[np.float64]
 
@@ -124,6 +125,15 @@ class MixedModel:
     def mean(self) -> Floats:
         """(N,) the mixture's mean of ln seconds."""
         return np.asarray(self.weights @ self.log_seconds)
+
+    def expectation(self, row: int) -> Expectation | None:
+        """What a trial of the configuration in `row` is expected to measure; None before the first trial."""
+        if not len(self.data.rows):
+            return None
+        speeds = self.log_speed[:, row]
+        mean = float(self.weights @ speeds)
+        variance = float(self.weights @ (self.variance[:, row] + (speeds - mean) ** 2))
+        return Expectation(samples_per_second=math.exp(mean), deviation=math.sqrt(variance))
 
 
 def mixed_model(

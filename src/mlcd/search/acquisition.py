@@ -41,11 +41,11 @@ def pandora_index(
     """The value g at which a trial just pays: E[(g - V)^+ ; V <= cap] = price (Weitzman 1979; Xie et al. 2024).
 
     Smaller is better; a trial with g >= incumbent does not pay for itself. Solved by bisection in ln g, for all
-    configurations at once. With `weights` (M,), V is a mixture, and mean and variance are (M, N).
+    configurations at once. With `weights` (M,), V is a mixture; mean and variance are (M, N).
     """
     shares = np.ones(1) if weights is None else weights
     mean, variance = np.atleast_2d(mean), np.atleast_2d(variance)
-    high = np.broadcast_to(np.log(incumbent), log_cap.shape).copy()
+    high = np.broadcast_to(np.log(incumbent), prices.shape).copy()
     low = high - 12.0
     deviation = np.sqrt(variance)
     tail = np.exp(mean + variance / 2)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from mlcd.models.mixed_speed import BELIEFS, Level, MixedModel, as_expected, mixed_model
 from mlcd.problem import Problem
 from mlcd.search.auto_settings import AutoSettings
+from mlcd.search.beside import after_a_trial
 from mlcd.search.candidates import open_rows
 from mlcd.search.net_value import NetValues, Setting, net_values
 from mlcd.search.strategy import MeasuredStrategy
@@ -34,7 +35,8 @@ class Auto(MeasuredStrategy):
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """The best by net value. Each one assumes that those before it go as expected."""
-        candidates = open_rows(problem, history, remaining)
+        candidates = open_rows(problem, history, remaining, memory=self.settings.memory)
+        problem, history, remaining = after_a_trial(problem, history, remaining)
         level = self._level(problem)
         beliefs = BELIEFS if self.settings.mixture else (max(BELIEFS, key=lambda belief: belief.weight),)
         model = mixed_model(problem, history, beliefs, level)
@@ -48,7 +50,13 @@ class Auto(MeasuredStrategy):
             row = int(values.rank.argmax())
             if not np.isfinite(values.rank[row]):
                 break
-            picks.append(Suggestion(config=problem.space.configs[row], reason=_reason(setting, values, row)))
+            picks.append(
+                Suggestion(
+                    config=problem.space.configs[row],
+                    reason=_reason(setting, values, row),
+                    expected=model.expectation(row) if history.measured else None,
+                )
+            )
             candidates = _without(candidates, row)
             if len(picks) < count:
                 setting = self._after(setting, model, row)
@@ -57,7 +65,7 @@ class Auto(MeasuredStrategy):
 
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
         """The limits, the reserve, or no trial that pays for itself."""
-        return ending(problem, history, remaining)
+        return ending(problem, history, remaining, memory=self.settings.memory)
 
     def _level(self, problem: Problem) -> Level | None:
         """How long the job is, as far as its limits say; None if they say nothing."""

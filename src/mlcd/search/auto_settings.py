@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from mlcd.search.memory_rules import MemoryRules
 from mlcd.search.strategy import at_least
 
 
@@ -63,6 +64,9 @@ class AutoSettings:
 
     round_target: bool = True
     """Whether the second trial of a round must beat the expected result of the first, as in heterbo."""
+
+    memory: MemoryRules = "named"
+    """What running out of memory says about other configurations (mlcd.search.memory_rules)."""
 
     def __post_init__(self) -> None:
         at_least(0, scarcity=self.scarcity, first_scarcity=self.first_scarcity, least_gain=self.least_gain)

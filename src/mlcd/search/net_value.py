@@ -3,11 +3,11 @@
 With k the incumbent's value, V(x) the run on x, c(x) the price of its trial and r(x) the share of the work that is left
 when the trial ends:
 
-    net(x) = r E[(k - V - m)^+ ; x fits] + w - c
+    net(x) = r E[(k - V)^+ ; x fits] + (1 - r) k - c
 
-Trials whose work is lost: r = 1. Where a trial is a stretch of the training (`Problem.keeps_work`), its work is worth
-w = (1 - r) k. Beside a training (`Remaining.training`), k is the rest of that training; it goes on during the trial, so
-that a trial takes money but no time, and moving takes m = restart / r of x. While nothing measured fits, k is virtual:
+Where a trial is a stretch of the training (`Problem.keeps_work`), it does the share 1 - r of the work; else r = 1.
+Beside a training (`Remaining.training`), k is the rest of that training and a trial takes money but no time; the caller
+asks about the work that is left when a trial has ended (mlcd.search.beside). While nothing measured fits, k is virtual:
 ending without a run counts as `unfinished_runs` of the most promising one.
 """
 
@@ -82,8 +82,7 @@ def net_values(setting: Setting, model: MixedModel, candidates: Mask) -> NetValu
     scale = setting.goal.scale(problem.dollars_per_second)
     values = model.log_seconds + np.log(scale)
     left = _left(setting, model)
-    move = _move(setting) * scale / left
-    log_cap = _log_cap(setting, left) + np.log(scale)
+    log_cap = log_seconds_that_fit(problem, setting.remaining) + np.log(scale)
     deviation = np.sqrt(model.variance)
     chance = model.weights @ ndtr((log_cap - values) / deviation)
     promising = _promising(model.weights @ values, log_cap, chance, candidates, settings.likely)
@@ -94,33 +93,32 @@ def net_values(setting: Setting, model: MixedModel, candidates: Mask) -> NetValu
         k = incumbent.value(problem)
         worth, scarcity = k, settings.scarcity
     target = k if setting.target is None else min(k, setting.target)
-    beaten = np.maximum(target - move, 1e-12 * target)
     prices = _prices(setting, k)
     credit = (1 - left) * worth if problem.keeps_work else np.zeros_like(left)
-    paid = np.maximum(prices - credit, LEAST_PRICE_SHARE * prices)
-    paid = paid + scarcity * _share_of_slack(setting, model, candidates) * max(k - promising, 0.0)
-    net = left * (model.weights @ expected_saving(values, model.variance, beaten, log_cap)) - paid
+    scarce = scarcity * _share_of_slack(setting, model, candidates) * max(k - promising, 0.0)
+    net = left * (model.weights @ expected_saving(values, model.variance, target, log_cap)) + credit - prices - scarce
     if incumbent is None:
         tails = model.weights @ stdtr(settings.tail_degrees, (log_cap - values) / deviation)
         pays = candidates & (tails >= settings.least_chance * _share_of_limits(setting))
-        ceiling = FAR * beaten
+        ceiling = FAR * target
     else:
         pays = candidates & (net > settings.least_gain * k)
-        ceiling = beaten
+        ceiling = target
     rank = np.where(pays, net, -np.inf)
     if settings.order == "pandora" and pays.any():
         rows = np.flatnonzero(pays)
         rows = rows[np.argsort(-net[rows], kind="stable")[:MOST_INDEXED]]
+        paid = np.maximum(prices - credit, LEAST_PRICE_SHARE * prices) + scarce
         index = pandora_index(
             values[:, rows],
             model.variance[:, rows],
             (paid / left)[rows],
-            ceiling[rows],
+            ceiling,
             log_cap[rows],
             weights=model.weights,
         )
         rank = np.full(len(net), -np.inf)
-        rank[rows] = -(index + move[rows])
+        rank[rows] = -index
     return NetValues(net=net, rank=rank, chance=chance)
 
 
@@ -131,31 +129,13 @@ def _promising(mean: Floats, log_cap: Floats, chance: Floats, candidates: Mask, 
 
 
 def _left(setting: Setting, model: MixedModel) -> Floats:
-    """(N,) the share of the work that is left when a trial of each configuration ends; more than 0."""
-    problem, training = setting.problem, setting.remaining.training
-    seconds = problem.planned_trial_seconds
-    if training is not None:
-        done = seconds / max(training.seconds, 1e-9)
-    elif problem.keeps_work:
-        useful = np.maximum(seconds - model.startup_seconds, 0.0)
-        done = useful * np.exp(model.weights @ model.log_speed) / problem.works
-    else:
-        return np.ones(len(seconds))
+    """(N,) the share of the work that is left after the trial, if its work is kept; more than 0."""
+    problem = setting.problem
+    if not problem.keeps_work:
+        return np.ones(len(problem.space))
+    useful = np.maximum(problem.planned_trial_seconds - model.startup_seconds, 0.0)
+    done = useful * np.exp(model.weights @ model.log_speed) / problem.works
     return np.maximum(1 - done, 1e-3)
-
-
-def _move(setting: Setting) -> float:
-    """Seconds that moving the training takes, beyond the start-up that every run has."""
-    return setting.problem.restart_seconds if setting.remaining.training is not None else 0.0
-
-
-def _log_cap(setting: Setting, left: Floats) -> Floats:
-    """(N,) ln seconds for all of the work above which a run on each configuration would not fit after its trial."""
-    log_longest = log_seconds_that_fit(setting.problem, setting.remaining)
-    if setting.remaining.training is None:
-        return log_longest
-    with np.errstate(divide="ignore"):
-        return np.log(np.maximum(np.exp(log_longest) - _move(setting), 0.0) / left)
 
 
 def _prices(setting: Setting, k: float) -> Floats:

@@ -67,3 +67,10 @@ def test_at_its_index_a_trial_just_pays_its_price() -> None:
         assert saving == pytest.approx(prices[at], rel=1e-3)
     dearer = pandora_index(mean, variance, 2 * prices, 20.0, cap)
     assert (dearer > index).all(), "the dearer a trial, the less it is worth"
+
+
+def test_the_index_of_a_mixture_is_where_its_expected_saving_is_the_price() -> None:
+    mean, variance = np.array([[1.0, 2.0], [2.0, 2.5]]), np.array([[0.1, 0.4], [0.3, 0.2]])
+    weights, prices, cap = np.array([0.3, 0.7]), np.array([0.2, 1.5]), np.array([2.0, 9.0])
+    index = pandora_index(mean, variance, prices, 100.0, cap, weights=weights)
+    assert weights @ expected_saving(mean, variance, index, cap) == pytest.approx(prices, rel=1e-4)
