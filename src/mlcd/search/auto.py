@@ -17,7 +17,6 @@ from mlcd.search.wording import amount, ending
 from mlcd.trial.plan import Remaining, best_fitting
 from mlcd.trial.trial import History, Suggestion
 
-Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 DEFAULTS = AutoSettings()
