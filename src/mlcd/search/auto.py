@@ -17,7 +17,6 @@ from mlcd.search.wording import amount, ending
 from mlcd.trial.plan import Remaining, best_fitting
 from mlcd.trial.trial import History, Suggestion
 
-Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 DEFAULTS = AutoSettings()
@@ -37,7 +36,7 @@ class Auto(MeasuredStrategy):
         """The best by net value. Each one assumes that those before it go as expected."""
         candidates = open_rows(problem, history, remaining, memory=self.settings.memory)
         problem, history, remaining = after_a_trial(problem, history, remaining)
-        level = self._level(problem)
+        level = self._level(problem, history)
         beliefs = BELIEFS if self.settings.mixture else (max(BELIEFS, key=lambda belief: belief.weight),)
         model = mixed_model(problem, history, beliefs, level)
         incumbent = remaining.training or best_fitting(problem, history, remaining)
@@ -67,10 +66,14 @@ class Auto(MeasuredStrategy):
         """The limits, the reserve, or no trial that pays for itself."""
         return ending(problem, history, remaining, memory=self.settings.memory)
 
-    def _level(self, problem: Problem) -> Level | None:
-        """How long the job is, as far as its limits say; None if they say nothing."""
+    def _level(self, problem: Problem, history: History) -> Level | None:
+        """How long the job is, as far as its limits say; None if they say nothing.
+
+        They are for all of the work: where a part of it is done, they say nothing about the rest.
+        """
         goal, settings = problem.goal, self.settings
-        if not (settings.level and goal.is_limited and problem.work_known):
+        partly_done = bool(history.measured) and (problem.keeps_work or problem.beside)
+        if not (settings.level and goal.is_limited and problem.work_known) or partly_done:
             return None
         deadline, budget = goal.deadline_seconds, goal.budget
         return Level(

@@ -186,6 +186,20 @@ def test_cheap_unlikely_trials_come_before_expensive_likely_ones() -> None:
     assert price["pandora"] < price["net"]
 
 
+def test_limits_say_nothing_about_the_rest_of_a_job() -> None:
+    """They are for all of the work; where trials keep theirs, a problem is the rest."""
+    problem = make_problem(goal=BUDGET, work_samples=1e6)
+    history = History((true_trial(problem, D("c5.small", 1)),))
+    chosen, remaining = strategy("auto"), remaining_of(problem, history)
+    blind = strategy("auto:level=off")
+    expected = {}
+    for kept in (False, True):
+        asked_about = replace(problem, keeps_work=kept)
+        expected[kept] = [each.suggest(asked_about, history, remaining, 1)[0].expected for each in (chosen, blind)]
+    assert expected[True][0] == expected[True][1]
+    assert expected[False][0] != expected[False][1]
+
+
 # ---- first looks and rounds
 
 
