@@ -100,7 +100,7 @@ class Account:
         # The speed of the trial and that of the training so far: the slower one bounds the rest.
         startup = max(trained[-1].startup_seconds - (before.seconds if before is not None else 0.0), 0.0)
         both = (replace(trial, startup_seconds=startup, seconds=startup) for trial in (measured[-1], trained[-1]))
-        plans = [_later(Plan.of(self.remaining, trial), passed, stretch.price) for trial in both]
+        plans = [_later(Plan.of(self.remaining, trial), passed) for trial in both]
         expected, worst = plans[-1], max(plans, key=lambda plan: plan.worst_seconds)
         if most_seconds < expected.seconds:  # it takes longer than it was authorised for
             return replace(expected, worst_seconds=worst.worst_seconds, worst_usd=worst.worst_usd)
@@ -197,13 +197,7 @@ def _as_trained(trial: Trial, samples_per_second: float | None) -> Trial:
     return replace(trial, samples_per_second=samples_per_second)
 
 
-def _later(plan: Plan, seconds: float, price: Usd) -> Plan:
-    """The plan after it has run for so many seconds as expected."""
-    paid = price.for_seconds(seconds)
-    return replace(
-        plan,
-        seconds=max(plan.seconds - seconds, 0.0),
-        usd=max(plan.usd - paid, ZERO),
-        worst_seconds=max(plan.worst_seconds - seconds, 0.0),
-        worst_usd=max(plan.worst_usd - paid, ZERO),
-    )
+def _later(plan: Plan, seconds: float) -> Plan:
+    """The plan after it has run for so many seconds; its money stays, because a step in flight is not yet charged."""
+    left = max(plan.seconds - seconds, 0.0)
+    return replace(plan, seconds=left, worst_seconds=max(plan.worst_seconds - seconds, 0.0))
