@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from tests.toy_job import Toy, check_account
+from tests.toy_job import MAIN, SHARED_CPUS, Toy, check_account
 
 from attacks.attack import Attack, Kind, Tally
 from mlcd.clouds import processes
@@ -43,8 +43,6 @@ _FORCED = """\
 import mlcd.clouds.control_groups as groups
 parents = {parents}
 groups.tracking_parents = lambda: parents
-from mlcd.cli.main import main
-main()
 """
 _PARENTS = {"v1": "groups._parents_v1()", "v2": "groups._parents_v2()", "none": "()"}
 _DAEMON = """\
@@ -68,12 +66,14 @@ class Case:
     first: str
     mark: str
     warm: bool
+    work: str
 
     def __str__(self) -> str:
         daemon = f", a daemon in {self.daemon_folder}" if self.daemon_folder else ""
         warm = " with warm workers" if self.warm else ""
         return (
-            f"{self.cloud}{warm} (groups: {self.groups}), {self.blow} killed {self.instant_seconds:.2f} s into the"
+            f"{self.cloud}{warm} (groups: {self.groups}, work: {self.work}), {self.blow} killed"
+            f" {self.instant_seconds:.2f} s into the"
             f" {self.phase}{daemon}, then `mlcd {self.first}`"
         )
 
@@ -100,6 +100,7 @@ def draw(number: int, seed: int) -> Case:
         first=rng.choice(("down", "resume")),
         mark=f"{os.getpid()}{seed:03}{number:04}",
         warm=cloud == "minicloud" and rng.random() < 0.5,
+        work="beside" if cloud == "local" and rng.random() < 0.5 else "kept",
     )
 
 
@@ -141,8 +142,8 @@ def _run(case: Case, folder: Path) -> tuple[str, list[tuple[Kind, str]]]:
 def _strike(case: Case, folder: Path) -> tuple[str, list[tuple[Kind, str]]]:
     mini = case.cloud == "minicloud"
     toy = Toy(folder, on=case.cloud)
-    if case.groups in _PARENTS:
-        toy.program = _FORCED.format(parents=_PARENTS[case.groups])
+    forced = _FORCED.format(parents=_PARENTS[case.groups]) if case.groups in _PARENTS else ""
+    toy.program = forced + (SHARED_CPUS if case.work == "beside" else "") + MAIN
     if case.daemon_folder:
         script = folder / "code" / "train.py"
         script.write_text(_DAEMON.format(cwd=case.daemon_folder, mark=case.mark) + script.read_text())
@@ -152,6 +153,7 @@ def _strike(case: Case, folder: Path) -> tuple[str, list[tuple[Kind, str]]]:
         budget=BUDGET,
         deadline="400s",
         trial="minutes: 0.05, watchdog_minutes: 0.2, precision: 0.5, retries: 2",
+        search=f"noise: 0.02, assurance: 0.99, strategy: exhaustive, work: {case.work}, restart_minutes: 0.05",
     )
     if case.warm:
         job.write_text(job.read_text().replace("resources: {", "resources: {warm_workers: true, "))

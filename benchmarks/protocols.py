@@ -21,7 +21,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
@@ -30,7 +30,7 @@ from mlcd.bench.case import GoalKind, TrainRow, is_unseen
 from mlcd.bench.oracle import Oracle
 from mlcd.bench.protocol import TrainProtocol, Work
 from mlcd.bench.tasks import run_tasks
-from mlcd.bench.train import TrainSummary, Unseen, bootstrap_interval, run_one, summarise
+from mlcd.bench.train import TrainSummary, Unseen, bootstrap_interval, learns_from_others, run_one, summarise
 from mlcd.bench.workloads import SimWorkload, Source, case_of, table_workloads
 from mlcd.clouds.sim import SimJob
 from mlcd.search.registry import strategy
@@ -119,15 +119,28 @@ def _log_uniform(rng: random.Random, low: float, high: float) -> float:
 
 
 def rows_of(
-    protocols: Sequence[Drawn], strategies: Sequence[str], goals: Sequence[GoalKind], parallel: int
+    protocols: Sequence[Drawn],
+    strategies: Sequence[str],
+    goals: Sequence[GoalKind],
+    parallel: int,
+    known: Mapping[str, Sequence[Source]] | None = None,
 ) -> list[tuple[int, TrainRow]]:
-    """(protocol's number, row) of every run; protocols without a feasible configuration under a goal have none."""
+    """(protocol's number, row) of every run; protocols without a feasible configuration under a goal have none.
+
+    known  by bed: workloads that strategies may have learnt from; each run leaves its own and its kin out
+    """
     rows = []
     for each in protocols:
         for goal in goals:
             for text in strategies:
                 row = run_one(
-                    each.source, each.protocol, kind=goal, strategy_text=text, seed=each.seed, parallel=parallel
+                    each.source,
+                    each.protocol,
+                    kind=goal,
+                    strategy_text=text,
+                    seed=each.seed,
+                    parallel=parallel,
+                    known=(known or {}).get(each.bed, ()) if learns_from_others(text) else (),
                 )
                 if row is not None:
                     rows.append((each.number, row))
@@ -163,7 +176,9 @@ def main() -> None:
     ]
     began = time.perf_counter()
     chunks = [protocols[at : at + CHUNK] for at in range(0, len(protocols), CHUNK)]
-    found = run_tasks(rows_of, [(c, strategies, goals, arguments.parallel) for c in chunks], jobs=arguments.jobs)
+    known = sources(arguments.tables, "all") if any(map(learns_from_others, strategies)) else None
+    tasks = [(chunk, strategies, goals, arguments.parallel, known) for chunk in chunks]
+    found = run_tasks(rows_of, tasks, jobs=arguments.jobs)
     rows = [row for part in found for row in part]
     if arguments.rows is not None:
         kept = [{"protocol": number, **asdict(row)} for number, row in rows]

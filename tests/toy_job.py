@@ -33,6 +33,13 @@ PATIENCE_SECONDS = 120.0
 """Timeout for events that must happen; no assertion depends on it."""
 
 BATCH = 10
+MAIN = "from mlcd.cli.main import main; main()"
+"""The Python code that is mlcd."""
+SHARED_CPUS = """\
+import mlcd.clouds.local as local
+local.Local._take_cpus = lambda self, order: (self.cpus * 99)[: order.count * local._cpus_of(order.instance)]
+"""
+"""Before it: several leases share the processors. The job sleeps most of the time, and a machine may have only two."""
 
 SCRIPT = """
 import json, os, signal, sys, time
@@ -103,7 +110,7 @@ class Toy:
     speeds: Mapping[int, float] = field(default_factory=lambda: {1: 800.0, 2: 1000.0})
     on: str = "local"
     env: Mapping[str, str] = field(default_factory=dict)
-    program: str = "from mlcd.cli.main import main; main()"
+    program: str = MAIN
 
     def __post_init__(self) -> None:
         for name in ("code", "control"):

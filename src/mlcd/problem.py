@@ -135,6 +135,8 @@ class Problem:
     slowdown      the training may be slower than its trials by this share, besides `noise`, and must still fit
     stretch       expected run time over undisturbed run time, >= 1 (spot interruptions), in the space's order
     parameters    of the model that the job names, as published; None if it names none that is known
+    similar       how ln speed deviates from what is expected of any job, in the space's order, as other jobs on the
+                  same types showed; empty if none is known
     blueprint     what is known of network and machines in advance; None if nothing is
     keeps_work    whether a trial's work counts: the training continues from its checkpoint
     beside        whether the training starts on the first deployment that fits, and further trials run beside it
@@ -167,6 +169,7 @@ class Problem:
     beside: bool = False
     restart_seconds: float = 0.0
     parameters: float | None = None
+    similar: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         self._check_space()
@@ -195,6 +198,8 @@ class Problem:
             raise ValueError("a price must be more than $0")
         if self.batching is not None and "batch" not in {knob.name for knob in self.space.knobs}:
             raise ValueError("batching needs a space with a knob `batch`")
+        if self.similar and len(self.similar) != len(self.space):
+            raise ValueError("similar must have a number for every configuration")
         if self.stretch and (len(self.stretch) != len(self.space) or min(self.stretch) < 1):
             raise ValueError("stretch must have a factor of at least 1 for every configuration")
 

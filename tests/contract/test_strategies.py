@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlcd.known.measured_jobs import MeasuredJob
 from mlcd.models.parallel import ClusterSetting, Law, StepTime, fit
 from mlcd.models.universal import KnownJob
 from mlcd.search.registry import STRATEGIES, strategy
@@ -30,9 +31,20 @@ def earlier_jobs() -> tuple[KnownJob, ...]:
     return (KnownJob(largest_local_batch=256, parallel=fit(runs, Law.OVERLAP)),)
 
 
+@cache
+def other_jobs() -> tuple[MeasuredJob, ...]:
+    """What paris uses: jobs on the same deployments, each with a taste for a type."""
+    space = known_problem("fastest").space
+    return tuple(
+        MeasuredJob(name=f"job-{at}", speeds={c: c.nodes**0.8 * (1 + at * (c.instance == taste)) for c in space})
+        for at, taste in enumerate(sorted({c.instance for c in space}) * 2)
+    )
+
+
 def strategy_of(text: str, seed: int = 0) -> Strategy:
     """As the product makes it."""
-    return strategy(text, seed=seed, jobs=earlier_jobs() if text.startswith("scavenger-universal") else ())
+    jobs = earlier_jobs() if text.startswith("scavenger-universal") else ()
+    return strategy(text, seed=seed, jobs=jobs, others=other_jobs())
 
 
 class TestHeterBO(StrategyContract):
@@ -100,6 +112,15 @@ class TestArrow(StrategyContract):
     @pytest.fixture
     def text(self) -> str:
         return "arrow"
+
+
+class TestParis(StrategyContract):
+    @pytest.fixture
+    def text(self) -> str:
+        return "paris"
+
+    def make(self, text: str, seed: int = 0) -> Strategy:
+        return strategy_of(text, seed)
 
 
 class TestRandom(StrategyContract):

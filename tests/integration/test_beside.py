@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.toy_job import Toy, check_account
+from tests.toy_job import MAIN, SHARED_CPUS, Toy, check_account
 
 from mlcd.run.attempt import Ending
 from mlcd.run.run import SearchRun
@@ -19,18 +19,11 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc"),
 ]
-SHARED_CPUS = """\
-import mlcd.clouds.local as local
-local.Local._take_cpus = lambda self, order: (self.cpus * 99)[: order.count * local._cpus_of(order.instance)]
-from mlcd.cli.main import main
-main()
-"""
-"""mlcd with processors that several leases share: the toy job sleeps most of the time, and a machine may have two."""
 SEARCH = "noise: 0.02, assurance: 0.99, strategy: exhaustive, work: beside, restart_minutes: 0.05"
 
 
 def toy_with(folder: Path, speeds: dict[int, float]) -> Toy:
-    return Toy(folder, speeds=speeds, program=SHARED_CPUS)
+    return Toy(folder, speeds=speeds, program=SHARED_CPUS + MAIN)
 
 
 def job(toy: Toy, *, nodes: str = "[1, 2]", samples: int = 12_000, **others: Any) -> Path:

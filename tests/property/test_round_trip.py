@@ -177,6 +177,7 @@ def _space(draw: Draw, values: Values) -> None:
 def _problem(draw: Draw, values: Values) -> None:
     size = len(values["space"])
     values["beside"] = values["beside"] and not values["keeps_work"]
+    values["similar"] = draw(st.just(()) | st.tuples(*[st.floats(-9, 9)] * size))
     values["usd_per_hour"] = draw(st.tuples(*[st.builds(Usd, counts)] * size))
     values["stretch"] = draw(st.just(()) | st.tuples(*[st.floats(1, 100)] * size))
     if "batch" not in {knob.name for knob in values["space"].knobs}:

@@ -46,6 +46,7 @@ def train(
     observer: Observer | None = None,
     yes: bool = False,
     search_only: bool = False,
+    reuse: bool | None = None,
 ) -> Result:
     """Search, choose and train within the job's limits; the same as `mlcd train`.
 
@@ -58,6 +59,7 @@ def train(
     observer  called with each mlcd.events.Event as it happens
     yes       permission to spend real money; clouds that charge need it
     search_only  stop when the search has chosen; `mlcd.resume` then trains there
+    reuse     whether trials of the same job in earlier runs count; None: where trials cost real money
 
     Raises BadInput (SpecError, CatalogError), ProviderError, StoreError, and Interrupted on Ctrl-C.
     """
@@ -74,7 +76,12 @@ def train(
     )
     check_seed(seed)
     prepared = kind_of(Kind.TRAIN).prepare(
-        spec, seed=seed, folder=_home(home), strategy=_object(strategy), cloud=_object(on)
+        spec,
+        seed=seed,
+        folder=_home(home),
+        strategy=_object(strategy),
+        cloud=_object(on),
+        reuse=None if reuse is None else check_flag("reuse", reuse),
     )
     only = check_flag("search_only", search_only)
     return Result(_begun(prepared, home, progress, observer, yes=yes, search_only=only))

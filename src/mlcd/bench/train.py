@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -11,9 +12,10 @@ from mlcd.bench.case import GoalKind, TrainRow, is_unseen, row, search_with
 from mlcd.bench.oracle import Oracle
 from mlcd.bench.protocol import BUDGET_FACTOR, DEADLINE_FACTOR, TrainProtocol, Work
 from mlcd.bench.tasks import run_tasks
-from mlcd.bench.workloads import Source, case_of, sim_workloads, table_workloads
+from mlcd.bench.workloads import Source, case_of, other_jobs, sim_workloads, table_workloads
 from mlcd.errors import BadInput
-from mlcd.search.registry import strategy
+from mlcd.search.registry import strategy, strategy_class
+from mlcd.search.strategy import Strategy
 
 Unseen = Literal["all", "only", "no"]
 
@@ -98,6 +100,24 @@ def compare(comparison: TrainComparison) -> list[TrainRow]:
     return [r for r in rows if r is not None]
 
 
+def _all_sources(comparison: TrainComparison, text: str) -> tuple[Source, ...]:
+    """Every workload there is, for a strategy that learns from others; none for one that does not."""
+    if not learns_from_others(text):
+        return ()
+    return sim_workloads() if comparison.tables is None else _read(comparison.tables)
+
+
+def learns_from_others(strategy_text: str) -> bool:
+    """Whether the strategy is given what was measured of other workloads."""
+    name = strategy_text.partition(":")[0].strip()
+    return name != Oracle.name and "others" in getattr(strategy_class(name), "given", ())
+
+
+@lru_cache(maxsize=4)
+def _read(folder: Path) -> tuple[Source, ...]:
+    return tuple(table_workloads(folder).values())
+
+
 def _sources(comparison: TrainComparison) -> Sequence[Source]:
     found: Iterable[Source]
     if comparison.tables is None:
@@ -116,6 +136,7 @@ def _run(comparison: TrainComparison, source: Source, hours: float, text: str, s
         strategy_text=text,
         seed=seed,
         parallel=comparison.parallel,
+        known=_all_sources(comparison, text),
     )
 
 
@@ -127,15 +148,22 @@ def run_one(
     strategy_text: str,
     seed: int,
     parallel: int = 1,
+    known: Sequence[Source] = (),
 ) -> TrainRow | None:
-    """One run of a workload under a protocol; None where no configuration's training fits the limits."""
+    """One run of a workload under a protocol; None where no configuration's training fits the limits.
+
+    known  workloads that a strategy may have learnt from; the one that is run, and its kin, are taken out here
+    """
     truth, cloud = case_of(source, protocol, seed=seed)
     problem = truth.with_goal(kind, protocol)
     optimum = truth.optimum(problem.goal)
     if optimum is None:
         return None
-    is_oracle = strategy_text == Oracle.name
-    chosen = Oracle(truth=truth, seed=seed) if is_oracle else strategy(strategy_text, seed=seed)
+    chosen: Strategy
+    if strategy_text == Oracle.name:
+        chosen = Oracle(truth=truth, seed=seed)
+    else:
+        chosen = strategy(strategy_text, seed=seed, others=other_jobs(source, known, problem))
     record = search_with(chosen, problem, cloud, name=strategy_text, seed=seed, parallel=parallel)
     return row(truth, record, kind=kind, protocol=protocol, optimum=optimum)
 

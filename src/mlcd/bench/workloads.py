@@ -1,6 +1,7 @@
 """The sources of the benchmark's truths: measured tables, and the simulator's jobs."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,7 +17,9 @@ from mlcd.clouds.wrappers import Noisy, NoisyRun
 from mlcd.errors import BadInput
 from mlcd.goal import Goal, Objective
 from mlcd.jobs.resolved_job import blueprint, deployments, replay_space
+from mlcd.known.measured_jobs import MeasuredJob
 from mlcd.problem import Problem, TrialPolicy
+from mlcd.space import Config
 from mlcd.units import HOUR
 
 EXACT_TRIALS = TrialPolicy(extension=0.0, watchdog_seconds=0.0)
@@ -146,6 +149,30 @@ def sim_case(source: SimWorkload, protocol: TrainProtocol, *, seed: int) -> tupl
     )
     truth = TrainTruth(name=name, problem=_under(problem, protocol), seconds=seconds)
     return truth, cloud
+
+
+def other_jobs(source: Source, all_sources: Sequence[Source], problem: Problem) -> tuple[MeasuredJob, ...]:
+    """The other workloads on the problem's deployments, for a strategy that learnt from them beforehand.
+
+    Left out are the workload itself and its kin, whose names begin alike: the same program on other data (scout), the
+    same network with another batch (trimtuner), the same data (multicloud), the same model (the simulator).
+    """
+    kept = [other for other in all_sources if _family(other.name) != _family(source.name)]
+    return tuple(MeasuredJob(name=other.name, speeds=_speeds(other, problem)) for other in kept)
+
+
+def _family(name: str) -> str:
+    return re.split(r"[-_]", name, maxsplit=1)[0]
+
+
+def _speeds(other: Source, problem: Problem) -> dict[Config, float]:
+    """The speed of another workload where it runs."""
+    if isinstance(other, ReplayWorkload):
+        return {c: 1 / s for c in problem.space if (s := other.seconds.get(c)) is not None}
+    names = {config.instance for config in problem.space}
+    instances = {i.name: i for i in load_catalog().select(("*",), cloud="aws") if i.name in names}
+    cloud = SimCloud(cloud="aws", instances=instances, job=other.job)
+    return {c: speed for c in problem.space if (speed := cloud.true_samples_per_second(c)) is not None}
 
 
 def _under(problem: Problem, protocol: TrainProtocol) -> Problem:

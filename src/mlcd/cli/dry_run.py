@@ -105,6 +105,8 @@ def _items(prepared: Prepared[Problem], look: _FirstLook) -> list[Item]:
         items.append(Rows(rows=rows, align="<><"))
     elif not look.allowed:
         items.append(Line("Nothing fits: " + "; ".join(r.text for r in look.relaxations)))
+    elif prepared.reused:
+        items.append(Line("What earlier runs measured is enough: the training would start without a trial."))
     else:
         items.append(Line(f"{prepared.strategy} chooses without trials."))
     return items

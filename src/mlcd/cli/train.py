@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 @seed_option
 @click.option("--dry-run", is_flag=True, help="Show what would be done; spend and write nothing.")
 @click.option("--search-only", is_flag=True, help="Stop when the search has chosen; `mlcd train RUN` trains there.")
+@click.option(
+    "--reuse/--fresh",
+    default=None,
+    help="Use or ignore trials of the same job in earlier runs; used where trials cost real money, unless --fresh.",
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before spending real money.")
 @click.option(
     "--picture",
@@ -56,6 +61,7 @@ def train(
     seed: int,
     dry_run: bool,
     search_only: bool,
+    reuse: bool | None,
     yes: bool,
     picture: Path | None,
     output: str,
@@ -84,7 +90,7 @@ def train(
     spec = with_overrides(
         read_train(job), on=on, budget=budget, deadline=deadline, strategy=strategy, parallel=parallel, envs=envs
     )
-    prepared = prepare(spec, seed=seed)
+    prepared = prepare(spec, seed=seed, reuse=reuse)
     if dry_run:
         from mlcd.cli.dry_run import print_dry_run
 
@@ -129,6 +135,6 @@ def _refuse_changes(ctx: click.Context) -> None:
 
     from mlcd.errors import BadInput
 
-    for name in ("on", "budget", "deadline", "strategy", "parallel", "seed", "dry_run"):
+    for name in ("on", "budget", "deadline", "strategy", "parallel", "seed", "dry_run", "reuse"):
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise BadInput(f"--{name.replace('_', '-')}: the job of a run that has begun cannot be changed")

@@ -67,7 +67,8 @@ class Account:
         """
         running, ended = self._stretch_in_flight, self.run.open_stretch
         if running is not None:
-            return self._rest(running, running.authorised_usd, self._seconds_left(running))
+            passed = self.elapsed_seconds - running.started_seconds
+            return self._rest(running, running.authorised_usd, self._seconds_left(running), passed=passed)
         if ended is None:
             return None
         spent = ended.final
@@ -83,8 +84,11 @@ class Account:
     def _seconds_left(self, step: Step) -> float:
         return max(step.started_seconds + step.authorised_seconds - self.elapsed_seconds, 0.0)
 
-    def _rest(self, stretch: Step, most_usd: Usd, most_seconds: float) -> Plan:
-        """The plan for the rest of the work where `stretch` ran, if at most this is left of its authorisation."""
+    def _rest(self, stretch: Step, most_usd: Usd, most_seconds: float, *, passed: float = 0.0) -> Plan:
+        """The plan for the rest of the work where `stretch` ran, if at most this is left of its authorisation.
+
+        passed  seconds for which it has been running; the work that it did in them is not counted yet
+        """
         config, before = stretch.config, self.run.attempts[-1] if self.run.open_stretch is not None else None
         is_restart = stretch.authorisation.attempt > 1
         measured = [trial for trial in self.run.history.measured if trial.config == config]
@@ -96,7 +100,7 @@ class Account:
         # The speed of the trial and that of the training so far: the slower one bounds the rest.
         startup = max(trained[-1].startup_seconds - (before.seconds if before is not None else 0.0), 0.0)
         both = (replace(trial, startup_seconds=startup, seconds=startup) for trial in (measured[-1], trained[-1]))
-        plans = [Plan.of(self.remaining, trial) for trial in both]
+        plans = [_later(Plan.of(self.remaining, trial), passed, stretch.price) for trial in both]
         expected, worst = plans[-1], max(plans, key=lambda plan: plan.worst_seconds)
         if most_seconds < expected.seconds:  # it takes longer than it was authorised for
             return replace(expected, worst_seconds=worst.worst_seconds, worst_usd=worst.worst_usd)
@@ -191,3 +195,15 @@ def _as_trained(trial: Trial, samples_per_second: float | None) -> Trial:
     if samples_per_second is None or not isinstance(trial, Measurement):
         return trial
     return replace(trial, samples_per_second=samples_per_second)
+
+
+def _later(plan: Plan, seconds: float, price: Usd) -> Plan:
+    """The plan after it has run for so many seconds as expected."""
+    paid = price.for_seconds(seconds)
+    return replace(
+        plan,
+        seconds=max(plan.seconds - seconds, 0.0),
+        usd=max(plan.usd - paid, ZERO),
+        worst_seconds=max(plan.worst_seconds - seconds, 0.0),
+        worst_usd=max(plan.worst_usd - paid, ZERO),
+    )

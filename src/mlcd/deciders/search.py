@@ -85,7 +85,7 @@ class SearchDecider:
         # If trials are part of the training, each continues from the last: one at a time.
         one_by_one = not problem.work_known or problem.batching is not None
         most = 1 if one_by_one else count
-        room = min(most, problem.max_trials - len(ledger.history) - len(ledger.open))
+        room = min(most, problem.max_trials - len(run.trials) - len(ledger.open))
         if room <= 0:
             return (), f"the limit of {problem.max_trials} trials is reached"
         if not problem.work_known and ledger.history.measured and problem.target is None:
@@ -271,6 +271,6 @@ def _status_without_choice(run: SearchRun, *, guarded: bool) -> Status:
     history = run.history
     if guarded and run.has_overrun:  # a cloud did not keep what was authorised
         return Status.OVERRAN
-    if not len(history):
+    if not run.trials and not history.measured:
         return Status.INFEASIBLE
     return Status.NOTHING_FITS if history.measured else Status.ALL_FAILED

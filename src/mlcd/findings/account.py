@@ -45,11 +45,12 @@ def account(run: SearchRun, *, guarded: bool) -> tuple[AccountStep, ...]:
     steps = []
     spent, elapsed = ZERO, 0.0
     rows = run.trials
+    reused = tuple(each.trial for each in run.header.reused)
     trials = tuple(row.trial for row in rows)
     for count, row in enumerate(rows, start=1):
         spent += row.trial.usd
         elapsed = max(elapsed, row.started_seconds + row.trial.seconds)
-        history = History(trials[:count])
+        history = History((*reused, *trials[:count]))
         problem = remaining_problem(run.problem, history)
         ledger = Ledger(problem=problem, history=history, spent=spent, elapsed_seconds=elapsed, guarded=guarded)
         best = ledger.incumbent()

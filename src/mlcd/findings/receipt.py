@@ -8,6 +8,7 @@ from mlcd.run.kind import Kind
 from mlcd.run.run import SearchRun
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan, error_within, margin_sigmas
+from mlcd.trial.trial import Failure
 from mlcd.units import ZERO, Usd
 
 
@@ -30,7 +31,7 @@ def receipt(run: SearchRun, remaining: Problem) -> Receipt:
     goal = run.problem.goal
     return Receipt(
         trials=len(run.trials),
-        failed=len(run.history.failures),
+        failed=sum(isinstance(step.trial, Failure) for step in run.trials),
         search_seconds=run.search_seconds,
         search_usd=run.search_usd,
         earlier=run.earlier,

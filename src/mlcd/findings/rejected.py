@@ -31,21 +31,20 @@ def rejected(
 
 
 def _measured(run: SearchRun, ranked: Sequence[Plan], paid: Receipt, *, guarded: bool) -> Iterator[RejectedConfig]:
-    rows = {row.trial.config: row for row in run.trials if isinstance(row.trial, Measurement)}
+    numbers = {row.trial.config: row.number for row in run.trials if isinstance(row.trial, Measurement)}
+    speeds = {trial.config: trial.samples_per_second for trial in run.history.measured}
     for plan in ranked:
         if run.choice is not None and plan.config == run.choice.config:
             continue
         reason, text = _lost(run, plan, paid, guarded=guarded)
-        row = rows[plan.config]
-        speed = row.trial.samples_per_second if isinstance(row.trial, Measurement) else None
         yield RejectedConfig(
             subject=str(plan.config),
             reason=reason,
             text=text,
             config=plan.config,
-            trial=row.number,
+            trial=numbers.get(plan.config),  # None if its trial is reused from an earlier run
             plan=plan,
-            samples_per_second=speed,
+            samples_per_second=speeds[plan.config],
         )
 
 

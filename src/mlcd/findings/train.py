@@ -28,7 +28,9 @@ def train_findings(run: SearchRun) -> TrainFindings:
         for step in run.trials
         if isinstance(step.trial, Measurement)
     )
-    measured = {each.plan.config: each.plan for each in trial_plans}.values()
+    reused = (each.trial for each in run.header.reused if isinstance(each.trial, Measurement))
+    plans = (*(Plan.of(remaining, trial) for trial in reused), *(each.plan for each in trial_plans))
+    measured = {plan.config: plan for plan in plans}.values()
     best_first = ranked(run.problem, measured)
     over_usd, over_seconds = _over(run)
     return TrainFindings(

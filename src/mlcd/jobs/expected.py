@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlcd.clouds.replay import ReplayCloud, ReplayWorkload
 from mlcd.clouds.wrappers import Noisy
@@ -22,6 +23,8 @@ from mlcd.jobs.prepared import Prepared
 from mlcd.problem import Problem
 from mlcd.space import Config, Space
 from mlcd.trial.outcome import Status
+from mlcd.trial.plan import best, plans
+from mlcd.trial.trial import History
 from mlcd.units import HOUR, Usd
 
 T = TypeVar("T")
@@ -32,7 +35,7 @@ JOBS = 2
 MOST_TYPES, MOST_COUNTS = 12, 8
 """Of a larger space, the searches see so many types, evenly by price, and so many node counts of each."""
 LENGTHS_SECONDS = (HOUR, 6 * HOUR, 24 * HOUR)
-"""Lengths of the best run where no deadline says what is meant."""
+"""Lengths of the best run where neither an earlier run nor a deadline says what is meant."""
 DEADLINE_SHARES = (0.2, 0.5)
 """With a deadline, lengths of the best run as shares of it."""
 TYPE_SPREAD = 0.5
@@ -66,6 +69,9 @@ def expected(prepared: Prepared[Problem]) -> tuple[Expected, ...]:
         return ()
     deadline = problem.goal.deadline_seconds
     lengths = LENGTHS_SECONDS if deadline is None else tuple(deadline * share for share in DEADLINE_SHARES)
+    known = best(problem, plans(problem, History(tuple(each.trial for each in prepared.reused))))
+    if known is not None and problem.work_known:
+        lengths = (known.seconds,)
     # A table's job is one sample. What trials do is thrown away there, so that this is what the search costs at most.
     plain = replace(_thinned(problem), work_samples=1.0, work_known=True, target=None, keeps_work=False, beside=False)
     found = (_of_length(prepared, decider, plain, seconds) for seconds in lengths)
@@ -78,7 +84,7 @@ def _of_length(
     runs = []
     for number in range(JOBS):
         cloud = Noisy(ReplayCloud(_made_up(problem, run_seconds, number)), sigma=problem.noise, seed=number)
-        run = replace(prepared, problem=problem).new_run()
+        run = replace(prepared, problem=problem, reused=()).new_run()
         searching = SearchDecider(
             strategy=decider.strategy, aftermath=TrainingDecider(), parallel=decider.parallel, guarded=decider.guarded
         )
@@ -112,18 +118,24 @@ def _thinned(problem: Problem) -> Problem:
     cheapest_first = sorted(by_type, key=lambda name: problem.price(by_type[name][0]).micros / by_type[name][0].nodes)
     kept = {
         config
-        for name in _spread(cheapest_first, MOST_TYPES)
-        for config in _spread(sorted(by_type[name], key=lambda config: config.nodes), MOST_COUNTS)
+        for name in _at(cheapest_first, np.linspace(1, len(by_type), min(MOST_TYPES, len(by_type))))
+        for config in _counts(by_type[name])
     }
     configs = tuple(config for config in problem.space if config in kept)
     prices = tuple(problem.price(config) for config in configs)
-    return replace(problem, space=Space(problem.space.knobs, configs), usd_per_hour=prices, stretch=())
+    similar = tuple(problem.similar[problem.space.index[config]] for config in configs) if problem.similar else ()
+    space = Space(problem.space.knobs, configs)
+    return replace(problem, space=space, usd_per_hour=prices, similar=similar, stretch=())
 
 
-def _spread(values: Sequence[T], most: int) -> list[T]:
-    """At most `most` of the values, the first and the last among them, denser at the beginning."""
-    places = np.geomspace(1, len(values), min(most, len(values))).round().astype(int) - 1
-    return [values[at] for at in sorted(set(places.tolist()))]
+def _counts(configs: list[Config]) -> list[Config]:
+    """At most MOST_COUNTS node counts of one type, its fewest and its most among them, in equal ratios."""
+    return _at(sorted(configs, key=lambda config: config.nodes), np.geomspace(1, len(configs), MOST_COUNTS))
+
+
+def _at(values: Sequence[T], places: NDArray[np.float64]) -> list[T]:
+    """The values at these places, counted from 1 and rounded, each once."""
+    return [values[at - 1] for at in sorted(set(places.round().astype(int).tolist()))]
 
 
 def _made_up(problem: Problem, run_seconds: float, number: int) -> ReplayWorkload:
@@ -137,8 +149,8 @@ def _made_up(problem: Problem, run_seconds: float, number: int) -> ReplayWorkloa
         node = price.dollars / config.nodes * factor
         seconds.append((1 + drag * (config.nodes - 1)) / (node * config.nodes))
     dollars = problem.dollars_per_second.tolist()
-    best = min(range(len(seconds)), key=lambda row: problem.goal.value(seconds[row], seconds[row] * dollars[row]))
-    scale = run_seconds / seconds[best]
+    row_best = min(range(len(seconds)), key=lambda row: problem.goal.value(seconds[row], seconds[row] * dollars[row]))
+    scale = run_seconds / seconds[row_best]
     return ReplayWorkload(
         name=problem.name,
         seconds={config: each * scale for config, each in zip(problem.space, seconds, strict=True)},

@@ -13,7 +13,7 @@ from mlcd.engine.performer import Performer
 from mlcd.events import Observer, ignore
 from mlcd.findings import findings_of
 from mlcd.problem import Problem
-from mlcd.run.header import FunctionFacts, Header, ServingFacts
+from mlcd.run.header import FunctionFacts, Header, ReusedTrial, ServingFacts
 from mlcd.run.kind import Kind
 from mlcd.run.run import Run
 from mlcd.store.store import Store
@@ -33,6 +33,7 @@ class Prepared(Generic[P]):
     spec          what prepares the same job again, from any folder; of its environment variables only the names
     envs          their values, where the job uses them
     notes         what the job names but cannot use, and why
+    reused        trials of the same job that earlier runs paid for
     """
 
     kind: Kind
@@ -52,11 +53,12 @@ class Prepared(Generic[P]):
     notes: tuple[str, ...] = ()
     serving: ServingFacts | None = None
     functions: FunctionFacts | None = None
+    reused: tuple[ReusedTrial, ...] = ()
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def new_run(self) -> Run[P]:
         """The run before its first step, under a new name."""
-        return Run(
+        run = Run(
             header=Header(
                 run_id=f"{self.name}-{secrets.token_hex(3)}",
                 created=self.now.isoformat(timespec="seconds"),
@@ -70,9 +72,11 @@ class Prepared(Generic[P]):
                 parallel=self.parallel,
                 serving=self.serving,
                 functions=self.functions,
+                reused=self.reused,
             ),
             problem=self.problem,
         )
+        return run.with_reported_work() if self.reused else run
 
 
 def begin(prepared: Prepared[P], *, store: Store, observer: Observer = ignore, search_only: bool = False) -> Run[P]:

@@ -1,6 +1,5 @@
 """The training job: from a job file to all that a run needs."""
 
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,19 +13,21 @@ from mlcd.deciders.search import SearchDecider
 from mlcd.deciders.training import TrainingDecider
 from mlcd.engine.on_nodes import NodePerformer
 from mlcd.errors import BadInput
+from mlcd.jobs.earlier_runs import EarlierRuns, earlier_runs, reuse_notes
 from mlcd.jobs.known_jobs import known_jobs
 from mlcd.jobs.plugin import cloud_plugin, on_plugin
 from mlcd.jobs.prepared import Prepared
 from mlcd.jobs.real import env_values, on_nodes
 from mlcd.jobs.resolved_job import replayed, simulated
 from mlcd.jobs.where import BUILT_IN, where
+from mlcd.models.similar import similar_speeds
 from mlcd.models.universal import KnownJob
 from mlcd.plugins import check_methods, check_object, is_object_name, object_missing, object_name
 from mlcd.problem import Problem
 from mlcd.run.kind import Kind
 from mlcd.search.registry import strategy as strategy_by_name
 from mlcd.search.strategy import Elastic, Strategy
-from mlcd.spec import TrainSpec, parse_train, with_overrides
+from mlcd.spec import TrainSpec, with_overrides
 from mlcd.spec.env_values import without_env_values
 from mlcd.store.store import FILE as STORE_FILE
 from mlcd.store.store import Store, home
@@ -43,10 +44,12 @@ def prepare(
     folder: Path | None = None,
     strategy: Strategy | None = None,
     cloud: CloudPlugin | None = None,
+    reuse: bool | None = None,
 ) -> Prepared[Problem]:
     """Names become machines and prices. Files of a real job go under `folder` (None: $MLCD_HOME).
 
     strategy, cloud  objects instead of those that the job names; see `with_objects`
+    reuse            whether trials of the same job in earlier runs count; None: where somebody is charged for trials
 
     Raises BadInput, SpecError, CatalogError, ProviderError; spends nothing.
     """
@@ -67,9 +70,14 @@ def prepare(
     else:
         setting = on_plugin(spec, cloud_plugin(kind, BUILT_IN), where=rest, folder=folder, seed=seed)
     if not chosen.guarded and setting.charged:
-        problem = "does not keep limits, so it runs only on clouds that charge nobody"
-        raise spec.error("search.strategy", problem, value=spec.search.strategy)
+        said = "does not keep limits, so it runs only on clouds that charge nobody"
+        raise spec.error("search.strategy", said, value=spec.search.strategy)
     now = datetime.now(UTC)
+    earlier = EarlierRuns()
+    problem = setting.problem
+    if setting.charged if reuse is None else reuse:
+        earlier = earlier_runs(folder, setting.cloud.name, spec, problem)
+        problem = replace(problem, similar=similar_speeds(problem, earlier.similar))
 
     def connect(_: Problem, leaving: ExitStack) -> NodePerformer:
         if isinstance(setting.cloud, JobCloud):
@@ -82,7 +90,7 @@ def prepare(
     return Prepared(
         kind=Kind.TRAIN,
         name=spec.name,
-        problem=setting.problem,
+        problem=problem,
         decider=SearchDecider(
             strategy=chosen, aftermath=TrainingDecider(), parallel=spec.search.parallel, naive=setting.naive
         ),
@@ -96,7 +104,8 @@ def prepare(
         spec=_spec_to_json(_anchored(spec), now),
         envs=env_values(spec) if uses_envs else {},
         parallel=spec.search.parallel,
-        notes=setting.notes,
+        notes=(*setting.notes, *reuse_notes(earlier, now)),
+        reused=earlier.reused,
         now=now,
     )
 
@@ -166,10 +175,3 @@ def _spec_to_json(spec: TrainSpec, now: datetime) -> dict[str, Any]:
     source, _ = without_env_values(spec.source)
     overrides = {name: value for name, value in spec.overrides if name != "envs"}
     return {"source": source, "file": file, "overrides": overrides, "now": now.isoformat(), "envs": sorted(spec.envs)}
-
-
-def stored_spec(data: Mapping[str, Any]) -> TrainSpec:
-    """The job of a stored run. One that was stored without environment variables has no `envs`."""
-    now = datetime.fromisoformat(data["now"])
-    flags = {**data["overrides"], "envs": data.get("envs") or None}
-    return parse_train(data["source"], file=data["file"], now=now, flags=flags)

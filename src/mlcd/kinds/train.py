@@ -2,7 +2,8 @@
 
 from typing import TextIO
 
-from mlcd.jobs.train import check_objects, prepare, stored_spec
+from mlcd.jobs.recorded_spec import stored_spec
+from mlcd.jobs.train import check_objects, prepare
 from mlcd.kinds.job_kind import JobKind
 from mlcd.problem import Problem
 from mlcd.report.as_json import record_json

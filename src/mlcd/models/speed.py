@@ -69,6 +69,11 @@ def as_expected(model: SpeedModel, row: int) -> SpeedModel:
     return replace(model, variance=after.predict()[1], posterior=after)
 
 
+SIMILAR_SHARE = (0.5, 0.5)
+"""How much of what other jobs on the same types showed holds for this one: mean and deviation of the coefficient, which
+the trials then correct."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendPrior:
     """What is believed of any training job before it is measured: (mean, deviation) of effects on ln speed.
@@ -112,6 +117,9 @@ def trend(problem: Problem, prior: TrendPrior | None = None) -> gp.Trend:
         prior.price,
         *[(0.0, prior.feature)] * depth,
     ]
+    if problem.similar:
+        columns.append(np.array(problem.similar).reshape(-1, 1))
+        effects.append(SIMILAR_SHARE)
     means, deviations = np.array(effects).T
     return gp.Trend(columns=np.hstack(columns), means=means, deviations=deviations)
 

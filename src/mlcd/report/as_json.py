@@ -23,6 +23,7 @@ from mlcd.report.train_types import (
     TrainPlanJson,
     TrainReceiptJson,
     TrainRelaxationJson,
+    TrainReusedJson,
     TrainSavedJson,
     TrainSettingsJson,
     TrainTargetJson,
@@ -31,6 +32,7 @@ from mlcd.report.train_types import (
 )
 from mlcd.run.attempt import Attempt
 from mlcd.run.findings import Receipt, RejectedConfig
+from mlcd.run.header import ReusedTrial
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Step
 from mlcd.trial.node_metrics import NodeMetrics
@@ -74,6 +76,7 @@ def _result(record: SearchRun) -> TrainJson:
         training=_attempt(record.final) if record.final else None,
         outputs=record.outputs or None,
         trials=tuple(_trial(step, plans.get(step.number)) for step in record.trials),
+        reused=tuple(map(_reused, record.header.reused)),
         why_not=tuple(map(_why_not, found.rejected)),
         pareto=tuple(copied(TrainPlanJson, plan) for plan in found.pareto),
         naive=tuple(copied(TrainNaiveJson, n.plan, label=n.label, measured=n.measured) for n in record.naive),
@@ -161,6 +164,11 @@ def _trial(step: Step, plan: Plan | None) -> TrainTrialJson:
         measured=_measured(trial, plan) if isinstance(trial, Measurement) and plan else None,
         failure=copied(TrainFailureJson, trial) if isinstance(trial, Failure) else None,
     )
+
+
+def _reused(each: ReusedTrial) -> TrainReusedJson:
+    speed = each.trial.samples_per_second if isinstance(each.trial, Measurement) else None
+    return copied(TrainReusedJson, each, config=each.trial.config, samples_per_second=speed)
 
 
 def _measured(trial: Measurement, plan: Plan) -> TrainMeasuredJson:

@@ -113,7 +113,7 @@ class ProgressLines(LiveLine):
         super().__init__(stream, color)
         self._replayed, self._problem = replayed, problem
         self._incumbent: Plan | None = None
-        self._has_ended = False
+        self._has_ended = self._has_reserve = False
         self._steps = RunningSteps(self, problem, step="trial", samples="" if replayed else "samples/s")
         self._numbers: dict[Config, int] = {}
         self._running: dict[int, Config] = {}
@@ -139,6 +139,7 @@ class ProgressLines(LiveLine):
     def _started(self, event: StepStarted) -> None:
         self._head(event.money)
         self._running[event.step.number] = event.step.config
+        self._has_reserve = event.money.reserved.micros > 0
         others = f" and {len(self._running) - 1} more" if len(self._running) > 1 else ""
         self._steps.trial_started(event, f"{event.step.number:>3} {event.step.config}{others}: {event.step.reason}")
 
@@ -169,7 +170,7 @@ class ProgressLines(LiveLine):
         if isinstance(trial, Failure) and trial.message:
             self.line((f"      {shortened(_one_line(trial.message), self.width - 6, '...')}", Style.DIM))
         if isinstance(trial, Measurement) and self._problem is not None:
-            knows_before = row.number == 1 or self._has_ended  # not after a resume
+            knows_before = self._has_ended or (row.number == 1 and not self._has_reserve)  # not after a resume
             worth = _worth(self._problem, trial, self._incumbent if knows_before else event.incumbent, event.incumbent)
             self.wrapped(f"      {row.reason}; {worth}" if row.reason else f"      {worth}", Style.DIM)
         self._incumbent, self._has_ended = event.incumbent, True

@@ -266,6 +266,17 @@ class TrainRelaxationJson:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrainReusedJson:
+    """A trial of the same job in an earlier run, which counted from the start and cost nothing here."""
+
+    run_id: Annotated[str, "the run that paid for it"]
+    created: Annotated[str, "when that run began, ISO 8601"]
+    catalog_date: Annotated[str, "of the prices it was paid at; plans use the prices of this run"]
+    config: Knobs
+    samples_per_second: Annotated[Amount | None, "measured there; null if it ran out of memory"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainJson:
     """One run of mlcd train, as printed by -o json.
 
@@ -294,6 +305,7 @@ class TrainJson:
     outputs: Annotated[str | None, "folder with the outputs of the training"]
     receipt: Annotated[TrainReceiptJson, "what it took"]
     trials: Annotated[tuple[TrainTrialJson, ...], "in order"]
+    reused: Annotated[tuple[TrainReusedJson, ...], "trials of earlier runs that counted"]
     why_not: Annotated[
         tuple[TrainWhyNotJson, ...], "all but the choice: measured (best first), failed, untried by reason"
     ]

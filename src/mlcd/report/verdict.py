@@ -12,6 +12,7 @@ from mlcd.report.thinning import MOST_LINES, MOST_NAMED, ends, left_out_text, li
 from mlcd.report.wording import assurance_text, plural, speed_text
 from mlcd.run.attempt import Ending
 from mlcd.run.findings import Receipt, RejectionReason, Saving
+from mlcd.run.header import ReusedTrial
 from mlcd.run.run import SearchRun
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
@@ -30,6 +31,7 @@ def verdict(record: SearchRun, *, plain: bool = False, width: int | None = None,
     parts: list[Sequence[Item]] = [origin_lines(origin(record)), _answer(record), _relaxations(record)]
     if record.status is Status.ALL_FAILED:
         parts.append(_failures(record))
+    parts.append(_reused(record))
     if record.trials or record.choice:
         parts.append(_receipt(record.train_findings.receipt, gone=record.status.is_final))
     parts += [_top(record), _others(record), metrics_text(record), _plot(record, plain, width), _more(record)]
@@ -130,6 +132,20 @@ def _relaxations(record: SearchRun) -> list[Item]:
     where = " among measured deployments" if record.history.measured else ""
     ways = ", or ".join(relaxation.text for relaxation in record.relaxations)
     return [Line(f"Nearest way out{where}: {ways}", Style.HEADING)]
+
+
+def _reused(record: SearchRun) -> list[Item]:
+    """Which trials of earlier runs counted, and when and at which prices they were paid."""
+    runs: dict[str, list[ReusedTrial]] = {}
+    for each in record.header.reused:
+        runs.setdefault(each.run_id, []).append(each)
+    return [
+        Line(
+            f"{plural(len(trials), 'trial')} reused from {run_id}, of {trials[0].created[:10]}, paid there at prices of"
+            f" {trials[0].catalog_date}; plans use today's."
+        )
+        for run_id, trials in runs.items()
+    ]
 
 
 def _failures(record: SearchRun) -> list[Item]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from mlcd.known.resemblance import Resemblance
 from mlcd.run.kind import Kind
+from mlcd.trial.trial import Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,20 @@ class FunctionFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReusedTrial:
+    """A trial of the same job in an earlier run: known from the start of this one, and paid for there.
+
+    created       when that run began, ISO 8601
+    catalog_date  of the prices that it was paid at; plans use this run's own prices
+    """
+
+    run_id: str
+    created: str
+    catalog_date: str
+    trial: Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
     """How the run was started, written once when it begins.
 
@@ -51,6 +66,7 @@ class Header:
     version       of mlcd
     catalog_date  of the prices
     serving       facts of a serving job; `functions`: of a serverless job
+    reused        trials of the same job that earlier runs paid for
     """
 
     run_id: str
@@ -65,3 +81,4 @@ class Header:
     parallel: int = 1
     serving: ServingFacts | None = None
     functions: FunctionFacts | None = None
+    reused: tuple[ReusedTrial, ...] = ()

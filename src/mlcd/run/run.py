@@ -152,8 +152,9 @@ class Run(Generic[P_co]):
 
     @property
     def history(self) -> History:
-        """The trials in order."""
-        return History(tuple(step.trial for step in self.trials))
+        """What is known of configurations: trials reused from earlier runs, then this run's own, in order."""
+        reused = (each.trial for each in self.header.reused)
+        return History((*reused, *(step.trial for step in self.trials)))
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:

@@ -28,8 +28,8 @@ class MpcSettings(PlanningSettings):
     """Options of `mpc:option=value`. Sources: docs/siren.md, "What was chosen on what"; effects: docs/ablations.md."""
 
     stretches: int = 12
-    """Equal pieces of the remaining progress, each with its own fleet. Chosen for speed; 1 is worse from $200 on and
-    better at $75 (docs/ablations.md)."""
+    """Equal pieces of the remaining progress, each with its own fleet. Chosen for speed; 1 is worse from $200 on
+    (docs/ablations.md)."""
 
     kept_back_epochs: float = 0.4
     """Epochs whose price is held back: for the ledger's reserve for the last part, and for one more part if that one

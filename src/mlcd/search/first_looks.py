@@ -21,19 +21,21 @@ def first_looks(problem: Problem, history: History, candidates: Mask, *, in_the_
     """A row for each type without a measured speed: the cheapest of each kind, then the second cheapest, and so on.
 
     The row has the type's fewest nodes or, with `in_the_middle`, the geometric middle of those that may be tried. After
-    a failure on n nodes, the type is tried next on more than n; after running out of memory, on at least 2 n.
+    a failure on n nodes, the type is tried next on more than n; after running out of memory, on at least 2 n; on any
+    number, if no speed is known yet and no candidate has so many.
     """
     encoding, nodes = problem.space.encoding, problem.nodes
     known, least = known_types(problem, history), _least_nodes(problem, history)
+    enough = candidates & (nodes >= np.array([least[type_] for type_ in encoding.identity.tolist()]))
+    if enough.any() or known:
+        candidates = enough
     firsts = []
     for type_ in np.unique(encoding.identity[candidates]).tolist():
         if type_ in known:
             continue
-        is_open = candidates & (encoding.identity == type_) & (nodes >= least[type_])
-        rows = np.flatnonzero(is_open)
-        if len(rows):
-            wanted = np.sqrt(nodes[rows].min() * nodes[rows].max()) if in_the_middle else nodes[rows].min()
-            firsts.append(int(rows[np.abs(np.log(nodes[rows] / wanted)).argmin()]))
+        rows = np.flatnonzero(candidates & (encoding.identity == type_))
+        wanted = np.sqrt(nodes[rows].min() * nodes[rows].max()) if in_the_middle else nodes[rows].min()
+        firsts.append(int(rows[np.abs(np.log(nodes[rows] / wanted)).argmin()]))
     firsts.sort(key=lambda row: (problem.worst_trial_micros[row], row))
     seen: Counter[int] = Counter()
     turns = []

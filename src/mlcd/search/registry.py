@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from mlcd.errors import BadInput, nearest
+from mlcd.known.measured_jobs import MeasuredJob
 from mlcd.known.tables import Known, TargetModel
 from mlcd.models.universal import KnownJob
 from mlcd.plugins import STRATEGIES as PLUGIN_GROUP
@@ -21,6 +22,7 @@ STRATEGIES = {
     "lynceus": ("mlcd.search.lynceus", "Lynceus"),
     "ernest": ("mlcd.search.ernest", "Ernest"),
     "arrow": ("mlcd.search.arrow", "Arrow"),
+    "paris": ("mlcd.search.paris", "Paris"),
     "random": ("mlcd.search.random", "Random"),
     "exhaustive": ("mlcd.search.exhaustive", "Exhaustive"),
     "scavenger-partial": ("mlcd.search.scavenger.partial", "ScavengerPartial"),
@@ -126,17 +128,20 @@ def strategy(
     known: Known | None = None,
     target: TargetModel | None = None,
     jobs: tuple[KnownJob, ...] = (),
+    others: tuple[MeasuredJob, ...] = (),
     own_knobs: bool = False,
 ) -> Strategy:
     """The strategy that `name[:[preset,]option=value,...]` describes. Raises BadInput naming what is allowed.
 
     A preset is a name for settings that the class has in `presets`; options after it change single ones.
-    `known`, `target` and `jobs` go to classes that list them in `given`; a class that lists one in `needs` requires it.
+    `known`, `target`, `jobs` and `others` go to classes that list them in `given`; a class that lists one in `needs`
+    requires it.
     `own_knobs` allows only strategies that search any knobs.
     """
     name, _, tail = text.partition(":")
     cls = strategy_class(name.strip(), serving=known is not None, own_knobs=own_knobs)
-    given = {field: {"known": known, "target": target, "jobs": jobs}[field] for field in getattr(cls, "given", ())}
+    offered = {"known": known, "target": target, "jobs": jobs, "others": others}
+    given = {field: offered[field] for field in getattr(cls, "given", ())}
     fields = {option.name: option for option in options_of(cls)}
     values: dict[str, Any] = {}
     presets = getattr(cls, "presets", {})

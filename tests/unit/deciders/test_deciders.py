@@ -35,7 +35,7 @@ from mlcd.space import Config
 from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet, Phase, RemainingEpochs
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
-from mlcd.trial.trial import FailureKind, Learned
+from mlcd.trial.trial import Expectation, FailureKind, Learned, Suggestion
 from mlcd.units import HOUR, ZERO, Usd
 
 D = Config.deployment
@@ -204,6 +204,21 @@ def test_a_job_that_is_shorter_than_a_trial_is_simply_run(goal: Goal) -> None:
     assert started(ask(search((A, B), guarded=False), tried(new_run(short), A))) == [B]  # a rival does as it likes
     beside = new_run(replace(short, beside=True))
     assert "simply run" not in str(ask(search((A, B)), tried(beside, A)))
+
+
+def test_a_trial_says_what_its_strategy_expects() -> None:
+    problem = make_problem()
+    expectation = Expectation(samples_per_second=problem.work_samples / 7200, deviation=math.log(2) / 1.96)
+
+    class Expecting(Listed):
+        def suggest(self, *args: Any, **others: Any) -> tuple[Suggestion, ...]:
+            found = Listed.suggest(self, *args, **others)
+            return tuple(replace(each, expected=expectation) for each in found)
+
+    decision = ask(search(strategy=Expecting(configs=(A,))), new_run(problem))
+    assert isinstance(decision, Start)
+    usd = problem.price(A).for_seconds(7200)
+    assert decision.requests[0].reason == f"listed; expected 2 h (1 h .. 4 h) and {usd} there"
 
 
 def test_a_refused_trial_concludes_the_search_with_the_reason() -> None:

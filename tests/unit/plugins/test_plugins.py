@@ -105,7 +105,7 @@ def test_a_strategy_and_a_scheduler_are_found_by_name_with_options(install: Inst
     assert (fixed.name, fixed.functions) == ("ours", 4)  # type: ignore[attr-defined]
     with pytest.raises(BadInput, match=r"mine has no option 'boldnes=1'.*did you mean 'boldness'"):
         strategy("mine:boldnes=1")
-    with pytest.raises(BadInput, match=r"unknown strategy 'mime'; allowed: heterbo.*, mine; did you mean 'mine'\?"):
+    with pytest.raises(BadInput, match=r"unknown strategy 'mime'; allowed: auto.*, mine; did you mean 'mine'\?"):
         strategy("mime")
     with pytest.raises(BadInput, match=r"unknown scheduler 'our'; allowed: .*, ours; did you mean 'ours'\?"):
         scheduler("our")

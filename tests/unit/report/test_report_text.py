@@ -22,6 +22,7 @@ from tests.report_samples import (
 from mlcd.events import RunProgress, SearchEnded, StepEnded, StepStarted
 from mlcd.findings import shown
 from mlcd.findings.rejected import listed
+from mlcd.problem import Problem
 from mlcd.report.as_json import schema
 from mlcd.report.node_metrics import bytes_text
 from mlcd.report.progress import ProgressLines
@@ -33,7 +34,7 @@ from mlcd.run.step import Step
 from mlcd.space import Config
 from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.trial import Measurement
-from mlcd.units import ZERO, Usd
+from mlcd.units import ZERO, Usd, format_seconds
 
 
 @pytest.mark.parametrize(
@@ -196,11 +197,27 @@ class Terminal(io.StringIO):
         return True
 
 
-def played(run: SearchRun, stream: io.StringIO, *, color: bool = False, replayed: bool = False, since: int = 0) -> str:
+def played(
+    run: SearchRun,
+    stream: io.StringIO,
+    *,
+    color: bool = False,
+    replayed: bool = False,
+    since: int = 0,
+    problem: Problem | None = None,
+) -> str:
     """The run's events, as the engine would tell them; those `since` a resume."""
-    observer, goal = ProgressLines(stream, color, replayed=replayed), run.problem.goal
-    money = Money(spent=ZERO, reserved=ZERO, left=None, elapsed_seconds=0, reserved_seconds=0, seconds_left=None)
+    observer, goal = ProgressLines(stream, color, replayed=replayed, problem=problem), run.problem.goal
+    money = Money(
+        spent=ZERO,
+        reserved=ZERO,
+        left=goal.budget,
+        elapsed_seconds=0,
+        reserved_seconds=0,
+        seconds_left=goal.deadline_seconds,
+    )
     for trial, step in paid_steps(run)[since:]:
+        observer(StepStarted(step=replace(trial, outcome=None), money=money))
         money = Money(
             spent=step.spent,
             reserved=step.reserved,
@@ -209,7 +226,6 @@ def played(run: SearchRun, stream: io.StringIO, *, color: bool = False, replayed
             reserved_seconds=step.reserved_seconds,
             seconds_left=goal.deadline_seconds and goal.deadline_seconds - step.elapsed_seconds - step.reserved_seconds,
         )
-        observer(StepStarted(step=replace(trial, outcome=None), money=money))
         observer(StepEnded(step=trial, incumbent=step.incumbent, money=money))
     observer(SearchEnded(stopped=run.stopped, choice=run.choice, money=money))
     if run.choice:
@@ -227,6 +243,27 @@ def test_one_line_per_trial_with_speed_money_and_best() -> None:
     ]
     assert all(len(line) <= 100 for line in lines)
     assert sum(line.startswith("Training on") for line in lines) == 5
+
+
+def test_each_trial_says_what_came_and_what_it_was_worth() -> None:
+    run = budget_run()
+    lines = played(run, io.StringIO(), problem=run.problem).splitlines()
+    assert "the first that fits" in next(line for line in lines if "came" in line)
+    seventh = next(at for at, line in enumerate(lines) if line.startswith("  7 "))
+    step = next(step for step in run.trials if step.number == 7)
+    before = next(paid.incumbent for trial, paid in paid_steps(run) if trial.number == 6)
+    after = next(paid.incumbent for trial, paid in paid_steps(run) if trial.number == 7)
+    assert before is not None
+    assert after is not None
+    saved = format_seconds(before.seconds - after.seconds)
+    assert step.reason in lines[seventh + 1]
+    assert f"came {format_seconds(after.seconds)} and {after.usd}: saves {saved} of the run for" in lines[seventh + 1]
+    worse = [line for line in lines if "no better than" in line]
+    measured = sum("came" in line for line in lines)
+    assert measured == len(run.history.measured)
+    assert worse
+    resumed = played(run, io.StringIO(), since=6, problem=run.problem).splitlines()
+    assert "the best so far" in next(line for line in resumed if "came" in line)
 
 
 def test_columns_of_trials_line_up() -> None:

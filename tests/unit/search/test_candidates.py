@@ -8,6 +8,7 @@ from tests.synthetic import Machine, batched, failed, make_problem, measured
 import mlcd
 from mlcd.problem import Problem
 from mlcd.search.candidates import open_rows, rising_rows
+from mlcd.search.first_looks import first_looks
 from mlcd.search.heterbo_settings import HeterBOSettings
 from mlcd.search.memory_rules import MemoryRules
 from mlcd.search.stopping import ledger_ended_it, suggest_in_time
@@ -235,3 +236,11 @@ def test_without_known_workers_only_the_type_itself_is_ruled_out() -> None:
     mask = open_rows(PROBLEM, history, remaining(), memory="named")
     assert counts_of(mask, "c5.big") == {6, 8, 12, 16}
     assert counts_of(mask, "c5.small") == set(COUNTS)
+
+
+def test_where_twice_the_nodes_are_not_allowed_the_rest_is_tried() -> None:
+    problem = make_problem(machines={"only": Machine(usd_per_hour=1.0, speed=1.0)}, counts=(1, 2, 3, 4))
+    history = History((failed(problem, D("only", 3), FailureKind.OUT_OF_MEMORY),))
+    free = Remaining(usd=None, seconds=None, allowed=np.ones(4, dtype=bool))
+    candidates = open_rows(problem, history, free)
+    assert [problem.space.configs[row] for row in first_looks(problem, history, candidates)] == [D("only", 4)]

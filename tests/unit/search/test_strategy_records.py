@@ -18,7 +18,7 @@ figures = import_module("papers.heterbo_figures.figures")
 SERVE = ("h200", "cpu", "sim", "ribbon", "evaluations", "ablation", "bounds")
 RECORDS = (
     *(paper.RECORD, paper.READINGS),
-    *(strategies.RESULTS / f"{name}.json" for name in ("scavenger", "serverless", "guarantee")),
+    *(strategies.RESULTS / f"{name}.json" for name in ("scavenger", "serverless", "guarantee", "ablations")),
     *(strategies.RESULTS / f"{bed}.json" for bed in strategies.BEDS),
     *(strategies.RESULTS / f"serve-{bed}.json" for bed in SERVE),
 )
