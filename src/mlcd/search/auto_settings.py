@@ -11,9 +11,9 @@ from mlcd.search.strategy import at_least
 class AutoSettings:
     """Options of `auto:option=value`.
 
-    Numbers without another source were chosen on the seen workloads of scout, multicloud and trimtuner under the default
-    protocol of `mlcd bench train`, 1 or 2 seeds; not yet on random protocols. Raises ValueError for a number that is
-    out of range.
+    Numbers without another source were chosen on the seen workloads of scout, multicloud and trimtuner under the
+    default protocol of `mlcd bench train`, 1 or 2 seeds; not yet on random protocols. Raises ValueError for a number
+    that is out of range.
     """
 
     mixture: bool = True
