@@ -9,10 +9,11 @@ from mlcd.search.strategy import at_least
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoSettings:
-    """Options of `auto:option=value`. docs/strategies/auto.md shows the effect of each.
+    """Options of `auto:option=value`.
 
-    All were chosen on the seen workloads of scout, multicloud and trimtuner, under their default protocol and under
-    random ones. Raises ValueError for a number that is out of range.
+    Numbers without another source were chosen on the seen workloads of scout, multicloud and trimtuner under the
+    default protocol of `mlcd bench train`, 1 or 2 seeds; not yet on random protocols. Raises ValueError for a number
+    that is out of range.
     """
 
     mixture: bool = True
