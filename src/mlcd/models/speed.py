@@ -73,7 +73,7 @@ SIMILAR_SHARE = (0.5, 0.5)
 """How much of what other jobs on the same types showed holds for this one: mean and deviation of the coefficient, which
 the trials then correct. On 60 pairs of different simulated jobs, ln of total over best changed for heterbo by +0.003
 +-0.007, and with the sign of the prior reversed, to mislead it, by -0.002 +-0.005: it does no harm. For auto, as of
-November 2026, by -0.32 +-0.09 and -0.23 +-0.10: a prior that misleads helps nearly as much, so this is not yet knowledge."""
+November 2026, by -0.32 +-0.09 and -0.23 +-0.10: one that misleads helps nearly as much: not yet knowledge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
