@@ -29,6 +29,9 @@ ROOMS = (
 """Below src/mlcd/, every room that decides or spends; a folder counts as one."""
 
 LEAST = 0.95
+MOST_UNREADABLE = 5
+"""Data files that may be unreadable: coverage writes without a journal, and tests kill 2 to 4 processes a run while
+they write. More than that is not explained by kills, and what was measured there is missing."""
 COUNTS = ("num_statements", "covered_lines", "num_branches", "covered_branches")
 """What the report must count in every file."""
 
@@ -55,8 +58,8 @@ def read(path: Path) -> Mapping[str, Any]:
 def unreadable(folder: Path, report: Path) -> Iterator[tuple[str, bool]]:
     """(what is wrong, whether anything was measured) of each data file of `coverage` that could not be combined.
 
-    `coverage combine` only warns of a file that it cannot read, and leaves it. Tests kill processes, some before they
-    have written anything: then the file is a sound database without a measurement, and nothing is lost with it.
+    `coverage combine` only warns of a file that it cannot read, and leaves it. One of a process that was killed before it
+    wrote anything is a sound database without a measurement: nothing is lost with it.
     """
     for file in sorted(folder.glob(".coverage.*")):
         if file.is_dir() or file.resolve() == report.resolve() or file.name.endswith("-journal"):
@@ -106,10 +109,12 @@ def main(arguments: list[str]) -> int:
     except ValueError as error:
         print(f"coverage: {error}")
         return 1
-    lost = False
+    lost = 0
     for problem, measured in unreadable(path.parent, path):
         print(f"coverage: not counted: {problem}")
-        lost |= measured
+        lost += measured
+    if lost > MOST_UNREADABLE:
+        print(f"coverage: {lost} data files cannot be read; tests that kill processes leave at most {MOST_UNREADABLE}")
     short = []
     for room in ROOMS:
         try:
@@ -123,7 +128,7 @@ def main(arguments: list[str]) -> int:
             short.append(room)
     if short:
         print(f"coverage: below {LEAST:.0%}: {', '.join(short)}")
-    return int(bool(short) or lost)
+    return int(bool(short) or lost > MOST_UNREADABLE)
 
 
 if __name__ == "__main__":

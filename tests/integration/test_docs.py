@@ -186,7 +186,7 @@ def test_the_coverage_gate_fails_on_a_file_that_it_cannot_read(
     ],
     ids=["no database", "cut", "damaged", "killed before it wrote"],
 )
-def test_the_coverage_gate_fails_on_data_that_cannot_be_read(
+def test_the_coverage_gate_fails_on_more_unreadable_data_than_kills_explain(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[bytes], bytes], code: int, says: str
 ) -> None:
     """`coverage combine` leaves a data file that it cannot read, warns, and ends with 0."""
@@ -201,9 +201,13 @@ def test_the_coverage_gate_fails_on_data_that_cannot_be_read(
     whole.close()
     assert gate.main([str(report)]) == 0, "a file that can be read is of a process that ended late"
     assert "not counted" not in capsys.readouterr().out
-    (tmp_path / ".coverage.host.2.bad").write_bytes(damage((tmp_path / ".coverage.host.1.late").read_bytes()))
+    bad = damage((tmp_path / ".coverage.host.1.late").read_bytes())
+    for number in range(gate.MOST_UNREADABLE):
+        (tmp_path / f".coverage.host.2.{number}").write_bytes(bad)
+    assert gate.main([str(report)]) == 0, "tests kill processes"
+    assert f"not counted: {tmp_path / '.coverage.host.2.0'} {says}" in capsys.readouterr().out
+    (tmp_path / ".coverage.host.3.more").write_bytes(bad)
     assert gate.main([str(report)]) == code
-    assert f"not counted: {tmp_path / '.coverage.host.2.bad'} {says}" in capsys.readouterr().out
 
 
 def test_the_coverage_gate_needs_a_report() -> None:
