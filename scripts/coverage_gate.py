@@ -58,8 +58,8 @@ def read(path: Path) -> Mapping[str, Any]:
 def unreadable(folder: Path, report: Path) -> Iterator[tuple[str, bool]]:
     """(what is wrong, whether anything was measured) of each data file of `coverage` that could not be combined.
 
-    `coverage combine` only warns of a file that it cannot read, and leaves it. One of a process that was killed before it
-    wrote anything is a sound database without a measurement: nothing is lost with it.
+    `coverage combine` only warns of a file that it cannot read, and leaves it. One of a process that was killed before
+    it wrote anything is a sound database without a measurement: nothing is lost with it.
     """
     for file in sorted(folder.glob(".coverage.*")):
         if file.is_dir() or file.resolve() == report.resolve() or file.name.endswith("-journal"):
