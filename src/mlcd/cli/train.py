@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,7 +121,7 @@ def _is_run(job: str) -> bool:
     from mlcd.run.kind import Kind
     from mlcd.store.store import FILE, Store, home
 
-    if Path(job).exists() or not (home() / FILE).exists():
+    if os.path.exists(job) or not (home() / FILE).exists():  # noqa: PTH110 - False where the name is too long
         return False
     with Store(home(), reading=True) as store:
         try:
