@@ -43,7 +43,8 @@ class Undisturbed:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     toy = Toy(tmp_path_factory.mktemp("undisturbed"))
-    run = toy.run("train", toy.job_file())
+    # A long watchdog: a trial has the time to save, however late this machine is.
+    run = toy.run("train", toy.job_file(trial="minutes: 0.03, watchdog_minutes: 0.5, precision: 0.5, retries: 2"))
     assert run.wait() == 0, run.said
     return Undisturbed(toy, run.said)
 
