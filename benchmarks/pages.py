@@ -26,6 +26,13 @@ SCRIPTS = (
     "serve_wrk",
     "final_speed",
     "guarantee",
+    "chaos",
+    "noise_overhead",
+    "serve_loadgen",
+    "serve_real",
+    "serve_verify",
+    "serverless_sync",
+    "ask_tell",
 )
 
 Parts = Mapping[Path, Mapping[str, str]]
