@@ -150,8 +150,8 @@ def parts() -> pages.Parts:
     lines = [
         (
             f"{record['when'][:10]}, {record['workers']} workers of one thread on {machine['cores']} processors with a"
-            f" load of {machine['load']:.0f}, themselves included; medians of {len(rows[0]['repetitions'])} repetitions,"
-            " in brackets the least and the most."
+            f" load of {machine['load']:.0f}, themselves included; medians of {len(rows[0]['repetitions'])}"
+            " repetitions, in brackets the least and the most."
         ),
         "",
         "| network | topology | a step | measured | slowdown to plain | to bare |",

@@ -124,7 +124,8 @@ def parts() -> pages.Parts:
     lines = [
         (
             f"{record['date'][:10]}, {record['seconds']:g} s a scenario and round, load average"
-            f" {record['load_average'][0]:g}; `server` at {record['rate']:g} requests a second; latencies in ms, LoadGen's and ours:"
+            f" {record['load_average'][0]:g}; `server` at {record['rate']:g} requests a second;"
+            " latencies in ms, LoadGen's and ours:"
         ),
         "",
         "| scenario | median | p99 | errors |",
