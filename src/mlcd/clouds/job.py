@@ -151,6 +151,8 @@ class JobLease:
         """The job's reports on gradient noise and model quality, and warnings."""
         self._half_exits: dict[int, float] = {}
         """Nodes whose exit.json is half-written -> since when."""
+        self._ended_by_itself = False
+        self._missing_outputs: tuple[str, ...] = ()
         self._began = self._began_at = 0.0
 
     # ---- start and end of the lease
@@ -187,7 +189,7 @@ class JobLease:
         finally:
             forget_in_lease(self.folder)
         # The copies were for the nodes. Outputs and checkpoint have been fetched; the logs stay.
-        if fetched:
+        if fetched and not self._missing_outputs:
             delete_tree(self.folder / "workdir", below=self.cloud.home)
         if not self._continues or self.space.has(self.folder / "checkpoint"):
             delete_tree(self.folder / "checkpoint", below=self.cloud.home)
@@ -250,6 +252,7 @@ class JobLease:
                 last = JobProgress(max(self.elapsed_seconds, last.seconds + POLL_SECONDS), furthest)
                 yield last
             if ended and not source.behind:
+                self._ended_by_itself = True
                 now = self.elapsed_seconds
                 if now > last.seconds:
                     yield JobProgress(now, last.samples)
@@ -309,6 +312,8 @@ class JobLease:
             utilisation=None if used is None else self._share(used, elapsed),
             total_samples=self.total_samples,
             node_metrics=metrics,
+            missing_outputs=self._missing_outputs,
+            kept_folder=str(self.folder / "workdir") if self._missing_outputs else "",
         )
 
     # ---- inside
@@ -430,6 +435,7 @@ class JobLease:
                     self._fetch_output(name)
                 except Malformed as problem:
                     self.space.warn(f"{problem}; the output {name} is not taken")
+            self._keep_for_missing_outputs()
         self._report_warnings()
         return problems
 
@@ -448,6 +454,14 @@ class JobLease:
         check_way(workdir / "output", below=self.cloud.home)
         if os.path.lexists(workdir / name):
             copy_or_move(workdir / name, self.space.outputs / name, within=workdir)
+
+    def _keep_for_missing_outputs(self) -> None:
+        """Find the outputs that a training which ended by itself did not leave; then keep all that it wrote."""
+        if not self._ended_by_itself:
+            return
+        self._missing_outputs = tuple(n for n in self.job.outputs if not os.path.lexists(self.space.outputs / n))
+        if self._missing_outputs and isinstance(self.nodes, RemoteFiles):
+            self.nodes.fetch(["workdir"])
 
     def _report_warnings(self) -> None:
         for text in self.cloud.new_warnings():

@@ -132,6 +132,8 @@ def _status(run: SearchRun, final: Attempt, elapsed_seconds: float) -> Status:
     goal = run.problem.goal
     if final.ending is Ending.FAILED:
         return Status.RUN_FAILED
+    if final.missing_outputs:
+        return Status.OUTPUT_MISSING
     over_time = goal.deadline_seconds is not None and elapsed_seconds > goal.deadline_seconds
     over_money = goal.budget is not None and run.spent > goal.budget
     stopped = final.ending in (Ending.STOPPED, Ending.OVERRAN)

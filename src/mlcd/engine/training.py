@@ -312,6 +312,8 @@ class Training:
             noise_scale=noise_scale(heard),
             learned=self._learned(heard),
             node_metrics=settled.node_metrics,
+            missing_outputs=settled.missing_outputs if ending[0] is Ending.DONE else (),
+            kept_folder=settled.kept_folder if ending[0] is Ending.DONE else "",
         )
 
     # ---- decisions

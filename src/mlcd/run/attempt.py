@@ -51,6 +51,8 @@ class Attempt:
     noise_scale         of the job's gradients, in samples, as measured in the attempt, if the job reports it
     learned             how good the model was during the attempt, if the job has a target
     node_metrics        what the cloud's own monitoring measured, if it has any
+    missing_outputs     outputs that the job file names and the training did not leave, if it is done
+    kept_folder         where the node's files are kept because of that
     """
 
     config: Config
@@ -65,6 +67,8 @@ class Attempt:
     noise_scale: float | None = None
     learned: tuple[Learned, ...] = ()
     node_metrics: NodeMetrics | None = None
+    missing_outputs: tuple[str, ...] = ()
+    kept_folder: str = ""
 
     @property
     def is_done(self) -> bool:
