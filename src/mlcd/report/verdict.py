@@ -83,8 +83,10 @@ def outcome(record: SearchRun) -> list[str]:
         return [_unfinished(record.status, record.run_id, trials)]
     if record.status is Status.OVERRAN and record.final is None:
         return [f"The limit was broken before a training was finished: {_broken(record)}."]
-    if record.choice is None:
-        return ["Nothing was chosen."]
+    return _training_outcome(record) if record.choice else ["Nothing was chosen."]
+
+
+def _training_outcome(record: SearchRun) -> list[str]:
     if record.status is Status.RUN_FAILED:
         why = f" ({record.final.message})" if record.final and record.final.message else ""
         return [f"The training failed before its work was done{why}; what it cost is on the receipt."]
@@ -102,11 +104,9 @@ def outcome(record: SearchRun) -> list[str]:
 def _missing_outputs(record: SearchRun, final: Attempt) -> list[str]:
     names = final.missing_outputs
     they, were = ("They are", "were") if len(names) > 1 else ("It is", "was")
-    lines = [
-        f"MISSING: {', '.join(names)}. {they} listed under outputs in the job file and {were} not there when the training"
-        " ended.",
-        f"The files of its node are kept in {final.kept_folder}: outputs are paths in this folder.",
-    ]
+    when = "not there when the training ended"
+    lines = [f"MISSING: {', '.join(names)}. {they} listed under outputs in the job file and {were} {when}."]
+    lines.append(f"The files of its node are kept in {final.kept_folder}: outputs are paths in this folder.")
     return [*lines, f"Search and training together broke the limit: {_broken(record)}."] if _broken(record) else lines
 
 
