@@ -6,7 +6,7 @@ import secrets
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import SystemRandom
 from types import TracebackType
@@ -16,6 +16,7 @@ from mlcd.clouds.exits import NodeExit, read_exit
 from mlcd.clouds.nodes import PREFIX, Closable, Monitored, NodeEngine, NodeOrder, Nodes, NodesState, RemoteFiles
 from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
 from mlcd.clouds.reading import Heard, Reading, ReportSource, progress_source, wall_clock
+from mlcd.clouds.silence import silence_text
 from mlcd.clouds.workspace import Workspace, copy_or_move, copy_workdir
 from mlcd.errors import ProviderError
 from mlcd.home import private_folder, write_private
@@ -27,9 +28,11 @@ from mlcd.spec.batches import LearningRate, TargetSpec
 from mlcd.spec.real import ProgressRule
 from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.trial import FailureKind
-from mlcd.untrusted import Malformed, NotJson, check_way, delete_tree, hidden, last_line, printable
+from mlcd.untrusted import Malformed, NotJson, check_way, delete_tree, hidden, last_line, last_lines, printable
 
 POLL_SECONDS = 0.05
+COUNTED_LOG_BYTES = 4 * 1024 * 1024
+"""The last part of a log whose lines are counted for a message."""
 REPORT_SECONDS = 1.0
 """The interval at which a job without news is reported, so that a hang can be ended."""
 OTHER_EXITS_SECONDS = 1.0
@@ -151,6 +154,7 @@ class JobLease:
         """The job's reports on gradient noise and model quality, and warnings."""
         self._half_exits: dict[int, float] = {}
         """Nodes whose exit.json is half-written -> since when."""
+        self._source: ReportSource | None = None
         self._ended_by_itself = False
         self._missing_outputs: tuple[str, ...] = ()
         self._began = self._began_at = 0.0
@@ -223,7 +227,7 @@ class JobLease:
 
         Files of the job that are malformed end it: LeaseFailed names the file.
         """
-        source = progress_source(
+        source = self._source = progress_source(
             self.job.progress,
             self.folder,
             batch=self.job.batch_at(self.order.config),
@@ -282,6 +286,15 @@ class JobLease:
                 found.pop()
             found.append(JobProgress(at, samples))
         return found
+
+    def silence(self) -> str:
+        """See mlcd.clouds.silence.ExplainsSilence."""
+        if self._source is None:
+            return ""
+        log = self.folder / "node-0" / "log.txt"
+        lines = [line for line in last_lines(log, most_bytes=COUNTED_LOG_BYTES) if line.strip()]
+        seen = replace(self._source.seen, log_lines=len(lines), last_line=last_line(log))
+        return hidden(silence_text(self.job.progress, seen), {**self.job.secrets, **self.job.envs})
 
     def finish(self, at: JobProgress) -> Settled:  # noqa: ARG002 - a real job knows its own progress
         """Ask the job to save, wait for that within the authorised time, fetch everything, give the nodes back.

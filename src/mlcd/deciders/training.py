@@ -117,7 +117,8 @@ def _next_plan(account: Account, ended: Attempt) -> Plan | None:
     if ended.next_plan is not None and remaining.fits(ended.next_plan):
         return ended.next_plan
     same = _plan_on(account, ended)
-    if ended.ending in (Ending.RESTARTED, Ending.LOST) and same is not None and remaining.fits(same):
+    same_place = ended.ending in (Ending.RESTARTED, Ending.LOST, Ending.INTERRUPTED)
+    if same_place and same is not None and remaining.fits(same):
         return same
     return best_fitting(account.remaining, account.restarting, remaining)
 

@@ -15,6 +15,7 @@ from typing import NoReturn, Protocol, Self, TypeVar, runtime_checkable
 from mlcd.clouds.provider import Cloud, JobProgress, Lease, LeaseFailed, Order, Settled
 from mlcd.clouds.reading import Listening, Reading
 from mlcd.clouds.serving.provider import Endpoint, ServerLease, ServingCloud
+from mlcd.clouds.silence import ExplainsSilence
 from mlcd.engine.clock import boot_seconds
 from mlcd.engine.performer import Situation
 from mlcd.engine.watchdog import MAY_STILL_RUN, Bounds
@@ -378,6 +379,13 @@ class CheckedListener(CheckedLease):
             return [found for found in getattr(self._entered, "heard", ()) if isinstance(found, Reading)]
         except Exception:
             return []
+
+    def silence(self) -> str:
+        """See mlcd.clouds.silence.ExplainsSilence; "" where the lease cannot say."""
+        try:
+            return _text(self._entered.silence(), "silence()") if isinstance(self._entered, ExplainsSilence) else ""
+        except Exception:
+            return ""
 
 
 class CheckedServer(CheckedLease):

@@ -62,7 +62,7 @@ class TrainAttemptJson:
     ending: Annotated[
         Ending,
         "stopped: at the end of the budget; overran: the cloud did not end it in its time; restarted after: lost (mlcd"
-        " died), restarted (nodes were lost), moved; continued: it runs beside trials",
+        " died), interrupted, restarted (nodes were lost), moved; continued: it runs beside trials",
     ]
     message: Annotated[str, "why"]
     seconds: Annotated[Seconds, "until it ended"]

@@ -171,7 +171,7 @@ def _failures(record: SearchRun) -> list[Item]:
     lines: list[Item] = [Line("What failed")]
     most_first = sorted(groups.items(), key=lambda item: -len(item[1]))
     for reason, configs in most_first[:MOST_NAMED]:
-        lines.append(Line(f"  {len(configs)} x {reason}"))
+        lines.append(Line(f"  {len(configs)} x {reason}", hang=4, is_wrapped=True))
         lines.append(Line(" " * 6 + listed(configs), is_wrapped=True))
     if len(most_first) > MOST_NAMED:
         lines.append(Line(f"  and {len(most_first) - MOST_NAMED:,} more reasons: mlcd show {record.run_id} -o json"))

@@ -11,9 +11,10 @@ from mlcd.units import Usd
 
 
 class Ending(StrEnum):
-    """How an attempt ended. After LOST, RESTARTED and MOVED another follows, from the checkpoint if there is one.
+    """How an attempt ended.
 
-    After CONTINUED the same attempt continues: it was only a stretch of one.
+    After LOST, INTERRUPTED, RESTARTED and MOVED another follows, from the checkpoint if there is one. After
+    CONTINUED the same attempt continues: it was only a stretch of one.
     """
 
     DONE = "done"
@@ -22,6 +23,8 @@ class Ending(StrEnum):
     """At the end of the budget."""
     LOST = "lost"
     """mlcd died while it ran."""
+    INTERRUPTED = "interrupted"
+    """The user interrupted the run."""
     RESTARTED = "restarted"
     """Its nodes were reclaimed or failed."""
     MOVED = "moved"
@@ -35,7 +38,7 @@ class Ending(StrEnum):
     @property
     def is_begun_again(self) -> bool:
         """Whether another attempt, or another stretch of this one, follows."""
-        return self in (Ending.LOST, Ending.RESTARTED, Ending.MOVED, Ending.CONTINUED)
+        return self in (Ending.LOST, Ending.INTERRUPTED, Ending.RESTARTED, Ending.MOVED, Ending.CONTINUED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

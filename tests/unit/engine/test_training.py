@@ -514,7 +514,7 @@ def test_ctrl_c_in_the_training_charges_it_and_can_be_resumed(store: Store) -> N
         train(cloud, store)
     record = stored(store)
     assert record.status is Status.INTERRUPTED
-    assert [run.ending for run in record.earlier] == [Ending.LOST]
+    assert [run.ending for run in record.earlier] == [Ending.INTERRUPTED]
     again, _ = train(Trainings(Attempt(steady(10.0, WORK - 1000)), saved=1000.0), store, add=False)
     assert again.status is Status.DONE
 
@@ -540,7 +540,7 @@ def test_ctrl_c_charges_the_training_although_the_cloud_does_not_say_what_is_sav
     record = stored(store)
     assert record.status is Status.INTERRUPTED
     assert not record.in_flight
-    assert [run.ending for run in record.earlier] == [Ending.LOST]
+    assert [run.ending for run in record.earlier] == [Ending.INTERRUPTED]
 
 
 def test_a_stop_from_another_thread_ends_the_training(store: Store) -> None:
