@@ -72,7 +72,7 @@ class Training:
         return self._seconds_left(self._account)
 
     def lost(self, *, interrupted: bool) -> Attempt:
-        """The outcome of a real training that died with mlcd or was interrupted, charged for the time that has passed."""
+        """The outcome of a real training that died with mlcd or was interrupted, charged for the time that passed."""
         seconds, assumed = lost_time(self.step, self.situation)
         lost = Attempt(
             config=self.step.config,

@@ -15,7 +15,7 @@ from mlcd.run.step import Role
 from mlcd.space import Config
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Failure, Measurement
-from mlcd.units import ZERO, format_seconds
+from mlcd.units import ZERO, Usd, format_seconds
 
 _CONFIG, _SPEED, _MONEY, _TIME, _BEST, _BAR = 20, 16, 8, 9, 20, 20
 _FREE = "free: neither spent, committed to running trials, nor reserved for training on the best so far"
