@@ -80,17 +80,18 @@ class NodePerformer:
             cloud = checked_cloud(self.cloud, step, inner, self.bounds)
             if step.role is Role.TRIAL:
                 kept = inner.run.problem.keeps_work
-                return lost_trial(step, inner, reached_samples=cloud.reached_samples(run.run_id) if kept else 0.0)
-            return self._training(cloud, step, inner).lost()
+                reached = cloud.reached_samples(run.run_id) if kept else 0.0
+                return lost_trial(step, inner, interrupted=interrupted, reached_samples=reached)
+            return self._training(cloud, step, inner).lost(interrupted=interrupted)
 
         try:
             most = self.bounds.lost_seconds(interrupted=interrupted)
             return watched(settle, situation, most_seconds=most, bounds=self.bounds)
         except Overdue:  # the step is charged all the same; what it saved is not known
             if step.role is Role.TRIAL:
-                return lost_trial(step, situation)
+                return lost_trial(step, situation, interrupted=interrupted)
             unsaved = CheckedCloud(cloud=_Silent(name=cloud_name(self.cloud), simulated=self.simulated))
-            return self._training(unsaved, step, situation).lost()
+            return self._training(unsaved, step, situation).lost(interrupted=interrupted)
 
     def close(self) -> None:
         """Give back the nodes that a training has kept between two stretches."""

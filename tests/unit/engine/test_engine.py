@@ -353,10 +353,10 @@ def test_ctrl_c_in_one_of_several_keeps_the_others_that_ended(store: Store) -> N
     assert len(trials) == 3
     lost = trials[D("c5.small", 2)]
     assert isinstance(lost, Failure)
-    assert lost.kind is FailureKind.LOST
+    assert (lost.kind, lost.message) == (FailureKind.STOPPED, "interrupted with the run")
     for config in (D("c5.small", 1), D("c5.small", 4)):
         trial = trials[config]
-        assert isinstance(trial, Measurement) or trial.kind is FailureKind.LOST
+        assert isinstance(trial, Measurement) or trial.kind is FailureKind.STOPPED
     assert cloud.released == 2
 
 
