@@ -30,7 +30,17 @@ pytestmark = pytest.mark.skipif(
 def mlcd(tmp_path: Path, tracker: str, **variables: str) -> "subprocess.CompletedProcess[str]":
     (tmp_path / "job.yaml").write_text(JOB)
     return subprocess.run(
-        [sys.executable, "-c", "from mlcd.cli.main import main; main()", "train", "job.yaml", "--track", tracker, "-o", "json"],
+        [
+            sys.executable,
+            "-c",
+            "from mlcd.cli.main import main; main()",
+            "train",
+            "job.yaml",
+            "--track",
+            tracker,
+            "-o",
+            "json",
+        ],
         cwd=tmp_path,
         env={**os.environ, "MLCD_TRACK_PYTHON": str(PYTHON), "MLCD_HOME": str(tmp_path / "home"), **variables},
         capture_output=True,
@@ -100,6 +110,7 @@ def test_a_run_is_on_the_mlflow_server(server: str, tmp_path: Path) -> None:
     assert result["run_id"] in page.decode()
 
 
+@pytest.mark.extra  # tests/unit/track has what hangs; this is MLflow's own client
 def test_a_server_that_never_answers_costs_a_warning(tmp_path: Path) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
