@@ -96,12 +96,12 @@ def test_what_a_trial_is_expected_to_measure_is_the_mixture() -> None:
 
 
 def job_on(*types: str) -> Problem:
-    """ResNet-50 on these types of AWS, one to four nodes, as `mlcd train` prepares it."""
+    """ResNet-152 on these types of AWS, one to four nodes, as `mlcd train` prepares it."""
     file = {
         "name": "job",
         "resources": {"infra": "sim/aws", "instance_type": list(types)},
         "num_nodes": "1..4",
-        "job": {"model": "resnet50", "batch": 256, "samples": 1e6},
+        "job": {"model": "resnet152", "batch": 256, "samples": 1e6},
         "goal": {"minimize": "cost"},
     }
     return simulated(spec_from_mapping(file), "aws", load_catalog(), 0).problem
