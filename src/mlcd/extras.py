@@ -44,6 +44,9 @@ EXTRAS = {
         ),
         Extra(name="lithops", modules=("lithops",), purpose="Lithops, for `mlcd serverless` on real functions"),
         Extra(name="torch", modules=("torch",), purpose="PyTorch, for jobs that use it on this machine"),
+        Extra(name="mlflow", modules=("mlflow",), purpose="MLflow's client, for --track mlflow"),
+        Extra(name="wandb", modules=("wandb",), purpose="Weights & Biases, for --track wandb"),
+        Extra(name="frame", modules=("pandas",), purpose="pandas, for `to_frame()` of results"),
         Extra(name="bench", modules=("joblib",), purpose="joblib, for `mlcd bench` in several processes"),
         Extra(name="compare", modules=("sklearn",), purpose="scikit-learn, the comparison in `mlcd bench suggest`"),
         Extra(

@@ -4,6 +4,7 @@ import contextlib
 import os
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -99,6 +100,7 @@ class JobCloud:
         self._noise = engine.noise if noise is None else noise
         self._warned: dict[str, bool] = {}
         """The warnings about what jobs left behind -> whether a lease has reported them."""
+        self._adopting = threading.RLock()
 
     @property
     def name(self) -> str:
@@ -125,7 +127,7 @@ class JobCloud:
 
     def workspace(self, run_id: str) -> Workspace:
         """The run's folders; what is malformed there is reported once, by the lease that finds it or the next one."""
-        return Workspace(self.home, run_id, self._warn)
+        return Workspace(self.home, run_id, self._warn, self._adopting)
 
     def _warn(self, text: str) -> None:
         self._warned.setdefault(text, False)

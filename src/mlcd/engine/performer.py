@@ -41,6 +41,11 @@ class Situation(Generic[P_co]):
     useless: threading.Event = field(default_factory=threading.Event)
     latest: Callable[[], Run[P_co]] | None = None
 
+    @property
+    def now(self) -> Run[P_co]:
+        """The run now."""
+        return self.run if self.latest is None else self.latest()
+
 
 class Performer(Protocol[P_contra]):
     """Carries steps out. Only the loop calls it, after the step was authorised and recorded."""

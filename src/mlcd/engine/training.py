@@ -90,7 +90,7 @@ class Training:
     @property
     def _latest(self) -> SearchRun:
         """The run now."""
-        return self.situation.run if self.situation.latest is None else self.situation.latest()
+        return self.situation.now
 
     @cached_property
     def _run(self) -> SearchRun:

@@ -8,6 +8,7 @@ from mlcd.events import Warned
 from mlcd.problem import Problem
 from mlcd.profiler.measure import measure
 from mlcd.run.attempt import Attempt, Ending
+from mlcd.run.kept_work import keeps_work
 from mlcd.run.moment import Moment
 from mlcd.run.step import Outcome, Role, Step
 from mlcd.trial.trial import Failure, FailureKind, Trial
@@ -27,7 +28,7 @@ def measure_trial(cloud: CheckedCloud, step: Step, situation: Situation[Problem]
             run_id=run.run_id,
             metric=target.metric if target else "",
             known_noise=run.history.noise_scale,
-            continues=run.problem.keeps_work,
+            continues=keeps_work(situation.now, step),
             cancelled=lambda: situation.stop.is_set() or situation.useless.is_set(),
             warned=lambda text: situation.tell(Warned(text=text)),
             charged=cloud.charged,

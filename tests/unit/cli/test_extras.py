@@ -15,7 +15,8 @@ from tests.tiny_onnx import write_mlp
 from mlcd.cli.main import run
 from mlcd.extras import EXTRAS, Extra, extra_of, install_line
 
-PACKAGES = {"scikit_learn": "sklearn"}
+PACKAGES = {"scikit_learn": "sklearn", "mlflow_skinny": "mlflow"}
+DEVELOPERS = {"test", "docs"}
 REPOSITORY = Path(__file__).parents[3]
 STATED = ["numpy>=1.26", 'onnx>=1.16 ; extra == "serve"', "uvicorn>=0.29; extra == 'serve'", "joblib; extra == 'bench'"]
 
@@ -89,6 +90,7 @@ def test_a_clone_that_was_never_installed_is(installed: Path, monkeypatch: pytes
 
 def test_the_table_is_that_of_the_package() -> None:
     stated = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(EXTRAS) == set(stated) - DEVELOPERS - {"skypilot"}
     for name, extra in EXTRAS.items():
         packages = {re.split(r"[^A-Za-z0-9_-]", each)[0].replace("-", "_") for each in stated[name]}
         assert set(extra.modules) == {PACKAGES.get(package, package) for package in packages}
