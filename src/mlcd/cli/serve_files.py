@@ -8,9 +8,9 @@ from mlcd.clouds.serving.local import cores_of
 from mlcd.errors import BadInput
 from mlcd.findings import shown
 from mlcd.report.deploy_files import Deployment, deploy_files, model_path
-from mlcd.report.serving import latency_text
 from mlcd.report.wording import speed_text
 from mlcd.run.run import SearchRun
+from mlcd.units import latency_text
 
 
 def write_files(kind: str, folder: Path, record: SearchRun, cloud: LocalServing) -> list[Path]:
