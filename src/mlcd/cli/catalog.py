@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlcd.cli.examples import examples
 from mlcd.cli.output import output_option, print_json, print_text, table
 from mlcd.errors import BadInput
 
@@ -20,7 +21,7 @@ OLD_DAYS = 180
 """Prices older than this get a warning."""
 
 
-@click.command()
+@click.command(epilog=examples("mlcd catalog", "mlcd catalog p3.2xlarge"))
 @click.argument("patterns", metavar="[PATTERN...]", nargs=-1)
 @click.option("--cloud", metavar="NAME", help="Only this cloud: aws, azure or gcp.")
 @click.option("--gpu", is_flag=True, help="Only types with a GPU.")

@@ -3,11 +3,12 @@ from pathlib import Path
 
 import click
 
+from mlcd.cli.examples import examples
 from mlcd.cli.output import FilePath, output_option, print_json, print_text, writable, write_file
 from mlcd.errors import BadInput
 
 
-@click.command()
+@click.command(epilog=examples("mlcd init", "mlcd init my-training.yaml"))
 @click.argument("file", type=FilePath(), default=Path("job.yaml"))
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @output_option

@@ -2,10 +2,11 @@ from pathlib import Path
 
 import click
 
+from mlcd.cli.examples import examples
 from mlcd.cli.output import FilePath, RunName, output_option, print_json, print_text, svg_name, writable, write_file
 
 
-@click.command()
+@click.command(epilog=examples("mlcd report RUN", "mlcd report RUN --picture speed --out speed.svg"))
 @click.argument("run", type=RunName())
 @click.option(
     "--out",

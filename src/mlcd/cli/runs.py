@@ -1,9 +1,10 @@
 import click
 
+from mlcd.cli.examples import examples
 from mlcd.cli.output import output_option, print_json, print_text, table
 
 
-@click.command()
+@click.command(epilog=examples("mlcd runs", "mlcd runs -o json"))
 @click.option("--restore", is_flag=True, help="Put a damaged store right, from its readable runs and the backup.")
 @output_option
 def runs(restore: bool, output: str) -> None:

@@ -3,6 +3,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlcd.cli.examples import examples
 from mlcd.cli.output import (
     FilePath,
     ask_to_spend,
@@ -21,7 +22,13 @@ if TYPE_CHECKING:
     from mlcd.jobs.prepared import Prepared
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "mlcd serverless job.yaml --dry-run",
+        "mlcd serverless job.yaml --on sim/lambda --budget '3 USD'",
+        "mlcd serverless job.yaml --picture fleets.svg",
+    )
+)
 @click.argument("job", metavar="JOB.yaml")
 @click.option("--on", metavar="INFRA", help="Where to run: lithops/localhost, lithops/aws_lambda or sim/lambda.")
 @click.option("--budget", metavar="MONEY", help="Cap on the whole training, such as '3 USD'.")

@@ -1,9 +1,10 @@
 import click
 
+from mlcd.cli.examples import examples
 from mlcd.cli.output import RunName, output_option, print_run
 
 
-@click.command()
+@click.command(epilog=examples("mlcd show RUN", "mlcd show RUN -o json"))
 @click.argument("run", type=RunName())
 @output_option
 def show(run: str, output: str) -> None:
