@@ -1,4 +1,4 @@
-"""Instance types with their prices, from a dated snapshot; no network access."""
+"""Instance types with prices, from a dated snapshot. Only `fetch` uses the network, for `mlcd catalog refresh`."""
 
 from mlcd.catalog.accelerators import Accelerator, accelerators_of, nearest_accelerator, parse_accelerator
 from mlcd.catalog.catalog import Catalog, NotOffered, family_globs

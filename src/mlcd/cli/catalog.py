@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 FIRST_NOTES = 2
 """Notes shown without --sources."""
 
+REFRESH = "refresh"
+"""What stands in place of the patterns to fetch prices."""
+
 OLD_DAYS = 180
 """Prices older than this get a warning."""
 
@@ -28,10 +31,12 @@ OLD_DAYS = 180
     help="Sort order; by default that of the catalog.",
 )
 @click.option("--sources", is_flag=True, help="Show the source of every figure.")
+@click.option("--from", "source", metavar="SOURCE", help="With refresh: an address, a folder, a file, or snapshot.")
 @output_option
 def catalog(
     *,
     patterns: tuple[str, ...],
+    source: str | None,
     cloud: str | None,
     gpu: bool,
     spot: bool,
@@ -44,7 +49,17 @@ def catalog(
     A PATTERN is a name, a glob such as 'c5.*', a named set such as aws-gpu, or an accelerator such as H100 or H100:8;
     without one, everything is shown. The file named by MLCD_CATALOG (CSV or YAML) overrides the packaged prices;
     docs/catalog.md has its format.
+
+    `mlcd catalog refresh` fetches the prices of today: SkyPilot's hosted tables, or those of --from. They are checked,
+    and kept in MLCD_HOME; --from snapshot goes back to the packaged prices.
     """
+    if patterns == (REFRESH,):
+        from mlcd.cli.catalog_refresh import refresh_prices
+
+        refresh_prices(source, output)
+        return
+    if source is not None:
+        raise BadInput("--from: only for `mlcd catalog refresh`")
     from mlcd.catalog import load_catalog
     from mlcd.catalog.sets import cloud_of
 
@@ -78,9 +93,7 @@ def catalog(
 def age_text(days: int) -> str:
     """`106 days old`, with a warning if that is old for a price."""
     text = f"{max(days, 0)} days old"
-    return (
-        f"{text}: OLD, check them before you spend, or set MLCD_CATALOG to your own file" if days > OLD_DAYS else text
-    )
+    return f"{text}: OLD, check them before you spend: mlcd catalog refresh" if days > OLD_DAYS else text
 
 
 _HEAD = ["cloud", "type", "vCPUs", "GiB", "Gbit/s", "accelerators", "$/h", "spot $/h"]
