@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlcd.cli.complete import complete_templates
 from mlcd.cli.output import FilePath, output_option, print_json, print_text, table, writable, write_file
 from mlcd.errors import BadInput, nearest
 
@@ -17,7 +18,14 @@ OF_SCRIPTS = ("pytorch", "huggingface", "lightning", "tensorflow", "aws", "slurm
 
 @click.command()
 @click.argument("file", type=FilePath(), default=Path("job.yaml"))
-@click.option("-t", "--template", "kind", metavar="NAME", help="Which template; --list shows them.")
+@click.option(
+    "-t",
+    "--template",
+    "kind",
+    metavar="NAME",
+    shell_complete=complete_templates,
+    help="Which template; --list shows them.",
+)
 @click.option(
     "--script", metavar="FILE.py", type=FilePath(), help="The script that trains; by default it is looked for."
 )
