@@ -51,7 +51,7 @@ class Block:
         return self.language == "text" and self.words in ((OUTPUT,), (EXAMPLE,))
 
     def is_like(self, printed: str) -> bool:
-        """Whether it shows what was printed, but for names of runs and numbers; an example only has to show something."""
+        """Whether it shows what was printed, but for names of runs and numbers; an example shows something."""
         if self.words == (EXAMPLE,):
             return bool(self.text.strip())
         return masked(self.text) == masked(printed)
