@@ -38,7 +38,7 @@ class Account:
         seen = {attempt.config: attempt.samples_per_second for attempt in self.run.earlier}
         if seen:
             history = History(tuple(_as_trained(trial, seen.get(trial.config)) for trial in history))
-        is_restart = self.run.problem.keeps_work and self.run.reached_samples > 0
+        is_restart = self.run.history.reached_samples > 0
         return history.with_startup(self.run.problem.restart_seconds) if is_restart else history
 
     @cached_property

@@ -123,15 +123,21 @@ class SearchDecider:
     def _beside(self, account: Account, room: int) -> tuple[tuple[Request, ...], str]:
         """Trials, and a stretch of the training for as long as they run, once something measured fits.
 
-        Where only money counts, a training that waits costs nothing: it starts when no trial may run before it.
+        Until then trials are parts of the training. Where money counts, that is cheaper than a training beside them:
+        it waits, and they are made one at a time, until none may start or is worth its price.
         """
-        ledger, place = account.ledger, place_beside(account)
-        waits = not account.run.attempts and account.remaining.goal.minimize is Objective.COST
+        ledger, place, goal = account.ledger, place_beside(account), account.remaining.goal
+        waits = not account.run.attempts and (
+            goal.minimize is Objective.COST or (goal.budget is not None and self.parallel == 1)
+        )
         if place is None or waits:
-            requests, stopped = self._authorised(ledger, *self._wanted(ledger, room))
+            count = 1 if waits else room
+            if count == 1:  # of several at once, only the work of the one that gets furthest is kept
+                ledger = replace(ledger, problem=replace(ledger.problem, beside=False, keeps_work=True))
+            requests, stopped = self._authorised(ledger, *self._wanted(ledger, count))
             if requests or place is None:
                 return requests, stopped
-        beside = replace(ledger, training=place)
+        beside = replace(account.ledger, training=place)
         requests, stopped = self._authorised(beside, *self._wanted(beside, room))
         stretch = stretch_at(account, place) if requests else None
         return ((*requests, stretch), "") if stretch is not None else ((), stopped)
