@@ -47,6 +47,13 @@ def test_the_help_page_is_up_to_date() -> None:
     assert text(DOCS / "cli.md") == script("make_docs").cli_page(), "run .venv/bin/python scripts/make_docs.py"
 
 
+def test_the_page_of_the_python_api_is_up_to_date() -> None:
+    page = text(DOCS / "reference" / "api.md")
+    assert page == script("make_docs").api_page(), "run .venv/bin/python scripts/make_docs.py"
+    for name in ("train", "serve", "serverless", "steps", "Search"):
+        assert f"### mlcd.{name}\n" in page
+
+
 def test_the_shipped_schemas_are_those_of_the_types() -> None:
     made = script("make_docs")
     for kind, name in made.SCHEMA_FILES.items():
