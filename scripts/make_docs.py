@@ -1,7 +1,7 @@
 """Generates parts of the docs from the product: `.venv/bin/python scripts/make_docs.py [--pictures]`.
 
 docs/cli.md has the help texts, docs/reference/api.md the docstrings; src/mlcd/report/*.schema.json are the JSON Schemas
-of the three results, made from their types; the tables between the marks in docs/output.md are the fields of those. With
+of the three results, made from their types; the tables between the marks in docs/output.md are their fields. With
 --pictures, draws docs/images/demo.svg from the demo run, as `mlcd demo`, then `mlcd report RUN --picture speed --out
 docs/images/demo.svg` do. Tests compare the pages with what this script generates.
 """

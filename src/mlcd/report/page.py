@@ -111,14 +111,14 @@ def plain_table(title: str, heads: str, rows: Sequence[Sequence[str | Cell]], *,
     """
     columns = [Column(name.lstrip(">"), name.startswith(">")) for name in heads.split("|")]
     stacks = len(columns) > MOST_NARROW_COLUMNS
+    first = next((at for at, column in enumerate(columns) if not column.is_number), None)
     made = []
     for row in rows:
-        cells = [
-            cell
-            if isinstance(cell, Cell)
-            else Cell.of(cell, "n" if column.is_number else "c" if stacks else "", column.name if stacks else "")
-            for column, cell in zip(columns, row, strict=True)
-        ]
+        cells = []
+        for at, (column, cell) in enumerate(zip(columns, row, strict=True)):
+            css = "n" if column.is_number else "" if not stacks else "c" if at == first else "why"
+            label = column.name if stacks else ""
+            cells.append(cell if isinstance(cell, Cell) else Cell.of(cell, css, label))
         made.append(TableRow(cells=cells, css="failed" if any(cell.css == "what" for cell in cells) else ""))
     return Table(title=title, columns=columns, rows=made, after=after, stacks=stacks)
 
