@@ -50,8 +50,6 @@ def _check_picture(run_id: str, picture: str, allowed: tuple[str, ...]) -> None:
 
     if picture in allowed:
         return
-    if not allowed:
-        raise BadInput(f"--picture: {run_id} is a serving run, which has no pictures; omit --picture")
     near = nearest(picture, allowed)
     hint = f"; did you mean {near!r}?" if near else ""
     raise BadInput(f"--picture: {run_id} has no picture {picture!r}; allowed: {', '.join(allowed)}{hint}")
