@@ -744,7 +744,8 @@ def loaded(statement: str) -> set[str]:
     code = f"import sys\n{statement}\nprint(*sys.modules)"
     env = {name: value for name, value in os.environ.items() if not name.startswith("COV")}  # coverage has a weight too
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    return {name.partition(".")[0] for name in done.stdout.split("\n")[-2].split()}
+    names = done.stdout.split("\n")[-2].split()
+    return {*names, *(name.partition(".")[0] for name in names)}
 
 
 HEAVY = {"numpy", "scipy", "torch", "sklearn", "joblib", "yaml", "sqlite3", "filelock", "onnx", "lithops"}
@@ -763,6 +764,12 @@ def test_json_needs_no_terminal_and_no_page() -> None:
     printed = "from mlcd.cli.main import run\nrun(['catalog', 'c5.*', '-o', 'json'])"
     assert not loaded(printed) & {"rich", "jinja2"}
     assert "rich" in loaded(printed.replace(", '-o', 'json'", ""))
+
+
+def test_no_command_loads_a_whole_package_of_statistics() -> None:
+    found = loaded("import mlcd.api, mlcd.kinds, mlcd.engine.loop, mlcd.cli.train")
+    assert "scipy.special" in found
+    assert "scipy.stats" not in found  # it would double the start-up time
 
 
 def test_the_catalog_needs_no_mathematics() -> None:

@@ -4,7 +4,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlcd.cli.output import FilePath, output_option, print_json, print_run, print_text, progress, seed_option
+from mlcd.cli.output import (
+    FilePath,
+    output_option,
+    print_json,
+    print_run,
+    print_text,
+    progress,
+    seed_option,
+    track_option,
+)
 from mlcd.errors import BadInput
 from mlcd.untrusted import whole_number
 
@@ -43,6 +52,7 @@ _KINDS = ("compose", "kubernetes", "triton")
 )
 @seed_option
 @click.option("--dry-run", is_flag=True, help="Show what would be tried; start nothing.")
+@track_option
 @output_option
 @click.pass_context
 def serve(
@@ -57,6 +67,7 @@ def serve(
     writes: tuple[tuple[str, Path], ...],
     seed: int,
     dry_run: bool,
+    track: tuple[str, ...],
     output: str,
     **flags: str | None,
 ) -> None:
@@ -84,7 +95,7 @@ def serve(
         ctx.exit(0)
     for note in (*prepared.notes, "local runs on this machine: its prices are nominal, and nobody is charged"):
         print_text(f"Note: {note}", err=True)
-    with Store(home()) as store, progress(prepared) as observer:
+    with Store(home()) as store, progress(prepared, track) as observer:
         record = begin(prepared, store=store, observer=observer)
     deployed, written = _use(record, prepared, deploy=(host, port) if deploy else None, writes=writes)
     _print(record, output, deployed, written)

@@ -11,6 +11,7 @@ from mlcd.cli.output import (
     progress,
     seed_option,
     svg_name,
+    track_option,
     writable,
     write_file,
 )
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Show what would be trained; start nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before spending real money.")
 @click.option("--picture", metavar="FILE.svg", type=FilePath(), help="Draw fleets and loss to this file.")
+@track_option
 @output_option
 @click.pass_context
 def serverless(
@@ -44,6 +46,7 @@ def serverless(
     dry_run: bool,
     yes: bool,
     picture: Path | None,
+    track: tuple[str, ...],
     output: str,
     **flags: str | None,
 ) -> None:
@@ -67,7 +70,7 @@ def serverless(
         ctx.exit(0 if _print_dry_run(prepared, output) else 3)
     if not yes:
         ask_to_spend(prepared)
-    with Store(home()) as store, progress(prepared) as observer:
+    with Store(home()) as store, progress(prepared, track) as observer:
         run = begin(prepared, store=store, observer=observer)
     print_run(run, output)
     if picture is not None:

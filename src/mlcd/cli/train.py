@@ -14,6 +14,7 @@ from mlcd.cli.output import (
     progress,
     seed_option,
     svg_name,
+    track_option,
     writable,
     write_file,
 )
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     type=FilePath(),
     help="Draw speed over nodes to this file, or time against cost if the batch is chosen.",
 )
+@track_option
 @output_option
 @click.pass_context
 def train(
@@ -65,6 +67,7 @@ def train(
     reuse: bool | None,
     yes: bool,
     picture: Path | None,
+    track: tuple[str, ...],
     output: str,
 ) -> None:
     """Find the best deployment for a job, then train there.
@@ -85,7 +88,7 @@ def train(
         svg_name(writable(picture), "--picture")
     if _is_run(job):
         _refuse_changes(ctx)
-        run = continued(job, envs, search_only=search_only, ask=not yes)
+        run = continued(job, envs, search_only=search_only, ask=not yes, track=track)
         _show(run, output, picture)
         ctx.exit(run.status.exit_code)
     spec = with_overrides(
@@ -100,7 +103,7 @@ def train(
         ask_to_spend(prepared)
     for note in prepared.notes:
         print_text(f"Note: {note}", err=True)
-    with Store(home()) as store, progress(prepared) as observer:
+    with Store(home()) as store, progress(prepared, track) as observer:
         run = begin(prepared, store=store, observer=observer, search_only=search_only)
     _show(run, output, picture)
     ctx.exit(run.status.exit_code)

@@ -95,6 +95,8 @@ class SearchDecider:
             )
         if _is_met(problem, ledger.history):
             return (), "the target was met in a trial"
+        if run.problem.is_done_by(run.reached_samples):
+            return (), "the trials did all of the work"
         if problem.beside:
             return self._beside(account, room)
         return self._authorised(ledger, *self._wanted(ledger, room))

@@ -131,7 +131,8 @@ def _next_plan(account: Account, ended: Attempt) -> Plan | None:
     if ended.next_plan is not None and remaining.fits(ended.next_plan):
         return ended.next_plan
     same = _plan_on(account, ended)
-    if ended.ending in (Ending.RESTARTED, Ending.LOST) and same is not None and remaining.fits(same):
+    same_place = ended.ending in (Ending.RESTARTED, Ending.LOST, Ending.INTERRUPTED)
+    if same_place and same is not None and remaining.fits(same):
         return same
     return best(account.remaining, admissible(account, plans(account.remaining, account.restarting)))
 
@@ -146,6 +147,8 @@ def _status(run: SearchRun, final: Attempt, elapsed_seconds: float) -> Status:
     goal = run.problem.goal
     if final.ending is Ending.FAILED:
         return Status.RUN_FAILED
+    if final.missing_outputs:
+        return Status.OUTPUT_MISSING
     over_time = goal.deadline_seconds is not None and elapsed_seconds > goal.deadline_seconds
     over_money = goal.budget is not None and run.spent > goal.budget
     stopped = final.ending in (Ending.STOPPED, Ending.OVERRAN)

@@ -1,5 +1,6 @@
 """The steps of a training on nodes: trials, and the training itself."""
 
+import math
 from dataclasses import dataclass, field
 
 from mlcd.clouds.provider import Cloud, Lease, Order
@@ -81,17 +82,18 @@ class NodePerformer:
             cloud = checked_cloud(self.cloud, step, inner, self.bounds)
             if step.role is Role.TRIAL:
                 kept = keeps_work(inner.now, step)
-                return lost_trial(step, inner, reached_samples=cloud.reached_samples(run.run_id) if kept else 0.0)
-            return self._training(cloud, step, inner).lost()
+                reached = cloud.reached_samples(run.run_id) if kept else 0.0
+                return lost_trial(step, inner, interrupted=interrupted, reached_samples=reached)
+            return self._training(cloud, step, inner).lost(interrupted=interrupted)
 
         try:
             most = self.bounds.lost_seconds(interrupted=interrupted)
             return watched(settle, situation, most_seconds=most, bounds=self.bounds)
         except Overdue:  # the step is charged all the same; what it saved is not known
             if step.role is Role.TRIAL:
-                return lost_trial(step, situation)
+                return lost_trial(step, situation, interrupted=interrupted)
             unsaved = CheckedCloud(cloud=_Silent(name=cloud_name(self.cloud), simulated=self.simulated))
-            return self._training(unsaved, step, situation).lost()
+            return self._training(unsaved, step, situation).lost(interrupted=interrupted)
 
     def close(self) -> None:
         """Give back the nodes that a training has kept between two stretches."""
@@ -109,7 +111,8 @@ class NodePerformer:
             return self.cloud
         base = reached_before(situation.run, step)
         restart_seconds = situation.run.problem.restart_seconds if base > 0 else 0.0
-        return Resumed(self.cloud, base_samples=base, restart_seconds=restart_seconds)
+        work = situation.run.problem.work_samples if step.role is Role.TRIAL else math.inf
+        return Resumed(self.cloud, base_samples=base, restart_seconds=restart_seconds, work_samples=work)
 
     def _training(self, cloud: CheckedCloud, step: Step, situation: Situation[Problem]) -> Training:
         held = self._held

@@ -13,6 +13,9 @@ from mlcd.run.run import Run
 from mlcd.run.step import Outcome, Step
 from mlcd.trial.call import FunctionCall
 
+INTERRUPTED = "interrupted with the run"
+"""The message of a step that the user interrupted."""
+
 P_co = TypeVar("P_co", bound=Problem | FunctionProblem, covariant=True)
 P_contra = TypeVar("P_contra", bound=Problem | FunctionProblem, contravariant=True)
 

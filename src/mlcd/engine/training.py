@@ -11,7 +11,7 @@ from mlcd.deciders.account import Account, Accounts
 from mlcd.deciders.training import better_place
 from mlcd.deciders.watched import look_seconds
 from mlcd.engine.checked import CheckedCloud
-from mlcd.engine.performer import Situation, lost_time
+from mlcd.engine.performer import INTERRUPTED, Situation, lost_time
 from mlcd.engine.stretch import TrainingNodes, points_after
 from mlcd.engine.watch import TRAINING_QUIET_GAPS, AttemptWatch
 from mlcd.errors import Interrupted
@@ -72,16 +72,16 @@ class Training:
         """The longest that an attempt which starts now may take: its nodes end themselves then."""
         return self._seconds_left(self._account)
 
-    def lost(self) -> Attempt:
-        """The outcome of a real training that died with mlcd, charged for the time that has passed."""
+    def lost(self, *, interrupted: bool) -> Attempt:
+        """The outcome of a real training that died with mlcd or was interrupted, charged for the time that passed."""
         seconds, assumed = lost_time(self.step, self.situation)
         lost = Attempt(
             config=self.step.config,
             seconds=seconds,
             usd=self._charge(seconds),
-            ending=Ending.LOST,
+            ending=Ending.INTERRUPTED if interrupted else Ending.LOST,
             reached_samples=self._saved_samples,
-            message=f"mlcd ended before the training did{assumed}",
+            message=f"{INTERRUPTED if interrupted else 'mlcd ended before the training did'}{assumed}",
         )
         self._report_restart(lost)
         return lost
@@ -193,11 +193,12 @@ class Training:
                 if self.cloud.simulated:
                     problem = "the job ended before its work was done"
                     raise LeaseFailed(FailureKind.ERROR, problem, seconds=self._begun_seconds + watch.last.seconds)
+                silence = nodes.silence() if watch.last.samples <= 0 else ""
                 settled = nodes.finish(watch.last)
         finally:
             for text in nodes.new_warnings():
                 self.situation.tell(Warned(text=f"the training: {text}"))
-        self._check_end(watch, nodes.heard)
+        self._check_end(watch, nodes.heard, silence)
         self._tell(1.0, self._charge(settled.seconds), settled.seconds)
         return self._ended(settled, watch, (Ending.DONE, ""), nodes.heard)
 
@@ -209,7 +210,7 @@ class Training:
         """Whether to end this attempt, or stretch, now. Raises _Hung."""
         ending = None
         if not self.cloud.simulated:
-            self._end_a_hang(watch)
+            self._end_a_hang(watch, nodes)
             ending = self._re_decide(watch)
         if ending is None and self.elastic is not None and nodes.listening is not None:
             ending = self._switch(self.elastic, watch, nodes.listening)
@@ -298,8 +299,11 @@ class Training:
         there = self._next_plan.config
         return Ending.MOVED, f"{there} is better than {self.step.config} for the rest of the work, restart included"
 
-    def _check_end(self, watch: AttemptWatch, heard: list[Reading]) -> None:
-        """Warn if the job exited successfully without doing what its file says."""
+    def _check_end(self, watch: AttemptWatch, heard: list[Reading], silence: str) -> None:
+        """Warn if the job exited successfully without doing what its file says.
+
+        silence  what a job without a sample wrote instead, where that is known
+        """
         run = self._run
         target = run.problem.target
         if target is not None:
@@ -310,7 +314,8 @@ class Training:
             return
         share = (run.reached_samples + watch.last.samples) / run.problem.work_samples
         if share < LEAST_DONE_SHARE:
-            text = f"the job exited successfully after {share:.0%} of the work its file names: check job.samples"
+            text = f"the job exited successfully after {share:.0%} of the work its file names: "
+            text += silence or "check job.samples"
             self.situation.tell(Warned(text=text))
 
     def _ended(
@@ -328,11 +333,13 @@ class Training:
             noise_scale=noise_scale(heard),
             learned=self._learned(heard),
             node_metrics=settled.node_metrics,
+            missing_outputs=settled.missing_outputs if ending[0] is Ending.DONE else (),
+            kept_folder=settled.kept_folder if ending[0] is Ending.DONE else "",
         )
 
     # ---- decisions
 
-    def _end_a_hang(self, watch: AttemptWatch) -> None:
+    def _end_a_hang(self, watch: AttemptWatch, nodes: TrainingNodes) -> None:
         """Raises _Hung when a job with remaining work has been silent for unusually long."""
         problem = self._run.problem
         policy = problem.trial
@@ -341,7 +348,8 @@ class Training:
             return
         if watch.last.samples <= 0:
             if watch.last.seconds >= policy.worst_seconds(self.step.config.nodes):
-                raise _Hung(f"it ended before its first sample after {watch.last.seconds:.0f} s", watch.clock())
+                after = f"it ended before its first sample after {watch.last.seconds:.0f} s"
+                raise _Hung(": ".join(filter(None, (after, nodes.silence()))), watch.clock())
         elif watch.silent_seconds >= max(policy.watchdog_seconds, TRAINING_QUIET_GAPS * watch.longest_gap):
             raise _Hung(f"no progress for {watch.silent_seconds:.0f} s", watch.clock())
 

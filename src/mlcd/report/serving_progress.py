@@ -10,7 +10,7 @@ from mlcd.report.live import LiveLine
 from mlcd.report.progress import RunningSteps
 from mlcd.report.serving import latency_text
 from mlcd.report.text import Style
-from mlcd.report.wording import shortened, speed_text
+from mlcd.report.wording import speed_text
 from mlcd.run.step import Role
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Measurement
@@ -35,7 +35,7 @@ class ServingProgress(LiveLine):
         match event:
             case StepStarted() if event.step.role is Role.TRIAL:
                 self.wrapped(f"{event.step.number:>3} {event.step.config}")
-                self._detail(event.step.reason)
+                self.detail(event.step.reason)
                 self._steps.trial_started(event, f"Load test {event.step.number}")
             case StepEnded() if event.step.role is Role.TRIAL:
                 self.hide()
@@ -44,7 +44,7 @@ class ServingProgress(LiveLine):
                     found = f"{self._result(trial)}; {event.money.spent} spent{self._best(event.incumbent)}"
                     self.wrapped(f"      {found}")
                 else:
-                    self._detail(" ".join(f"{trial.kind}: {trial.message}".split()), Style.BAD)
+                    self.detail(f"{trial.kind}: {trial.message}", Style.BAD)
             case SearchEnded():
                 self.hide()
                 self.wrapped(f"Search ended: {event.stopped}" if event.stopped else "Search ended.")
@@ -61,9 +61,6 @@ class ServingProgress(LiveLine):
             return
         self.hide()
         self.line(f"      done after {format_seconds(event.money.elapsed_seconds)} in all")
-
-    def _detail(self, text: str, style: Style = Style.DIM) -> None:
-        self.line((f"      {shortened(text, self.width - 6, '...')}", style))
 
     def _result(self, trial: Measurement) -> str:
         load = trial.load

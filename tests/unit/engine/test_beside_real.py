@@ -192,7 +192,7 @@ def test_nodes_that_are_kept_are_given_back_on_ctrl_c(store: Store) -> None:
     run = stored(store)
     assert run.in_flight == ()
     assert run.open_stretch is None
-    assert run.attempts[-1].ending is Ending.LOST
+    assert run.attempts[-1].ending is Ending.INTERRUPTED
 
 
 def test_nodes_that_are_kept_are_given_back_with_the_performer(store: Store) -> None:

@@ -240,7 +240,7 @@ BAD_FIELDS = [
     ("outputs: [a, a]", "outputs[1]", "given twice"),
     ("checkpoints: yes", "checkpoints", "did you mean 'true'"),
     ("resources: {prices: {small: 0}}", "resources.prices.small", "more than $0"),
-    ("resources: {accelerators: V100}", "resources.accelerators", "not supported yet; choose types"),
+    ("resources: {cpus: 8}", "resources.cpus", "not supported yet; choose types"),
     ("resources: {ports: 80}", "resources.ports", "not supported yet"),
     # shapes
     ("job: 5", "job", "must be a mapping"),
