@@ -142,7 +142,7 @@ def _report_damage(found: "tuple[RunSummary, ...]") -> None:
         )
 
 
-@runs.command()
+@runs.command(epilog=examples("mlcd runs rm RUN", "mlcd runs rm RUN --force -y"))
 @click.argument("names", metavar="RUN...", nargs=-1, required=True, type=RunName(), shell_complete=complete_runs)
 @click.option("--force", is_flag=True, help="Also runs that have not ended; they cannot be resumed then.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
