@@ -21,6 +21,9 @@ from mlcd.units import Usd
 
 P_co = TypeVar("P_co", bound=Problem | FunctionProblem, covariant=True)
 
+MODEL_FILE = "model.npy"
+"""The trained model of a serverless run, in its outputs: all parameters as one vector of float32, for numpy.load."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Run(Generic[P_co]):
@@ -39,6 +42,11 @@ class Run(Generic[P_co]):
     verdict: Verdict | None = None
     findings: Findings | None = None
     outputs: str = ""
+
+    @property
+    def model_file(self) -> str:
+        """Where the trained model of a serverless run is; "" if it was not fetched, or only simulated."""
+        return f"{self.outputs}/{MODEL_FILE}" if self.outputs and self.kind is Kind.SERVERLESS else ""
 
     # ---- how it continues
 
