@@ -1,11 +1,11 @@
 import click
 
-from mlcd.cli.output import output_option, print_json, print_text, table
+from mlcd.cli.output import print_csv, print_json, print_text, rows_option, table
 
 
 @click.command()
 @click.option("--restore", is_flag=True, help="Put a damaged store right, from its readable runs and the backup.")
-@output_option
+@rows_option
 def runs(restore: bool, output: str) -> None:
     """List all runs, newest first.
 
@@ -16,38 +16,37 @@ def runs(restore: bool, output: str) -> None:
     from mlcd.trial.outcome import Status
 
     if restore:
-        _restore(output)
+        _restore("text" if output == "csv" else output)
         return
     with Store(home(), reading=True) as store:
         found = store.runs()
         unfinished = [run.run_id for run in found if run.status is not None and not run.status.is_final]
         live = {run_id for run_id in unfinished if store.is_live(run_id)}
     stopped = {run.run_id for run in found if run.status is Status.RUNNING} - live
+    rows = [
+        {
+            "run_id": run.run_id,
+            "kind": run.kind,
+            "created": run.created,
+            "cloud": run.cloud,
+            "strategy": run.strategy,
+            "status": "damaged" if run.damage else str(run.status),
+            "damage": run.damage,
+            "live": run.run_id in live,
+            "trials": run.trials,
+            "spent_usd": run.spent.dollars,
+        }
+        for run in found
+    ]
     if output == "json":
-        print_json(
-            {
-                "runs": [
-                    {
-                        "run_id": run.run_id,
-                        "kind": run.kind,
-                        "created": run.created,
-                        "cloud": run.cloud,
-                        "strategy": run.strategy,
-                        "status": "damaged" if run.damage else str(run.status),
-                        "damage": run.damage,
-                        "live": run.run_id in live,
-                        "trials": run.trials,
-                        "spent_usd": run.spent.dollars,
-                    }
-                    for run in found
-                ]
-            }
-        )
+        print_json({"runs": rows})
+    elif output == "csv":
+        print_csv(rows)
     elif not found:
         print_text(f"There are no runs in {home()} yet. Start with: mlcd demo")
     else:
-        rows = [["run", "kind", "started", "cloud", "strategy", "status", "trials", "spent"]]
-        rows += [
+        lines = [["run", "kind", "started", "cloud", "strategy", "status", "trials", "spent"]]
+        lines += [
             [
                 run.run_id,
                 "" if run.damage else run.kind,
@@ -60,7 +59,7 @@ def runs(restore: bool, output: str) -> None:
             ]
             for run in found
         ]
-        click.echo(table(rows, "<<<<<<>>"))
+        click.echo(table(lines, "<<<<<<>>"))
         stopped_runs = [run_id for run_id in unfinished if run_id not in live]
         if stopped_runs:
             print_text("", f"To continue a stopped run: mlcd resume {stopped_runs[0]}")
