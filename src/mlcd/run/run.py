@@ -30,6 +30,7 @@ class Run(Generic[P_co]):
     verdict  set once the search, or the serverless training, has ended
     findings what reports show of it; set once the run has ended
     outputs  the folder with the training's outputs; "" if there is none
+    log      the output of the newest step that failed; "" if none did, or it left none
     """
 
     header: Header
@@ -39,6 +40,7 @@ class Run(Generic[P_co]):
     verdict: Verdict | None = None
     findings: Findings | None = None
     outputs: str = ""
+    log: str = ""
 
     # ---- how it continues
 
