@@ -79,6 +79,11 @@ def _target(link: re.Match[str], source: str, place: str) -> str:
     return f"{picture}[{words}]({posixpath.relpath(there, posixpath.dirname(place) or '.')}{mark}{anchor})"
 
 
+def on_page_content(html: str, **_: Any) -> str:
+    """Pictures link to themselves: opened alone, an SVG says more of each mark that one points at."""
+    return re.sub(r'<img [^>]*src="([^"]+\.svg)"[^>]*/?>', r'<a href="\1">\g<0></a>', html)
+
+
 def on_post_build(config: MkDocsConfig) -> None:
     """Shorten the search index, which every page loads, and leave out the maps of the theme's own sources."""
     site = Path(config.site_dir)
