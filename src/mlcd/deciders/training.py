@@ -10,6 +10,7 @@ from mlcd.run.run import SearchRun
 from mlcd.run.step import Request, Role
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan, best, best_fitting, plans, tie
+from mlcd.trial.watched import best_watched
 from mlcd.units import HOUR, ZERO
 
 
@@ -119,7 +120,9 @@ def _next_plan(account: Account, ended: Attempt) -> Plan | None:
     same = _plan_on(account, ended)
     if ended.ending in (Ending.RESTARTED, Ending.LOST) and same is not None and remaining.fits(same):
         return same
-    return best_fitting(account.remaining, account.restarting, remaining)
+    certain = best_fitting(account.remaining, account.restarting, remaining)
+    better = best_watched(account.remaining, account.restarting, remaining, certain)
+    return certain if better is None else better.plan
 
 
 def _ended_seconds(account: Account) -> float:
