@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = (
     "record_strategies",
+    "economics",
     "record_paper",
     "record_scavenger",
     "record_serve",
@@ -26,6 +27,13 @@ SCRIPTS = (
     "serve_wrk",
     "final_speed",
     "guarantee",
+    "chaos",
+    "noise_overhead",
+    "serve_loadgen",
+    "serve_real",
+    "serve_verify",
+    "serverless_sync",
+    "ask_tell",
 )
 
 Parts = Mapping[Path, Mapping[str, str]]
@@ -58,13 +66,14 @@ def write(parts: Parts) -> None:
 
 
 def sources(*folders: str) -> str:
-    """The commit that a record is made of, and whether these folders (all of the product by default) differ from it."""
+    """The commit that last changed these folders (all of the product by default), and whether they differ from it."""
 
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
-    changes = git("status", "--porcelain", "--", *(folders or ("src",)))
-    return f"{git('rev-parse', '--short', 'HEAD') or 'unknown'}{' with changes' if changes else ''}"
+    paths = folders or ("src",)
+    changes = git("status", "--porcelain", "--", *paths)
+    return f"{git('log', '-1', '--format=%h', '--', *paths) or 'unknown'}{' with changes' if changes else ''}"
 
 
 def main() -> int:

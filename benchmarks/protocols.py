@@ -61,13 +61,13 @@ def sim_sources() -> list[Source]:
         SimWorkload(
             name=f"{model}-{batch}-{topology}-{offered}",
             job=SimJob(model=model, batch=batch, topology=topology),
-            instances=(offered,),
+            instances=(types,),
             max_nodes=50,
         )
         for model in ("alexnet", "resnet152", "inception-v3", "char-rnn", "bert-large", "zero-8b")
         for batch in (128, 512)
         for topology in ("ring", "ps")
-        for offered in ("aws-62", "aws-gpu")
+        for offered, types in (("aws-62", "aws-62"), ("aws-gpu", "aws-accelerators"))  # names decide what is unseen
     ]
 
 

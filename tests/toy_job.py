@@ -135,10 +135,10 @@ class Toy:
         trial: str = "minutes: 0.03, watchdog_minutes: 0.06, precision: 0.5, retries: 2",
         search: str = "noise: 0.02, assurance: 0.99",
     ) -> Path:
-        """A job that trains `samples`; every node costs `usd_per_second`."""
+        """A job that trains `samples`; every node costs `usd_per_second`. A limit of "" is none."""
         hourly = f"{float(usd_per_second) * 3600:g} USD"
         prices = ", ".join(f"{name}: {hourly}" for name in types)
-        limits = f"budget: {budget}" + (f", deadline: {deadline}" if deadline else "")
+        limits = "".join(f", {name}: {at}" for name, at in (("budget", budget), ("deadline", deadline)) if at)
         speeds = json.dumps(json.dumps({str(n): speed for n, speed in self.speeds.items()}))
         lines = [
             "name: toy",
@@ -153,7 +153,7 @@ class Toy:
             f"job: {{samples: {samples}, batch: {BATCH}}}",
             f"checkpoints: {str(checkpoints).lower()}",
             "outputs: [model.json]",
-            f"goal: {{minimize: time, {limits}}}",
+            f"goal: {{minimize: time{limits}}}",
             f"search: {{{search}, trial: {{{trial}}}}}",
         ]
         file = self.folder / "job.yaml"

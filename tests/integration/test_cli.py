@@ -200,7 +200,11 @@ def test_init_writes_a_job_that_runs_and_keeps_what_is_there(mlcd: Mlcd, folder:
     assert refused.code == 2
     assert "--force" in refused.err
     assert (folder / "job.yaml").read_text() == SMALL
-    assert mlcd("init", "--force", "-o", "json").json == {"file": "job.yaml"}
+    assert mlcd("init", "--force", "-o", "json").json == {
+        "file": "job.yaml",
+        "template": "simulated",
+        "command": "mlcd train job.yaml",
+    }
     assert (folder / "job.yaml").read_text(encoding="utf-8") == template()
 
 
@@ -285,11 +289,11 @@ def test_check_reports_what_works(mlcd: Mlcd, monkeypatch: pytest.MonkeyPatch) -
     told = mlcd("check", "-o", "json").json
     assert told["ok"]
     assert {"what", "state", "text"} == set(told["findings"][0])
-    monkeypatch.setattr("mlcd.cli.check.find_spec", lambda name: None)
+    monkeypatch.setattr("mlcd.extras.find_spec", lambda name: None)
     monkeypatch.setattr("mlcd.cli.check.OLD_DAYS", -1)
     monkeypatch.setattr("mlcd.cli.catalog.OLD_DAYS", -1)
     again = mlcd("check").out
-    assert "pip install 'mlcd[compare]'" in again
+    assert "scikit-learn" in again
     assert "OLD, check them before you spend" in again
 
 
@@ -744,7 +748,8 @@ def loaded(statement: str) -> set[str]:
     code = f"import sys\n{statement}\nprint(*sys.modules)"
     env = {name: value for name, value in os.environ.items() if not name.startswith("COV")}  # coverage has a weight too
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    return {name.partition(".")[0] for name in done.stdout.split("\n")[-2].split()}
+    names = done.stdout.split("\n")[-2].split()
+    return {*names, *(name.partition(".")[0] for name in names)}
 
 
 HEAVY = {"numpy", "scipy", "torch", "sklearn", "joblib", "yaml", "sqlite3", "filelock", "onnx", "lithops"}
@@ -763,6 +768,12 @@ def test_json_needs_no_terminal_and_no_page() -> None:
     printed = "from mlcd.cli.main import run\nrun(['catalog', 'c5.*', '-o', 'json'])"
     assert not loaded(printed) & {"rich", "jinja2"}
     assert "rich" in loaded(printed.replace(", '-o', 'json'", ""))
+
+
+def test_no_command_loads_a_whole_package_of_statistics() -> None:
+    found = loaded("import mlcd.api, mlcd.kinds, mlcd.engine.loop, mlcd.cli.train")
+    assert "scipy.special" in found
+    assert "scipy.stats" not in found  # it would double the start-up time
 
 
 def test_the_catalog_needs_no_mathematics() -> None:

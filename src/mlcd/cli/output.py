@@ -3,8 +3,8 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypedDict
 
@@ -14,8 +14,8 @@ from mlcd.errors import BadInput
 from mlcd.untrusted import Malformed, expanded
 
 if TYPE_CHECKING:
+    from mlcd.events import Observer
     from mlcd.jobs.prepared import Prepared
-    from mlcd.report.live import LiveLine
     from mlcd.report.text import Item
     from mlcd.run.run import Run
 
@@ -125,11 +125,25 @@ def _look(stream: TextIO) -> _Look:
     return _Look(width=columns(stream), colour=wants_colour(stream))
 
 
-def progress(prepared: "Prepared[Any]") -> "LiveLine":
-    """Progress of a run on standard error: an observer, and a context manager."""
-    from mlcd.kinds import kind_of
+def track_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--track mlflow|wandb` as the argument `track`, a tuple of names."""
+    return click.option(
+        "--track",
+        multiple=True,
+        type=click.Choice(["mlflow", "wandb"]),
+        help="Tell the run to this tracker too: a parent run, a child a step, the report. May be repeated.",
+    )(function)
 
-    return kind_of(prepared.kind).progress(sys.stderr, prepared.problem, prepared.cloud)
+
+@contextmanager
+def progress(prepared: "Prepared[Any]", track: Sequence[str] = ()) -> "Iterator[Observer]":
+    """An observer that shows a run on standard error and tells it to these trackers. Raises BadInput as `tracked`."""
+    from mlcd.kinds import kind_of
+    from mlcd.track import tracked
+
+    lines = kind_of(prepared.kind).progress(sys.stderr, prepared.problem, prepared.cloud)
+    with lines, tracked(track, lines) as observer:
+        yield observer
 
 
 def ask_to_spend(prepared: "Prepared[Any]") -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from mlcd.clouds.functions.provider import EpochOrder, FunctionCloud
 from mlcd.engine.checked import cloud_name, is_simulated
 from mlcd.engine.checked_epochs import CheckedFunctions
-from mlcd.engine.performer import Situation, lost_time
+from mlcd.engine.performer import INTERRUPTED, Situation, lost_time
 from mlcd.engine.watchdog import Bounds, Overdue, abandoned, watched
 from mlcd.errors import ProviderError
 from mlcd.events import Warned
@@ -84,7 +84,7 @@ class EpochPerformer:
             fleet=order.fleet,
             seconds=seconds,
             usd=min(usd, step.authorised_usd),
-            message="interrupted" if interrupted else f"mlcd ended before the epoch did{assumed}",
+            message=INTERRUPTED if interrupted else f"mlcd ended before the epoch did{assumed}",
             lost=True,
         )
 

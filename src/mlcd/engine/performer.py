@@ -13,6 +13,9 @@ from mlcd.run.run import Run
 from mlcd.run.step import Outcome, Step
 from mlcd.trial.call import FunctionCall
 
+INTERRUPTED = "interrupted with the run"
+"""The message of a step that the user interrupted."""
+
 P_co = TypeVar("P_co", bound=Problem | FunctionProblem, covariant=True)
 P_contra = TypeVar("P_contra", bound=Problem | FunctionProblem, contravariant=True)
 
@@ -37,6 +40,11 @@ class Situation(Generic[P_co]):
     moment: clock.Moments = clock.read_moment
     useless: threading.Event = field(default_factory=threading.Event)
     latest: Callable[[], Run[P_co]] | None = None
+
+    @property
+    def now(self) -> Run[P_co]:
+        """The run now."""
+        return self.run if self.latest is None else self.latest()
 
 
 class Performer(Protocol[P_contra]):

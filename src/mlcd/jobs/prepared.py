@@ -10,7 +10,7 @@ from typing import Any, Generic, cast
 from mlcd.deciders.decision import Decider, P
 from mlcd.engine import Engine
 from mlcd.engine.performer import Performer
-from mlcd.events import Observer, ignore
+from mlcd.events import Observer, RunBegan, RunEnded, ignore
 from mlcd.findings import findings_of
 from mlcd.problem import Problem
 from mlcd.run.header import FunctionFacts, Header, ReusedTrial, ServingFacts
@@ -134,5 +134,8 @@ def _drive(
         findings=findings_of,
         search_only=search_only,
     )
+    observer(RunBegan(run=run))
     engine.drive()
-    return cast(Run[P], store.load(run.run_id))
+    over = cast(Run[P], store.load(run.run_id))
+    observer(RunEnded(run=over))
+    return over

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from mlcd.errors import BadInput
 
@@ -45,7 +45,7 @@ class LossCurve:
         steps = self.steps_to(target)
         if steps is None:
             return None
-        reach = float(student.ppf(0.5 + level / 2, 8)) * self.deviation_log_steps
+        reach = float(stdtrit(8, 0.5 + level / 2)) * self.deviation_log_steps
         return steps * math.exp(-reach), steps * math.exp(reach)
 
 

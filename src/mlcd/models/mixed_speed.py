@@ -65,10 +65,18 @@ class Level:
     deviation: float
 
 
+PEAK = (0.5, 0.25)
+"""Effect of ln of a node's peak on ln of its speed where some nodes have accelerators: mean and deviation. In the
+ribbon tables (inference in fp32, processors against a T4) it is 0.2 for recommenders to 0.5 for convolutional
+networks; between published trainings of one network in mixed precision on a large processor, a V100 and an H100, 0.6 to
+0.8. Not chosen on the simulator, whose speeds follow the peaks more closely than real ones do."""
+
 BELIEFS = (
     Belief(
         weight=0.15,
-        trend=TrendPrior(rise=(0.5, 0.3), bend=(-0.015, 0.015), price=(-0.06, 0.12), feature=0.12, size=(0.2, 0.15)),
+        trend=TrendPrior(
+            rise=(0.5, 0.3), bend=(-0.015, 0.015), price=(-0.06, 0.12), feature=0.12, size=(0.2, 0.15), peak=PEAK
+        ),
         shared=0.06,
         own=0.06,
         whole=0.06,
@@ -79,7 +87,9 @@ BELIEFS = (
     ),
     Belief(
         weight=0.45,
-        trend=TrendPrior(rise=(0.85, 0.1), bend=(-0.075, 0.015), price=(0.35, 0.2), feature=0.18, size=(0.39, 0.13)),
+        trend=TrendPrior(
+            rise=(0.85, 0.1), bend=(-0.075, 0.015), price=(0.35, 0.2), feature=0.18, size=(0.39, 0.13), peak=PEAK
+        ),
         shared=0.39,
         own=0.12,
         whole=0.2,
@@ -90,7 +100,9 @@ BELIEFS = (
     ),
     Belief(
         weight=0.15,
-        trend=TrendPrior(rise=(0.4, 0.2), bend=(-0.015, 0.03), price=(0.0, 0.2), feature=0.17, size=(0.3, 0.14)),
+        trend=TrendPrior(
+            rise=(0.4, 0.2), bend=(-0.015, 0.03), price=(0.0, 0.2), feature=0.17, size=(0.3, 0.14), peak=PEAK
+        ),
         shared=0.36,
         own=0.16,
         whole=0.85,
@@ -101,7 +113,9 @@ BELIEFS = (
     ),
     Belief(
         weight=0.25,
-        trend=TrendPrior(rise=(0.85, 0.1), bend=(-0.075, 0.015), price=(-0.05, 0.1), feature=0.13, size=(0.2, 0.1)),
+        trend=TrendPrior(
+            rise=(0.85, 0.1), bend=(-0.075, 0.015), price=(-0.05, 0.1), feature=0.13, size=(0.2, 0.1), peak=PEAK
+        ),
         shared=0.39,
         own=0.12,
         whole=0.2,

@@ -157,6 +157,7 @@ def test_a_serving_space_is_bounded_before_it_is_built(
         ("job.yaml/x", "job.yaml/x: cannot be read: "),
         ("\udcff.yaml", "\\udcff"),
         (EVIL.replace("\0", ""), "there is no such file"),
+        ("9" * 4300, "9" * 80),
     ],
 )
 def test_a_job_file_that_is_no_file_is_named(path: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
