@@ -111,7 +111,7 @@ def strike(number: int, cloud: str, blow: str, seed: int, folder: Path, *, besid
     phases = ("start", "trial", "training") if blow == "kill-mlcd" else ("trial", "training")
     phase, instant = rng.choice(phases), round(rng.uniform(0.0, 1.5), 2)
     mini = cloud == "minicloud"
-    toy = Toy(folder, on=cloud)
+    toy = Toy(folder, on=cloud, speeds={1: 800.0, 2: 1000.0, 3: 1100.0})
     if beside and not mini:
         toy.program = SHARED_CPUS + MAIN
     job = toy.job_file(
