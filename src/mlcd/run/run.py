@@ -22,6 +22,9 @@ from mlcd.units import Usd
 
 P_co = TypeVar("P_co", bound=Problem | FunctionProblem, covariant=True)
 
+MODEL_FILE = "model.npy"
+"""The trained model of a serverless run, in its outputs: all parameters as one vector of float32, for numpy.load."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Run(Generic[P_co]):
@@ -31,6 +34,7 @@ class Run(Generic[P_co]):
     verdict  set once the search, or the serverless training, has ended
     findings what reports show of it; set once the run has ended
     outputs  the folder with the training's outputs; "" if there is none
+    log      the output of the newest step that failed; "" if none did, or it left none
     """
 
     header: Header
@@ -40,6 +44,12 @@ class Run(Generic[P_co]):
     verdict: Verdict | None = None
     findings: Findings | None = None
     outputs: str = ""
+    log: str = ""
+
+    @property
+    def model_file(self) -> str:
+        """Where the trained model of a serverless run is; "" if it was not fetched, or only simulated."""
+        return f"{self.outputs}/{MODEL_FILE}" if self.outputs and self.kind is Kind.SERVERLESS else ""
 
     # ---- how it continues
 
