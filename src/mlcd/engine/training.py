@@ -160,7 +160,8 @@ class Training:
             again = self._may_restart(self._saved_samples)
             return self._broken(seconds, str(hung), self._saved_samples, again=again)
         except LeaseFailed as failed:
-            again = failed.kind.is_transient and self._may_restart(failed.reached_samples)
+            crowded = failed.kind is FailureKind.CAPACITY and self._has_trials  # they may have what it needs
+            again = (failed.kind.is_transient or crowded) and self._may_restart(failed.reached_samples)
             seconds = max(failed.seconds - begun, 0.0)
             broken = self._broken(seconds, failed.message, failed.reached_samples, again=again, billed=failed.billed)
             return replace(broken, ending=Ending.OVERRAN) if failed.kind is FailureKind.OVERRAN else broken
