@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlcd.cli.complete import complete_catalog_clouds, complete_types
+from mlcd.cli.examples import examples
 from mlcd.cli.output import output_option, print_json, print_text, table
 from mlcd.errors import BadInput
 
@@ -20,9 +22,11 @@ OLD_DAYS = 180
 """Prices older than this get a warning."""
 
 
-@click.command()
-@click.argument("patterns", metavar="[PATTERN...]", nargs=-1)
-@click.option("--cloud", metavar="NAME", help="Only this cloud: aws, azure or gcp.")
+@click.command(epilog=examples("mlcd catalog", "mlcd catalog p3.2xlarge"))
+@click.argument("patterns", metavar="[PATTERN...]", nargs=-1, shell_complete=complete_types)
+@click.option(
+    "--cloud", metavar="NAME", shell_complete=complete_catalog_clouds, help="Only this cloud: aws, azure or gcp."
+)
 @click.option("--gpu", is_flag=True, help="Only types with a GPU.")
 @click.option("--spot", is_flag=True, help="Only types with a spot price.")
 @click.option(
