@@ -234,6 +234,10 @@ class Problem:
             return self
         return replace(self, work_samples=max(self.work_samples - samples, self.work_samples * LEAST_WORK_SHARE))
 
+    def is_done_by(self, samples: float) -> bool:
+        """Whether `samples` are all of its work, as far as that is known in advance."""
+        return self.work_known and self.target is None and samples >= self.work_samples
+
     def worth(self, config: Config) -> float:
         """What a sample on `config` counts for, in samples of `work_samples`."""
         return 1.0 if self.batching is None else self.batching.worth(float(config["batch"]))

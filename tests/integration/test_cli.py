@@ -200,7 +200,11 @@ def test_init_writes_a_job_that_runs_and_keeps_what_is_there(mlcd: Mlcd, folder:
     assert refused.code == 2
     assert "--force" in refused.err
     assert (folder / "job.yaml").read_text() == SMALL
-    assert mlcd("init", "--force", "-o", "json").json == {"file": "job.yaml"}
+    assert mlcd("init", "--force", "-o", "json").json == {
+        "file": "job.yaml",
+        "template": "simulated",
+        "command": "mlcd train job.yaml",
+    }
     assert (folder / "job.yaml").read_text(encoding="utf-8") == template()
 
 

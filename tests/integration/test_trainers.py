@@ -71,7 +71,8 @@ def hugging_face(epochs, callbacks):
     )
     model = Net()
     trainer = transformers.Trainer(
-        model=model, args=args, train_dataset=DATA, eval_dataset=DATA, callbacks=[*callbacks, mlcd.torch.TrainerProgress()]
+        model=model, args=args, train_dataset=DATA, eval_dataset=DATA,
+        callbacks=[*callbacks, mlcd.torch.TrainerProgress()],
     )
     return trainer.train, model
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlcd.cli.complete import complete_catalog_clouds, complete_types
 from mlcd.cli.examples import examples
 from mlcd.cli.output import output_option, print_json, print_text, table
 from mlcd.errors import BadInput
@@ -22,8 +23,10 @@ OLD_DAYS = 180
 
 
 @click.command(epilog=examples("mlcd catalog", "mlcd catalog p3.2xlarge"))
-@click.argument("patterns", metavar="[PATTERN...]", nargs=-1)
-@click.option("--cloud", metavar="NAME", help="Only this cloud: aws, azure or gcp.")
+@click.argument("patterns", metavar="[PATTERN...]", nargs=-1, shell_complete=complete_types)
+@click.option(
+    "--cloud", metavar="NAME", shell_complete=complete_catalog_clouds, help="Only this cloud: aws, azure or gcp."
+)
 @click.option("--gpu", is_flag=True, help="Only types with a GPU.")
 @click.option("--spot", is_flag=True, help="Only types with a spot price.")
 @click.option(

@@ -26,12 +26,14 @@ COMMANDS = (
     "serverless",
     "runs",
     "show",
+    "logs",
     "resume",
     "report",
     "down",
     "catalog",
     "check",
     "bench",
+    "completion",
 )
 """In the order in which a new user needs them. The command NAME is the attribute NAME of mlcd.cli.NAME."""
 

@@ -5,14 +5,15 @@ import click
 
 from mlcd.cli.env_option import env_option
 from mlcd.cli.examples import examples
-from mlcd.cli.output import RunName, ask_to_spend, output_option, print_run, progress, track_option
+from mlcd.cli.output import ask_to_spend, output_option, print_run, print_text, progress, track_option
+from mlcd.cli.run_argument import run_argument
 
 if TYPE_CHECKING:
     from mlcd.run.run import Run
 
 
 @click.command(epilog=examples("mlcd resume RUN", "mlcd resume RUN --env TOKEN=..."))
-@click.argument("run", type=RunName())
+@run_argument
 @env_option
 @click.option(
     "-y", "--yes", is_flag=True, expose_value=False, help="Accepted as in `mlcd train`; a resumed run never asks."
@@ -20,14 +21,20 @@ if TYPE_CHECKING:
 @track_option
 @output_option
 @click.pass_context
-def resume(ctx: click.Context, run: str, envs: dict[str, str], track: tuple[str, ...], output: str) -> None:
+def resume(ctx: click.Context, run: str | None, envs: dict[str, str], track: tuple[str, ...], output: str) -> None:
     """Continue a run that was interrupted or killed, or that stopped after its search.
 
     Finished trials are not run or paid again; the limits count from the first start. A finished run is shown again with
     its exit code. Values of environment variables are kept until the run has ended; --env gives them anew.
 
-    RUN is a name from `mlcd runs`, or a unique prefix of one.
+    RUN is a name from `mlcd runs`, or a unique prefix of one; by default the newest run that has not ended.
     """
+    if run is None:
+        from mlcd.store.store import Store, home
+
+        with Store(home(), reading=True) as store:
+            run = store.latest(unfinished=True)
+        print_text(f"Continuing {run}", err=True)
     found = continued(run, envs, track=track)
     print_run(found, output)
     ctx.exit(found.status.exit_code)

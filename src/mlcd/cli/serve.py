@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlcd.cli.complete import complete_clouds, complete_jobs, complete_strategies
 from mlcd.cli.examples import examples
 from mlcd.cli.output import (
     FilePath,
@@ -34,15 +35,25 @@ _KINDS = ("compose", "kubernetes", "triton")
         "mlcd serve job.yaml --write compose deploy/",
     )
 )
-@click.argument("model", metavar="MODEL.onnx|JOB.yaml")
+@click.argument("model", metavar="MODEL.onnx|JOB.yaml", shell_complete=complete_jobs)
 @click.option("--slo", metavar="p99=TIME", help="Latency limit of requests, such as p99=50ms.")
 @click.option("--rate", metavar="N/s", help="Requests per second to sustain; more counts for nothing.")
 @click.option("--maximize", metavar="WHAT", help="What to maximize: 'requests per dollar' (the default) or rate.")
 @click.option("--trials", metavar="N", help="Maximum number of load tests.  [default: 6]")
 @click.option("--budget", metavar="MONEY", help="Cap on load tests and verification, such as '1 USD'.")
 @click.option("--deadline", metavar="TIME", help="Time limit of load tests and verification, such as 20min.")
-@click.option("--strategy", metavar="NAME[:OPTIONS]", help="Search strategy, such as falcon or falcon-transfer.")
-@click.option("--on", metavar="INFRA", help="Where to serve; overrides resources.infra.  [default: local]")
+@click.option(
+    "--strategy",
+    metavar="NAME[:OPTIONS]",
+    shell_complete=complete_strategies,
+    help="Search strategy, such as falcon or falcon-transfer.",
+)
+@click.option(
+    "--on",
+    metavar="INFRA",
+    shell_complete=complete_clouds,
+    help="Where to serve; overrides resources.infra.  [default: local]",
+)
 @click.option("--size", "sizes", metavar="AXIS=N", multiple=True, help="Size of an axis that the model leaves open.")
 @click.option("--deploy", is_flag=True, help="Leave the recommended server running.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address of the deployed server.")

@@ -3,6 +3,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlcd.cli.complete import complete_clouds, complete_jobs, complete_strategies
 from mlcd.cli.examples import examples
 from mlcd.cli.output import (
     FilePath,
@@ -29,11 +30,21 @@ if TYPE_CHECKING:
         "mlcd serverless job.yaml --picture fleets.svg",
     )
 )
-@click.argument("job", metavar="JOB.yaml")
-@click.option("--on", metavar="INFRA", help="Where to run: lithops/localhost, lithops/aws_lambda or sim/lambda.")
+@click.argument("job", metavar="JOB.yaml", shell_complete=complete_jobs)
+@click.option(
+    "--on",
+    metavar="INFRA",
+    shell_complete=complete_clouds,
+    help="Where to run: lithops/localhost, lithops/aws_lambda or sim/lambda.",
+)
 @click.option("--budget", metavar="MONEY", help="Cap on the whole training, such as '3 USD'.")
 @click.option("--deadline", metavar="TIME", help="Deadline, such as 30min or 2026-12-01T18:00Z.")
-@click.option("--strategy", metavar="NAME[:OPTIONS]", help="Scheduler: mpc, siren, static or static-n.")
+@click.option(
+    "--strategy",
+    metavar="NAME[:OPTIONS]",
+    shell_complete=complete_strategies,
+    help="Scheduler: mpc, siren, static or static-n.",
+)
 @click.option("--sync", metavar="MODE", help="Synchronisation: hsp, bsp or asp.")
 @click.option("--functions", metavar="N..M", help="Allowed numbers of functions, such as 1..64.")
 @click.option("--memory", metavar="MB,...", help="Allowed memory sizes, such as 512,1769.")

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mlcd.cli.complete import complete_clouds, complete_jobs, complete_strategies
 from mlcd.cli.env_option import env_option
 from mlcd.cli.examples import examples
 from mlcd.cli.output import (
@@ -32,12 +33,20 @@ if TYPE_CHECKING:
         "mlcd train job.yaml --search-only && mlcd train RUN",
     )
 )
-@click.argument("job", metavar="JOB.yaml|RUN")
-@click.option("--on", metavar="INFRA", help="Where to run, such as sim/aws; overrides resources.infra.")
+@click.argument("job", metavar="JOB.yaml|RUN", shell_complete=complete_jobs)
+@click.option(
+    "--on",
+    metavar="INFRA",
+    shell_complete=complete_clouds,
+    help="Where to run, such as sim/aws; overrides resources.infra.",
+)
 @click.option("--budget", metavar="MONEY", help="Cap on search and training together, such as '100 USD'.")
 @click.option("--deadline", metavar="TIME", help="Deadline, such as 6h30m or 2026-12-01T18:00Z.")
 @click.option(
-    "--strategy", metavar="NAME[:OPTIONS]", help="Search strategy, such as heterbo or convbo:acquisition=ucb."
+    "--strategy",
+    metavar="NAME[:OPTIONS]",
+    shell_complete=complete_strategies,
+    help="Search strategy, such as heterbo or convbo:acquisition=ucb.",
 )
 @click.option("--parallel", metavar="N", help="Trials in parallel.")
 @env_option

@@ -1,5 +1,6 @@
 """The steps of a training on nodes: trials, and the training itself."""
 
+import math
 from dataclasses import dataclass, field
 
 from mlcd.clouds.provider import Cloud, Lease, Order
@@ -110,7 +111,8 @@ class NodePerformer:
             return self.cloud
         base = reached_before(situation.run, step)
         restart_seconds = situation.run.problem.restart_seconds if base > 0 else 0.0
-        return Resumed(self.cloud, base_samples=base, restart_seconds=restart_seconds)
+        work = situation.run.problem.work_samples if step.role is Role.TRIAL else math.inf
+        return Resumed(self.cloud, base_samples=base, restart_seconds=restart_seconds, work_samples=work)
 
     def _training(self, cloud: CheckedCloud, step: Step, situation: Situation[Problem]) -> Training:
         held = self._held

@@ -119,7 +119,13 @@ def measure(
     speed = None if watch.hung else steady_speed(watch.points)
     if speed is None:
         return Failure(
-            config=config, attempt=attempt, kind=FailureKind.HANG, message=watch.complaint, seconds=seconds, usd=usd
+            config=config,
+            attempt=attempt,
+            kind=FailureKind.HANG,
+            message=watch.complaint,
+            seconds=seconds,
+            usd=usd,
+            reached_samples=settled.reached_samples if settled else 0.0,
         )
     return Measurement(
         config=config,

@@ -305,6 +305,7 @@ class TrainJson:
     choice: Annotated[TrainChoiceJson | None, "the deployment recommended"]
     training: Annotated[TrainAttemptJson | None, "how the training ended; null if there was none"]
     outputs: Annotated[str | None, "folder with the outputs of the training"]
+    log: Annotated[str | None, "file with the output of the newest step that failed; null if none did"]
     receipt: Annotated[TrainReceiptJson, "what it took"]
     trials: Annotated[tuple[TrainTrialJson, ...], "in order"]
     reused: Annotated[tuple[TrainReusedJson, ...], "trials of earlier runs that counted"]

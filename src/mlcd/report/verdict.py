@@ -273,6 +273,8 @@ def _more(record: SearchRun) -> list[Item]:
         items.append(Line(f"The trials did {done:.0%} of the training: it continued from their checkpoint."))
     if record.outputs:
         items.append(Line(f"Outputs: {record.outputs}"))
+    if record.log:
+        items.append(Line(f"Log of the newest failure: {record.log}"))
     if record.trials:
         items.append(Line(f"Pictures, every trial, how to repeat it: mlcd report {record.run_id}"))
     return items

@@ -1,4 +1,4 @@
-"""What the callbacks for Hugging Face's Trainer and for Lightning share: they count the steps of somebody else's loop."""
+"""What the callbacks for Hugging Face's Trainer and Lightning share: counting the steps of a library's loop."""
 
 from collections.abc import Mapping
 from typing import Any

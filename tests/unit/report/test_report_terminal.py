@@ -284,4 +284,4 @@ def test_the_columns_of_epochs_fit(width: str, names: int, monkeypatch: pytest.M
     lines = stream.getvalue().splitlines()
     assert max(map(len, lines)) <= int(width or 103)
     assert len(lines[0].replace("to the target", "target").split()) == names
-    assert [line.split()[0] for line in lines[1:] if not line.startswith("       ")] == ["1", "2", "3", "3", "4"]
+    assert [line.split()[0] for line in lines[1:] if not line.startswith(" " * 6)] == ["1", "2", "3", "3", "4"]
