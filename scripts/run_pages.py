@@ -7,7 +7,8 @@ What a block is follows from the first line of its fence:
     sh                       commands, run by bash; the first that fails ends the page
     sh install, sh elsewhere not run: what the reader installs, and what needs an account or a cluster
     yaml job.yaml            a file of that name (any language), written before the next commands run
-    text output              what the commands before it print to standard output, with numbers of its own
+    text output              what the commands before it print to standard output
+    text example             the same of a real run, which differs from time to time: written, not compared
 
 With --write, `text output` blocks are written anew where the commands print something else, and pictures that they draw
 and the page shows are kept in docs/images. Tests compare the blocks with numbers masked.
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-OUTPUT = "output"
+OUTPUT, EXAMPLE = "output", "example"
 _BLOCK = re.compile(r"^( *)```(\w+)([^\n]*)\n(.*?)^\1```$", re.M | re.S)
 
 
@@ -47,7 +48,13 @@ class Block:
     @property
     def is_output(self) -> bool:
         """Whether it is what the commands before it print."""
-        return self.language == "text" and self.words == (OUTPUT,)
+        return self.language == "text" and self.words in ((OUTPUT,), (EXAMPLE,))
+
+    def is_like(self, printed: str) -> bool:
+        """Whether it shows what was printed, but for names of runs and numbers; an example shows something."""
+        if self.words == (EXAMPLE,):
+            return bool(self.text.strip())
+        return masked(self.text) == masked(printed)
 
     @property
     def file(self) -> str | None:
@@ -103,7 +110,7 @@ def _printed(commands: str, folder: Path, environment: Mapping[str, str]) -> str
     )
     if ended.returncode != 0:
         raise PageFailed(f"{commands}\nended with {ended.returncode}:\n{ended.stdout}\n{ended.stderr}")
-    return ended.stdout
+    return ended.stdout.replace(environment.get("MLCD_HOME", "\0"), "~/.mlcd")
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -122,7 +129,7 @@ def masked(text: str) -> list[str]:
 def written(page: str, ran: list[Ran]) -> str:
     """The page with every output block as its commands print it now."""
     for each in reversed(ran):
-        if each.shown is not None and masked(each.shown.text) != masked(each.printed):
+        if each.shown is not None and not each.shown.is_like(each.printed):
             page = page[: each.shown.start] + each.printed.strip("\n") + "\n" + page[each.shown.end :]
     return page
 

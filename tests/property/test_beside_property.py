@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.property.test_search_property import a_search, check_limits
 from tests.synthetic import driven, make_engine
 
-from mlcd.clouds.wrappers import SlowerRun
+from mlcd.clouds.wrappers import NoisyRun, SlowerRun
 from mlcd.events import Event
 from mlcd.run.attempt import Ending
 from mlcd.run.run import SearchRun
@@ -20,14 +20,18 @@ from mlcd.trial.outcome import Status
 from mlcd.units import Usd
 
 
-def run_beside(seed: int, *, slower: float = 0.0, allowance: float = 0.0) -> tuple[SearchRun, list[Event]]:
-    """A search beside its training; `slower` final runs than trials, with `allowance` for that."""
+def run_beside(
+    seed: int, *, slower: float = 0.0, allowance: float = 0.0, run_noise: float = 0.0
+) -> tuple[SearchRun, list[Event]]:
+    """A search beside its training; final runs are `slower` than trials, with `allowance` for that, or differ."""
     rng = random.Random(f"beside|{seed}")
     problem, cloud, text, parallel = a_search(rng)
     restart = rng.choice((0.0, 60.0, 300.0))
     problem = replace(problem, beside=True, restart_seconds=restart, slowdown=allowance)
     if slower:
         cloud = SlowerRun(cloud, share=slower)
+    if run_noise:
+        cloud = NoisyRun(cloud, sigma=run_noise, seed=seed)
     events: list[Event] = []
     with Store(None) as store:
         engine = make_engine(problem, cloud, store, text, seed=seed, parallel=parallel, observer=events.append)
@@ -75,6 +79,18 @@ def test_a_training_much_slower_than_its_trials_never_costs_more_than_the_budget
     assert budget is None or run.spent <= budget
 
 
+@settings(max_examples=60, deadline=None, phases=(Phase.explicit, Phase.generate), derandomize=True,
+          suppress_health_check=[HealthCheck.too_slow])  # fmt: skip
+@given(st.integers(0, 2**32))
+def test_trainings_that_differ_from_their_trials_never_cost_more_than_the_budget(seed: int) -> None:
+    run, _ = run_beside(seed, run_noise=0.05)
+    budget = run.problem.goal.budget
+    assert budget is None or run.spent <= budget
+    for step in run.steps:
+        assert step.outcome is not None
+        assert budget is None or step.authorised_usd <= budget
+
+
 def test_the_searches_cover_what_can_happen() -> None:
     seen: Counter[str] = Counter()
     for seed in range(150):
@@ -83,8 +99,14 @@ def test_the_searches_cover_what_can_happen() -> None:
         for step in run.steps:
             if step.role is Role.TRAINING:
                 seen[step.final.ending] += 1
+                seen["look"] += all(other.round != step.round or other is step for other in run.steps) and (
+                    step.final.ending in (Ending.CONTINUED, Ending.MOVED)
+                )
+            elif step.trial.reached_samples > 0:
+                seen["kept"] += 1
         budget, deadline = run.problem.goal.budget, run.problem.goal.deadline_seconds
         seen["tight"] += budget is not None and run.spent.micros > 0.8 * budget.micros
         seen["pressed"] += deadline is not None and run.total_seconds > 0.8 * deadline
-    for what in (Status.DONE, Status.NOTHING_FITS, Ending.CONTINUED, Ending.MOVED, Ending.DONE, "tight", "pressed"):
+    for what in (Status.DONE, Status.NOTHING_FITS, Ending.CONTINUED, Ending.MOVED, Ending.DONE, "look", "kept", "tight",
+                 "pressed"):  # fmt: skip
         assert seen[what] >= 3, seen

@@ -89,7 +89,7 @@ class _Shown:
 
         Training: `speed` over nodes with the search path, `money` over trials, the time-money `tradeoff`; if the
         batch was chosen also `batches`, a curve per batch over the nodes, and `batches-repriced`, the same under the
-        other price policy. Functions: `epochs`.
+        other price policy. Serving: `latency`. Functions: `epochs`.
 
         Raises BadInput for an unknown picture.
         """

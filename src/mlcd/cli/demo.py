@@ -2,10 +2,11 @@ from pathlib import Path
 
 import click
 
+from mlcd.cli.examples import examples
 from mlcd.cli.output import FilePath, output_option, print_run, print_text, progress, seed_option, writable, write_file
 
 
-@click.command()
+@click.command(epilog=examples("mlcd demo", "mlcd demo --seed 7 --out demo.html"))
 @click.option(
     "--out",
     metavar="FILE.html",

@@ -88,6 +88,8 @@ def _items(prepared: Prepared[Problem], look: _FirstLook) -> list[Item]:
     shortest, longest = (format_seconds(s) for s in _worst_seconds(problem))
     types = len({config.instance for config in problem.space})
     real = "simulated: nothing real is spent" if prepared.simulated else "real money"
+    if not prepared.simulated and not prepared.charged:
+        real = "nominal prices: nobody is charged"
     facts = [
         ["job", f"{problem.name}: {goal}"],
         ["where", f"{prepared.cloud} ({real}), prices of {prepared.catalog_date}{_age(prepared)}"],

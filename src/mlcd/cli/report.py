@@ -2,11 +2,12 @@ from pathlib import Path
 
 import click
 
+from mlcd.cli.examples import examples
 from mlcd.cli.output import FilePath, output_option, print_json, print_text, svg_name, writable, write_file
 from mlcd.cli.run_argument import named_or_latest, run_argument
 
 
-@click.command()
+@click.command(epilog=examples("mlcd report RUN", "mlcd report RUN --picture speed --out speed.svg"))
 @run_argument
 @click.option(
     "--out",
@@ -49,8 +50,6 @@ def _check_picture(run_id: str, picture: str, allowed: tuple[str, ...]) -> None:
 
     if picture in allowed:
         return
-    if not allowed:
-        raise BadInput(f"--picture: {run_id} is a serving run, which has no pictures; omit --picture")
     near = nearest(picture, allowed)
     hint = f"; did you mean {near!r}?" if near else ""
     raise BadInput(f"--picture: {run_id} has no picture {picture!r}; allowed: {', '.join(allowed)}{hint}")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from mlcd.report.batches import batch_notes, work_text
 from mlcd.report.node_metrics import metrics_table
 from mlcd.report.origin import is_replayed, origin, origin_word, prices_text
-from mlcd.report.page import Cell, Column, Page, PagePart, Table, TableRow, drawn, render
-from mlcd.report.pictures import NARROW, WIDE, PictureKind, kinds_of, picture
+from mlcd.report.page import NARROW, WIDE, Cell, Column, Page, PagePart, Table, TableRow, drawn, render
+from mlcd.report.pictures import PictureKind, kinds_of, picture
 from mlcd.report.receipt_lines import receipt_table, train_lines
 from mlcd.report.thinning import MOST_ROWS, ends, left_out_text
 from mlcd.report.verdict import headline, outcome
