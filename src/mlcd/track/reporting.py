@@ -30,16 +30,14 @@ PYTHON = "MLCD_TRACK_PYTHON"
 
 
 @contextmanager
-def tracked(names: Sequence[str], tell: Observer, *, flush_seconds: float = FLUSH_SECONDS) -> Iterator[Observer]:
+def tracked(names: str | Sequence[str], tell: Observer, *, flush_seconds: float = FLUSH_SECONDS) -> Iterator[Observer]:
     """An observer that passes every event on to `tell` and to these trackers.
 
-    A tracker that fails, hangs or dies changes nothing but that `tell` gets one `Warned`. Raises BadInput at once for
-    an unknown tracker, or one whose package is not installed.
+    A tracker that fails, hangs or dies changes nothing but that `tell` gets one `Warned`. Raises BadInput as
+    `checked_trackers` does, before anything starts.
     """
-    for name in names:
-        _check(name)
     with ExitStack() as leaving:
-        workers = [leaving.enter_context(_Worker(name, tell, flush_seconds)) for name in dict.fromkeys(names)]
+        workers = [leaving.enter_context(_Worker(name, tell, flush_seconds)) for name in checked_trackers(names)]
 
         def watch(event: Event) -> None:
             tell(event)
@@ -49,11 +47,21 @@ def tracked(names: Sequence[str], tell: Observer, *, flush_seconds: float = FLUS
         yield watch if workers else tell
 
 
-def _check(name: str) -> None:
-    if name not in TRACKERS:
-        near = nearest(name, tuple(TRACKERS))
+def checked_trackers(names: object) -> tuple[str, ...]:
+    """The trackers of a name or a list of names, each once. Raises BadInput for any that cannot be used."""
+    given = (names,) if isinstance(names, str) else names
+    if not isinstance(given, list | tuple):
+        raise BadInput(f"track: must be the name of a tracker, or a list of them (got {str(given)[:80]!r})")
+    for name in given:
+        _check(name)
+    return tuple(dict.fromkeys(given))
+
+
+def _check(name: object) -> None:
+    if not isinstance(name, str) or name not in TRACKERS:
+        near = nearest(str(name), tuple(TRACKERS))
         hint = f"; did you mean {near!r}?" if near else ""
-        raise BadInput(f"track: there is no tracker {name!r}; allowed: {', '.join(TRACKERS)}{hint}")
+        raise BadInput(f"track: there is no tracker {str(name)[:80]!r}; allowed: {', '.join(TRACKERS)}{hint}")
     module = TRACKERS[name]
     if not os.environ.get(PYTHON) and importlib.util.find_spec(module) is None:
         raise BadInput(
