@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar, TypeVarTuple
 
-from mlcd.errors import BadInput
+from mlcd.errors import BadInput, MissingExtra
+from mlcd.extras import missing_text
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -23,7 +24,7 @@ def task_results(
 
     jobs  processes, through joblib; 1 runs the tasks in this process and needs no joblib; -1 is one process per core
 
-    Raises BadInput for 0, and where joblib is needed and not installed.
+    Raises BadInput for 0, MissingExtra where joblib is needed and not installed.
     """
     if jobs == 0:
         raise BadInput("--jobs: must be the number of processes, or -1 for one per core (got 0)")
@@ -33,7 +34,5 @@ def task_results(
     try:
         from joblib import Parallel, delayed  # noqa: PLC0415
     except ImportError as error:
-        raise BadInput(
-            f"--jobs: {jobs} needs joblib, the extra `bench`: pip install 'mlcd[bench]'; --jobs 1 does not need it"
-        ) from error
+        raise MissingExtra(f"{missing_text('bench', f'--jobs {jobs}')}; --jobs 1 does not need it") from error
     yield from Parallel(n_jobs=jobs, return_as="generator")(delayed(function)(*task) for task in tasks)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mlcd.cli.complete import complete_catalog_clouds, complete_types
+from mlcd.cli.examples import examples
 from mlcd.cli.output import output_option, print_json, print_text, table
 from mlcd.errors import BadInput
 
@@ -21,7 +22,7 @@ OLD_DAYS = 180
 """Prices older than this get a warning."""
 
 
-@click.command()
+@click.command(epilog=examples("mlcd catalog", "mlcd catalog p3.2xlarge"))
 @click.argument("patterns", metavar="[PATTERN...]", nargs=-1, shell_complete=complete_types)
 @click.option(
     "--cloud", metavar="NAME", shell_complete=complete_catalog_clouds, help="Only this cloud: aws, azure or gcp."

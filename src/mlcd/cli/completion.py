@@ -2,6 +2,7 @@ import re
 
 import click
 
+from mlcd.cli.examples import examples
 from mlcd.cli.output import output_option, print_json
 
 INSTALL = {
@@ -12,7 +13,7 @@ INSTALL = {
 """Shell -> (the file that it reads, the line to add there)."""
 
 
-@click.command()
+@click.command(epilog=examples("mlcd completion bash"))
 @click.argument("shell", type=click.Choice(list(INSTALL)))
 @output_option
 def completion(shell: str, output: str) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mlcd.cli.complete import complete_templates
+from mlcd.cli.examples import examples
 from mlcd.cli.output import FilePath, output_option, print_json, print_text, table, writable, write_file
 from mlcd.errors import BadInput, nearest
 
@@ -16,7 +17,7 @@ OF_SCRIPTS = ("pytorch", "huggingface", "lightning", "tensorflow", "aws", "slurm
 """Templates of jobs that run a script of the user."""
 
 
-@click.command()
+@click.command(epilog=examples("mlcd init", "mlcd init my-training.yaml"))
 @click.argument("file", type=FilePath(), default=Path("job.yaml"))
 @click.option(
     "-t",

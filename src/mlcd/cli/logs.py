@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlcd.cli.examples import examples
 from mlcd.cli.output import output_option, print_json
 from mlcd.cli.run_argument import named_or_latest, run_argument
 from mlcd.errors import BadInput
@@ -20,7 +21,7 @@ LINE_CHARACTERS = 20_000
 """Longer lines are cut."""
 
 
-@click.command()
+@click.command(epilog=examples("mlcd logs", "mlcd logs RUN --trial 2 -f"))
 @run_argument
 @click.option("--trial", metavar="N", type=click.IntRange(1), help="The N-th trial; by default the newest step.")
 @click.option("--node", metavar="N", type=click.IntRange(0), help="Only this node; the first is 0.")

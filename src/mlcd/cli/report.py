@@ -2,11 +2,12 @@ from pathlib import Path
 
 import click
 
+from mlcd.cli.examples import examples
 from mlcd.cli.output import FilePath, output_option, print_json, print_text, svg_name, writable, write_file
 from mlcd.cli.run_argument import named_or_latest, run_argument
 
 
-@click.command()
+@click.command(epilog=examples("mlcd report RUN", "mlcd report RUN --picture speed --out speed.svg"))
 @run_argument
 @click.option(
     "--out",

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlcd.cli.env_option import env_option
+from mlcd.cli.examples import examples
 from mlcd.cli.output import ask_to_spend, output_option, print_run, print_text, progress, track_option
 from mlcd.cli.run_argument import run_argument
 
@@ -11,9 +12,12 @@ if TYPE_CHECKING:
     from mlcd.run.run import Run
 
 
-@click.command()
+@click.command(epilog=examples("mlcd resume RUN", "mlcd resume RUN --env TOKEN=..."))
 @run_argument
 @env_option
+@click.option(
+    "-y", "--yes", is_flag=True, expose_value=False, help="Accepted as in `mlcd train`; a resumed run never asks."
+)
 @track_option
 @output_option
 @click.pass_context

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlcd.cli.complete import complete_runs
+from mlcd.cli.examples import examples
 from mlcd.cli.output import RunName, output_option, print_csv, print_json, print_text, rows_option, table
 from mlcd.errors import BadInput, nearest
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 KINDS = ("train", "serve", "serverless")
 
 
-@click.group(invoke_without_command=True)
+@click.group(invoke_without_command=True, epilog=examples("mlcd runs", "mlcd runs -o json"))
 @click.option("--restore", is_flag=True, help="Put a damaged store right, from its readable runs and the backup.")
 @click.option("--kind", type=click.Choice(KINDS), help="Only runs of this kind.")
 @click.option("--status", metavar="NAME", help="Only runs in this state, such as done, stopped or damaged.")
@@ -143,7 +144,7 @@ def _report_damage(found: "tuple[RunSummary, ...]") -> None:
         )
 
 
-@runs.command()
+@runs.command(epilog=examples("mlcd runs rm RUN", "mlcd runs rm RUN --force -y"))
 @click.argument("names", metavar="RUN...", nargs=-1, required=True, type=RunName(), shell_complete=complete_runs)
 @click.option("--force", is_flag=True, help="Also runs that have not ended; they cannot be resumed then.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")

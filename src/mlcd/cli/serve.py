@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mlcd.cli.complete import complete_clouds, complete_jobs, complete_strategies
+from mlcd.cli.examples import examples
 from mlcd.cli.output import (
     FilePath,
     output_option,
@@ -27,7 +28,13 @@ if TYPE_CHECKING:
 _KINDS = ("compose", "kubernetes", "triton")
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "mlcd serve model.onnx --slo p99=50ms",
+        "mlcd serve model.onnx --slo p99=50ms --rate 200/s --deploy",
+        "mlcd serve job.yaml --write compose deploy/",
+    )
+)
 @click.argument("model", metavar="MODEL.onnx|JOB.yaml", shell_complete=complete_jobs)
 @click.option("--slo", metavar="p99=TIME", help="Latency limit of requests, such as p99=50ms.")
 @click.option("--rate", metavar="N/s", help="Requests per second to sustain; more counts for nothing.")
@@ -168,7 +175,11 @@ def _print(record: "SearchRun", output: str, deployed: "Deployed | None", writte
         print_text("", "Written: " + ", ".join(map(str, written)))
     if deployed is not None:
         place = f"{deployed.address}/v2/models/{deployed.model}"
-        print_text("", f"Serving at {place} (process {deployed.pid}, log {deployed.log}).", "To stop it: mlcd down -y")
+        print_text(
+            "",
+            f"Serving at {place} (process {deployed.pid}, log {deployed.log}).",
+            f"To stop it: mlcd down {record.run_id} -y",
+        )
 
 
 def _print_dry_run(prepared: "PreparedServing", output: str) -> None:

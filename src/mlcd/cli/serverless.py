@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mlcd.cli.complete import complete_clouds, complete_jobs, complete_strategies
+from mlcd.cli.examples import examples
 from mlcd.cli.output import (
     FilePath,
     ask_to_spend,
@@ -22,7 +23,13 @@ if TYPE_CHECKING:
     from mlcd.jobs.prepared import Prepared
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "mlcd serverless job.yaml --dry-run",
+        "mlcd serverless job.yaml --on sim/lambda --budget '3 USD'",
+        "mlcd serverless job.yaml --picture fleets.svg",
+    )
+)
 @click.argument("job", metavar="JOB.yaml", shell_complete=complete_jobs)
 @click.option(
     "--on",

@@ -1,10 +1,11 @@
 import click
 
+from mlcd.cli.examples import examples
 from mlcd.cli.output import output_option, print_run
 from mlcd.cli.run_argument import named_or_latest, run_argument
 
 
-@click.command()
+@click.command(epilog=examples("mlcd show RUN", "mlcd show RUN -o json"))
 @run_argument
 @output_option
 def show(run: str | None, output: str) -> None:

@@ -6,6 +6,7 @@ import click
 
 from mlcd.cli.complete import complete_clouds, complete_jobs, complete_strategies
 from mlcd.cli.env_option import env_option
+from mlcd.cli.examples import examples
 from mlcd.cli.output import (
     FilePath,
     ask_to_spend,
@@ -24,7 +25,14 @@ if TYPE_CHECKING:
     from mlcd.run.run import Run
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "mlcd train job.yaml",
+        "mlcd train job.yaml --dry-run",
+        "mlcd train job.yaml --budget '50 USD' --deadline 6h -y",
+        "mlcd train job.yaml --search-only && mlcd train RUN",
+    )
+)
 @click.argument("job", metavar="JOB.yaml|RUN", shell_complete=complete_jobs)
 @click.option(
     "--on",
@@ -95,6 +103,10 @@ def train(
 
     if picture is not None:
         svg_name(writable(picture), "--picture")
+    if not os.path.exists(job) and not _is_run(job):  # noqa: PTH110 - False where the name is too long
+        from mlcd.spec.document import read_text
+
+        read_text(job, missing="there is no such file or run; `mlcd runs` lists the runs")
     if _is_run(job):
         _refuse_changes(ctx)
         run = continued(job, envs, search_only=search_only, ask=not yes, track=track)

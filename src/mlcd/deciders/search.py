@@ -7,7 +7,8 @@ from typing import Protocol
 
 from mlcd.deciders.account import Account, Accounts
 from mlcd.deciders.decision import Conclude, Decision, End, Start
-from mlcd.deciders.training import place_beside, plan_taken, stretch_at
+from mlcd.deciders.training import is_certain, place_beside, plan_taken, stretch_at
+from mlcd.deciders.watched import seconds_to_better
 from mlcd.errors import BadInput
 from mlcd.goal import Objective
 from mlcd.ledger import Ledger
@@ -139,10 +140,26 @@ class SearchDecider:
             requests, stopped = self._authorised(ledger, *self._wanted(ledger, count))
             if requests or place is None:
                 return requests, stopped
+        if account.guarded and not is_certain(account, place):  # nothing else runs until it is
+            stretch = stretch_at(account, place)
+            return ((stretch,), "") if stretch is not None else ((), "the training takes all that is left")
         beside = replace(account.ledger, training=place)
         requests, stopped = self._authorised(beside, *self._wanted(beside, room))
-        stretch = stretch_at(account, place) if requests else None
+        goes_on = requests or seconds_to_better(account, place) is not None or self._has_hope(beside, place)
+        stretch = stretch_at(account, place) if goes_on else None
         return ((*requests, stretch), "") if stretch is not None else ((), stopped)
+
+    def _has_hope(self, ledger: Ledger, place: Plan) -> bool:
+        """Whether a trial may start later: the budget has room for it as soon as the training is known to be on time.
+
+        What is kept for the training then shrinks, because its own speed is more certain than that of a trial.
+        """
+        if not ledger.guarded or ledger.problem.goal.budget is None:
+            return False
+        on_time = replace(place, worst_seconds=place.seconds, worst_usd=place.usd)
+        later = replace(ledger, training=on_time)
+        requests, _ = self._authorised(later, *self._wanted(later, 1))
+        return bool(requests)
 
     def _wanted(self, ledger: Ledger, room: int) -> tuple[list[Suggestion], str]:
         """Trials worth making, retries first; or none, and why."""

@@ -3,14 +3,14 @@
 from mlcd.report.origin import origin
 from mlcd.report.page import NARROW, WIDE, Cell, Page, Table, drawn, plain_table, render
 from mlcd.report.receipt_lines import receipt_table, serving_lines
-from mlcd.report.serving import goal_text, headline, latency_text
+from mlcd.report.serving import goal_text, headline
 from mlcd.report.serving_picture import serving_picture
 from mlcd.report.thinning import MOST_ROWS, ends, left_out_text
 from mlcd.report.wording import speed_text
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Step
 from mlcd.trial.trial import Failure
-from mlcd.units import format_seconds
+from mlcd.units import format_seconds, latency_text
 
 
 def serving_html(record: SearchRun) -> str:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from mlcd.report.frame import Plane, axes, empty, left_margin, legend, origin_mark
 from mlcd.report.labels import Box, Label, place
-from mlcd.report.serving import latency_text
 from mlcd.report.svg import SERIES, Drawing
 from mlcd.report.thinning import MOST_LABELS, drawn_text, listed, thinned
 from mlcd.report.ticks import Scale, Tick, fitted_scale, number_ticks
@@ -13,6 +12,7 @@ from mlcd.report.wording import plural, speed_text
 from mlcd.run.run import SearchRun
 from mlcd.space import Config
 from mlcd.trial.trial import Load, Measurement
+from mlcd.units import latency_text
 
 PICTURE = "latency"
 _FAR_LIMIT_FACTOR = 4.0  # a limit this many times beyond all load tests is named but not drawn

@@ -8,13 +8,14 @@ from mlcd.goal import Goal
 from mlcd.problem import Problem
 from mlcd.report.live import LiveLine
 from mlcd.report.progress import RunningSteps
-from mlcd.report.serving import latency_text
 from mlcd.report.text import Style
 from mlcd.report.wording import speed_text
+from mlcd.run.attempt import Ending
 from mlcd.run.step import Role
+from mlcd.space import Config
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Measurement
-from mlcd.units import format_seconds
+from mlcd.units import format_seconds, latency_text
 
 
 class ServingProgress(LiveLine):
@@ -28,6 +29,8 @@ class ServingProgress(LiveLine):
     ) -> None:
         super().__init__(stream, color)
         self._goal = goal
+        self._failed: list[Config] = []
+        """Configurations whose verification failed."""
         self._steps = RunningSteps(self, problem, step="test", samples="")
 
     def __call__(self, event: Event) -> None:
@@ -45,6 +48,8 @@ class ServingProgress(LiveLine):
                     self.wrapped(f"      {found}")
                 else:
                     self.detail(f"{trial.kind}: {trial.message}", Style.BAD)
+            case StepEnded() if event.step.role is Role.VERIFICATION:
+                self._verification_ended(event)
             case SearchEnded():
                 self.hide()
                 self.wrapped(f"Search ended: {event.stopped}" if event.stopped else "Search ended.")
@@ -55,12 +60,20 @@ class ServingProgress(LiveLine):
 
     def _verified(self, event: RunProgress) -> None:
         if event.fraction == 0:
-            self.wrapped(f"Verifying {event.config} under load ...")
+            changed = " again, at a lower rate," if event.config in self._failed else " instead" if self._failed else ""
+            self.wrapped(f"Verifying {event.config}{changed} under load ...")
         if event.fraction < 1:
             self._steps.verifying(event, "Verification")
-            return
+
+    def _verification_ended(self, event: StepEnded) -> None:
         self.hide()
-        self.line(f"      done after {format_seconds(event.money.elapsed_seconds)} in all")
+        ended = event.step.final
+        if ended.is_done:
+            self.line(f"      done after {format_seconds(event.money.elapsed_seconds)} in all")
+            return
+        if ended.ending is Ending.MOVED:
+            self._failed.append(ended.config)
+        self.detail(f"failed: {ended.message}" if ended.ending is Ending.MOVED else ended.message, Style.BAD)
 
     def _result(self, trial: Measurement) -> str:
         load = trial.load

@@ -56,9 +56,8 @@ def _answer(record: SearchRun) -> list[Item]:
     is_unchosen = record.status in _UNCHOSEN or (record.status is Status.OVERRAN and record.final is None)
     choice = [] if record.choice is None or is_unchosen else _choice(record, record.choice)
     if record.status.is_final:
-        bad = record.status is Status.OUTPUT_MISSING
-        style = Style.BAD if bad else Style.PLAIN
-        return [Line(asked), *choice, *(Line(text, style, is_wrapped=bad) for text in ended)]
+        style = Style.BAD if record.status is Status.OUTPUT_MISSING else Style.PLAIN
+        return [Line(asked), *choice, *(Line(text, style) for text in ended)]
     return [Line(asked), *map(Line, ended), *choice]
 
 
@@ -103,10 +102,10 @@ def _training_outcome(record: SearchRun) -> list[str]:
 
 def _missing_outputs(record: SearchRun, final: Attempt) -> list[str]:
     names = final.missing_outputs
-    they, were = ("They are", "were") if len(names) > 1 else ("It is", "was")
-    when = "not there when the training ended"
-    lines = [f"MISSING: {', '.join(names)}. {they} listed under outputs in the job file and {were} {when}."]
-    lines.append(f"The files of its node are kept in {final.kept_folder}: outputs are paths in this folder.")
+    lines = [
+        f"MISSING: {', '.join(names)}: listed under outputs in the job file, and not there when the training ended."
+    ]
+    lines.append(f"The files of its node are kept; outputs are paths in this folder: {final.kept_folder}")
     return [*lines, f"Search and training together broke the limit: {_broken(record)}."] if _broken(record) else lines
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from mlcd.catalog import Accelerator, parse_accelerator
 from mlcd.catalog.accelerators import MOST_PER_NODE
-from mlcd.errors import SpecError
+from mlcd.errors import SpecError, nearest
 from mlcd.plugins import is_object_name
 from mlcd.problem import MOST_SLOWDOWN
 from mlcd.spec.batches import LEARNING_RATE, TARGET, batches, pricing
@@ -28,8 +28,9 @@ _ACCELERATOR_FORM = "a name such as H100, or with the number a node has: H100:8"
 _PER_NODE = Bounds(least=1, most=MOST_PER_NODE)
 _ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPTION = r"[a-z][a-z0-9_-]*=[^,=\s]+"
-_STRATEGY = re.compile(rf"[a-z][a-z0-9-]*(?::(?P<options>(?:paper|{_OPTION})(?:,{_OPTION})*))?")
-"""`paper` is the one word that needs no value: the preset of heterbo (mlcd.search.heterbo)."""
+PRESET = "paper"
+"""The one word that needs no value: the preset of heterbo (mlcd.search.heterbo)."""
+_STRATEGY = re.compile(rf"[a-z][a-z0-9-]*(?::(?P<options>(?:{PRESET}|{_OPTION})(?:,{_OPTION})*))?")
 _TOPOLOGIES = ("ring", "ps")
 _MEANT_TOPOLOGY = {
     **dict.fromkeys(("allreduce", "all-reduce", "ring-allreduce", "ring-all-reduce"), "ring"),
@@ -95,7 +96,9 @@ def strategy(node: YamlNode) -> str:
         return value
     match = _STRATEGY.fullmatch(value)
     if match is None:
-        raise node.error("is not a strategy with options", allowed=form)
+        name, _, word = value.partition(":")
+        preset = nearest(word, (PRESET,))
+        raise node.error("is not a strategy with options", allowed=form, nearest=f"{name}:{preset}" if preset else "")
     options = [option.partition("=")[0] for option in (match["options"] or "").split(",")]
     for option in options:
         if options.count(option) > 1:
@@ -240,6 +243,7 @@ def _slug(name: str) -> str:
 
 
 TRAIN = JobFile(
+    command="train",
     record=train_record,
     check=_checked,
     flags={

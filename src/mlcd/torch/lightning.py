@@ -21,9 +21,9 @@ class LightningProgress(Callback):  # type: ignore[misc]  # lightning is not ins
 
     Each batch counts as `batch_size` samples: by default the batch size of the training's DataLoader times the number
     of workers, else the job file's batch. The training ends at the job file's samples, or at the Trainer's own end
-    where the file has none. The checkpoint holds module, optimizers and schedules; a training that continues from one starts
-    its data anew. What validation logs is reported under the same names. Only the first worker reports and saves; all
-    restore.
+    where the file has none. The checkpoint holds module, optimizers and schedules; a training that continues from one
+    starts its data anew. What validation logs is reported under the same names. Only the first worker reports and
+    saves; all restore.
     """
 
     def __init__(self, *, batch_size: int | None = None) -> None:

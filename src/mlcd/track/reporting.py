@@ -19,6 +19,7 @@ from pathlib import Path
 
 from mlcd.errors import BadInput, nearest
 from mlcd.events import Event, Observer, RunEnded, Warned
+from mlcd.extras import install_line
 from mlcd.track.messages import Message, artifacts, messages
 
 TRACKERS: Mapping[str, str] = {"mlflow": "mlflow", "wandb": "wandb"}
@@ -65,7 +66,7 @@ def _check(name: object) -> None:
     module = TRACKERS[name]
     if not os.environ.get(PYTHON) and importlib.util.find_spec(module) is None:
         raise BadInput(
-            f"track: {module} is not installed; pip install 'mlcd[{name}]', or set {PYTHON} to a Python that has it"
+            f"track: {module} is not installed; {install_line(name)}, or set {PYTHON} to a Python that has it"
         )
 
 

@@ -32,7 +32,7 @@ def made(strategy: str, kind: GoalKind = GoalKind.FASTEST, *, seed: int = 0, **s
     protocol = TrainProtocol(**{"hours": 1.0, "noise": 0.0, **settings})
     found = run_one(WORKLOAD, protocol, kind=kind, strategy_text=strategy, seed=seed)
     assert found is not None
-    return found
+    return found.row
 
 
 # ---- the work of trials
@@ -91,7 +91,7 @@ def test_a_job_ends_when_all_of_its_work_is_done() -> None:
     cloud = Resumed(ReplayCloud(WORKLOAD), base_samples=0.975, restart_seconds=0.0, work_samples=1.0)
     with cloud.lease(Order(config=LARGE, seconds=1e9)) as lease:
         *_, last = lease.progress()
-        assert (last.seconds, last.samples) == (pytest.approx(90.0), pytest.approx(0.025))
+        assert [last.seconds, last.samples] == pytest.approx([90.0, 0.025])
         assert lease.finish(last).reached_samples == pytest.approx(1.0)
 
 

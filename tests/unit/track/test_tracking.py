@@ -9,6 +9,7 @@ import pytest
 import mlcd
 from mlcd.errors import BadInput
 from mlcd.events import Event, RunBegan, RunEnded, StepEnded, Warned
+from mlcd.extras import install_line
 from mlcd.track import tracked
 from mlcd.track.messages import messages
 from mlcd.trial.outcome import Status
@@ -151,7 +152,7 @@ def test_more_than_a_pipe_holds_is_told_without_waiting(events: list[Event], fak
     ("track", "says"),
     [
         ("wanb", "allowed: mlflow, wandb; did you mean 'wandb'?"),
-        ("mlflow", "track: mlflow is not installed; pip install 'mlcd[mlflow]', or set MLCD_TRACK_PYTHON"),
+        ("mlflow", f"track: mlflow is not installed; {install_line('mlflow')}, or set MLCD_TRACK_PYTHON"),
     ],
 )
 def test_what_cannot_be_tracked_is_refused_before_anything_starts(
