@@ -25,20 +25,24 @@ from mlcd.track.messages import Message, artifacts, messages
 TRACKERS: Mapping[str, str] = {"mlflow": "mlflow", "wandb": "wandb"}
 """Tracker -> the module that it needs, which is the extra's name too."""
 FLUSH_SECONDS = 30.0
-"""How long a run that has ended waits for its tracker to take what it was told."""
+"""How long a run that has ended waits for its tracker to take what it was told, unless FLUSH says otherwise."""
+FLUSH = "MLCD_TRACK_SECONDS"
+"""The environment variable that replaces FLUSH_SECONDS."""
+MOST_FLUSH_SECONDS = 86_400.0
 PYTHON = "MLCD_TRACK_PYTHON"
 """The environment variable that names a Python with the trackers' packages, where mlcd's own does not have them."""
 
 
 @contextmanager
-def tracked(names: str | Sequence[str], tell: Observer, *, flush_seconds: float = FLUSH_SECONDS) -> Iterator[Observer]:
+def tracked(names: str | Sequence[str], tell: Observer, *, flush_seconds: float | None = None) -> Iterator[Observer]:
     """An observer that passes every event on to `tell` and to these trackers.
 
     A tracker that fails, hangs or dies changes nothing but that `tell` gets one `Warned`. Raises BadInput as
     `checked_trackers` does, before anything starts.
     """
     with ExitStack() as leaving:
-        workers = [leaving.enter_context(_Worker(name, tell, flush_seconds)) for name in checked_trackers(names)]
+        wait = _flush_seconds() if flush_seconds is None else flush_seconds
+        workers = [leaving.enter_context(_Worker(name, tell, wait)) for name in checked_trackers(names)]
 
         def watch(event: Event) -> None:
             tell(event)
@@ -48,6 +52,18 @@ def tracked(names: str | Sequence[str], tell: Observer, *, flush_seconds: float 
         yield watch if workers else tell
 
 
+def _flush_seconds() -> float:
+    """Of the environment, else FLUSH_SECONDS. Raises BadInput for what is no time."""
+    text = os.environ.get(FLUSH) or str(FLUSH_SECONDS)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= MOST_FLUSH_SECONDS:
+        raise BadInput(f"{FLUSH}: must be a number of seconds, 0 to {MOST_FLUSH_SECONDS:,.0f} (got {text[:40]!r})")
+    return seconds
+
+
 def checked_trackers(names: object) -> tuple[str, ...]:
     """The trackers of a name or a list of names, each once. Raises BadInput for any that cannot be used."""
     given = (names,) if isinstance(names, str) else names
@@ -55,6 +71,8 @@ def checked_trackers(names: object) -> tuple[str, ...]:
         raise BadInput(f"track: must be the name of a tracker, or a list of them (got {str(given)[:80]!r})")
     for name in given:
         _check(name)
+    if given:
+        _flush_seconds()
     return tuple(dict.fromkeys(given))
 
 
